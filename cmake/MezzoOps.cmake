@@ -1,0 +1,71 @@
+# Operations are listed once, in mezzo/CMakeLists.txt:
+#
+#   mezzo_add_op(softmax OPS softmax softmax_grad CPU REF)
+#
+# adds mezzo/ops/softmax.cpp (the definitions) and, for each back end named, the kernels in
+# mezzo/kernels/<backend>/softmax.cpp; OPS names the operations these files define (default: the file
+# itself). From the list mezzo_write_registry() writes registry.cpp: plain declarations and one table,
+# no macros and no static initialisers (which a static library would silently drop).
+# A listed file that does not exist is a configure error. VIEW marks operations without kernels.
+
+set_property(GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS "")
+set_property(GLOBAL PROPERTY MEZZO_REGISTRY_ROWS "")
+
+function(mezzo_add_op stem)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CPU;REF;VIEW" "" "OPS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "mezzo_add_op(${stem}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_OPS)
+    set(arg_OPS ${stem})
+  endif()
+  set(root "${PROJECT_SOURCE_DIR}/mezzo")
+  target_sources(mezzo PRIVATE "${root}/ops/${stem}.cpp")
+  if(arg_CPU)
+    target_sources(mezzo PRIVATE "${root}/kernels/cpu/${stem}.cpp")
+  endif()
+  if(arg_REF)
+    target_sources(mezzo PRIVATE "${root}/kernels/ref/${stem}.cpp")
+  endif()
+  foreach(op IN LISTS arg_OPS)
+    set(declarations "namespace ops { extern const OpDef ${op}; }\n")
+    set(cpu "nullptr")
+    set(ref "nullptr")
+    if(arg_CPU)
+      string(APPEND declarations "namespace kernels::cpu { extern const KernelList ${op}; }\n")
+      set(cpu "&kernels::cpu::${op}")
+    endif()
+    if(arg_REF)
+      string(APPEND declarations "namespace kernels::ref { extern const RefKernel ${op}; }\n")
+      set(ref "&kernels::ref::${op}")
+    endif()
+    set_property(GLOBAL APPEND_STRING PROPERTY MEZZO_REGISTRY_DECLARATIONS "${declarations}")
+    set_property(GLOBAL APPEND_STRING PROPERTY MEZZO_REGISTRY_ROWS
+                 "    {&ops::${op}, {${cpu}, ${ref}}},\n")
+  endforeach()
+endfunction()
+
+function(mezzo_write_registry)
+  get_property(declarations GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS)
+  get_property(rows GLOBAL PROPERTY MEZZO_REGISTRY_ROWS)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/registry.cpp" @ONLY CONTENT [=[
+// Written by cmake/MezzoOps.cmake from the mezzo_add_op() lines of mezzo/CMakeLists.txt.
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo {
+
+@declarations@
+namespace {
+
+const RegisteredOp kOps[] = {
+@rows@};
+
+}  // namespace
+
+std::span<const RegisteredOp> registered_ops() { return kOps; }
+
+}  // namespace mezzo
+]=])
+  target_sources(mezzo PRIVATE "${PROJECT_BINARY_DIR}/generated/registry.cpp")
+endfunction()

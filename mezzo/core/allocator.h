@@ -1,0 +1,58 @@
+// Memory for tensors: blocks are kept and handed out again, and every byte is counted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace mezzo {
+
+// Byte counts of an allocator. These numbers are what "memory" means in every report.
+struct MemoryStats {
+  std::int64_t live_bytes = 0;    // handed out now
+  std::int64_t peak_bytes = 0;    // the largest live_bytes since reset_peak()
+  std::int64_t cached_bytes = 0;  // given back and kept for reuse
+  std::uint64_t allocations = 0;  // blocks asked for
+  std::uint64_t fresh = 0;        // of these, not served from kept blocks
+};
+
+// A caching allocator. A block that is given back is kept in a list of its size class, because
+// fresh pages from the kernel cost as much as the arithmetic on them. Thread-safe.
+class CachingAllocator {
+ public:
+  CachingAllocator() = default;
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+  ~CachingAllocator();
+
+  // `bytes` of memory, aligned to 64 bytes, contents undefined; null for 0 bytes.
+  // Throws DeviceError when the system has no more memory, after giving back what is cached.
+  void* allocate(std::size_t bytes);
+
+  // Gives a block back; `bytes` as it was asked for. Null is ignored.
+  void release(void* block, std::size_t bytes) noexcept;
+
+  MemoryStats stats() const;
+  void reset_peak();
+
+  // Returns all cached blocks to the system.
+  void trim() noexcept;
+
+ private:
+  // Size classes: eight per power of two, so that a block wastes at most an eighth.
+  static constexpr std::size_t kClasses = 64 * 8;
+  static std::size_t class_of(std::size_t bytes);
+  static std::size_t class_bytes(std::size_t size_class);
+  void trim_locked() noexcept;
+
+  mutable std::mutex mutex_;
+  std::array<std::vector<void*>, kClasses> free_;
+  MemoryStats stats_;
+};
+
+// The allocator of all CPU tensors.
+CachingAllocator& cpu_allocator();
+
+}  // namespace mezzo

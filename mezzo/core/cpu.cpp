@@ -1,0 +1,65 @@
+#include "mezzo/core/cpu.h"
+
+#include <fstream>
+
+#include "mezzo/core/log.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace mezzo {
+namespace {
+
+CpuFeatures detect() {
+  CpuFeatures features;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  features.avx2 = __builtin_cpu_supports("avx2") != 0;
+  features.avx512 = __builtin_cpu_supports("avx512f") != 0 &&
+                    __builtin_cpu_supports("avx512bw") != 0 &&
+                    __builtin_cpu_supports("avx512dq") != 0 &&
+                    __builtin_cpu_supports("avx512vl") != 0;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  // AVX usable by the system implies that F16C is: they share the register state.
+  if (__get_cpuid(1, &a, &b, &c, &d) != 0) features.f16c = features.avx2 && (c & bit_F16C) != 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
+    features.amx_bf16 = (d >> 22 & 1U) != 0;
+    features.avx512_fp16 = features.avx512 && (d >> 23 & 1U) != 0;
+  }
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) {
+    features.avx512_bf16 = features.avx512 && (a >> 5 & 1U) != 0;
+  }
+#endif
+  return features;
+}
+
+}  // namespace
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures kFeatures = detect();
+  return kFeatures;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      const std::size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+void warn_if_bf16_is_emulated() {
+  if (!cpu_features().avx512_bf16) {
+    log::warn_once(
+        "this CPU has no bf16 dot product (AVX512-BF16): bf16 saves memory here, not time");
+  }
+}
+
+}  // namespace mezzo

@@ -1,0 +1,24 @@
+#include "mezzo/core/derived.h"
+
+#include <utility>
+
+namespace mezzo {
+
+Ref<RefCounted> DerivedCopies::find(std::uint64_t key, std::uint64_t version) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.version != version; });
+  for (const Entry& entry : entries_) {
+    if (entry.key == key) return entry.copy;
+  }
+  return nullptr;
+}
+
+void DerivedCopies::put(std::uint64_t key, std::uint64_t version, Ref<RefCounted> copy) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [&](const Entry& entry) {
+    return entry.key == key || entry.version != version;
+  });
+  entries_.push_back({key, version, std::move(copy)});
+}
+
+}  // namespace mezzo

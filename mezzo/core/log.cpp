@@ -1,0 +1,79 @@
+#include "mezzo/core/log.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace mezzo::log {
+namespace {
+
+constexpr std::string_view name_of(Topic topic) {
+  switch (topic) {
+    case Topic::kWarning: return "warning";
+    case Topic::kDispatch: return "dispatch";
+    case Topic::kAmp: return "amp";
+    case Topic::kData: return "data";
+  }
+  return "";
+}
+
+unsigned enabled_topics() {
+  unsigned mask = 1U << static_cast<unsigned>(Topic::kWarning);
+  const char* environment = std::getenv("MEZZO_LOG");  // NOLINT(concurrency-mt-unsafe)
+  std::string_view rest = environment != nullptr ? environment : "";
+  while (!rest.empty()) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    for (const Topic topic : {Topic::kDispatch, Topic::kAmp, Topic::kData}) {
+      if (word == name_of(topic) || word == "all") mask |= 1U << static_cast<unsigned>(topic);
+    }
+    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+  }
+  return mask;
+}
+
+struct State {
+  std::mutex mutex;
+  Sink sink;
+  std::set<std::string, std::less<>> warned;
+};
+
+State& state() {
+  static State state;
+  return state;
+}
+
+}  // namespace
+
+bool is_enabled(Topic topic) {
+  static const unsigned kMask = enabled_topics();
+  return (kMask >> static_cast<unsigned>(topic) & 1U) != 0;
+}
+
+void set_sink(Sink sink) {
+  const std::lock_guard lock(state().mutex);
+  state().sink = std::move(sink);
+}
+
+void write_line(Topic topic, std::string_view line) {
+  const std::lock_guard lock(state().mutex);
+  if (state().sink) {
+    state().sink(topic, line);
+    return;
+  }
+  const std::string_view name = name_of(topic);
+  std::fprintf(stderr, "mezzo %.*s: %.*s\n", static_cast<int>(name.size()), name.data(),
+               static_cast<int>(line.size()), line.data());
+}
+
+void warn_once(std::string_view line) {
+  {
+    const std::lock_guard lock(state().mutex);
+    if (!state().warned.emplace(line).second) return;
+  }
+  write_line(Topic::kWarning, line);
+}
+
+}  // namespace mezzo::log

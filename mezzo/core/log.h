@@ -1,0 +1,36 @@
+// The log: the only place where the library writes. Off unless asked for, except for warnings.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::log {
+
+// What can be switched on by name in the environment variable MEZZO_LOG (comma-separated, or `all`).
+enum class Topic : unsigned char {
+  kWarning,   // always on: something works, but not as one would expect
+  kDispatch,  // which kernel was refused, and why
+  kAmp,       // loss scaling: skipped steps, changes of the scale
+  kData,      // data sets and loaders
+};
+
+bool is_enabled(Topic topic);
+
+// Receives each line. The default writes to standard error.
+using Sink = std::function<void(Topic, std::string_view line)>;
+void set_sink(Sink sink);
+
+void write_line(Topic topic, std::string_view line);
+
+template <class... Parts>
+void write(Topic topic, const Parts&... parts) {
+  if (is_enabled(topic)) write_line(topic, concat(parts...));
+}
+
+// Writes a warning the first time it is called with this text.
+void warn_once(std::string_view line);
+
+}  // namespace mezzo::log

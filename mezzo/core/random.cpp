@@ -1,0 +1,119 @@
+#include "mezzo/core/random.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "mezzo/core/parallel.h"
+
+namespace mezzo {
+namespace {
+
+// The constants of the paper's table 2.
+constexpr std::uint32_t kMultiplier0 = 0xD2511F53;
+constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
+constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
+constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
+constexpr int kRounds = 10;
+constexpr std::int64_t kGrain = 1 << 13;
+
+std::array<std::uint32_t, 4> block_at(RandomPosition position, std::uint64_t block) {
+  return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0},
+                {static_cast<std::uint32_t>(position.seed),
+                 static_cast<std::uint32_t>(position.seed >> 32)});
+}
+
+// Calls use(i, words) for the blocks of four words that numbers [4 * i, 4 * i + 4) come from.
+template <class Use>
+void for_each_block(std::int64_t blocks, RandomPosition position, Use&& use) {
+  parallel_for(blocks, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      use(i, block_at(position, position.offset / 4 + static_cast<std::uint64_t>(i)));
+    }
+  });
+}
+
+}  // namespace
+
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t product0 = std::uint64_t{kMultiplier0} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{kMultiplier1} * counter[2];
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<std::uint32_t>(product1),
+               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<std::uint32_t>(product0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+RandomPosition Generator::reserve(std::uint64_t words) {
+  position_.offset = (position_.offset + 3) / 4 * 4;
+  const RandomPosition start = position_;
+  position_.offset += (words + 3) / 4 * 4;
+  return start;
+}
+
+std::uint32_t Generator::next() {
+  const std::uint64_t offset = position_.offset++;
+  return block_at(position_, offset / 4)[offset % 4];
+}
+
+float Generator::uniform() { return to_unit(next()); }
+
+std::uint64_t Generator::below(std::uint64_t bound) {
+  check_arg(bound > 0, "random", "the bound must be positive");
+  // Numbers under 2^64 mod bound would make small results more likely: draw again.
+  const std::uint64_t threshold = (0 - bound) % bound;
+  for (;;) {
+    const std::uint64_t high = next();
+    const std::uint64_t word = high << 32 | next();
+    if (word >= threshold) return word % bound;
+  }
+}
+
+Generator& default_generator() {
+  thread_local Generator generator(0);
+  return generator;
+}
+
+void manual_seed(std::uint64_t seed) { default_generator().set_seed(seed); }
+
+void fill_uniform(std::span<float> out, RandomPosition position, float low, float high) {
+  const auto n = static_cast<std::int64_t>(out.size());
+  for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
+    for (std::int64_t i = 0; i < 4 && 4 * block + i < n; ++i) {
+      out[4 * block + i] = low + (high - low) * to_unit(words[i]);
+    }
+  });
+}
+
+void fill_normal(std::span<float> out, RandomPosition position, float mean, float deviation) {
+  const auto n = static_cast<std::int64_t>(out.size());
+  for_each_block((n + 1) / 2, position, [&](std::int64_t block, const auto& words) {
+    for (std::int64_t i = 0; i < 2 && 2 * block + i < n; ++i) {
+      // In double, and with 1 - u in (0, 1], so that the logarithm is finite.
+      const double radius = std::sqrt(-2.0 * std::log(1.0 - to_unit(words[2 * i])));
+      const double angle = 2.0 * std::numbers::pi * to_unit(words[2 * i + 1]);
+      out[2 * block + i] = static_cast<float>(mean + deviation * radius * std::cos(angle));
+    }
+  });
+}
+
+Tensor rand(const Shape& shape, Generator& generator) {
+  const Tensor result = empty(shape);
+  const auto n = static_cast<std::size_t>(result.numel());
+  fill_uniform({result.mutable_data<float>(), n}, generator.reserve(n), 0, 1);
+  return result;
+}
+
+Tensor randn(const Shape& shape, Generator& generator) {
+  const Tensor result = empty(shape);
+  const auto n = static_cast<std::size_t>(result.numel());
+  fill_normal({result.mutable_data<float>(), n}, generator.reserve(2 * n), 0, 1);
+  return result;
+}
+
+}  // namespace mezzo

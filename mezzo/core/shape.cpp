@@ -1,0 +1,37 @@
+#include "mezzo/core/shape.h"
+
+namespace mezzo {
+
+Strides strides_for(const Shape& shape, Format format) {
+  Strides strides = Shape::filled(shape.rank(), 1);
+  if (format == Format::kChannelsLast && shape.rank() == 4) {
+    const std::int64_t channels = std::max<std::int64_t>(shape[1], 1);
+    strides[1] = 1;
+    strides[3] = channels;
+    strides[2] = strides[3] * std::max<std::int64_t>(shape[3], 1);
+    strides[0] = strides[2] * std::max<std::int64_t>(shape[2], 1);
+    return strides;
+  }
+  std::int64_t step = 1;
+  for (std::size_t i = shape.rank(); i-- > 0;) {
+    strides[i] = step;
+    step *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
+  const std::size_t rank = std::max(a.rank(), b.rank());
+  Shape result = Shape::filled(rank, 1);
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::int64_t size_a = i < a.rank() ? a[a.rank() - 1 - i] : 1;
+    const std::int64_t size_b = i < b.rank() ? b[b.rank() - 1 - i] : 1;
+    check_arg(size_a == size_b || size_a == 1 || size_b == 1, op,
+              "shapes cannot be broadcast together: ", a, " and ", b,
+              ". Sizes must be equal or 1, counted from the last dimension");
+    result[rank - 1 - i] = size_a == 1 ? size_b : size_a;
+  }
+  return result;
+}
+
+}  // namespace mezzo

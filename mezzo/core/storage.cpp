@@ -1,0 +1,32 @@
+#include "mezzo/core/storage.h"
+
+#include <mutex>
+#include <utility>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/error.h"
+
+namespace mezzo {
+
+Storage::Storage(std::size_t bytes, Device device)
+    : data_(cpu_allocator().allocate(bytes)), bytes_(bytes), device_(device) {}
+
+Storage::Storage(std::size_t bytes, Device device, Ref<LazyContents> contents)
+    : bytes_(bytes), ready_(false), device_(device), contents_(std::move(contents)) {}
+
+Storage::~Storage() { cpu_allocator().release(data_, bytes_); }
+
+void Storage::materialize() const {
+  static std::mutex mutex;  // rare: once per weight, version and dtype at most
+  const std::lock_guard lock(mutex);
+  if (ready_.load(std::memory_order_acquire)) return;
+  check_arg(contents_->is_current(), "storage",
+            "a lower-precision copy is needed, but the tensor it copies was changed in place since. "
+            "Change parameters only after the backward pass");
+  void* block = cpu_allocator().allocate(bytes_);
+  contents_->fill(block);
+  data_ = block;
+  ready_.store(true, std::memory_order_release);
+}
+
+}  // namespace mezzo

@@ -1,0 +1,57 @@
+// A block of memory shared by a tensor and its views, with the version counter of its contents.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/ref.h"
+
+namespace mezzo {
+
+// How to produce a storage's contents when they are first asked for. A 16-bit copy of a weight is
+// such a storage: kernels that pack weights straight from the f32 parameter never ask for it.
+class LazyContents : public RefCounted {
+ public:
+  virtual void fill(void* destination) = 0;
+  // False once what the contents are made from has changed.
+  virtual bool is_current() const = 0;
+};
+
+class Storage final : public RefCounted {
+ public:
+  // `bytes` of uninitialised memory.
+  Storage(std::size_t bytes, Device device);
+  // Memory that is allocated and filled when data() is first called.
+  Storage(std::size_t bytes, Device device, Ref<LazyContents> contents);
+  ~Storage() override;
+
+  void* data() const {
+    if (!ready_.load(std::memory_order_acquire)) [[unlikely]] materialize();
+    return data_;
+  }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  // Counts the in-place changes of the contents. What is saved for a backward pass, and what is
+  // derived from a tensor, remembers the version it belongs to.
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  // The recipe of a lazy storage, null for an ordinary one.
+  LazyContents* lazy_contents() const { return contents_.get(); }
+  bool is_materialized() const { return ready_.load(std::memory_order_acquire); }
+
+ private:
+  void materialize() const;
+
+  mutable void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::atomic<std::uint64_t> version_{0};
+  mutable std::atomic<bool> ready_{true};
+  Device device_;
+  Ref<LazyContents> contents_;
+};
+
+}  // namespace mezzo

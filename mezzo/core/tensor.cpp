@@ -1,0 +1,144 @@
+#include "mezzo/core/tensor.h"
+
+#include <cstring>
+
+#include "mezzo/core/derived.h"
+
+namespace mezzo {
+
+TensorImpl::TensorImpl(Ref<Storage> block, std::int64_t first, const Shape& sizes,
+                       const Strides& steps, DType type)
+    : storage(std::move(block)), offset(first), shape(sizes), strides(steps), dtype(type) {}
+
+TensorImpl::~TensorImpl() = default;
+
+namespace {
+
+const Tensor kUndefined;
+
+TensorImpl& impl_of(const Tensor& tensor) {
+  check_arg(tensor.defined(), "tensor", "an undefined tensor was used. Assign it first");
+  return *tensor.impl();
+}
+
+bool strides_match(const Shape& shape, const Strides& strides, const Strides& wanted) {
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    if (shape[i] != 1 && strides[i] != wanted[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Shape& Tensor::shape() const { return impl_of(*this).shape; }
+const Strides& Tensor::strides() const { return impl_of(*this).strides; }
+DType Tensor::dtype() const { return impl_of(*this).dtype; }
+Device Tensor::device() const { return impl_of(*this).storage->device(); }
+const Ref<Storage>& Tensor::storage() const { return impl_of(*this).storage; }
+std::int64_t Tensor::offset() const { return impl_of(*this).offset; }
+
+std::int64_t Tensor::size(std::int64_t axis) const {
+  return shape()[normalize_axis(axis, rank(), "size")];
+}
+
+bool Tensor::is_dense(Format format) const {
+  const TensorImpl& impl = impl_of(*this);
+  if (format == Format::kChannelsLast && impl.shape.rank() != 4) return false;
+  return impl.shape.numel() == 0 ||
+         strides_match(impl.shape, impl.strides, strides_for(impl.shape, format));
+}
+
+Format Tensor::format() const {
+  return !is_dense(Format::kContiguous) && is_dense(Format::kChannelsLast) ? Format::kChannelsLast
+                                                                           : Format::kContiguous;
+}
+
+void* Tensor::checked_data(DType dtype) const {
+  TensorImpl& impl = impl_of(*this);
+  check_arg(impl.dtype == dtype, "tensor", "elements are ", impl.dtype, ", asked for as ", dtype,
+            ". Use astype() first");
+  return static_cast<char*>(impl.storage->data()) + impl.offset * size_of(dtype);
+}
+
+const void* Tensor::raw_data() const { return checked_data(dtype()); }
+
+void* Tensor::mutable_raw_data() const {
+  void* data = checked_data(dtype());
+  bump_version();
+  return data;
+}
+
+double Tensor::item() const {
+  check_arg(numel() == 1, "item", "exactly one element is needed, the shape is ", shape());
+  return to_vector<double>()[0];
+}
+
+bool Tensor::requires_grad() const {
+  const AutogradMeta* meta = impl_of(*this).autograd.get();
+  return meta != nullptr && (meta->requires_grad || meta->node);
+}
+
+bool Tensor::is_leaf() const {
+  const AutogradMeta* meta = impl_of(*this).autograd.get();
+  return meta == nullptr || !meta->node;
+}
+
+Tensor& Tensor::set_requires_grad(bool requires_grad) {
+  check_arg(is_leaf(), "set_requires_grad",
+            "only leaves can be changed, and this is the result of an operation. Use detach()");
+  check_arg(!requires_grad || is_floating(dtype()), "set_requires_grad",
+            "only floating-point tensors have gradients, this one is ", dtype());
+  if (requires_grad || autograd_meta() != nullptr) {
+    require_autograd_meta().requires_grad = requires_grad;
+  }
+  return *this;
+}
+
+const Tensor& Tensor::grad() const {
+  const AutogradMeta* meta = impl_of(*this).autograd.get();
+  return meta != nullptr ? meta->grad : kUndefined;
+}
+
+void Tensor::set_grad(Tensor grad) const {
+  if (grad.defined()) {
+    check_arg(grad.shape() == shape(), "set_grad", "the gradient has shape ", grad.shape(),
+              ", the tensor ", shape());
+  }
+  require_autograd_meta().grad = std::move(grad);
+}
+
+void Tensor::clear_grad() const {
+  if (AutogradMeta* meta = autograd_meta(); meta != nullptr) meta->grad = Tensor();
+}
+
+Tensor Tensor::detach() const { return alias(*this, shape(), strides(), offset()); }
+
+AutogradMeta* Tensor::autograd_meta() const { return impl_of(*this).autograd.get(); }
+
+AutogradMeta& Tensor::require_autograd_meta() const {
+  auto& meta = impl_of(*this).autograd;
+  if (meta == nullptr) meta = std::make_unique<AutogradMeta>();
+  return *meta;
+}
+
+DerivedCopies& Tensor::derived() const {
+  auto& derived = impl_of(*this).derived;
+  if (derived == nullptr) derived = std::make_unique<DerivedCopies>();
+  return *derived;
+}
+
+Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
+             std::int64_t offset) {
+  return Tensor(make_ref<TensorImpl>(tensor.storage(), offset, shape, strides, tensor.dtype()));
+}
+
+void append_text(std::string& out, const Tensor& tensor) {
+  if (!tensor.defined()) {
+    out += "undefined";
+    return;
+  }
+  append_text(out, tensor.dtype());
+  append_text(out, tensor.shape());
+}
+
+}  // namespace mezzo

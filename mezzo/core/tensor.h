@@ -1,0 +1,164 @@
+// Tensor: a handle to an n-dimensional array of one dtype.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "mezzo/core/device.h"
+#include "mezzo/core/dtype.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/ref.h"
+#include "mezzo/core/shape.h"
+#include "mezzo/core/storage.h"
+
+namespace mezzo {
+
+class TensorImpl;
+class DerivedCopies;
+struct AutogradMeta;
+
+// A handle to an array. Copying a Tensor copies the handle; both then name the same elements.
+// A default-constructed Tensor is undefined: it names nothing, and only defined() may be asked.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  explicit operator bool() const { return defined(); }
+
+  const Shape& shape() const;
+  const Strides& strides() const;
+  DType dtype() const;
+  Device device() const;
+  std::size_t rank() const { return shape().rank(); }
+  std::int64_t numel() const { return shape().numel(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype()); }
+  // The size of a dimension, counted from the end if negative.
+  std::int64_t size(std::int64_t axis) const;
+
+  // True if the elements fill one block of memory in that order. Dimensions of size 1 do not count,
+  // so a [n, c, 1, 1] tensor is dense in both formats.
+  bool is_dense(Format format = Format::kContiguous) const;
+  // The format of a dense tensor; kContiguous where both or neither fit.
+  Format format() const;
+
+  // The first element, for reading. Throws ArgumentError unless T is the tensor's dtype.
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(checked_data(kDTypeOf<T>));
+  }
+  // The first element, for writing: counts as an in-place change.
+  template <class T>
+  T* mutable_data() const {
+    void* data = checked_data(kDTypeOf<T>);
+    bump_version();
+    return static_cast<T*>(data);
+  }
+  const void* raw_data() const;
+  void* mutable_raw_data() const;
+
+  // The only element as a double. Throws ArgumentError if there is not exactly one.
+  double item() const;
+  // All elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // Automatic differentiation ------------------------------------------------------------------
+  // True if gradients flow into or through this tensor.
+  bool requires_grad() const;
+  // Makes a leaf collect (or stop collecting) gradients. Throws ArgumentError for integer types and
+  // for results of recorded operations.
+  Tensor& set_requires_grad(bool requires_grad);
+  // True for tensors that no recorded operation produced.
+  bool is_leaf() const;
+  // The gradient that backward() collected; undefined if there is none.
+  const Tensor& grad() const;
+  void set_grad(Tensor grad) const;
+  void clear_grad() const;
+  // Adds d(this)/d(leaf) to the gradient of every leaf. Without an argument this must be a scalar.
+  // Defined in mezzo/autograd.
+  void backward(const Tensor& grad_output = Tensor(), bool retain_graph = false) const;
+  // The same elements, cut off from what was recorded.
+  Tensor detach() const;
+
+  // This tensor in another dtype; differentiable. The same handle if the dtype is already right.
+  // Defined in mezzo/ops/cast.cpp.
+  Tensor astype(DType dtype) const;
+
+  // Plumbing for mezzo's own layers -------------------------------------------------------------
+  TensorImpl* impl() const { return impl_.get(); }
+  const Ref<TensorImpl>& impl_ref() const { return impl_; }
+  const Ref<Storage>& storage() const;
+  std::int64_t offset() const;
+  std::uint64_t version() const { return storage()->version(); }
+  void bump_version() const { storage()->bump_version(); }
+  AutogradMeta* autograd_meta() const;  // null if this tensor never took part
+  AutogradMeta& require_autograd_meta() const;
+  DerivedCopies& derived() const;  // copies in other dtypes and layouts, see derived.h
+
+ private:
+  void* checked_data(DType dtype) const;
+
+  Ref<TensorImpl> impl_;
+};
+
+// The array behind the handles.
+class TensorImpl final : public RefCounted {
+ public:
+  TensorImpl(Ref<Storage> block, std::int64_t first, const Shape& sizes, const Strides& steps,
+             DType type);
+  ~TensorImpl() override;
+
+  Ref<Storage> storage;
+  std::int64_t offset;  // of the first element, in elements
+  Shape shape;
+  Strides strides;  // in elements
+  DType dtype;
+  std::unique_ptr<AutogradMeta> autograd;
+  std::unique_ptr<DerivedCopies> derived;
+};
+
+// What automatic differentiation knows of a tensor.
+struct AutogradMeta {
+  bool requires_grad = false;
+  Tensor grad;
+  Ref<RefCounted> node;      // the recorded operation that produced the tensor (mezzo/ops/node.h)
+  std::uint32_t output = 0;  // which of its outputs
+};
+
+// An uninitialised tensor.
+Tensor empty(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous);
+Tensor zeros(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous);
+Tensor ones(const Shape& shape, DType dtype = DType::kF32);
+Tensor full(const Shape& shape, double value, DType dtype = DType::kF32);
+// 0, 1, ..., n - 1.
+Tensor arange(std::int64_t n, DType dtype = DType::kF32);
+// A tensor holding a copy of `values` in row-major order. Throws ArgumentError if the count differs.
+template <class T>
+Tensor from_values(std::span<const T> values, const Shape& shape);
+template <class T>
+Tensor from_values(std::initializer_list<T> values, const Shape& shape) {
+  return from_values(std::span<const T>(values.begin(), values.size()), shape);
+}
+template <class T>
+Tensor from_values(const std::vector<T>& values, const Shape& shape) {
+  return from_values(std::span<const T>(values), shape);
+}
+
+// A tensor over the same storage with another geometry.
+Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, std::int64_t offset);
+
+// Writes `value` into every element (an in-place change).
+void fill(const Tensor& tensor, double value);
+
+// Copies elements in logical order, converting dtypes and layouts (an in-place change of
+// `destination`). The plain loop: kernels have faster ones. Shapes must be equal.
+void copy_elements(const Tensor& source, const Tensor& destination);
+
+// `f32[2, 3]`.
+void append_text(std::string& out, const Tensor& tensor);
+
+}  // namespace mezzo

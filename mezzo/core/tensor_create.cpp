@@ -1,0 +1,171 @@
+// Creating, filling and plainly copying tensors.
+#include <cstring>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 15;
+
+template <class T>
+T convert(double value) {
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
+    return T(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+template <class To, class From>
+To convert_element(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else {
+    constexpr bool kFromHalf = std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>;
+    if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
+      // From f64 this rounds twice; values that come from f32 arithmetic are exact in f64.
+      return To(static_cast<float>(value));
+    } else if constexpr (kFromHalf) {
+      return static_cast<To>(static_cast<float>(value));
+    } else {
+      return static_cast<To>(value);
+    }
+  }
+}
+
+// Calls body(source_offset, destination_offset, count, source_step, destination_step) for every
+// innermost row.
+template <class Body>
+void for_each_row(const Shape& shape, const Strides& a, const Strides& b, Body&& body) {
+  if (shape.numel() == 0) return;
+  if (shape.rank() == 0) {
+    body(0, 0, 1, 1, 1);
+    return;
+  }
+  const std::size_t last = shape.rank() - 1;
+  Shape index = Shape::filled(shape.rank(), 0);
+  std::int64_t offset_a = 0;
+  std::int64_t offset_b = 0;
+  for (;;) {
+    body(offset_a, offset_b, shape[last], a[last], b[last]);
+    std::size_t axis = last;
+    for (;;) {
+      if (axis == 0) return;
+      --axis;
+      offset_a += a[axis];
+      offset_b += b[axis];
+      if (++index[axis] < shape[axis]) break;
+      offset_a -= a[axis] * shape[axis];
+      offset_b -= b[axis] * shape[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, DType dtype, Format format) {
+  for (const std::int64_t size : shape) {
+    check_arg(size >= 0, "empty", "a size is negative: ", shape);
+  }
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, Device{}), 0, shape,
+                                     strides_for(shape, format), dtype));
+}
+
+Tensor zeros(const Shape& shape, DType dtype, Format format) {
+  const Tensor result = empty(shape, dtype, format);
+  if (result.bytes() > 0) std::memset(result.mutable_raw_data(), 0, result.bytes());
+  return result;
+}
+
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  const Tensor result = empty(shape, dtype);
+  fill(result, value);
+  return result;
+}
+
+Tensor arange(std::int64_t n, DType dtype) {
+  const Tensor result = empty({n}, dtype);
+  visit_dtype(dtype, [&]<class T>() {
+    T* out = result.mutable_data<T>();
+    for (std::int64_t i = 0; i < n; ++i) out[i] = convert<T>(static_cast<double>(i));
+  });
+  return result;
+}
+
+template <class T>
+Tensor from_values(std::span<const T> values, const Shape& shape) {
+  check_arg(static_cast<std::int64_t>(values.size()) == shape.numel(), "from_values",
+            values.size(), " values cannot fill the shape ", shape);
+  const Tensor result = empty(shape, kDTypeOf<T>);
+  if (!values.empty()) std::memcpy(result.mutable_raw_data(), values.data(), result.bytes());
+  return result;
+}
+
+template Tensor from_values(std::span<const float>, const Shape&);
+template Tensor from_values(std::span<const double>, const Shape&);
+template Tensor from_values(std::span<const BFloat16>, const Shape&);
+template Tensor from_values(std::span<const Float16>, const Shape&);
+template Tensor from_values(std::span<const std::int64_t>, const Shape&);
+template Tensor from_values(std::span<const std::int32_t>, const Shape&);
+template Tensor from_values(std::span<const std::uint8_t>, const Shape&);
+
+void fill(const Tensor& tensor, double value) {
+  visit_dtype(tensor.dtype(), [&]<class T>() {
+    const T element = convert<T>(value);
+    T* out = tensor.mutable_data<T>();
+    if (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast)) {
+      parallel_for(tensor.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+        std::fill(out + begin, out + end, element);
+      });
+      return;
+    }
+    for_each_row(tensor.shape(), tensor.strides(), tensor.strides(),
+                 [&](std::int64_t start, std::int64_t, std::int64_t count, std::int64_t step,
+                     std::int64_t) {
+                   for (std::int64_t i = 0; i < count; ++i) out[start + i * step] = element;
+                 });
+  });
+}
+
+void copy_elements(const Tensor& source, const Tensor& destination) {
+  check_arg(source.shape() == destination.shape(), "copy", "shapes differ: ", source.shape(),
+            " and ", destination.shape());
+  visit_dtype(source.dtype(), [&]<class From>() {
+    visit_dtype(destination.dtype(), [&]<class To>() {
+      const From* in = source.data<From>();
+      To* out = destination.mutable_data<To>();
+      for_each_row(source.shape(), source.strides(), destination.strides(),
+                   [&](std::int64_t from, std::int64_t to, std::int64_t count,
+                       std::int64_t step_in, std::int64_t step_out) {
+                     for (std::int64_t i = 0; i < count; ++i) {
+                       out[to + i * step_out] = convert_element<To>(in[from + i * step_in]);
+                     }
+                   });
+    });
+  });
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  std::vector<T> result(static_cast<std::size_t>(numel()));
+  const Tensor row_major = empty(shape(), kDTypeOf<T>);
+  copy_elements(*this, row_major);
+  if (!result.empty()) std::memcpy(result.data(), row_major.raw_data(), row_major.bytes());
+  return result;
+}
+
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<BFloat16> Tensor::to_vector() const;
+template std::vector<Float16> Tensor::to_vector() const;
+template std::vector<std::int64_t> Tensor::to_vector() const;
+template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::uint8_t> Tensor::to_vector() const;
+
+}  // namespace mezzo

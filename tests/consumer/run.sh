@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs a build and uses it from a project outside the tree.
+# usage: run.sh BUILD_DIR WORK_DIR [CMAKE_OPTION...]
+set -euo pipefail
+
+if [ $# -lt 2 ]; then
+  echo "usage: run.sh BUILD_DIR WORK_DIR [CMAKE_OPTION...]" >&2
+  exit 2
+fi
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build_dir=$1
+work_dir=$2
+shift 2
+
+rm -rf "$work_dir/prefix" "$work_dir/build" "$work_dir/source"
+mkdir -p "$work_dir/source"
+cp "$source_dir/CMakeLists.txt" "$source_dir/main.cpp" "$work_dir/source/"
+
+cmake --install "$build_dir" --prefix "$work_dir/prefix"
+cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_PREFIX_PATH="$(cd "$work_dir/prefix" && pwd)" "$@"
+cmake --build "$work_dir/build"
+"$work_dir/build/consumer"
+
+if [ ! -x "$work_dir/prefix/bin/mezzo" ]; then
+  echo "the command was not installed" >&2
+  exit 1
+fi
+"$work_dir/prefix/bin/mezzo" info
