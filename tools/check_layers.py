@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Fails when a file includes what its layer must not see. The order is the architecture."""
+import pathlib
+import re
+import sys
+
+# A layer may include itself and the layers listed for it.
+ALLOWED = {
+    "core": set(),
+    "ops": {"core"},
+    "kernels": {"core", "ops"},
+    "autograd": {"core", "ops"},
+    "nn": {"core", "ops", "autograd"},
+    "models": {"core", "ops", "autograd", "nn"},
+    "optim": {"core", "ops", "autograd"},
+    "amp": {"core", "ops", "autograd", "nn", "optim"},
+    "io": {"core"},
+    "data": {"core", "io"},
+    "graph": {"core", "ops", "autograd", "nn", "optim", "amp"},
+    "train": {"core", "ops", "autograd", "nn", "models", "optim", "amp", "io", "data", "graph"},
+    "cli": {"core", "ops", "autograd", "nn", "models", "optim", "amp", "io", "data", "graph",
+            "train"},
+}
+# Files directly in mezzo/, the umbrella header first: what users may see.
+TOP_LEVEL = set(ALLOWED) - {"kernels", "cli"}
+
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+QUOTED = re.compile(r'\s*#\s*include\s+"([^"]+)"')
+ANGLED = re.compile(r"\s*#\s*include\s+<(mezzo/[^>]+)>")
+UMBRELLA = "mezzo/mezzo.h"
+
+
+def fault_of_include(layer, included):
+    """Says what is wrong with including that path from that layer, or returns None."""
+    parts = included.split("/")
+    if parts[0] != "mezzo":
+        return f'"{included}": our own headers are "mezzo/...", all others go in <>'
+    if included == UMBRELLA:
+        return None if layer == "cli" else f"{layer} must not include the umbrella header"
+    if len(parts) == 2:
+        return None
+    target = parts[1]
+    if target not in ALLOWED:
+        return f"no layer '{target}' is known"
+    allowed = TOP_LEVEL if layer is None else ALLOWED[layer] | {layer}
+    return None if target in allowed else f"{layer or 'the top level'} must not include {target}"
+
+
+def faults_of_file(path, layer):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if match := ANGLED.match(line):
+            yield f"{path}:{number}: our own headers go in quotes, not <{match[1]}>"
+        elif match := QUOTED.match(line):
+            if fault := fault_of_include(layer, match[1]):
+                yield f"{path}:{number}: {fault}"
+
+
+def faults(root):
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+        if folder.name not in ALLOWED:
+            yield f"{folder}: no layer '{folder.name}' is known; add it to tools/check_layers.py"
+            continue
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield from faults_of_file(path, folder.name)
+    for path in sorted(root.glob("*.*")):
+        if path.suffix in SUFFIXES:
+            yield from faults_of_file(path, None)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "mezzo")
+    if not root.is_dir():
+        print(f"check_layers.py: no folder {root}", file=sys.stderr)
+        return 2
+    found = list(faults(root))
+    for fault in found:
+        print(fault)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
