@@ -1,7 +1,7 @@
 // Uses the installed library the way a stranger would: one header, one target.
-#include "mezzo/mezzo.h"
-
 #include <cstdio>
+
+#include "mezzo/mezzo.h"
 
 int main() {
   const mezzo::Tensor x = mezzo::full({2, 3}, 1.5F);
