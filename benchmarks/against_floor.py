@@ -57,3 +57,5 @@ if __name__ == "__main__":
         main()
     except subprocess.CalledProcessError as error:
         sys.exit(f"against_floor.py: {' '.join(error.cmd)} ended with status {error.returncode}")
+    except OSError as error:
+        sys.exit(f"against_floor.py: {error.filename}: {error.strerror}")
