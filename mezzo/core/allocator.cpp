@@ -1,18 +1,18 @@
 #include "mezzo/core/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+
+#include <sys/mman.h>
 
 #include "mezzo/core/error.h"
 
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kAlignment = 64;          // one cache line, one AVX-512 vector
-constexpr std::size_t kHugePage = 2UL << 20;    // x86-64 transparent huge page
+constexpr std::size_t kAlignment = 64;        // one cache line, one AVX-512 vector
+constexpr std::size_t kHugePage = 2UL << 20;  // x86-64 transparent huge page
 
 // With an address sanitizer every block goes straight back, so that use after free is seen.
 #if defined(__SANITIZE_ADDRESS__)

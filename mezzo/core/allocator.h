@@ -42,7 +42,7 @@ class CachingAllocator {
 
  private:
   // Size classes: eight per power of two, so that a block wastes at most an eighth.
-  static constexpr std::size_t kClasses = 64 * 8;
+  static constexpr std::size_t kClasses = 512;
   static std::size_t class_of(std::size_t bytes);
   static std::size_t class_bytes(std::size_t size_class);
   void trim_locked() noexcept;

@@ -16,10 +16,9 @@ CpuFeatures detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   features.avx2 = __builtin_cpu_supports("avx2") != 0;
-  features.avx512 = __builtin_cpu_supports("avx512f") != 0 &&
-                    __builtin_cpu_supports("avx512bw") != 0 &&
-                    __builtin_cpu_supports("avx512dq") != 0 &&
-                    __builtin_cpu_supports("avx512vl") != 0;
+  features.avx512 =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;

@@ -4,7 +4,7 @@
 
 namespace mezzo {
 
-Ref<RefCounted> DerivedCopies::find(std::uint64_t key, std::uint64_t version) {
+Ref<RefCounted> DerivedCopies::find(const DerivedKey& key, std::uint64_t version) {
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [&](const Entry& entry) { return entry.version != version; });
   for (const Entry& entry : entries_) {
@@ -13,11 +13,10 @@ Ref<RefCounted> DerivedCopies::find(std::uint64_t key, std::uint64_t version) {
   return nullptr;
 }
 
-void DerivedCopies::put(std::uint64_t key, std::uint64_t version, Ref<RefCounted> copy) {
+void DerivedCopies::put(const DerivedKey& key, std::uint64_t version, Ref<RefCounted> copy) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(entries_, [&](const Entry& entry) {
-    return entry.key == key || entry.version != version;
-  });
+  std::erase_if(entries_,
+                [&](const Entry& entry) { return entry.key == key || entry.version != version; });
   entries_.push_back({key, version, std::move(copy)});
 }
 

@@ -1,8 +1,8 @@
 // Copies of a tensor in another dtype or memory layout, made once per change of the tensor.
 //
-// They belong to the tensor (usually a parameter) and remember the version they were made from, so
-// there is no cache to clear: an in-place edit, an optimizer step or a loaded checkpoint makes them
-// stale by itself.
+// They belong to the tensor's storage (usually a parameter's) and remember the version they were
+// made from, so there is no cache to clear: an in-place edit, an optimizer step or a loaded
+// checkpoint makes them stale by itself.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,26 @@
 
 namespace mezzo {
 
+// What a copy is: its kind (one constant per place that makes copies), what tells copies of that
+// kind apart (a dtype, a hash of a layout), and which tensor of the storage it copies.
+struct DerivedKey {
+  std::uint64_t kind = 0;
+  std::uint64_t detail = 0;
+  std::int64_t offset = 0;
+
+  bool operator==(const DerivedKey&) const = default;
+};
+
+// Thread-safe.
 class DerivedCopies {
  public:
   // The copy made for `key` at `version`, or null. Drops copies of older versions.
-  Ref<RefCounted> find(std::uint64_t key, std::uint64_t version);
-  void put(std::uint64_t key, std::uint64_t version, Ref<RefCounted> copy);
+  Ref<RefCounted> find(const DerivedKey& key, std::uint64_t version);
+  void put(const DerivedKey& key, std::uint64_t version, Ref<RefCounted> copy);
 
  private:
   struct Entry {
-    std::uint64_t key;
+    DerivedKey key;
     std::uint64_t version;
     Ref<RefCounted> copy;
   };

@@ -25,8 +25,12 @@ std::optional<DType> parse_dtype(std::string_view name) {
     if (name == name_of(dtype)) return dtype;
   }
   constexpr std::array<std::pair<std::string_view, DType>, 7> kOtherNames{{
-      {"float32", DType::kF32}, {"float", DType::kF32},  {"bfloat16", DType::kBf16},
-      {"float16", DType::kF16}, {"half", DType::kF16},   {"float64", DType::kF64},
+      {"float32", DType::kF32},
+      {"float", DType::kF32},
+      {"bfloat16", DType::kBf16},
+      {"float16", DType::kF16},
+      {"half", DType::kF16},
+      {"float64", DType::kF64},
       {"double", DType::kF64},
   }};
   for (const auto& [other, dtype] : kOtherNames) {

@@ -19,7 +19,8 @@ inline constexpr DType kAllDTypes[] = {DType::kF32, DType::kBf16, DType::kF16, D
 // `f32`, `bf16`, ...: the name used in logs, errors, options and files.
 const char* name_of(DType dtype);
 
-// The dtype of that name; also `float32`, `bfloat16`, `float16`, `half` and `float`. Empty if unknown.
+// The dtype of that name; also `float32`, `bfloat16`, `float16`, `half` and `float`. Empty if
+// unknown.
 std::optional<DType> parse_dtype(std::string_view name);
 
 // Bytes of one element.
@@ -57,13 +58,20 @@ double max_of(DType dtype);
 
 template <class T>
 inline constexpr DType kDTypeOf = [] {
-  if constexpr (std::is_same_v<T, float>) return DType::kF32;
-  else if constexpr (std::is_same_v<T, BFloat16>) return DType::kBf16;
-  else if constexpr (std::is_same_v<T, Float16>) return DType::kF16;
-  else if constexpr (std::is_same_v<T, double>) return DType::kF64;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::kI64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::kI32;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::kU8;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::kF32;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return DType::kBf16;
+  else if constexpr (std::is_same_v<T, Float16>)
+    return DType::kF16;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::kF64;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::kI64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::kI32;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return DType::kU8;
   else {
     static_assert(std::is_same_v<T, bool>, "no tensor dtype for this C++ type");
     return DType::kBool;

@@ -40,11 +40,12 @@ class FileError : public Error {
   using Error::Error;
 };
 
-// append_text(out, value) writes one part of a message; other types add overloads next to themselves.
+// append_text(out, value) writes one part of a message; other types add overloads next to
+// themselves.
 inline void append_text(std::string& out, std::string_view text) { out += text; }
 
 template <class Number>
-  requires std::is_arithmetic_v<Number>
+requires std::is_arithmetic_v<Number>
 void append_text(std::string& out, Number value) {
   if constexpr (std::is_same_v<Number, bool>) {
     out += value ? "true" : "false";
@@ -85,11 +86,13 @@ namespace detail {
 
 }  // namespace mezzo
 
-// States what must hold if mezzo itself is right. Checked in debug and sanitizer builds, free in release.
+// States what must hold if mezzo itself is right. Checked in debug and sanitizer builds, free in
+// release.
 #ifdef NDEBUG
 #define MEZZO_INVARIANT(condition) static_cast<void>(0)
 #else
-#define MEZZO_INVARIANT(condition)                                          \
-  (static_cast<bool>(condition) ? static_cast<void>(0)                      \
-                                : ::mezzo::detail::invariant_failed(#condition, __FILE__, __LINE__))
+#define MEZZO_INVARIANT(condition) \
+  (static_cast<bool>(condition)    \
+       ? static_cast<void>(0)      \
+       : ::mezzo::detail::invariant_failed(#condition, __FILE__, __LINE__))
 #endif

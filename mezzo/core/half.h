@@ -74,7 +74,7 @@ struct Float16 {
       return static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13) & 0x3ffU));
     }
     if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // >= 65520
-    if (magnitude >= 0x38800000U) {  // normal
+    if (magnitude >= 0x38800000U) {                                                   // normal
       const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
       return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
     }

@@ -9,7 +9,8 @@
 
 namespace mezzo::log {
 
-// What can be switched on by name in the environment variable MEZZO_LOG (comma-separated, or `all`).
+// What can be switched on by name in the environment variable MEZZO_LOG (comma-separated, or
+// `all`).
 enum class Topic : unsigned char {
   kWarning,   // always on: something works, but not as one would expect
   kDispatch,  // which kernel was refused, and why

@@ -16,8 +16,8 @@ int num_threads();
 void set_num_threads(int count);
 
 // Calls body(begin, end) for consecutive ranges that cover [0, n), in parallel when there is more
-// than `grain` per thread to do. The ranges depend on n, grain and the thread count only, so results
-// that depend on them are repeatable. The first exception of a body is rethrown.
+// than `grain` per thread to do. The ranges depend on n, grain and the thread count only, so
+// results that depend on them are repeatable. The first exception of a body is rethrown.
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   if (n <= 0) return;

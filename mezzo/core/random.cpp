@@ -17,9 +17,9 @@ constexpr int kRounds = 10;
 constexpr std::int64_t kGrain = 1 << 13;
 
 std::array<std::uint32_t, 4> block_at(RandomPosition position, std::uint64_t block) {
-  return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0},
-                {static_cast<std::uint32_t>(position.seed),
-                 static_cast<std::uint32_t>(position.seed >> 32)});
+  return philox(
+      {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0},
+      {static_cast<std::uint32_t>(position.seed), static_cast<std::uint32_t>(position.seed >> 32)});
 }
 
 // Calls use(i, words) for the blocks of four words that numbers [4 * i, 4 * i + 4) come from.

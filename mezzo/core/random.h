@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers:
-// as easy as 1, 2, 3", SC 2011).
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011).
 //
 // A number is a pure function of (seed, position), so the same stream comes out whatever the number
 // of threads, and a stream can be replayed or continued from two integers.

@@ -88,6 +88,10 @@ enum class Format : std::uint8_t {
   kChannelsLast,  // rank 4, logically [n, c, h, w], in memory n, h, w, c
 };
 
+inline void append_text(std::string& out, Format format) {
+  out += format == Format::kContiguous ? "contiguous" : "channels_last";
+}
+
 // The strides of a dense tensor of that shape and format.
 Strides strides_for(const Shape& shape, Format format);
 

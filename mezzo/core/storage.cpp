@@ -1,5 +1,6 @@
 #include "mezzo/core/storage.h"
 
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -14,15 +15,29 @@ Storage::Storage(std::size_t bytes, Device device)
 Storage::Storage(std::size_t bytes, Device device, Ref<LazyContents> contents)
     : bytes_(bytes), ready_(false), device_(device), contents_(std::move(contents)) {}
 
-Storage::~Storage() { cpu_allocator().release(data_, bytes_); }
+Storage::~Storage() {
+  cpu_allocator().release(data_, bytes_);
+  delete derived_.load(std::memory_order_acquire);
+}
+
+DerivedCopies& Storage::derived() {
+  DerivedCopies* derived = derived_.load(std::memory_order_acquire);
+  if (derived != nullptr) return *derived;
+  auto made = std::make_unique<DerivedCopies>();
+  if (derived_.compare_exchange_strong(derived, made.get(), std::memory_order_acq_rel)) {
+    return *made.release();
+  }
+  return *derived;  // another thread was first
+}
 
 void Storage::materialize() const {
   static std::mutex mutex;  // rare: once per weight, version and dtype at most
   const std::lock_guard lock(mutex);
   if (ready_.load(std::memory_order_acquire)) return;
-  check_arg(contents_->is_current(), "storage",
-            "a lower-precision copy is needed, but the tensor it copies was changed in place since. "
-            "Change parameters only after the backward pass");
+  check_arg(
+      contents_->is_current(), "storage",
+      "a lower-precision copy is needed, but the tensor it copies was changed in place since. "
+      "Change parameters only after the backward pass");
   void* block = cpu_allocator().allocate(bytes_);
   contents_->fill(block);
   data_ = block;

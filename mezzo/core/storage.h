@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mezzo/core/derived.h"
 #include "mezzo/core/device.h"
 #include "mezzo/core/ref.h"
 
@@ -28,7 +29,8 @@ class Storage final : public RefCounted {
   ~Storage() override;
 
   void* data() const {
-    if (!ready_.load(std::memory_order_acquire)) [[unlikely]] materialize();
+    if (!ready_.load(std::memory_order_acquire)) [[unlikely]]
+      materialize();
     return data_;
   }
   std::size_t bytes() const { return bytes_; }
@@ -41,6 +43,8 @@ class Storage final : public RefCounted {
 
   // The recipe of a lazy storage, null for an ordinary one.
   LazyContents* lazy_contents() const { return contents_.get(); }
+  // Copies of the contents in other dtypes and layouts.
+  DerivedCopies& derived();
   bool is_materialized() const { return ready_.load(std::memory_order_acquire); }
 
  private:
@@ -52,6 +56,7 @@ class Storage final : public RefCounted {
   mutable std::atomic<bool> ready_{true};
   Device device_;
   Ref<LazyContents> contents_;
+  std::atomic<DerivedCopies*> derived_{nullptr};
 };
 
 }  // namespace mezzo

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "mezzo/core/derived.h"
-
 namespace mezzo {
 
 TensorImpl::TensorImpl(Ref<Storage> block, std::int64_t first, const Shape& sizes,
@@ -119,12 +117,6 @@ AutogradMeta& Tensor::require_autograd_meta() const {
   auto& meta = impl_of(*this).autograd;
   if (meta == nullptr) meta = std::make_unique<AutogradMeta>();
   return *meta;
-}
-
-DerivedCopies& Tensor::derived() const {
-  auto& derived = impl_of(*this).derived;
-  if (derived == nullptr) derived = std::make_unique<DerivedCopies>();
-  return *derived;
 }
 
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,

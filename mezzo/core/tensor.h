@@ -16,7 +16,6 @@
 namespace mezzo {
 
 class TensorImpl;
-class DerivedCopies;
 struct AutogradMeta;
 
 // A handle to an array. Copying a Tensor copies the handle; both then name the same elements.
@@ -97,7 +96,6 @@ class Tensor {
   void bump_version() const { storage()->bump_version(); }
   AutogradMeta* autograd_meta() const;  // null if this tensor never took part
   AutogradMeta& require_autograd_meta() const;
-  DerivedCopies& derived() const;  // copies in other dtypes and layouts, see derived.h
 
  private:
   void* checked_data(DType dtype) const;
@@ -118,7 +116,6 @@ class TensorImpl final : public RefCounted {
   Strides strides;  // in elements
   DType dtype;
   std::unique_ptr<AutogradMeta> autograd;
-  std::unique_ptr<DerivedCopies> derived;
 };
 
 // What automatic differentiation knows of a tensor.
@@ -136,7 +133,8 @@ Tensor ones(const Shape& shape, DType dtype = DType::kF32);
 Tensor full(const Shape& shape, double value, DType dtype = DType::kF32);
 // 0, 1, ..., n - 1.
 Tensor arange(std::int64_t n, DType dtype = DType::kF32);
-// A tensor holding a copy of `values` in row-major order. Throws ArgumentError if the count differs.
+// A tensor holding a copy of `values` in row-major order. Throws ArgumentError if the count
+// differs.
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape);
 template <class T>

@@ -1,4 +1,5 @@
 // Creating, filling and plainly copying tensors.
+#include <algorithm>
 #include <cstring>
 
 #include "mezzo/core/parallel.h"
@@ -100,8 +101,8 @@ Tensor arange(std::int64_t n, DType dtype) {
 
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape) {
-  check_arg(static_cast<std::int64_t>(values.size()) == shape.numel(), "from_values",
-            values.size(), " values cannot fill the shape ", shape);
+  check_arg(static_cast<std::int64_t>(values.size()) == shape.numel(), "from_values", values.size(),
+            " values cannot fill the shape ", shape);
   const Tensor result = empty(shape, kDTypeOf<T>);
   if (!values.empty()) std::memcpy(result.mutable_raw_data(), values.data(), result.bytes());
   return result;
@@ -125,11 +126,11 @@ void fill(const Tensor& tensor, double value) {
       });
       return;
     }
-    for_each_row(tensor.shape(), tensor.strides(), tensor.strides(),
-                 [&](std::int64_t start, std::int64_t, std::int64_t count, std::int64_t step,
-                     std::int64_t) {
-                   for (std::int64_t i = 0; i < count; ++i) out[start + i * step] = element;
-                 });
+    for_each_row(
+        tensor.shape(), tensor.strides(), tensor.strides(),
+        [&](std::int64_t start, std::int64_t, std::int64_t count, std::int64_t step, std::int64_t) {
+          for (std::int64_t i = 0; i < count; ++i) out[start + i * step] = element;
+        });
   });
 }
 
@@ -141,8 +142,8 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
       const From* in = source.data<From>();
       To* out = destination.mutable_data<To>();
       for_each_row(source.shape(), source.strides(), destination.strides(),
-                   [&](std::int64_t from, std::int64_t to, std::int64_t count,
-                       std::int64_t step_in, std::int64_t step_out) {
+                   [&](std::int64_t from, std::int64_t to, std::int64_t count, std::int64_t step_in,
+                       std::int64_t step_out) {
                      for (std::int64_t i = 0; i < count; ++i) {
                        out[to + i * step_out] = convert_element<To>(in[from + i * step_in]);
                      }

@@ -33,8 +33,7 @@ TEST(Tensor, WrongElementTypeNamesBothTypes) {
     x.data<double>();
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_STREQ(error.what(),
-                 "[tensor] elements are f32, asked for as f64. Use astype() first");
+    EXPECT_STREQ(error.what(), "[tensor] elements are f32, asked for as f64. Use astype() first");
   }
 }
 

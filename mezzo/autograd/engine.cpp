@@ -1,0 +1,227 @@
+#include "mezzo/autograd/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/node.h"
+
+namespace mezzo {
+namespace {
+
+// True if nobody else can see the elements, so that they may be overwritten.
+bool is_unshared(const Tensor& tensor) {
+  return tensor.impl()->use_count() == 1 && tensor.storage()->use_count() == 1;
+}
+
+// sum += more. Keeps the graph of both when the backward pass is itself recorded.
+void accumulate(Tensor& sum, Tensor more, bool create_graph) {
+  if (!sum.defined()) {
+    sum = std::move(more);
+  } else if (!create_graph && sum.dtype() == more.dtype() && is_unshared(sum)) {
+    add_into(sum, more);
+  } else {
+    sum = add(sum, more);
+  }
+}
+
+// Where grad() wants results: leaves by their array, others by node and output.
+class Targets {
+ public:
+  explicit Targets(std::span<const Tensor> inputs) : grads_(inputs.size()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& input = inputs[i];
+      check_arg(input.requires_grad(), "grad", "input ", i, " (", input,
+                ") does not take part in differentiation. Call set_requires_grad(true) on it "
+                "before the forward pass");
+      const Node* node = node_of(input);
+      if (node != nullptr) {
+        outputs_.emplace(node, std::pair(input.autograd_meta()->output, i));
+        oldest_ = std::min(oldest_, node->sequence());
+      } else {
+        leaves_.emplace(input.impl(), i);
+        oldest_ = 0;
+      }
+    }
+  }
+
+  // The slot for the gradient of a leaf, or null.
+  Tensor* leaf(const TensorImpl* impl) {
+    const auto found = leaves_.find(impl);
+    return found != leaves_.end() ? &grads_[found->second] : nullptr;
+  }
+  // Notes the gradients of a node's outputs.
+  void note(Node& node) {
+    const auto [begin, end] = outputs_.equal_range(&node);
+    for (auto it = begin; it != end; ++it) {
+      grads_[it->second.second] = node.outputs()[it->second.first].grad;
+    }
+  }
+  // Nodes older than every target cannot contribute.
+  bool is_needed(const Node& node) const { return node.sequence() >= oldest_; }
+  std::vector<Tensor> take() { return std::move(grads_); }
+
+ private:
+  std::unordered_map<const TensorImpl*, std::size_t> leaves_;
+  std::unordered_multimap<const Node*, std::pair<std::uint32_t, std::size_t>> outputs_;
+  std::vector<Tensor> grads_;
+  std::uint64_t oldest_ = ~std::uint64_t{0};
+};
+
+class Engine {
+ public:
+  Engine(BackwardOptions options, Targets* targets)
+      : options_(options), targets_(targets), mode_(options.create_graph) {}
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() {
+    for (const Ref<Node>& node : heap_) clear_grads(*node);
+  }
+
+  void seed(const Tensor& output, const Tensor& grad) {
+    Node* node = node_of(output);
+    if (node != nullptr) {
+      send(*node, output.autograd_meta()->output, grad);
+    } else {
+      send_to_leaf(output, grad);
+    }
+  }
+
+  // A node is always newer than what it depends on, so taking the newest first means that all
+  // gradients of its outputs have arrived.
+  void run() {
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end(), is_older);
+      const Ref<Node> node = std::move(heap_.back());
+      heap_.pop_back();
+      if (targets_ != nullptr) targets_->note(*node);
+      if (targets_ == nullptr || targets_->is_needed(*node)) step(*node);
+      clear_grads(*node);
+    }
+  }
+
+ private:
+  static bool is_older(const Ref<Node>& a, const Ref<Node>& b) {
+    return a->sequence() < b->sequence();
+  }
+  static void clear_grads(Node& node) {
+    for (NodeOutput& output : node.outputs()) output.grad = Tensor();
+  }
+
+  void send(Node& node, std::uint32_t output, Tensor grad) {
+    const bool waiting = std::any_of(node.outputs().begin(), node.outputs().end(),
+                                     [](const NodeOutput& o) { return o.grad.defined(); });
+    if (!waiting) {
+      heap_.push_back(Ref<Node>(&node));
+      std::push_heap(heap_.begin(), heap_.end(), is_older);
+    }
+    NodeOutput& slot = node.outputs()[output];
+    // The backward of an op runs in its forward's dtype. A cast takes f32 as it is: rounding the
+    // gradient of a parameter to 16 bits and back would only lose bits.
+    if (grad.dtype() != slot.spec.dtype && !node.op().takes_f32_grad) {
+      grad = grad.astype(slot.spec.dtype);
+    }
+    accumulate(slot.grad, std::move(grad), options_.create_graph);
+  }
+
+  void send_to_leaf(const Tensor& leaf, Tensor grad) {
+    if (grad.dtype() != leaf.dtype()) grad = grad.astype(leaf.dtype());
+    if (targets_ != nullptr) {
+      if (Tensor* slot = targets_->leaf(leaf.impl()); slot != nullptr) {
+        accumulate(*slot, std::move(grad), options_.create_graph);
+      }
+      return;
+    }
+    accumulate(leaf.require_autograd_meta().grad, std::move(grad), options_.create_graph);
+  }
+
+  void step(Node& node) {
+    std::array<Tensor, kMaxOutputs> grad_outputs;
+    for (std::size_t i = 0; i < node.outputs().size(); ++i) {
+      grad_outputs[i] = std::move(node.outputs()[i].grad);
+    }
+    std::vector<Tensor> grad_inputs(node.inputs().size());
+    Backward context(node, grad_outputs, grad_inputs, options_.create_graph);
+    node.op().backward(context);
+    if (!options_.retain_graph && !options_.create_graph) node.release_saved();
+    grad_outputs.fill(Tensor());
+    for (std::size_t i = 0; i < grad_inputs.size(); ++i) {
+      NodeInput& input = node.inputs()[i];
+      if (!grad_inputs[i].defined() || !input.needs_grad()) continue;
+      if (input.node) {
+        send(*input.node, input.output, std::move(grad_inputs[i]));
+      } else {
+        send_to_leaf(Tensor(input.leaf), std::move(grad_inputs[i]));
+      }
+    }
+  }
+
+  BackwardOptions options_;
+  Targets* targets_;
+  GradMode mode_;
+  std::vector<Ref<Node>> heap_;
+};
+
+void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+                   BackwardOptions options, Targets* targets) {
+  check_arg(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "backward",
+            outputs.size(), " outputs, but ", grad_outputs.size(), " gradients of them");
+  // The backward of an op runs in its forward's dtype, not in what a region around backward() says.
+  PrecisionHook* hook = precision_hook();
+  struct Restore {
+    PrecisionHook* hook;
+    ~Restore() { set_precision_hook(hook); }
+  } restore{hook};
+  set_precision_hook(nullptr);
+  Engine engine(options, targets);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    check_arg(output.requires_grad(), "backward", "the tensor (", output,
+              ") was not computed from anything that requires a gradient. Call "
+              "set_requires_grad(true) on the parameters, and do not record under NoGrad");
+    Tensor grad = i < grad_outputs.size() ? grad_outputs[i] : Tensor();
+    if (!grad.defined()) {
+      check_arg(output.numel() == 1, "backward", "the tensor has shape ", output.shape(),
+                ". Reduce it to a scalar, or pass the gradient to start from");
+      grad = full(output.shape(), 1, output.dtype());
+    }
+    check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
+              ", the tensor ", output.shape());
+    engine.seed(output, grad);
+  }
+  engine.run();
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+              BackwardOptions options) {
+  differentiate(outputs, grad_outputs, options, nullptr);
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> grad_outputs, BackwardOptions options) {
+  Targets targets(inputs);
+  differentiate(outputs, grad_outputs, options, &targets);
+  return targets.take();
+}
+
+std::function<ValueAndGrad()> value_and_grad(std::function<Tensor()> loss,
+                                             std::vector<Tensor> inputs) {
+  return [loss = std::move(loss), inputs = std::move(inputs)] {
+    const GradMode recording(true);
+    ValueAndGrad result;
+    result.value = loss();
+    result.grads = grad({&result.value, 1}, inputs);
+    result.value = result.value.detach();
+    return result;
+  };
+}
+
+void Tensor::backward(const Tensor& grad_output, bool retain_graph) const {
+  mezzo::backward({this, 1}, {&grad_output, 1}, {.retain_graph = retain_graph});
+}
+
+}  // namespace mezzo

@@ -1,0 +1,20 @@
+#include "mezzo/kernels/cpu/layout.h"
+
+#include "mezzo/ops/cast.h"
+
+namespace mezzo::kernels {
+
+Tensor dense(const Tensor& tensor, Format format) {
+  if (tensor.is_dense(format)) return tensor;
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), format);
+  convert_into(tensor, copy);
+  return copy;
+}
+
+bool same_dense_layout(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return false;
+  return (a.is_dense() && b.is_dense()) ||
+         (a.is_dense(Format::kChannelsLast) && b.is_dense(Format::kChannelsLast));
+}
+
+}  // namespace mezzo::kernels

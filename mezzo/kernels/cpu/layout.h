@@ -1,0 +1,40 @@
+// How kernels look at tensors: densely where possible, by copy where not.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/kernels/kernel.h"
+
+namespace mezzo::kernels {
+
+// The tensor itself if it is dense in that format, else a dense copy.
+Tensor dense(const Tensor& tensor, Format format);
+
+// True if both fill one block of memory in the same order, so that element i of one in memory is
+// element i of the other.
+bool same_dense_layout(const Tensor& a, const Tensor& b);
+
+// Calls function.operator()<T>() for the three dtypes that vector kernels compute; false for
+// others.
+template <class Function>
+bool visit_vector_dtype(DType dtype, Function&& function) {
+  switch (dtype) {
+    case DType::kF32: function.template operator()<float>(); return true;
+    case DType::kBf16: function.template operator()<BFloat16>(); return true;
+    case DType::kF16: function.template operator()<Float16>(); return true;
+    default: return false;
+  }
+}
+
+inline bool is_vector_dtype(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
+
+// `supports` of vector kernels over inputs and outputs that are all floating-point.
+inline Support vector_dtypes_only(const KernelArgs& args) {
+  for (const Tensor* input : args.inputs) {
+    if (input->defined() && !is_vector_dtype(input->dtype())) {
+      return Support::no("only f32, bf16 and f16 are vectorised");
+    }
+  }
+  return Support::yes();
+}
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,139 @@
+// Vector loops shared by the CPU kernels. Included once per instruction set (Highway's
+// foreach_target), hence no ordinary include guard.
+//
+// Every kernel computes in f32 whatever it stores: load() widens bf16 and f16 exactly, store()
+// rounds once, by the rules of core/half.h. Accumulating in 16 bits would lose small terms after a
+// few hundred additions.
+#if defined(MEZZO_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEZZO_KERNELS_CPU_SIMD_INL_H_
+#undef MEZZO_KERNELS_CPU_SIMD_INL_H_
+#else
+#define MEZZO_KERNELS_CPU_SIMD_INL_H_
+#endif
+
+#include <cstring>
+
+#include <hwy/highway.h>
+
+#include "mezzo/core/half.h"
+#include "mezzo/core/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The widest f32 vector of this instruction set; every type is processed in groups of its lanes.
+using F32 = hn::ScalableTag<float>;
+using F32Vec = hn::Vec<F32>;
+using U32 = hn::RebindToUnsigned<F32>;
+using U16 = hn::Rebind<std::uint16_t, F32>;
+using F16 = hn::Rebind<hwy::float16_t, F32>;
+
+inline constexpr std::int64_t kMaxLanes = hn::MaxLanes(F32());
+HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(F32())); }
+
+// load(p): the next lanes() elements as f32
+// --------------------------------------------------------
+HWY_INLINE F32Vec load(const float* p) { return hn::LoadU(F32(), p); }
+
+HWY_INLINE F32Vec load(const BFloat16* p) {
+  const auto bits = hn::LoadU(U16(), reinterpret_cast<const std::uint16_t*>(p));
+  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
+}
+
+HWY_INLINE F32Vec load(const Float16* p) {
+#if HWY_TARGET == HWY_EMU128
+  alignas(16) float values[4];
+  for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) values[i] = static_cast<float>(p[i]);
+  return hn::Load(F32(), values);
+#else
+  return hn::PromoteTo(F32(), hn::LoadU(F16(), reinterpret_cast<const hwy::float16_t*>(p)));
+#endif
+}
+
+// store(v, p): rounds lanes() f32 to nearest, ties to even
+// -----------------------------------------
+HWY_INLINE void store(F32Vec v, float* p) { hn::StoreU(v, F32(), p); }
+
+HWY_INLINE void store(F32Vec v, BFloat16* p) {
+  const U32 u32;
+  const auto bits = hn::BitCast(u32, v);
+  const auto magnitude = hn::And(bits, hn::Set(u32, 0x7fffffffU));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1));
+  auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(u32, 0x7fffU)), odd));
+  // Subnormals become zero and NaN stays NaN, as core/half.h says.
+  const auto upper = hn::ShiftRight<16>(bits);
+  rounded = hn::IfThenElse(hn::Lt(magnitude, hn::Set(u32, 0x00800000U)),
+                           hn::And(upper, hn::Set(u32, 0x8000U)), rounded);
+  rounded = hn::IfThenElse(hn::Gt(magnitude, hn::Set(u32, 0x7f800000U)),
+                           hn::Or(upper, hn::Set(u32, 0x40U)), rounded);
+  const auto narrow = hn::TruncateTo(U16(), rounded);
+  hn::StoreU(narrow, U16(), reinterpret_cast<std::uint16_t*>(p));
+}
+
+HWY_INLINE void store(F32Vec v, Float16* p) {
+#if HWY_TARGET == HWY_EMU128
+  alignas(16) float values[4];
+  hn::Store(v, F32(), values);
+  for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = Float16(values[i]);
+#else
+  hn::StoreU(hn::DemoteTo(F16(), v), F16(), reinterpret_cast<hwy::float16_t*>(p));
+#endif
+}
+
+// The same for the first `count` < lanes() elements; the others are read as 0 and not written.
+template <class T>
+HWY_INLINE F32Vec load_part(const T* p, std::int64_t count) {
+  T values[kMaxLanes] = {};
+  std::memcpy(values, p, static_cast<std::size_t>(count) * sizeof(T));
+  return load(values);
+}
+
+template <class T>
+HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
+  T values[kMaxLanes];
+  store(v, values);
+  std::memcpy(p, values, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// Elements per thread below which a second thread costs more than it brings.
+inline constexpr std::int64_t kElementGrain = 1 << 14;
+
+// Calls body(begin, end) in parallel with ranges that start at multiples of the vector length.
+template <class Body>
+void for_vectors(std::int64_t n, const Body& body) {
+  const std::int64_t groups = (n + kMaxLanes - 1) / kMaxLanes;
+  parallel_for(groups, kElementGrain / kMaxLanes, [&](std::int64_t begin, std::int64_t end) {
+    body(begin * kMaxLanes, end * kMaxLanes < n ? end * kMaxLanes : n);
+  });
+}
+
+// out[i] = f(in[i]); f maps a vector of f32 to a vector of f32.
+template <class In, class Out, class Function>
+void map(const In* in, Out* out, std::int64_t n, const Function& f) {
+  for_vectors(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    const std::int64_t step = lanes();
+    std::int64_t i = begin;
+    for (; i + step <= end; i += step) store(f(load(in + i)), out + i);
+    if (i < end) store_part(f(load_part(in + i, end - i)), out + i, end - i);
+  });
+}
+
+// out[i] = f(a[i], b[i]).
+template <class A, class B, class Out, class Function>
+void map(const A* a, const B* b, Out* out, std::int64_t n, const Function& f) {
+  for_vectors(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    const std::int64_t step = lanes();
+    std::int64_t i = begin;
+    for (; i + step <= end; i += step) store(f(load(a + i), load(b + i)), out + i);
+    if (i < end) {
+      store_part(f(load_part(a + i, end - i), load_part(b + i, end - i)), out + i, end - i);
+    }
+  });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

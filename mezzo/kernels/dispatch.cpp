@@ -1,0 +1,80 @@
+#include "mezzo/ops/dispatch.h"
+
+#include "mezzo/core/log.h"
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo {
+namespace {
+
+// True for arguments whose dtypes only the plain loop computes.
+bool is_reference_only(const KernelArgs& args) {
+  for (const Tensor* input : args.inputs) {
+    if (input->defined() && input->dtype() == DType::kF64) return true;
+  }
+  return args.output().dtype() == DType::kF64;
+}
+
+void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, const char* reason) {
+  if (!log::is_enabled(log::Topic::kDispatch)) return;
+  std::string inputs;
+  for (const Tensor* input : args.inputs) inputs += concat(inputs.empty() ? "" : ", ", *input);
+  log::write(log::Topic::kDispatch, op.name, "(", inputs, ") ", args.attributes.to_text(), ": ",
+             kernel, " refused: ", reason);
+}
+
+RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
+  if (!tensor.defined()) return {};
+  if (tensor.dtype() == DType::kF64 && tensor.is_dense()) {
+    return {const_cast<double*>(tensor.data<double>()), tensor.shape()};
+  }
+  const Tensor wide = empty(tensor.shape(), DType::kF64);
+  if (copy) copy_elements(tensor, wide);
+  keep.push_back(wide);
+  // An empty tensor has no memory, yet must not look absent.
+  static double nothing = 0;
+  return {wide.numel() > 0 ? wide.mutable_data<double>() : &nothing, tensor.shape()};
+}
+
+}  // namespace
+
+void run_reference(RefKernel kernel, const KernelArgs& args) {
+  std::vector<Tensor> keep;
+  RefArgs ref{{}, {}, args.attributes};
+  for (const Tensor* input : args.inputs) ref.inputs.push_back(widen(*input, true, keep));
+  std::vector<std::size_t> rounded;  // outputs that were computed in a temporary
+  const std::size_t first = keep.size();
+  for (std::size_t i = 0; i < args.outputs.size(); ++i) {
+    const std::size_t before = keep.size();
+    ref.outputs.push_back(widen(args.outputs[i], false, keep));
+    if (keep.size() > before) rounded.push_back(i);
+  }
+  kernel(ref);
+  for (std::size_t k = 0; k < rounded.size(); ++k) {
+    copy_elements(keep[first + k], args.outputs[rounded[k]]);
+  }
+}
+
+void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) {
+  const OpKernels& kernels = kernels_of(op);
+  const KernelArgs args{inputs, outputs, attrs};
+  std::string reasons;
+  if (kernels.cpu != nullptr && !is_reference_only(args)) {
+    for (const Kernel& kernel : kernels.cpu->entries()) {
+      const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
+      if (support) {
+        kernel.run(args);
+        return;
+      }
+      log_refusal(op, kernel.name, args, support.reason);
+      reasons += concat(" ", kernel.name, ": ", support.reason, ".");
+    }
+  }
+  if (kernels.ref == nullptr) {
+    fail<UnsupportedError>(op.name, "no kernel takes this call on cpu.", reasons,
+                           " Cast the inputs to f32");
+  }
+  run_reference(*kernels.ref, args);
+}
+
+}  // namespace mezzo

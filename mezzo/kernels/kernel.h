@@ -1,0 +1,84 @@
+// What a kernel is: a plain function over tensors that knows nothing of gradients or autocast.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/op.h"
+
+namespace mezzo {
+
+// One call: inputs (an undefined tensor for an absent one) and allocated outputs.
+struct KernelArgs {
+  Inputs inputs;
+  std::span<Tensor> outputs;
+  const Attrs& attributes;
+
+  const Tensor& input(std::size_t i) const { return *inputs[i]; }
+  bool has(std::size_t i) const { return i < inputs.size() && inputs[i]->defined(); }
+  const Tensor& output(std::size_t i = 0) const { return outputs[i]; }
+  template <class T>
+  const T& attrs() const {
+    return attributes.as<T>();
+  }
+};
+
+// Whether a kernel takes a call, and if not, why.
+struct Support {
+  const char* reason = nullptr;  // null: supported
+
+  static Support yes() { return {}; }
+  static Support no(const char* reason) { return {reason}; }
+  explicit operator bool() const { return reason == nullptr; }
+};
+
+struct Kernel {
+  const char* name = nullptr;
+  // Asked at run time, for it may depend on the CPU, the shapes and the memory layout.
+  Support (*supports)(const KernelArgs&) = nullptr;
+  void (*run)(const KernelArgs&) = nullptr;
+};
+
+// The kernels of one operation on one device in order of preference.
+struct KernelList {
+  static constexpr std::size_t kMost = 4;
+  std::array<Kernel, kMost> kernels{};
+
+  std::span<const Kernel> entries() const {
+    std::size_t count = 0;
+    while (count < kMost && kernels[count].run != nullptr) ++count;
+    return {kernels.data(), count};
+  }
+};
+
+// A dense row-major array of doubles, as the reference kernels see tensors of every dtype.
+struct RefTensor {
+  double* data = nullptr;  // null for an absent input
+  Shape shape;
+
+  std::int64_t numel() const { return shape.numel(); }
+  double& operator[](std::int64_t i) const { return data[i]; }
+};
+
+// One call of a reference kernel: the plain double-precision loop that defines what an operation
+// computes. It is the oracle of the tests, computes f64, and is the last resort on every CPU.
+struct RefArgs {
+  std::vector<RefTensor> inputs;
+  std::vector<RefTensor> outputs;
+  const Attrs& attributes;
+
+  bool has(std::size_t i) const { return i < inputs.size() && inputs[i].data != nullptr; }
+  template <class T>
+  const T& attrs() const {
+    return attributes.as<T>();
+  }
+};
+using RefKernel = void (*)(const RefArgs&);
+
+// Runs a reference kernel on tensors of any dtype: widens the inputs to f64, rounds the results.
+void run_reference(RefKernel kernel, const KernelArgs& args);
+
+}  // namespace mezzo

@@ -1,0 +1,175 @@
+#include "mezzo/ops/arithmetic.h"
+
+#include "mezzo/ops/affine_attrs.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+constexpr PrecisionRule kWidestRule{
+    .bf16 = PrecisionClass::kWidest,
+    .f16 = PrecisionClass::kWidest,
+    .reason = "operands must agree; rounding the wider one would lose what it was kept wide for"};
+
+void infer_binary(Infer& infer) {
+  const Shape shape = broadcast(infer.shape(0), infer.shape(1), infer.op());
+  infer.check_same_dtype(0, 1);
+  infer.check(infer.dtype(0) != DType::kBool, "bool has no arithmetic. Use astype(DType::kF32)");
+  // The larger operand decides the format: a bias must not turn activations row-major.
+  const std::size_t larger = infer.shape(0) == shape ? 0 : 1;
+  infer.output(shape, infer.dtype(0),
+               infer.shape(larger) == shape ? infer.input(larger).format() : Format::kContiguous);
+}
+
+// The gradient of an operand that may have been broadcast.
+void set_reduced(Backward& ctx, std::size_t i, const Tensor& grad) {
+  ctx.set(i, sum_to(grad, ctx.input_shape(i), ctx.grad_dtype(i)));
+}
+
+std::vector<Sample> binary_samples(double low) {
+  const auto pair = [low](const Shape& a, const Shape& b) {
+    return Sample{{{a}, {b, low, 2}}, {}, 1, 2};
+  };
+  return {pair({2, 3, 4, 5}, {2, 3, 4, 5}),
+          pair({2, 3, 4, 5}, {1, 3, 1, 1}),
+          pair({33}, {33}),
+          pair({3, 1}, {1, 5}),
+          pair({7, 13}, {13}),
+          pair({}, {4}),
+          pair({0, 3}, {3}),
+          pair({2, 1, 4}, {2, 3, 1}),
+          pair({}, {})};
+}
+
+std::vector<ErrorSample> binary_errors() {
+  return {{{{{2, 3}}, {{2, 4}}}, {}, "shapes cannot be broadcast together: [2, 3] and [2, 4]"}};
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef add{
+    .name = "add",
+    .doc = "a + b with broadcasting",
+    .precision = kWidestRule,
+    .promote = 0b11,
+    .infer = infer_binary,
+    .backward =
+        [](Backward& ctx) {
+          for (std::size_t i : {0, 1}) {
+            if (ctx.needs(i)) set_reduced(ctx, i, ctx.grad());
+          }
+        },
+    .samples = [] { return binary_samples(-2); },
+    .errors = binary_errors,
+    .exact = true,
+};
+
+extern const OpDef sub{
+    .name = "sub",
+    .doc = "a - b with broadcasting",
+    .precision = kWidestRule,
+    .promote = 0b11,
+    .infer = infer_binary,
+    .backward =
+        [](Backward& ctx) {
+          if (ctx.needs(0)) set_reduced(ctx, 0, ctx.grad());
+          if (ctx.needs(1)) set_reduced(ctx, 1, -ctx.grad());
+        },
+    .samples = [] { return binary_samples(-2); },
+    .errors = binary_errors,
+    .exact = true,
+};
+
+extern const OpDef mul{
+    .name = "mul",
+    .doc = "a * b with broadcasting",
+    .precision = kWidestRule,
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer = infer_binary,
+    .backward =
+        [](Backward& ctx) {
+          if (ctx.needs(0)) set_reduced(ctx, 0, ctx.grad() * ctx.input(1));
+          if (ctx.needs(1)) set_reduced(ctx, 1, ctx.grad() * ctx.input(0));
+        },
+    .samples = [] { return binary_samples(-2); },
+    .errors = binary_errors,
+    .exact = true,
+};
+
+extern const OpDef div{
+    .name = "div",
+    .doc = "a / b with broadcasting",
+    .precision = kWidestRule,
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer =
+        [](Infer& infer) {
+          infer.check_floating(0, "a");
+          infer_binary(infer);
+        },
+    .backward =
+        [](Backward& ctx) {
+          const Tensor b = ctx.input(1);
+          const Tensor quotient = ctx.grad() / b;
+          if (ctx.needs(0)) set_reduced(ctx, 0, quotient);
+          if (ctx.needs(1)) set_reduced(ctx, 1, -(quotient * (ctx.input(0) / b)));
+        },
+    .samples = [] { return binary_samples(0.5); },
+    .errors = binary_errors,
+    .ulps = 2,
+};
+
+extern const OpDef affine{
+    .name = "affine",
+    .doc = "scale * x + shift with two numbers",
+    .precision = {.reason = "one rounding of the result, whatever the dtype"},
+    .infer =
+        [](Infer& infer) {
+          infer.check_floating(0, "x");
+          infer.output_like(0);
+        },
+    .backward =
+        [](Backward& ctx) {
+          ctx.set(0, mezzo::affine(ctx.grad(), ctx.attrs<AffineAttrs>().scale, 0));
+        },
+    .samples = []() -> std::vector<Sample> {
+      return {{{{{2, 3, 4, 5}}}, AffineAttrs{-1, 0.5}, 2, 1},
+              {{{{37}}}, AffineAttrs{0.125, 0}},
+              {{{{0}}}, AffineAttrs{}}};
+    },
+    .ulps = 2,
+};
+
+}  // namespace ops
+
+Tensor add(const Tensor& a, const Tensor& b) { return call_one(ops::add, {&a, &b}); }
+Tensor sub(const Tensor& a, const Tensor& b) { return call_one(ops::sub, {&a, &b}); }
+Tensor mul(const Tensor& a, const Tensor& b) { return call_one(ops::mul, {&a, &b}); }
+Tensor div(const Tensor& a, const Tensor& b) { return call_one(ops::div, {&a, &b}); }
+
+Tensor affine(const Tensor& x, double scale, double shift) {
+  return call_one(ops::affine, {&x}, AffineAttrs{scale, shift});
+}
+
+void add_into(const Tensor& a, const Tensor& b) { call_into(ops::add, {&a, &b}, {}, a); }
+
+Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype) {
+  if (x.shape() == shape) return x;
+  Shape axes;
+  const std::size_t extra = x.rank() - shape.rank();
+  for (std::size_t i = 0; i < x.rank(); ++i) {
+    if (i < extra || (shape[i - extra] == 1 && x.shape()[i] != 1)) {
+      axes.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  if (axes.empty()) return reshape(x, shape);
+  return reshape(sum(x, axes, false, dtype), shape);
+}
+
+}  // namespace mezzo

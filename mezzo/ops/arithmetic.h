@@ -1,0 +1,38 @@
+// Addition, subtraction, multiplication and division, element by element with broadcasting.
+//
+// Shapes broadcast by numpy's rule; dtypes are promoted to their common one (see promote()).
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);
+
+// a * x + b with two numbers; keeps the dtype of x. Computed in f32 for 16-bit x.
+Tensor affine(const Tensor& x, double scale, double shift);
+
+// a += b in place, not recorded. b has the shape of a, or broadcasts to it.
+void add_into(const Tensor& a, const Tensor& b);
+
+// x summed over the axes in which `shape` broadcasts to the shape of x: the gradient of
+// broadcasting. The result has that dtype; sums are kept in f32.
+Tensor sum_to(const Tensor& x, const Shape& shape, DType dtype);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& x, double number) { return affine(x, 1, number); }
+inline Tensor operator-(const Tensor& x, double number) { return affine(x, 1, -number); }
+inline Tensor operator*(const Tensor& x, double number) { return affine(x, number, 0); }
+inline Tensor operator/(const Tensor& x, double number) { return affine(x, 1 / number, 0); }
+inline Tensor operator+(double number, const Tensor& x) { return affine(x, 1, number); }
+inline Tensor operator-(double number, const Tensor& x) { return affine(x, -1, number); }
+inline Tensor operator*(double number, const Tensor& x) { return affine(x, number, 0); }
+inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
+
+}  // namespace mezzo

@@ -1,0 +1,129 @@
+#include "mezzo/ops/call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/node.h"
+
+namespace mezzo {
+namespace {
+
+thread_local PrecisionHook* current_hook = nullptr;
+thread_local bool recording = true;
+
+// No autocast while a cast or an in-place update is on its way.
+class WithoutHook {
+ public:
+  WithoutHook() : saved_(std::exchange(current_hook, nullptr)) {}
+  ~WithoutHook() { current_hook = saved_; }
+  WithoutHook(const WithoutHook&) = delete;
+  WithoutHook& operator=(const WithoutHook&) = delete;
+
+ private:
+  PrecisionHook* saved_;
+};
+
+void promote_inputs(const OpDef& op, Operands& operands) {
+  DType common = DType::kBool;
+  bool differ = false;
+  bool first = true;
+  const auto takes_part = [&](std::size_t i) {
+    return (op.promote >> std::min<std::size_t>(i, 31) & 1U) != 0 && operands[i].defined();
+  };
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!takes_part(i)) continue;
+    const DType dtype = operands[i].dtype();
+    differ = differ || (!first && dtype != common);
+    common = first ? dtype : promote(common, dtype);
+    first = false;
+  }
+  if (!differ) return;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (takes_part(i) && operands[i].dtype() != common) {
+      operands.replace(i, operands[i].astype(common));
+    }
+  }
+}
+
+Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs) {
+  Infer infer(op.name, inputs, attrs);
+  op.infer(infer);
+  Outputs outputs(infer.outputs().size());
+  bool is_empty = true;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorSpec& spec = infer.outputs()[i];
+    outputs[i] = empty(spec.shape, spec.dtype, spec.format);
+    is_empty = is_empty && spec.shape.numel() == 0;
+  }
+  if (!is_empty) run_kernel(op, inputs, outputs.view(), attrs);
+  return outputs;
+}
+
+}  // namespace
+
+Operands::Operands(Inputs inputs) {
+  if (inputs.size() <= kInline) {
+    inputs_ = {pointers_.data(), inputs.size()};
+    replaced_ = {owned_.data(), inputs.size()};
+  } else {
+    more_pointers_.resize(inputs.size());
+    more_owned_.resize(inputs.size());
+    inputs_ = more_pointers_;
+    replaced_ = more_owned_;
+  }
+  std::copy(inputs.begin(), inputs.end(), inputs_.begin());
+}
+
+void Operands::replace(std::size_t i, Tensor tensor) {
+  replaced_[i] = std::move(tensor);
+  inputs_[i] = &replaced_[i];
+}
+
+PrecisionHook* precision_hook() { return current_hook; }
+void set_precision_hook(PrecisionHook* hook) { current_hook = hook; }
+
+bool grad_enabled() { return recording; }
+GradMode::GradMode(bool enabled) : previous_(std::exchange(recording, enabled)) {}
+GradMode::~GradMode() { recording = previous_; }
+
+Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs) {
+  Operands operands(inputs);
+  if (current_hook != nullptr) {
+    PrecisionHook* hook = current_hook;
+    const WithoutHook guard;
+    hook->prepare(op, operands);
+  }
+  if (op.promote != 0) promote_inputs(op, operands);
+  Outputs outputs(1);
+  if (op.view != nullptr) {
+    outputs[0] = op.view(operands[0], attrs);
+  } else {
+    outputs = run(op, operands.view(), attrs);
+  }
+  if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());
+  return outputs;
+}
+
+void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
+               const Tensor& destination) {
+  check_arg(!recording || !destination.requires_grad(), op.name,
+            "a tensor that takes part in differentiation cannot be changed in place. Use the "
+            "operation that returns a new tensor, or wrap the change in NoGrad");
+  const WithoutHook guard;
+  Operands operands(Inputs(inputs.begin(), inputs.size()));
+  if (op.promote != 0) promote_inputs(op, operands);
+  Infer infer(op.name, operands.view(), attrs);
+  op.infer(infer);
+  const TensorSpec& spec = infer.outputs()[0];
+  check_arg(spec.shape == destination.shape() && spec.dtype == destination.dtype(), op.name,
+            "the result is ", spec.dtype, spec.shape, ", the destination ", destination);
+  Tensor output = destination;
+  if (destination.numel() > 0) {
+    run_kernel(op, operands.view(), std::span<Tensor>(&output, 1), attrs);
+  }
+  destination.bump_version();
+}
+
+}  // namespace mezzo

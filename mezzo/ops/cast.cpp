@@ -1,0 +1,161 @@
+#include "mezzo/ops/cast.h"
+
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/node.h"
+
+namespace mezzo {
+namespace {
+
+struct CastAttrs {
+  DType dtype = DType::kF32;
+  static constexpr auto kFields = std::tuple(Field{"dtype", &CastAttrs::dtype});
+  bool operator==(const CastAttrs&) const = default;
+};
+
+struct FormatAttrs {
+  Format format = Format::kContiguous;
+  static constexpr auto kFields = std::tuple(Field{"format", &FormatAttrs::format});
+  bool operator==(const FormatAttrs&) const = default;
+};
+
+constexpr std::uint64_t kCastCopy = 0x63617374;  // DerivedKey::kind of plain 16-bit copies
+
+// The 16-bit copy of a parameter, filled on demand. It holds the parameter's memory, not the
+// parameter, so there is no cycle.
+class CastContents final : public LazyContents {
+ public:
+  CastContents(const Tensor& source, DType dtype)
+      : source_(source.detach()), version_(source.version()), dtype_(dtype) {}
+
+  void fill(void* destination) override;
+  bool is_current() const override { return source_.version() == version_; }
+  const Tensor& source() const { return source_; }
+
+ private:
+  Tensor source_;
+  std::uint64_t version_;
+  DType dtype_;
+};
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef cast{
+    .name = "cast",
+    .doc = "x in another dtype, rounded to nearest, ties to even",
+    .precision = {.reason = "it is the cast that was asked for"},
+    .infer =
+        [](Infer& infer) {
+          infer.output(infer.shape(0), infer.attrs<CastAttrs>().dtype, infer.input(0).format());
+        },
+    .backward =
+        [](Backward& ctx) {
+          if (is_floating(ctx.input_dtype(0)))
+            ctx.set(0, mezzo::cast(ctx.grad(), ctx.input_dtype(0)));
+        },
+    .samples = []() -> std::vector<Sample> {
+      return {{{{{2, 3, 4, 5}}}, CastAttrs{DType::kF32}},
+              {{{{7}}}, CastAttrs{DType::kBf16}},
+              {{{{33}, -70000, 70000}}, CastAttrs{DType::kF16}},
+              {{{{}}}, CastAttrs{DType::kF16}},
+              {{{{0, 3}}}, CastAttrs{DType::kBf16}}};
+    },
+    .exact = true,
+    .takes_f32_grad = true,
+};
+
+extern const OpDef to_format{
+    .name = "to_format",
+    .doc = "x copied into a dense block of the given memory format",
+    .precision = {.reason = "moves data without arithmetic"},
+    .infer =
+        [](Infer& infer) {
+          const Format format = infer.attrs<FormatAttrs>().format;
+          infer.check(format != Format::kChannelsLast || infer.shape(0).rank() == 4,
+                      "channels-last is for 4 dimensions, the shape is ", infer.shape(0));
+          infer.output(infer.shape(0), infer.dtype(0), format);
+        },
+    .backward = [](Backward& ctx) { ctx.set(0, ctx.grad()); },
+    .samples = []() -> std::vector<Sample> {
+      return {{{{{2, 3, 4, 5}}}, FormatAttrs{Format::kChannelsLast}},
+              {{{{2, 3, 4, 5}}}, FormatAttrs{Format::kContiguous}},
+              {{{{3, 1}}}, FormatAttrs{}}};
+    },
+    .errors = []() -> std::vector<ErrorSample> {
+      return {
+          {{{{2, 3}}}, FormatAttrs{Format::kChannelsLast}, "channels-last is for 4 dimensions"}};
+    },
+    .exact = true,
+};
+
+}  // namespace ops
+
+namespace {
+
+void CastContents::fill(void* destination) {
+  // A tensor over the new block, lent for the copy.
+  const Tensor wanted = mezzo::empty(source_.shape(), dtype_, source_.format());
+  convert_into(source_, wanted);
+  std::memcpy(destination, wanted.raw_data(), wanted.bytes());
+}
+
+// A leaf that is trained. Its copies are worth keeping.
+bool is_parameter(const Tensor& x) {
+  const AutogradMeta* meta = x.autograd_meta();
+  return meta != nullptr && meta->requires_grad && !meta->node &&
+         (x.is_dense() || x.is_dense(Format::kChannelsLast));
+}
+
+// The shared copy of a parameter at its current version. A handle of its own, so that its history
+// can be recorded without marking the shared one.
+Tensor parameter_copy(const Tensor& x, DType dtype) {
+  DerivedCopies& derived = x.storage()->derived();
+  const DerivedKey key{kCastCopy, static_cast<std::uint64_t>(dtype), x.offset()};
+  Ref<RefCounted> found = derived.find(key, x.version());
+  if (!found) {
+    const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
+    Ref<Storage> storage =
+        make_ref<Storage>(bytes, x.device(), Ref<LazyContents>(new CastContents(x, dtype)));
+    found = Ref<RefCounted>(storage.get());
+    derived.put(key, x.version(), found);
+  }
+  const Ref<Storage> storage(static_cast<Storage*>(found.get()));
+  return Tensor(
+      make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), x.format()), dtype));
+}
+
+}  // namespace
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const CastAttrs attrs{dtype};
+  if (is_parameter(x) && is_lower(dtype)) {
+    Tensor copy = parameter_copy(x, dtype);
+    const Tensor* input = &x;
+    const Inputs inputs(&input, 1);
+    if (should_record(ops::cast, inputs)) record(ops::cast, attrs, inputs, {&copy, 1});
+    return copy;
+  }
+  return call_one(ops::cast, {&x}, attrs);
+}
+
+Tensor unfilled_source(const Tensor& x) {
+  const Storage& storage = *x.storage();
+  if (storage.is_materialized()) return {};
+  const auto* contents = dynamic_cast<const CastContents*>(storage.lazy_contents());
+  return contents != nullptr && contents->is_current() ? contents->source() : Tensor();
+}
+
+Tensor Tensor::astype(DType dtype) const { return cast(*this, dtype); }
+
+Tensor to_format(const Tensor& x, Format format) {
+  if (x.is_dense(format)) return x;
+  return call_one(ops::to_format, {&x}, FormatAttrs{format});
+}
+
+void convert_into(const Tensor& x, const Tensor& destination) {
+  call_into(ops::cast, {&x}, CastAttrs{destination.dtype()}, destination);
+}
+
+}  // namespace mezzo

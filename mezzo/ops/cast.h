@@ -1,0 +1,28 @@
+// Changing the dtype or the memory layout of a tensor.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// x in another dtype, same shape and format; the same handle if the dtype is already right.
+//
+// The 16-bit copy of a parameter (a leaf that requires a gradient) is made once per change of the
+// parameter and shared by all casts; it is only filled when a kernel asks for it in that form.
+// The gradient flows back in the dtype of x: exact from 16 bits to f32.
+Tensor cast(const Tensor& x, DType dtype);
+
+// The same elements in a dense block of that format; the same handle if it is already one.
+Tensor to_format(const Tensor& x, Format format);
+inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContiguous); }
+
+// The f32 parameter of which x is the shared 16-bit copy, if nobody has asked for the copy's
+// elements yet; else undefined. A kernel that packs weights reads the parameter instead, in one
+// pass.
+Tensor unfilled_source(const Tensor& x);
+
+// Copies x over `destination`, which has the same shape, converting dtype and layout on the way. An
+// in-place change that is not recorded.
+void convert_into(const Tensor& x, const Tensor& destination);
+
+}  // namespace mezzo

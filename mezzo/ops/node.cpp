@@ -1,0 +1,158 @@
+#include "mezzo/ops/node.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "mezzo/ops/grad_mode.h"
+
+namespace mezzo {
+namespace {
+
+std::atomic<std::uint64_t> next_sequence{1};
+
+// The nodes whose destruction is under way on this thread. A long tape would otherwise be destroyed
+// by recursion, one stack frame per operation.
+struct Graveyard {
+  std::vector<Ref<Node>> waiting;
+  bool active = false;
+};
+thread_local Graveyard graveyard;
+
+}  // namespace
+
+Node::Node(const OpDef& op, const Attrs& attrs, std::size_t inputs, std::size_t outputs)
+    : op_(op),
+      attrs_(attrs),
+      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      input_count_(inputs),
+      output_count_(outputs),
+      inputs_(std::make_unique<NodeInput[]>(inputs)) {}
+
+Node::~Node() {
+  for (NodeInput& input : inputs()) {
+    // A saved input holds its producer too; let go of both through the same queue.
+    if (input.node) graveyard.waiting.push_back(std::exchange(input.node, nullptr));
+    input.saved = Tensor();
+  }
+  if (graveyard.active) return;
+  graveyard.active = true;
+  while (!graveyard.waiting.empty()) {
+    const Ref<Node> node = std::move(graveyard.waiting.back());
+    graveyard.waiting.pop_back();
+  }
+  graveyard.active = false;
+}
+
+void Node::release_saved() {
+  released_ = true;
+  for (NodeInput& input : inputs()) input.saved = Tensor();
+  for (NodeOutput& output : outputs()) output.saved = Tensor();
+}
+
+bool should_record(const OpDef& op, Inputs inputs) {
+  if (!grad_enabled() || op.backward == nullptr) return false;
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor* input) {
+    return input->defined() && input->requires_grad();
+  });
+}
+
+void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs) {
+  const Ref<Node> node = make_ref<Node>(op, attrs, inputs.size(), outputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& tensor = *inputs[i];
+    if (!tensor.defined()) continue;
+    NodeInput& input = node->inputs()[i];
+    input.present = true;
+    input.shape = tensor.shape();
+    input.dtype = tensor.dtype();
+    if (const AutogradMeta* meta = tensor.autograd_meta(); meta != nullptr) {
+      if (meta->node) {
+        input.node = Ref<Node>(static_cast<Node*>(meta->node.get()));
+        input.output = meta->output;
+      } else if (meta->requires_grad) {
+        input.leaf = tensor.impl_ref();
+      }
+    }
+    if ((op.saves.inputs >> i & 1U) != 0) {
+      input.saved = tensor;
+      input.version = tensor.version();
+    }
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& tensor = outputs[i];
+    NodeOutput& output = node->outputs()[i];
+    output.spec = {tensor.shape(), tensor.dtype(), tensor.format()};
+    if ((op.saves.outputs >> i & 1U) != 0) {
+      output.saved = tensor.detach();
+      output.version = tensor.version();
+    }
+    if (!is_floating(tensor.dtype())) continue;  // indices and masks carry no gradient
+    AutogradMeta& meta = tensor.require_autograd_meta();
+    meta.node = Ref<RefCounted>(node.get());
+    meta.output = static_cast<std::uint32_t>(i);
+  }
+}
+
+namespace {
+
+void check_version(const Node& node, const Tensor& tensor, std::uint64_t version, const char* what,
+                   std::size_t i) {
+  check_arg(!node.is_released(), node.op().name,
+            "backward() was already called through this graph and has freed what it saved. "
+            "Pass retain_graph = true to the first call");
+  MEZZO_INVARIANT(tensor.defined());
+  const LazyContents* lazy = tensor.storage()->lazy_contents();
+  const bool stale = lazy != nullptr && !tensor.storage()->is_materialized() && !lazy->is_current();
+  check_arg(tensor.version() == version && !stale, node.op().name, what, " ", i, " (", tensor,
+            ") is needed for the gradient, but was changed in place since the forward pass. "
+            "Change a copy, or change it after backward()");
+}
+
+}  // namespace
+
+Backward::Backward(Node& node, std::span<const Tensor> grad_outputs, std::span<Tensor> grad_inputs,
+                   bool create_graph)
+    : node_(node),
+      grad_outputs_(grad_outputs),
+      grad_inputs_(grad_inputs),
+      create_graph_(create_graph) {}
+
+Tensor Backward::input(std::size_t i) const {
+  const NodeInput& input = node_.inputs()[i];
+  check_version(node_, input.saved, input.version, "input", i);
+  return input.saved;
+}
+
+Tensor Backward::output(std::size_t i) const {
+  const NodeOutput& output = node_.outputs()[i];
+  check_version(node_, output.saved, output.version, "output", i);
+  if (!create_graph_) return output.saved;
+  const Tensor tensor = output.saved.detach();
+  AutogradMeta& meta = tensor.require_autograd_meta();
+  meta.node = Ref<RefCounted>(&node_);
+  meta.output = static_cast<std::uint32_t>(i);
+  return tensor;
+}
+
+std::size_t Backward::inputs() const { return node_.inputs().size(); }
+bool Backward::has_input(std::size_t i) const { return i < inputs() && node_.inputs()[i].present; }
+const Shape& Backward::input_shape(std::size_t i) const { return node_.inputs()[i].shape; }
+DType Backward::input_dtype(std::size_t i) const { return node_.inputs()[i].dtype; }
+bool Backward::needs(std::size_t i) const { return i < inputs() && node_.inputs()[i].needs_grad(); }
+
+DType Backward::grad_dtype(std::size_t i) const {
+  const NodeInput& input = node_.inputs()[i];
+  const bool is_copy = input.node && input.node->op().takes_f32_grad;
+  return is_copy && is_lower(input.dtype) ? DType::kF32 : input.dtype;
+}
+
+void Backward::set(std::size_t i, Tensor grad) {
+  MEZZO_INVARIANT(grad.defined() && grad.shape() == input_shape(i));
+  grad_inputs_[i] = std::move(grad);
+}
+
+const Attrs& Backward::attrs_of(const Backward& backward) { return backward.node_.attrs(); }
+
+}  // namespace mezzo

@@ -1,0 +1,35 @@
+#include "mezzo/ops/op.h"
+
+namespace mezzo {
+
+const char* name_of(PrecisionClass precision_class) {
+  switch (precision_class) {
+    case PrecisionClass::kLower: return "lower";
+    case PrecisionClass::kFloat32: return "float32";
+    case PrecisionClass::kWidest: return "widest";
+    case PrecisionClass::kFollow: return "follow";
+    case PrecisionClass::kRefuse: return "refuse";
+  }
+  return "?";
+}
+
+void Infer::check_rank(std::size_t i, std::size_t rank, const char* name) const {
+  check(input(i).rank() == rank, name, " must have ", rank, " dimensions, the shape is ", shape(i));
+}
+
+void Infer::check_floating(std::size_t i, const char* name) const {
+  check(is_floating(dtype(i)), name, " must be floating-point, it is ", dtype(i),
+        ". Use astype(DType::kF32)");
+}
+
+void Infer::check_same_dtype(std::size_t a, std::size_t b) const {
+  check(dtype(a) == dtype(b), "dtypes differ: ", dtype(a), " and ", dtype(b),
+        ". Cast one with astype(), or use amp::Autocast");
+}
+
+void Infer::output(const Shape& shape, DType dtype, Format format) {
+  MEZZO_INVARIANT(count_ < kMaxOutputs);
+  outputs_[count_++] = {shape, dtype, format};
+}
+
+}  // namespace mezzo

@@ -1,0 +1,197 @@
+// OpDef: everything there is to say about an operation, in one place.
+//
+// Autocast, the tape, the tests' sweeps, `mezzo ops` and docs/ops.md all read this and nothing
+// else.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/attrs.h"
+
+namespace mezzo {
+
+struct OpKernels;
+class Node;
+
+// What an operation wants done to its floating-point inputs in a mixed-precision region.
+enum class PrecisionClass : std::uint8_t {
+  kLower,    // gains from 16 bits: inputs are cast to the lower dtype
+  kFloat32,  // needs range or accuracy: 16-bit inputs are cast to f32
+  kWidest,   // inputs must agree: cast to the widest among them
+  kFollow,   // takes what comes
+  kRefuse,   // wrong in 16 bits: throws, and the reason says what to use instead
+};
+const char* name_of(PrecisionClass precision_class);
+
+inline constexpr std::uint32_t kAllInputs = ~0U;
+
+// One class per lower dtype, because bf16 and f16 fail differently: bf16 has f32's range and 8 bits
+// of precision, f16 has 11 bits and ends at 65504.
+struct PrecisionRule {
+  PrecisionClass bf16 = PrecisionClass::kFollow;
+  PrecisionClass f16 = PrecisionClass::kFollow;
+  std::uint32_t cast_mask = kAllInputs;  // bit i: input i may be cast
+  const char* reason = nullptr;          // required: why these classes
+
+  PrecisionClass of(DType lower) const { return lower == DType::kF16 ? f16 : bf16; }
+};
+
+struct TensorSpec {
+  Shape shape;
+  DType dtype = DType::kF32;
+  Format format = Format::kContiguous;
+
+  bool operator==(const TensorSpec&) const = default;
+};
+
+inline constexpr std::size_t kMaxOutputs = 4;
+
+// The inputs of a call, by reference; an undefined tensor stands for an absent optional input.
+using Inputs = std::span<const Tensor* const>;
+
+// Shape inference: reads the inputs' shapes and dtypes, checks them, and states the outputs.
+class Infer {
+ public:
+  Infer(const char* op, Inputs inputs, const Attrs& attrs)
+      : op_(op), inputs_(inputs), attrs_(attrs) {}
+
+  const char* op() const { return op_; }
+  std::size_t size() const { return inputs_.size(); }
+  const Tensor& input(std::size_t i) const { return *inputs_[i]; }
+  bool has(std::size_t i) const { return i < inputs_.size() && inputs_[i]->defined(); }
+  const Shape& shape(std::size_t i) const { return input(i).shape(); }
+  DType dtype(std::size_t i) const { return input(i).dtype(); }
+  template <class T>
+  const T& attrs() const {
+    return attrs_.as<T>();
+  }
+
+  template <class... Parts>
+  void check(bool ok, const Parts&... parts) const {
+    check_arg(ok, op_, parts...);
+  }
+  // Throws unless input i has that rank; `name` is what the message calls it.
+  void check_rank(std::size_t i, std::size_t rank, const char* name) const;
+  // Throws unless input i is floating-point.
+  void check_floating(std::size_t i, const char* name) const;
+  // Throws unless inputs a and b have the same dtype.
+  void check_same_dtype(std::size_t a, std::size_t b) const;
+
+  // States the next output.
+  void output(const Shape& shape, DType dtype, Format format = Format::kContiguous);
+  // An output with the shape, dtype and format of input i.
+  void output_like(std::size_t i) { output(shape(i), dtype(i), input(i).format()); }
+
+  std::span<const TensorSpec> outputs() const { return {outputs_.data(), count_}; }
+
+ private:
+  const char* op_;
+  Inputs inputs_;
+  const Attrs& attrs_;
+  std::array<TensorSpec, kMaxOutputs> outputs_;
+  std::size_t count_ = 0;
+};
+
+// What a gradient function sees: gradients of the outputs, what was saved, and where to put
+// results.
+class Backward {
+ public:
+  Backward(Node& node, std::span<const Tensor> grad_outputs, std::span<Tensor> grad_inputs,
+           bool create_graph);
+
+  // The gradient of output i; undefined if nothing flowed into that output.
+  const Tensor& grad(std::size_t i = 0) const { return grad_outputs_[i]; }
+  bool has_grad(std::size_t i) const { return grad_outputs_[i].defined(); }
+  // A saved input or output. Throws ArgumentError if it was changed in place since.
+  Tensor input(std::size_t i) const;
+  Tensor output(std::size_t i = 0) const;
+  std::size_t inputs() const;
+  bool has_input(std::size_t i) const;  // false for absent optional inputs
+  const Shape& input_shape(std::size_t i) const;
+  DType input_dtype(std::size_t i) const;
+  template <class T>
+  const T& attrs() const {
+    return attrs_of(*this).template as<T>();
+  }
+  // True if somebody wants the gradient of input i.
+  bool needs(std::size_t i) const;
+  // The dtype in which the gradient of input i is best given: f32 if the input is the 16-bit copy
+  // of an f32 tensor, so that the kernel's f32 sums reach a parameter unrounded; else its own
+  // dtype.
+  DType grad_dtype(std::size_t i) const;
+  // True if the gradients will be differentiated again: they must then be made of differentiable
+  // operations, not of a fused kernel.
+  bool create_graph() const { return create_graph_; }
+
+  // Gives the gradient of input i.
+  void set(std::size_t i, Tensor grad);
+
+ private:
+  static const Attrs& attrs_of(const Backward& backward);
+
+  Node& node_;
+  std::span<const Tensor> grad_outputs_;
+  std::span<Tensor> grad_inputs_;
+  bool create_graph_;
+};
+
+// One input of a sample call.
+struct SampleInput {
+  Shape shape;
+  double low = -1;  // values are uniform in [low, high)
+  double high = 1;
+  bool integer = false;  // i64 values in [low, high) instead
+  bool absent = false;   // an optional input that is not given
+};
+
+// A call that the tests' sweeps make: every op, dtype, layout.
+struct Sample {
+  std::vector<SampleInput> inputs{};
+  Attrs attrs{};
+  std::int64_t terms = 1;  // numbers added up for one output element; sets the tolerance
+  double magnitude = 1;    // bound of one term's absolute value
+};
+
+// A call that must fail, and a part of its message.
+struct ErrorSample {
+  std::vector<SampleInput> inputs{};
+  Attrs attrs{};
+  const char* message = "";
+};
+
+// Which inputs and outputs a gradient function reads: bit i stands for input or output i.
+// Everything else is freed as soon as the forward pass is done with it.
+struct Saves {
+  std::uint32_t inputs = 0;
+  std::uint32_t outputs = 0;
+};
+
+struct OpDef {
+  const char* name;
+  const char* doc;  // one sentence, with the shapes
+  PrecisionRule precision;
+  Saves saves{};
+  std::uint32_t promote = 0;  // inputs that are cast to their common dtype when they differ
+  void (*infer)(Infer&) = nullptr;
+  // Views: a tensor over the input's memory, instead of a kernel.
+  Tensor (*view)(const Tensor& input, const Attrs& attrs) = nullptr;
+  // Gives the gradients of the inputs; null if the operation is not differentiable.
+  void (*backward)(Backward&) = nullptr;
+  // What the sweeps try. `exact`: on small integers every dtype must give the exact result.
+  std::vector<Sample> (*samples)() = nullptr;
+  std::vector<ErrorSample> (*errors)() = nullptr;
+  bool exact = false;
+  double ulps = 1;  // rounding errors of f32 arithmetic beyond the sums, for the tolerance
+  // True for cast: a gradient may arrive in f32 although the output is a 16-bit tensor.
+  bool takes_f32_grad = false;
+
+  mutable std::atomic<const OpKernels*> kernels{nullptr};  // filled at the first call
+};
+
+}  // namespace mezzo

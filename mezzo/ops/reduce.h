@@ -1,0 +1,23 @@
+// Reductions over some or all axes.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// The sum over `axes` (negative ones count from the end; none given: over all). With keepdim the
+// reduced axes stay with size 1. Sums are kept in f32 whatever the dtype of x; the result has the
+// dtype of x, or the one asked for (f32 from 16 bits).
+Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
+           std::optional<DType> dtype = std::nullopt);
+
+// The mean over `axes`; like sum. Throws ArgumentError if there is nothing to average.
+Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+
+// The largest element over `axes`. The gradient goes to the elements that equal it, in equal
+// shares. Throws ArgumentError if there are none to compare.
+Tensor max(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
+
+}  // namespace mezzo

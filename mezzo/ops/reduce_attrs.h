@@ -1,0 +1,21 @@
+// The attributes of reductions, for their definitions and kernels.
+#pragma once
+
+#include "mezzo/ops/attrs.h"
+
+namespace mezzo {
+
+struct ReduceAttrs {
+  Shape axes;  // normalised: not negative, ascending; never empty unless x has rank 0
+  bool keepdim = false;
+  DType dtype = DType::kF32;  // of the result
+  static constexpr auto kFields =
+      std::tuple(Field{"axes", &ReduceAttrs::axes}, Field{"keepdim", &ReduceAttrs::keepdim},
+                 Field{"dtype", &ReduceAttrs::dtype});
+  bool operator==(const ReduceAttrs&) const = default;
+};
+
+// The shape with the reduced axes removed, or of size 1 with keepdim.
+Shape reduced_shape(const Shape& shape, const ReduceAttrs& attrs, bool keepdim);
+
+}  // namespace mezzo

@@ -1,0 +1,191 @@
+#include "mezzo/autograd/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+using Floats = std::vector<float>;
+
+Tensor leaf(const Floats& values, const Shape& shape) {
+  return from_values(values, shape).set_requires_grad(true);
+}
+
+template <class Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Backward, ProductRule) {
+  const Tensor a = leaf({1, 2, 3}, {3});
+  const Tensor b = leaf({4, 5, 6}, {3});
+  sum(a * b).backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), (Floats{4, 5, 6}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{1, 2, 3}));
+}
+
+TEST(Backward, GradientsAddUpOverCallsAndOverUses) {
+  const Tensor x = leaf({3}, {1});
+  for (int i = 0; i < 2; ++i) sum(x * x + x).backward();
+  EXPECT_EQ(x.grad().item(), 14);  // 2 * (2 * 3 + 1)
+}
+
+TEST(Backward, SharedGradientsAreNotOverwritten) {
+  // add hands the same gradient to both operands; accumulating into one must not change the other.
+  const Tensor a = leaf({1}, {1});
+  const Tensor b = leaf({1}, {1});
+  const Tensor y = a + b;
+  sum(y + a).backward();
+  EXPECT_EQ(a.grad().item(), 2);
+  EXPECT_EQ(b.grad().item(), 1);
+}
+
+TEST(Backward, BroadcastGradientsAreSummed) {
+  const Tensor x = leaf({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor bias = leaf({1, 1, 1}, {3});
+  sum((x + bias) * (x + bias)).backward();
+  EXPECT_EQ(bias.grad().to_vector<float>(), (Floats{14, 18, 22}));
+}
+
+TEST(Backward, CastKeepsParameterGradientsInF32) {
+  const Tensor weight = leaf({1, 2}, {2});
+  const Tensor x = from_values({1.0F, 1.0F}, {2}).astype(DType::kBf16);
+  const Tensor y = weight.astype(DType::kBf16) * x;
+  EXPECT_EQ(y.dtype(), DType::kBf16);
+  sum(y).backward();
+  EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+  EXPECT_EQ(weight.grad().to_vector<float>(), (Floats{1, 1}));
+}
+
+TEST(Backward, ParameterCopyFollowsInPlaceChanges) {
+  const Tensor weight = leaf({1, 2}, {2});
+  EXPECT_EQ(weight.astype(DType::kBf16).to_vector<float>(), (Floats{1, 2}));
+  fill(weight, 3);
+  EXPECT_EQ(weight.astype(DType::kBf16).to_vector<float>(), (Floats{3, 3}));
+}
+
+TEST(Backward, ParameterCopyMadeUnderNoGradDoesNotLoseGradients) {
+  const Tensor weight = leaf({1, 2}, {2});
+  {
+    const NoGrad guard;
+    EXPECT_FALSE(weight.astype(DType::kBf16).requires_grad());
+  }
+  sum(weight.astype(DType::kBf16)).backward();
+  EXPECT_TRUE(weight.grad().defined());
+}
+
+TEST(Backward, NoGradRecordsNothing) {
+  const Tensor x = leaf({1}, {1});
+  const NoGrad guard;
+  EXPECT_FALSE((x * x).requires_grad());
+}
+
+TEST(Backward, SecondOrder) {
+  const Tensor x = leaf({2, 3}, {2});
+  const Tensor y = sum(x * x * x);
+  const Tensor first = grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+  EXPECT_EQ(first.to_vector<float>(), (Floats{12, 27}));
+  sum(first).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{12, 18}));
+}
+
+TEST(Backward, GradOfAnIntermediateTensor) {
+  const Tensor x = leaf({2}, {1});
+  const Tensor y = x * x;
+  const Tensor z = sum(y * y);
+  EXPECT_EQ(grad({&z, 1}, {&y, 1})[0].item(), 8);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Backward, ValueAndGrad) {
+  const Tensor x = leaf({2}, {1});
+  const auto step = value_and_grad([&] { return sum(x * x); }, {x});
+  const ValueAndGrad result = step();
+  EXPECT_EQ(result.value.item(), 4);
+  EXPECT_EQ(result.grads[0].item(), 4);
+}
+
+TEST(Backward, InPlaceChangeOfASavedTensorIsRefused) {
+  const Tensor a = leaf({1, 2}, {2});
+  const Tensor b = from_values({3.0F, 4.0F}, {2});
+  const Tensor y = sum(a * b);
+  fill(b, 0);
+  EXPECT_EQ(message_of([&] { y.backward(); }),
+            "[mul] input 1 (f32[2]) is needed for the gradient, but was changed in place since the "
+            "forward pass. Change a copy, or change it after backward()");
+}
+
+TEST(Backward, AFilledParameterCopyOutlivesAChangeOfTheParameter) {
+  const Tensor weight = leaf({1, 2}, {2});
+  const Tensor x = leaf({1, 1}, {2});
+  const Tensor low = weight.astype(DType::kBf16);
+  const Tensor y = sum(x.astype(DType::kBf16) * low);
+  fill(weight, 0);
+  EXPECT_NO_THROW(y.backward());  // the product read the copy, so it is filled and still right
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{1, 2}));
+}
+
+TEST(Backward, TwiceThroughAFreedGraphIsRefused) {
+  const Tensor x = leaf({1}, {1});
+  const Tensor y = sum(x * x);
+  y.backward({}, true);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 4);
+  EXPECT_THAT(message_of([&] { y.backward(); }), testing::HasSubstr("retain_graph"));
+}
+
+TEST(Backward, NeedsAScalarOrAGradient) {
+  const Tensor x = leaf({1, 2}, {2});
+  const Tensor y = x * x;
+  EXPECT_THAT(message_of([&] { y.backward(); }), testing::HasSubstr("Reduce it to a scalar"));
+  y.backward(from_values({1.0F, 10.0F}, {2}));
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{2, 40}));
+  EXPECT_THAT(message_of([&] { from_values({1.0F}, {}).backward(); }),
+              testing::HasSubstr("was not computed from anything"));
+}
+
+TEST(Backward, AnErrorInTheMiddleLeavesTheGraphUsable) {
+  const Tensor a = leaf({1, 2}, {2});
+  const Tensor b = from_values({3.0F, 4.0F}, {2});
+  const Tensor product = a * b;
+  const Tensor y = sum(product) + sum(a);
+  fill(b, 0);
+  EXPECT_THROW(y.backward({}, true), ArgumentError);
+  EXPECT_THROW(y.backward({}, true), ArgumentError);
+}
+
+TEST(Backward, LongChainsAreFreedWithoutRecursion) {
+  Tensor x = leaf({1}, {1});
+  Tensor y = x;
+  for (int i = 0; i < 200000; ++i) y = relu(y);
+  y = Tensor();
+  SUCCEED();
+}
+
+TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {
+  const Tensor x = arange(24).set_requires_grad(true);
+  const Tensor y = reshape(x, {2, 3, 4});
+  EXPECT_EQ(y.storage(), x.storage());
+  EXPECT_EQ(reshape(permute(y, {1, 2, 0}), {12, 2}).storage(), x.storage());
+  const Tensor merged = reshape(permute(y, {2, 0, 1}), {8, 3});
+  EXPECT_NE(merged.storage(), x.storage());
+  EXPECT_EQ(merged.to_vector<float>()[1], 4);
+  sum(merged * merged).backward();
+  EXPECT_EQ(x.grad().to_vector<float>()[23], 46);
+}
+
+}  // namespace
+}  // namespace mezzo
