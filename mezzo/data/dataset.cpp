@@ -1,0 +1,45 @@
+#include "mezzo/data/dataset.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::data {
+
+Normalization grey_normalization() { return {.mean = {0.1307F}, .deviation = {0.3081F}}; }
+
+Normalization cifar10_normalization() {
+  return {.mean = {0.4914F, 0.4822F, 0.4465F}, .deviation = {0.2023F, 0.1994F, 0.2010F}};
+}
+
+MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {
+  check_arg(!table_.labels.empty(), "dataset", "there are no images");
+  check_arg(table_.image_shape.rank() == 3, "dataset",
+            "the image shape must be [c, h, w]: ", table_.image_shape);
+  const auto channels = static_cast<std::size_t>(table_.image_shape[0]);
+  check_arg(table_.normalization.mean.size() == channels &&
+                table_.normalization.deviation.size() == channels,
+            "dataset", "the normalization needs a mean and a deviation for each of ", channels,
+            " channels: got ", table_.normalization.mean.size(), " and ",
+            table_.normalization.deviation.size());
+  const auto bytes = table_.labels.size() * static_cast<std::size_t>(table_.image_shape.numel());
+  check_arg(table_.pixels.size() == bytes, "dataset", table_.labels.size(), " images of ",
+            table_.image_shape, " need ", bytes, " bytes: got ", table_.pixels.size());
+  const auto wrong = std::ranges::find_if(
+      table_.labels, [this](std::uint8_t label) { return label >= table_.num_classes; });
+  check_arg(wrong == table_.labels.end(), "dataset",
+            "a label is out of range: ", wrong == table_.labels.end() ? 0 : *wrong, " with ",
+            table_.num_classes, " classes");
+}
+
+std::int64_t MemoryDataset::read(std::int64_t index, Generator& /*random*/,
+                                 std::span<std::uint8_t> pixels) const {
+  const auto count = static_cast<std::size_t>(table_.image_shape.numel());
+  const auto first = static_cast<std::size_t>(index);
+  std::copy_n(table_.pixels.begin() + static_cast<std::ptrdiff_t>(first * count), count,
+              pixels.begin());
+  return table_.labels[first];
+}
+
+}  // namespace mezzo::data

@@ -1,0 +1,79 @@
+// What a data set is: numbered images, each with a class label.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mezzo/core/random.h"
+#include "mezzo/core/shape.h"
+
+namespace mezzo::data {
+
+enum class Split : std::uint8_t { kTrain, kTest };
+
+// How pixels become numbers: (pixel / 255 - mean[c]) / deviation[c] for channel c.
+struct Normalization {
+  std::vector<float> mean{};
+  std::vector<float> deviation{};
+
+  bool operator==(const Normalization&) const = default;
+};
+
+// Of MNIST, and of every other grey set.
+Normalization grey_normalization();
+// Of CIFAR-10, and of the generated set `shapes`.
+Normalization cifar10_normalization();
+
+// A numbered set of images of one size. Reading is const and may happen on several threads at once.
+class Dataset {
+ public:
+  Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+  virtual ~Dataset() = default;
+
+  // The number of images, at least 1.
+  virtual std::int64_t size() const = 0;
+  // [channels, height, width].
+  virtual Shape image_shape() const = 0;
+  virtual std::int64_t num_classes() const = 0;
+  // One mean and one deviation per channel.
+  virtual Normalization normalization() const = 0;
+
+  // Writes image `index` to `pixels` (height * width * channels bytes, channels innermost) and
+  // returns its label, in [0, num_classes()). What is random about an image, if anything, comes
+  // from `random`, a stream that belongs to this image in this epoch. Throws FileError if the image
+  // cannot be read. `index` must be in [0, size()).
+  virtual std::int64_t read(std::int64_t index, Generator& random,
+                            std::span<std::uint8_t> pixels) const = 0;
+};
+
+// The images and labels of a data set that fits in memory.
+struct ImageTable {
+  Shape image_shape{};  // [channels, height, width]
+  std::int64_t num_classes = 0;
+  Normalization normalization{};
+  std::vector<std::uint8_t> pixels{};  // [size, height, width, channels]
+  std::vector<std::uint8_t> labels{};  // [size]
+};
+
+// A data set whose images lie in memory, undistorted.
+class MemoryDataset final : public Dataset {
+ public:
+  // Throws ArgumentError if the table is empty, its sizes do not fit together or a label is not a
+  // class.
+  explicit MemoryDataset(ImageTable table);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(table_.labels.size()); }
+  Shape image_shape() const override { return table_.image_shape; }
+  std::int64_t num_classes() const override { return table_.num_classes; }
+  Normalization normalization() const override { return table_.normalization; }
+  std::int64_t read(std::int64_t index, Generator& random,
+                    std::span<std::uint8_t> pixels) const override;
+
+ private:
+  ImageTable table_;
+};
+
+}  // namespace mezzo::data

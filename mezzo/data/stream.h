@@ -1,0 +1,24 @@
+// Random streams named by three numbers, so that what is drawn for an image depends on nothing
+// else.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/random.h"
+
+namespace mezzo::data {
+
+// A stream of its own for each (seed, major, minor); (seed, epoch, index) for what is random about
+// an image. The name is hashed into the stream's 64-bit key, so that streams do not overlap.
+inline Generator stream_of(std::uint64_t seed, std::uint64_t major, std::uint64_t minor) {
+  const auto words =
+      philox({static_cast<std::uint32_t>(major), static_cast<std::uint32_t>(major >> 32),
+              static_cast<std::uint32_t>(minor), static_cast<std::uint32_t>(minor >> 32)},
+             {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  return Generator(std::uint64_t{words[0]} << 32 | words[1]);
+}
+
+// The minor number of the stream that the order of an epoch is drawn from; never an index.
+inline constexpr std::uint64_t kOrderStream = ~std::uint64_t{0};
+
+}  // namespace mezzo::data
