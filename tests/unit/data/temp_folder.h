@@ -1,0 +1,75 @@
+// Files that exist for one test.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace mezzo::data {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// A folder of its own, removed with all that is in it.
+class TempFolder {
+ public:
+  TempFolder() {
+    static int count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("mezzo_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  std::string path(const std::string& name = "") const { return (path_ / name).string(); }
+
+  // Writes a file, with its folder; returns its path.
+  std::string write(const std::string& name, const Bytes& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream file(path_ / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    return path(name);
+  }
+
+  // The same, compressed.
+  std::string write_gz(const std::string& name, const Bytes& bytes) const {
+    gzFile file = gzopen(path(name).c_str(), "wb");
+    EXPECT_EQ(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
+              static_cast<int>(bytes.size()));
+    gzclose(file);
+    return path(name);
+  }
+
+  static Bytes read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The message of the ErrorType that `action` throws; a failure of the test if it throws none.
+template <class ErrorType, class Action>
+std::string message_of(Action&& action) {
+  try {
+    action();
+  } catch (const ErrorType& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+}  // namespace mezzo::data
