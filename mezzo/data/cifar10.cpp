@@ -1,0 +1,117 @@
+#include "mezzo/data/cifar10.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/log.h"
+
+namespace mezzo::data {
+namespace {
+
+constexpr std::string_view kOp = "cifar10";
+constexpr std::size_t kChannels = 3;
+constexpr std::size_t kSide = 32;
+constexpr std::size_t kPlane = kSide * kSide;
+constexpr std::size_t kImage = kChannels * kPlane;
+constexpr std::size_t kRecord = 1 + kImage;
+constexpr std::int64_t kClasses = 10;
+constexpr std::string_view kAdvice = ". Copy or download the file again";
+
+std::vector<std::string> batch_names(Split split) {
+  if (split == Split::kTest) return {"test_batch.bin"};
+  return {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+          "data_batch_5.bin"};
+}
+
+// Where the batches of a split are: in a folder of their own, or with all others.
+std::filesystem::path batch_folder(const std::string& folder, Split split) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    fail<FileError>(kOp, folder, ": there is no such folder. Check the path");
+  }
+  const auto own = std::filesystem::path(folder) / (split == Split::kTrain ? "train" : "test");
+  return std::filesystem::is_directory(own, ignored) ? own : std::filesystem::path(folder);
+}
+
+std::vector<std::filesystem::path> find_batches(const std::string& folder, Split split) {
+  const std::filesystem::path parent = batch_folder(folder, split);
+  std::vector<std::filesystem::path> paths;
+  std::string missing;
+  for (const std::string& name : batch_names(split)) {
+    std::error_code ignored;
+    paths.push_back(parent / name);
+    if (std::filesystem::is_regular_file(paths.back(), ignored)) continue;
+    if (!missing.empty()) missing += ", ";
+    missing += name;
+  }
+  if (!missing.empty()) {
+    fail<FileError>(kOp, parent.string(), ": files are missing: ", missing,
+                    ". A CIFAR-10 folder holds train/data_batch_{1..5}.bin and "
+                    "test/test_batch.bin, or all of them side by side");
+  }
+  return paths;
+}
+
+std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) fail<FileError>(kOp, name, ": cannot be read: ", error.message(), kAdvice);
+  if (size == 0 || size % kRecord != 0) {
+    fail<FileError>(kOp, name, ": not whole records: ", size, " bytes, expected a multiple of ",
+                    kRecord, kAdvice);
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail<FileError>(kOp, name, ": cannot be opened. Check its permissions");
+  std::vector<std::uint8_t> bytes(size);
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (file.gcount() != static_cast<std::streamsize>(size)) {
+    fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(), " read",
+                    kAdvice);
+  }
+  return bytes;
+}
+
+// Planes of red, green and blue as pixels of three bytes.
+void append_interleaved(const std::uint8_t* planes, std::vector<std::uint8_t>& pixels) {
+  for (std::size_t i = 0; i < kPlane; ++i) {
+    for (std::size_t channel = 0; channel < kChannels; ++channel) {
+      pixels.push_back(planes[channel * kPlane + i]);
+    }
+  }
+}
+
+void append_batch(const std::filesystem::path& path, ImageTable& table) {
+  const std::vector<std::uint8_t> bytes = read_records(path);
+  const std::size_t count = bytes.size() / kRecord;
+  table.pixels.reserve(table.pixels.size() + count * kImage);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t label = bytes[i * kRecord];
+    if (label >= kClasses) {
+      fail<FileError>(kOp, path.string(), ": label ", i, " is out of range: ", label,
+                      ", expected 0 to ", kClasses - 1, ". Check that this is the right file");
+    }
+    table.labels.push_back(label);
+    append_interleaved(&bytes[i * kRecord + 1], table.pixels);
+  }
+  log::write(log::Topic::kData, path.string(), ": ", count, " images");
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_cifar10(const std::string& folder, Split split) {
+  ImageTable table;
+  table.image_shape = {kChannels, kSide, kSide};
+  table.num_classes = kClasses;
+  table.normalization = cifar10_normalization();
+  for (const std::filesystem::path& path : find_batches(folder, split)) append_batch(path, table);
+  return std::make_unique<MemoryDataset>(std::move(table));
+}
+
+}  // namespace mezzo::data
