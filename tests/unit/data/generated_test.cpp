@@ -1,0 +1,190 @@
+#include "mezzo/data/generated.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/parallel.h"
+#include "mezzo/data/digits.h"
+#include "mezzo/data/open.h"
+#include "mezzo/data/outlines.h"
+#include "mezzo/data/shapes.h"
+#include "tests/unit/data/temp_folder.h"
+
+namespace mezzo::data {
+namespace {
+
+struct GeneratedSet {
+  std::string name;
+  void (*draw)(Split, std::int64_t, std::span<std::uint8_t>);
+  std::unique_ptr<Dataset> (*open)(Split, std::int64_t);
+  Shape shape;
+};
+
+class Generated : public ::testing::TestWithParam<GeneratedSet> {
+ protected:
+  Bytes draw(Split split, std::int64_t index) const {
+    Bytes pixels(static_cast<std::size_t>(GetParam().shape.numel()));
+    GetParam().draw(split, index, pixels);
+    return pixels;
+  }
+};
+
+std::uint64_t checksum(const Dataset& dataset) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  Generator random;
+  Bytes pixels(static_cast<std::size_t>(dataset.image_shape().numel()));
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    sum = (sum ^ static_cast<std::uint64_t>(dataset.read(i, random, pixels))) * 0x100000001b3;
+    for (const std::uint8_t pixel : pixels) sum = (sum ^ pixel) * 0x100000001b3;
+  }
+  return sum;
+}
+
+TEST_P(Generated, AnImageDependsOnNothingButItsIndex) {
+  const auto set = GetParam().open(Split::kTrain, 40);
+  Generator random;
+  Bytes pixels(static_cast<std::size_t>(GetParam().shape.numel()));
+  for (const std::int64_t index : {39, 0, 17, 39, 3}) {
+    EXPECT_EQ(set->read(index, random, pixels), index % 10);
+    EXPECT_EQ(pixels, draw(Split::kTrain, index)) << index;
+  }
+}
+
+TEST_P(Generated, TheThreadCountChangesNothing) {
+  const int before = num_threads();
+  set_num_threads(1);
+  const std::uint64_t alone = checksum(*GetParam().open(Split::kTest, 500));
+  set_num_threads(4);
+  const std::uint64_t together = checksum(*GetParam().open(Split::kTest, 500));
+  set_num_threads(before);
+  EXPECT_EQ(alone, together);
+}
+
+TEST_P(Generated, NoTwoImagesOfEitherSplitAreEqual) {
+  std::set<Bytes> seen;
+  for (std::int64_t i = 0; i < 200; ++i) {
+    seen.insert(draw(Split::kTrain, i));
+    seen.insert(draw(Split::kTest, i));
+  }
+  EXPECT_EQ(seen.size(), 400U);
+}
+
+TEST_P(Generated, HasTheShapeSizesAndClassesPromised) {
+  const auto train = GetParam().open(Split::kTrain, 0);
+  EXPECT_EQ(train->size(), 10'000);
+  EXPECT_EQ(train->image_shape(), GetParam().shape);
+  EXPECT_EQ(train->num_classes(), 10);
+  EXPECT_EQ(train->normalization(),
+            GetParam().shape[0] == 1 ? grey_normalization() : cifar10_normalization());
+  EXPECT_EQ(GetParam().open(Split::kTest, 0)->size(), 2'000);
+  EXPECT_THROW(GetParam().open(Split::kTest, -1), ArgumentError);
+}
+
+// How often the nearest mean image of a class tells the class of a test image. The mean images are
+// the simplest thing there is to learn, so a set that they solve would tell nothing.
+double nearest_mean_accuracy(const Dataset& train, const Dataset& test) {
+  const auto count = static_cast<std::size_t>(train.image_shape().numel());
+  std::vector<std::vector<double>> means(10, std::vector<double>(count));
+  Generator random;
+  Bytes pixels(count);
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    auto& mean = means[static_cast<std::size_t>(train.read(i, random, pixels))];
+    for (std::size_t k = 0; k < count; ++k) mean[k] += 10.0 * pixels[k] / train.size();
+  }
+  int right = 0;
+  for (std::int64_t i = 0; i < test.size(); ++i) {
+    const std::int64_t label = test.read(i, random, pixels);
+    const auto distance = [&](const std::vector<double>& mean) {
+      double sum = 0;
+      for (std::size_t k = 0; k < count; ++k) sum += (mean[k] - pixels[k]) * (mean[k] - pixels[k]);
+      return sum;
+    };
+    const auto nearest = std::ranges::min_element(means, {}, distance);
+    right += nearest - means.begin() == label ? 1 : 0;
+  }
+  return static_cast<double>(right) / static_cast<double>(test.size());
+}
+
+TEST_P(Generated, MeanImagesDoNotSolveIt) {
+  const auto train = GetParam().open(Split::kTrain, 2000);
+  const auto test = GetParam().open(Split::kTest, 500);
+  EXPECT_LT(nearest_mean_accuracy(*train, *test), 0.75);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sets, Generated,
+    ::testing::Values(GeneratedSet{"digits", draw_digit, open_digits, {1, 28, 28}},
+                      GeneratedSet{"shapes", draw_shape, open_shapes, {3, 32, 32}}),
+    [](const auto& set) { return set.param.name; });
+
+TEST(Digits, AreDarkWithSomeInkLikeMnist) {
+  const auto set = open_digits(Split::kTrain, 1000);
+  Generator random;
+  Bytes pixels(784);
+  double sum = 0;
+  for (std::int64_t i = 0; i < set->size(); ++i) {
+    set->read(i, random, pixels);
+    for (const std::uint8_t pixel : pixels) sum += pixel;
+    EXPECT_GT(*std::ranges::max_element(pixels), 90) << i;
+  }
+  EXPECT_NEAR(sum / (255.0 * 784 * 1000), 0.11, 0.03);
+}
+
+TEST(Outlines, AreNegativeInsideAndKeepWithinTheirRadius) {
+  constexpr float kInside[kOutlines][2] = {{0, 0},   {.7F, .7F},  {0, 0},     {0, 0},
+                                           {.7F, 0}, {.9F, .25F}, {.9F, .2F}, {-.6F, 0},
+                                           {0, 0},   {.65F, .65F}};
+  for (std::int64_t kind = 0; kind < kOutlines; ++kind) {
+    EXPECT_LT(outline_distance(kind, kInside[kind][0], kInside[kind][1]), 0) << kind;
+    for (int i = 0; i < 64; ++i) {
+      const float angle = static_cast<float>(i) * 0.0981748F;
+      EXPECT_GT(outline_distance(kind, 1.25F * std::cos(angle), 1.25F * std::sin(angle)), 0)
+          << kind << " at " << angle;
+    }
+  }
+  for (const std::int64_t hollow : {4, 9}) EXPECT_GT(outline_distance(hollow, 0, 0), 0);
+}
+
+TEST(Noise, IsApartFromTheStreamAndCoversOddLengths) {
+  Generator random = stream_of(1, 2, 3);
+  Bytes noise(37);
+  fill_noise(random, noise);
+  EXPECT_EQ(random.position().offset, 0U);
+  const std::uint32_t first = random.next();
+  EXPECT_NE(first, noise[0] | noise[1] << 8 | noise[2] << 16 | noise[3] << 24);
+  Bytes longer(64);
+  fill_noise(stream_of(1, 2, 3), longer);
+  EXPECT_TRUE(std::equal(noise.begin(), noise.end(), longer.begin()));
+  EXPECT_NE(Bytes(longer.begin(), longer.begin() + 16),
+            Bytes(longer.begin() + 16, longer.begin() + 32));
+}
+
+TEST(OpenDataset, OpensByName) {
+  EXPECT_EQ(open_dataset("digits", Split::kTest)->image_shape(), Shape({1, 28, 28}));
+  EXPECT_EQ(open_dataset("shapes", Split::kTest)->image_shape(), Shape({3, 32, 32}));
+  EXPECT_THROW(open_dataset("mnist:/no/such", Split::kTest), FileError);
+  EXPECT_THROW(open_dataset("cifar10:/no/such", Split::kTest), FileError);
+}
+
+TEST(OpenDataset, SaysWhatExists) {
+  const auto error_of = [](std::string_view spec) {
+    return message_of<ArgumentError>([&] { open_dataset(spec, Split::kTrain); });
+  };
+  EXPECT_EQ(
+      error_of("imagenet"),
+      "[data] no such data set: 'imagenet'. Known are digits, shapes, mnist:DIR, cifar10:DIR");
+  EXPECT_THAT(error_of(""), ::testing::HasSubstr("no such data set: ''"));
+  EXPECT_EQ(error_of("mnist"),
+            "[data] mnist needs the folder of its files: mnist. Write mnist:DIR");
+  EXPECT_EQ(error_of("cifar10:"),
+            "[data] cifar10 needs the folder of its files: cifar10:. Write cifar10:DIR");
+  EXPECT_EQ(error_of("digits:x"),
+            "[data] digits is built in and has no folder: digits:x. Write digits");
+}
+
+}  // namespace
+}  // namespace mezzo::data

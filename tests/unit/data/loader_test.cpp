@@ -1,0 +1,283 @@
+#include "mezzo/data/loader.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/data/stream.h"
+#include "tests/unit/data/temp_folder.h"
+
+namespace mezzo::data {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+// `size` images of [channels, 2, 3]; byte k of image i is 7 * i + k, its label i mod 10.
+std::unique_ptr<Dataset> small_set(std::int64_t size, std::int64_t channels = 1) {
+  ImageTable table;
+  table.image_shape = {channels, 2, 3};
+  table.num_classes = 10;
+  table.normalization = channels == 1 ? grey_normalization() : cifar10_normalization();
+  for (std::int64_t i = 0; i < size; ++i) {
+    table.labels.push_back(static_cast<std::uint8_t>(i % 10));
+    for (std::int64_t k = 0; k < table.image_shape.numel(); ++k) {
+      table.pixels.push_back(static_cast<std::uint8_t>(7 * i + k));
+    }
+  }
+  return std::make_unique<MemoryDataset>(std::move(table));
+}
+
+// The indices of all images that the loader gives until the end of the epoch, in order.
+Indices rest_of_epoch(DataLoader& loader) {
+  Indices all;
+  Batch batch;
+  while (loader.next(batch)) {
+    EXPECT_EQ(batch.images.size(0), static_cast<std::int64_t>(batch.indices.size()));
+    EXPECT_EQ(batch.labels.size(0), batch.images.size(0));
+    all.insert(all.end(), batch.indices.begin(), batch.indices.end());
+  }
+  return all;
+}
+
+Indices counting(std::int64_t size) {
+  Indices indices(static_cast<std::size_t>(size));
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+TEST(Loader, ImagesAreNormalizedChannelsLastF32) {
+  const auto set = small_set(4, 3);
+  DataLoader loader(*set, {.batch_size = 3, .shuffle = false});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch.images.shape(), Shape({3, 3, 2, 3}));
+  EXPECT_EQ(batch.images.dtype(), DType::kF32);
+  EXPECT_TRUE(batch.images.is_dense(Format::kChannelsLast));
+  EXPECT_EQ(batch.labels.dtype(), DType::kI64);
+  EXPECT_EQ(batch.labels.to_vector<std::int64_t>(), Indices({0, 1, 2}));
+  const Normalization normal = cifar10_normalization();
+  const std::vector<float> values = batch.images.to_vector<float>();  // n, c, h, w
+  for (std::size_t n = 0, i = 0; n < 3; ++n) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t pixel = 0; pixel < 6; ++pixel, ++i) {
+        const auto byte = static_cast<float>(7 * n + 3 * pixel + c);
+        EXPECT_EQ(values[i], (byte / 255.0F - normal.mean[c]) / normal.deviation[c]) << i;
+      }
+    }
+  }
+}
+
+TEST(Loader, NormalizationHasTheStandardValues) {
+  EXPECT_EQ(grey_normalization(), (Normalization{{0.1307F}, {0.3081F}}));
+  EXPECT_EQ(cifar10_normalization(),
+            (Normalization{{0.4914F, 0.4822F, 0.4465F}, {0.2023F, 0.1994F, 0.2010F}}));
+  const auto set = small_set(1);
+  DataLoader loader(*set, {.shuffle = false, .normalization = Normalization{{0.5F}, {0.25F}}});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch.images.to_vector<float>()[5], (5 / 255.0F - 0.5F) / 0.25F);
+}
+
+TEST(Loader, EpochsArePermutationsThatDiffer) {
+  const auto set = small_set(103);
+  DataLoader loader(*set, {.batch_size = 10, .seed = 5});
+  const Indices first = rest_of_epoch(loader);
+  const Indices second = rest_of_epoch(loader);
+  EXPECT_TRUE(std::ranges::is_permutation(first, counting(103)));
+  EXPECT_TRUE(std::ranges::is_permutation(second, counting(103)));
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, counting(103));
+  DataLoader other(*set, {.batch_size = 10, .seed = 6});
+  EXPECT_NE(first, rest_of_epoch(other));
+}
+
+TEST(Loader, OrderDependsOnSeedAndEpochAlone) {
+  const auto set = small_set(50);
+  DataLoader loader(*set, {.batch_size = 8, .seed = 5});
+  const Indices first = rest_of_epoch(loader);
+  const Indices second = rest_of_epoch(loader);
+  for (const std::int64_t prefetch : {0, 1, 7, 100}) {
+    DataLoader same(*set, {.batch_size = 11, .seed = 5, .prefetch = prefetch});
+    EXPECT_EQ(rest_of_epoch(same), first) << prefetch;
+    EXPECT_EQ(rest_of_epoch(same), second) << prefetch;
+  }
+}
+
+TEST(Loader, EveryPlaceIsEquallyLikely) {
+  const auto set = small_set(6);
+  DataLoader loader(*set, {.batch_size = 6, .prefetch = 0});
+  constexpr int kEpochs = 6000;
+  int counts[6][6] = {};
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    const Indices order = rest_of_epoch(loader);
+    for (std::size_t place = 0; place < 6; ++place) ++counts[place][order[place]];
+  }
+  // 1000 expected, deviation 29: five deviations.
+  for (const auto& row : counts) {
+    for (const int count : row) EXPECT_NEAR(count, 1000, 145);
+  }
+}
+
+TEST(Loader, WithoutShufflingInFileOrder) {
+  const auto set = small_set(23);
+  DataLoader loader(*set, {.batch_size = 5, .shuffle = false});
+  EXPECT_EQ(rest_of_epoch(loader), counting(23));
+  EXPECT_EQ(rest_of_epoch(loader), counting(23));
+}
+
+TEST(Loader, CountsStepsWithAndWithoutTheRemainder) {
+  struct Row {
+    std::int64_t size, batch;
+    bool drop;
+    std::int64_t steps, images;
+  };
+  for (const Row& row : {Row{23, 5, false, 5, 23}, Row{23, 5, true, 4, 20},
+                         Row{20, 5, false, 4, 20}, Row{20, 5, true, 4, 20}, Row{3, 5, false, 1, 3},
+                         Row{5, 5, true, 1, 5}, Row{1, 1, true, 1, 1}}) {
+    const auto set = small_set(row.size);
+    DataLoader loader(*set, {.batch_size = row.batch, .drop_remainder = row.drop});
+    EXPECT_EQ(loader.steps_per_epoch(), row.steps);
+    EXPECT_EQ(loader.images_per_epoch(), row.images);
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      EXPECT_EQ(rest_of_epoch(loader).size(), static_cast<std::size_t>(row.images));
+    }
+  }
+}
+
+TEST(Loader, RefusesOptionsThatCannotBe) {
+  const auto set = small_set(4);
+  const auto error_of = [&](const LoaderOptions& options) {
+    return message_of<ArgumentError>([&] { const DataLoader loader(*set, options); });
+  };
+  EXPECT_EQ(error_of({.batch_size = 0}), "[loader] the batch size must be positive: 0");
+  EXPECT_EQ(error_of({.batch_size = -3}), "[loader] the batch size must be positive: -3");
+  EXPECT_EQ(error_of({.batch_size = 5, .drop_remainder = true}),
+            "[loader] the batch is larger than the data set: 5 of 4 images, and incomplete batches "
+            "are dropped. Use a batch size of at most 4");
+  EXPECT_EQ(error_of({.prefetch = -1}), "[loader] prefetch must not be negative: -1");
+  EXPECT_THAT(error_of({.normalization = cifar10_normalization()}),
+              ::testing::HasSubstr("each of 1 channels: got 3 and 3"));
+  EXPECT_THAT(error_of({.normalization = Normalization{{0.0F}, {0.0F}}}),
+              ::testing::HasSubstr("must be positive: 0"));
+}
+
+TEST(Loader, GoesOnFromAnyPosition) {
+  const auto set = small_set(23);
+  const LoaderOptions options{.batch_size = 5, .seed = 9};
+  DataLoader loader(*set, options);
+  rest_of_epoch(loader);
+  const Indices second = rest_of_epoch(loader);
+  EXPECT_EQ(loader.position(), (LoaderPosition{2, 0}));
+
+  DataLoader resumed(*set, options);
+  resumed.seek({1, 3});
+  EXPECT_EQ(rest_of_epoch(resumed), Indices(second.begin() + 15, second.end()));
+  EXPECT_EQ(resumed.position(), (LoaderPosition{2, 0}));
+  resumed.seek({1, 5});  // after the last batch, before the end was seen
+  EXPECT_TRUE(rest_of_epoch(resumed).empty());
+  EXPECT_EQ(resumed.position(), (LoaderPosition{2, 0}));
+  resumed.seek({1, 0});
+  EXPECT_EQ(rest_of_epoch(resumed), second);
+  for (const LoaderPosition wrong : {LoaderPosition{-1, 0}, {0, -1}, {0, 6}}) {
+    EXPECT_THROW(resumed.seek(wrong), ArgumentError);
+  }
+}
+
+TEST(Loader, PositionIsThatOfTheNextBatch) {
+  const auto set = small_set(10);
+  DataLoader loader(*set, {.batch_size = 5});
+  Batch batch;
+  EXPECT_EQ(loader.position(), (LoaderPosition{0, 0}));
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(loader.position(), (LoaderPosition{0, 1}));
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(loader.position(), (LoaderPosition{0, 2}));
+  EXPECT_FALSE(loader.next(batch));
+  EXPECT_FALSE(batch.images.defined());
+  EXPECT_EQ(loader.position(), (LoaderPosition{1, 0}));
+}
+
+TEST(Loader, StopsInMidEpoch) {
+  const auto set = small_set(1000);
+  for (int taken = 0; taken < 4; ++taken) {
+    DataLoader loader(*set, {.batch_size = 2});
+    Batch batch;
+    for (int i = 0; i < taken; ++i) ASSERT_TRUE(loader.next(batch));
+  }
+}
+
+// Fails at one index, and checks the stream that each image is given.
+class FussyDataset final : public Dataset {
+ public:
+  explicit FussyDataset(std::int64_t broken) : broken_(broken) {}
+  std::int64_t size() const override { return 12; }
+  Shape image_shape() const override { return {1, 1, 1}; }
+  std::int64_t num_classes() const override { return 1; }
+  Normalization normalization() const override { return {{0.0F}, {1.0F}}; }
+  std::int64_t read(std::int64_t index, Generator& random,
+                    std::span<std::uint8_t> pixels) const override {
+    if (index == broken_) fail<FileError>("fussy", "image ", index, " is damaged");
+    pixels[0] = static_cast<std::uint8_t>(random.next());
+    return 0;
+  }
+
+ private:
+  std::int64_t broken_;
+};
+
+TEST(Loader, ErrorsComeAfterTheGoodBatchesOnTheCaller) {
+  const FussyDataset set(7);
+  for (const std::int64_t prefetch : {0, 2}) {
+    DataLoader loader(set, {.batch_size = 3, .shuffle = false, .prefetch = prefetch});
+    Batch batch;
+    EXPECT_TRUE(loader.next(batch));
+    EXPECT_TRUE(loader.next(batch));
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(message_of<FileError>([&] { loader.next(batch); }), "[fussy] image 7 is damaged");
+      EXPECT_EQ(loader.position(), (LoaderPosition{0, 2}));
+    }
+    loader.seek({0, 3});
+    EXPECT_TRUE(loader.next(batch));
+  }
+}
+
+TEST(Loader, EachImageHasItsOwnStreamPerEpoch) {
+  const FussyDataset set(-1);
+  for (const bool shuffle : {false, true}) {
+    DataLoader loader(set, {.batch_size = 12, .shuffle = shuffle, .seed = 3});
+    Batch batch;
+    for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+      ASSERT_TRUE(loader.next(batch));
+      const std::vector<float> values = batch.images.to_vector<float>();
+      for (std::size_t i = 0; i < 12; ++i) {
+        Generator random = stream_of(3, epoch, static_cast<std::uint64_t>(batch.indices[i]));
+        EXPECT_EQ(values[i], static_cast<float>(random.next() & 255U) / 255.0F);
+      }
+      ASSERT_FALSE(loader.next(batch));
+    }
+  }
+}
+
+TEST(MemoryDataset, RefusesTablesThatDoNotFit) {
+  ImageTable table{.image_shape = {1, 1, 2},
+                   .num_classes = 3,
+                   .normalization = grey_normalization(),
+                   .pixels = {1, 2, 3, 4},
+                   .labels = {0, 2}};
+  EXPECT_EQ(MemoryDataset(table).size(), 2);
+  const auto refused = [&](auto change) {
+    ImageTable changed = table;
+    change(changed);
+    EXPECT_THROW(MemoryDataset{changed}, ArgumentError);
+  };
+  refused([](ImageTable& t) { t.pixels.pop_back(); });
+  refused([](ImageTable& t) { t.labels[1] = 3; });
+  refused([](ImageTable& t) { t.labels.clear(); });
+  refused([](ImageTable& t) { t.image_shape = {2}; });
+  refused([](ImageTable& t) { t.normalization = cifar10_normalization(); });
+}
+
+}  // namespace
+}  // namespace mezzo::data
