@@ -1,0 +1,160 @@
+#include "mezzo/core/allocator.h"
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+namespace {
+
+// False under an address sanitizer, where blocks go straight back to the system.
+bool blocks_are_kept() {
+  CachingAllocator allocator;
+  allocator.release(allocator.allocate(64), 64);
+  return allocator.stats().cached_bytes > 0;
+}
+
+TEST(Allocator, CountsLiveAndPeakBytes) {
+  CachingAllocator allocator;
+  void* a = allocator.allocate(1000);
+  void* b = allocator.allocate(64);
+  EXPECT_EQ(allocator.stats().live_bytes, 1024 + 64) << "counted in units of 64 bytes";
+  allocator.release(a, 1000);
+  EXPECT_EQ(allocator.stats().live_bytes, 64);
+  EXPECT_EQ(allocator.stats().peak_bytes, 1024 + 64);
+  allocator.reset_peak();
+  EXPECT_EQ(allocator.stats().peak_bytes, 64);
+  void* c = allocator.allocate(128);
+  EXPECT_EQ(allocator.stats().peak_bytes, 192);
+  EXPECT_EQ(allocator.stats().allocations, 3U);
+  allocator.release(b, 64);
+  allocator.release(c, 128);
+  EXPECT_EQ(allocator.stats().live_bytes, 0);
+}
+
+TEST(Allocator, BlocksAreAlignedAndWritable) {
+  CachingAllocator allocator;
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (std::size_t bytes = 1; bytes < (std::size_t{8} << 20); bytes = bytes * 3 / 2 + 7) {
+    void* block = allocator.allocate(bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0U) << bytes;
+    std::memset(block, static_cast<int>(blocks.size()), bytes);
+    blocks.emplace_back(block, bytes);
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(blocks[i].first);
+    EXPECT_EQ(bytes[0], i);
+    EXPECT_EQ(bytes[blocks[i].second - 1], i);
+    allocator.release(blocks[i].first, blocks[i].second);
+  }
+  EXPECT_EQ(allocator.stats().live_bytes, 0);
+}
+
+TEST(Allocator, GivesABlockOfTheSameClassAgain) {
+  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
+  CachingAllocator allocator;
+  void* first = allocator.allocate(100'000);
+  allocator.release(first, 100'000);
+  const std::int64_t cached = allocator.stats().cached_bytes;
+  EXPECT_GE(cached, 100'000);
+  EXPECT_LE(cached, 112'500) << "at most an eighth is wasted";
+  EXPECT_EQ(allocator.allocate(99'000), first);
+  EXPECT_EQ(allocator.stats().fresh, 1U);
+  EXPECT_EQ(allocator.stats().cached_bytes, 0);
+  void* other = allocator.allocate(99'000);
+  EXPECT_NE(other, first) << "a block in use is not given twice";
+  allocator.release(first, 99'000);
+  allocator.release(other, 99'000);
+}
+
+TEST(Allocator, EverySizeFitsItsBlockAndWastesLittle) {
+  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
+  for (std::size_t bytes = 64; bytes < 5000; ++bytes) {
+    CachingAllocator allocator;
+    allocator.release(allocator.allocate(bytes), bytes);
+    const auto block = static_cast<std::size_t>(allocator.stats().cached_bytes);
+    ASSERT_GE(block, bytes);
+    ASSERT_LE(block, bytes + bytes / 8 + 1) << bytes;
+  }
+}
+
+TEST(Allocator, TrimReturnsWhatIsCached) {
+  CachingAllocator allocator;
+  void* kept = allocator.allocate(256);
+  allocator.release(allocator.allocate(1 << 20), 1 << 20);
+  allocator.trim();
+  EXPECT_EQ(allocator.stats().cached_bytes, 0);
+  EXPECT_EQ(allocator.stats().live_bytes, 256);
+  std::memset(kept, 1, 256);
+  allocator.release(allocator.allocate(1 << 20), 1 << 20);
+  EXPECT_EQ(allocator.stats().fresh, 3U);
+  allocator.release(kept, 256);
+}
+
+TEST(Allocator, NothingIsNullAndNullIsIgnored) {
+  CachingAllocator allocator;
+  EXPECT_EQ(allocator.allocate(0), nullptr);
+  allocator.release(nullptr, 0);
+  EXPECT_EQ(allocator.stats().allocations, 0U);
+}
+
+TEST(Allocator, SaysHowMuchWasAskedForWhenThereIsNoMore) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer ends the program on such a request";
+#endif
+  CachingAllocator allocator;
+  void* kept = allocator.allocate(128);
+  try {
+    allocator.allocate(std::size_t{1} << 60);
+    FAIL();
+  } catch (const DeviceError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[allocator] out of memory: 1152921504606846976 bytes asked for, 128 in use. Use "
+                 "a smaller batch or image size");
+  }
+  EXPECT_EQ(allocator.stats().live_bytes, 128) << "a request that failed counts for nothing";
+  allocator.release(kept, 128);
+}
+
+TEST(Allocator, ThreadsShareIt) {
+  CachingAllocator allocator;
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 2000;
+  std::vector<std::jthread> threads;
+  std::vector<int> damaged(kThreads);
+  threads.reserve(kThreads);
+  for (int id = 0; id < kThreads; ++id) {
+    threads.emplace_back([&allocator, &damaged, id] {
+      for (int round = 0; round < kRounds; ++round) {
+        const std::size_t bytes = 64 + static_cast<std::size_t>(round % 7) * 100;
+        auto* block = static_cast<unsigned char*>(allocator.allocate(bytes));
+        std::memset(block, id, bytes);
+        if (block[0] != id || block[bytes - 1] != id) ++damaged[static_cast<std::size_t>(id)];
+        allocator.release(block, bytes);
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(damaged, std::vector<int>(kThreads));
+  EXPECT_EQ(allocator.stats().live_bytes, 0);
+  EXPECT_EQ(allocator.stats().allocations, std::uint64_t{kThreads} * kRounds);
+}
+
+TEST(Allocator, TensorsAreCountedOnceForAllTheirViews) {
+  const std::int64_t before = cpu_allocator().stats().live_bytes;
+  {
+    const Tensor tensor = empty({1024});
+    const Tensor view = alias(tensor, {512}, {2}, 0);
+    const Tensor handle = tensor;
+    EXPECT_EQ(cpu_allocator().stats().live_bytes - before, 4096);
+  }
+  EXPECT_EQ(cpu_allocator().stats().live_bytes, before);
+}
+
+}  // namespace
+}  // namespace mezzo

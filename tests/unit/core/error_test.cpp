@@ -1,0 +1,40 @@
+#include "mezzo/core/error.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/shape.h"
+
+namespace mezzo {
+namespace {
+
+TEST(Concat, WritesEachPart) {
+  EXPECT_EQ(concat("x is ", 3, ", ", -1.5, ", ", true, ' ', std::string("end")),
+            "x is 3, -1.5, true end");
+  EXPECT_EQ(concat(std::uint8_t{200}, ' ', std::int8_t{-5}), "200 -5") << "bytes are numbers";
+  EXPECT_EQ(concat(std::numeric_limits<std::uint64_t>::max()), "18446744073709551615");
+  EXPECT_EQ(concat(std::numeric_limits<double>::lowest()), "-1.7976931348623157e+308");
+  EXPECT_EQ(concat(std::numeric_limits<float>::infinity()), "inf");
+  EXPECT_EQ(concat(Shape({2, 3}), Shape({})), "[2, 3][]");
+  EXPECT_EQ(concat(), "");
+}
+
+TEST(Errors, NameTheOperationFirst) {
+  try {
+    fail("matmul", "inner dimensions differ: ", 3, " and ", 4);
+  } catch (const ArgumentError& error) {
+    EXPECT_STREQ(error.what(), "[matmul] inner dimensions differ: 3 and 4");
+  }
+  EXPECT_THROW(fail<UnsupportedError>("cast", "no"), UnsupportedError);
+  EXPECT_THROW(fail<DeviceError>("cast", "no"), Error);
+  EXPECT_THROW(fail<FileError>("idx", "no"), std::runtime_error);
+}
+
+TEST(Errors, CheckArgThrowsOnlyIfWrong) {
+  EXPECT_NO_THROW(check_arg(true, "op", "fine"));
+  EXPECT_THROW(check_arg(false, "op", "wrong"), ArgumentError);
+}
+
+}  // namespace
+}  // namespace mezzo
