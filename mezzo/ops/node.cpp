@@ -67,7 +67,8 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     input.present = true;
     input.shape = tensor.shape();
     input.dtype = tensor.dtype();
-    if (const AutogradMeta* meta = tensor.autograd_meta(); meta != nullptr) {
+    const AutogradMeta* meta = tensor.autograd_meta();
+    if (meta != nullptr && (op.grad_inputs >> std::min<std::size_t>(i, 31) & 1U) != 0) {
       if (meta->node) {
         input.node = Ref<Node>(static_cast<Node*>(meta->node.get()));
         input.output = meta->output;
@@ -88,7 +89,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
       output.saved = tensor.detach();
       output.version = tensor.version();
     }
-    if (!is_floating(tensor.dtype())) continue;  // indices and masks carry no gradient
+    if ((op.grad_outputs >> i & 1U) == 0) continue;
     AutogradMeta& meta = tensor.require_autograd_meta();
     meta.node = Ref<RefCounted>(node.get());
     meta.output = static_cast<std::uint32_t>(i);

@@ -183,6 +183,8 @@ struct OpDef {
   Tensor (*view)(const Tensor& input, const Attrs& attrs) = nullptr;
   // Gives the gradients of the inputs; null if the operation is not differentiable.
   void (*backward)(Backward&) = nullptr;
+  std::uint32_t grad_inputs = kAllInputs;  // inputs that have gradients
+  std::uint32_t grad_outputs = 0b1;  // outputs that carry gradients; others are for the backward
   // What the sweeps try. `exact`: on small integers every dtype must give the exact result.
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<ErrorSample> (*errors)() = nullptr;

@@ -23,8 +23,8 @@ Shape reduced_shape(const Shape& shape, const ReduceAttrs& attrs, bool keepdim) 
 namespace {
 
 ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool keepdim,
-                       DType dtype) {
-  ReduceAttrs attrs{{}, keepdim, dtype};
+                       bool f32_result) {
+  ReduceAttrs attrs{{}, keepdim, f32_result};
   if (axes.empty()) {
     for (std::size_t i = 0; i < x.rank(); ++i) attrs.axes.push_back(static_cast<std::int64_t>(i));
     return attrs;
@@ -43,7 +43,9 @@ ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool 
 
 void infer_reduce(Infer& infer) {
   const auto& attrs = infer.attrs<ReduceAttrs>();
-  infer.output(reduced_shape(infer.shape(0), attrs, attrs.keepdim), attrs.dtype);
+  const bool widen = attrs.f32_result && is_lower(infer.dtype(0));
+  infer.output(reduced_shape(infer.shape(0), attrs, attrs.keepdim),
+               widen ? DType::kF32 : infer.dtype(0));
 }
 
 // The gradient with the reduced axes back in place, ready to broadcast.
@@ -53,7 +55,7 @@ Tensor unreduced(Backward& ctx, const Tensor& reduced) {
 
 std::vector<Sample> reduce_samples() {
   const auto reduce = [](const Shape& shape, const Shape& axes, std::int64_t terms) {
-    return Sample{{{shape}}, ReduceAttrs{axes, false, DType::kF32}, terms};
+    return Sample{{{shape}}, ReduceAttrs{axes, false, true}, terms};
   };
   return {reduce({2, 3, 4, 5}, {0, 1, 2, 3}, 120),
           reduce({2, 3, 4, 5}, {0, 2, 3}, 40),
@@ -61,7 +63,7 @@ std::vector<Sample> reduce_samples() {
           reduce({33, 7}, {0}, 33),
           reduce({7, 33}, {1}, 33),
           reduce({1000}, {0}, 1000),
-          Sample{{{{2, 3, 4}}}, ReduceAttrs{{1}, true, DType::kF32}, 3}};
+          Sample{{{{2, 3, 4}}}, ReduceAttrs{{1}, true, false}, 3}};
 }
 
 }  // namespace
@@ -82,7 +84,7 @@ extern const OpDef sum{
     .samples =
         [] {
           std::vector<Sample> samples = reduce_samples();
-          samples.push_back({{{{0, 3}}}, ReduceAttrs{{0}, false, DType::kF32}});
+          samples.push_back({{{{0, 3}}}, ReduceAttrs{{0}, false, true}});
           samples.push_back({{{{}}}, ReduceAttrs{}});
           return samples;
         },
@@ -92,7 +94,9 @@ extern const OpDef sum{
 }  // namespace ops
 
 Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, std::optional<DType> dtype) {
-  return call_one(ops::sum, {&x}, make_attrs("sum", x, axes, keepdim, dtype.value_or(x.dtype())));
+  const bool f32_result = dtype == DType::kF32;
+  const Tensor result = call_one(ops::sum, {&x}, make_attrs("sum", x, axes, keepdim, f32_result));
+  return dtype.has_value() ? result.astype(*dtype) : result;
 }
 
 }  // namespace mezzo

@@ -8,10 +8,10 @@ namespace mezzo {
 struct ReduceAttrs {
   Shape axes;  // normalised: not negative, ascending; never empty unless x has rank 0
   bool keepdim = false;
-  DType dtype = DType::kF32;  // of the result
+  bool f32_result = false;  // 16-bit inputs give an f32 result
   static constexpr auto kFields =
       std::tuple(Field{"axes", &ReduceAttrs::axes}, Field{"keepdim", &ReduceAttrs::keepdim},
-                 Field{"dtype", &ReduceAttrs::dtype});
+                 Field{"f32_result", &ReduceAttrs::f32_result});
   bool operator==(const ReduceAttrs&) const = default;
 };
 

@@ -33,6 +33,7 @@ extern const OpDef relu_grad{
           infer.output_like(1);
         },
     .backward = [](Backward& ctx) { ctx.set(0, mezzo::relu_grad(ctx.grad(), ctx.input(1))); },
+    .grad_inputs = 0b01,
     .samples = []() -> std::vector<Sample> {
       return {{{{{2, 3, 4, 5}}, {{2, 3, 4, 5}}}}, {{{{67}}, {{67}}}}};
     },

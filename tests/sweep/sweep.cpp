@@ -1,0 +1,120 @@
+#include "tests/sweep/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "mezzo/core/random.h"
+#include "mezzo/kernels/kernel.h"
+
+namespace mezzo::sweep {
+namespace {
+
+// The values of input i of a sample, row-major, before rounding to a dtype.
+Tensor make_values(const SampleInput& spec, std::uint64_t seed, Values values) {
+  Generator generator(seed);
+  if (spec.integer) {
+    const Tensor x = empty(spec.shape, DType::kI64);
+    auto* out = x.mutable_data<std::int64_t>();
+    const auto range = static_cast<std::uint64_t>(spec.high - spec.low);
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      out[i] =
+          static_cast<std::int64_t>(spec.low) + static_cast<std::int64_t>(generator.below(range));
+    }
+    return x;
+  }
+  const Tensor x = empty(spec.shape, DType::kF64);
+  auto* out = x.mutable_data<double>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    out[i] = values == Values::kSmallIntegers
+                 ? static_cast<double>(generator.below(7)) - 3
+                 : spec.low + (spec.high - spec.low) * generator.uniform();
+  }
+  return x;
+}
+
+Tensor lay_out(const Tensor& values, DType dtype, Layout layout) {
+  const Shape& shape = values.shape();
+  Tensor x;
+  if (layout == Layout::kStrided && shape.rank() > 0) {
+    Shape larger = shape;
+    larger.back() = 2 * larger.back() + 1;
+    const Tensor block = full(larger, is_floating(dtype) ? std::nan("") : 0, dtype);
+    Strides strides = block.strides();
+    strides[shape.rank() - 1] = 2;
+    x = alias(block, shape, strides, 1);
+  } else {
+    x = empty(shape, dtype,
+              layout == Layout::kChannelsLast && shape.rank() == 4 ? Format::kChannelsLast
+                                                                   : Format::kContiguous);
+  }
+  copy_elements(values, x);
+  return x;
+}
+
+}  // namespace
+
+const char* name_of(Layout layout) {
+  switch (layout) {
+    case Layout::kDense: return "dense";
+    case Layout::kChannelsLast: return "channels-last";
+    case Layout::kStrided: return "strided";
+  }
+  return "?";
+}
+
+std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dtype, Values values,
+                                Layout layout) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
+    const SampleInput& spec = sample.inputs[i];
+    if (spec.absent) {
+      inputs.emplace_back();
+      continue;
+    }
+    const bool stays_wide = (op.precision.cast_mask >> i & 1U) == 0 && is_lower(dtype);
+    const DType wanted = spec.integer ? DType::kI64 : stays_wide ? DType::kF32 : dtype;
+    // Rounded first, so that every layout and dtype of one width starts from the same numbers.
+    inputs.push_back(lay_out(make_values(spec, 1 + i, values), wanted, layout));
+  }
+  return inputs;
+}
+
+std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
+  std::vector<const Tensor*> result;
+  for (const Tensor& tensor : tensors) result.push_back(&tensor);
+  return result;
+}
+
+std::vector<Tensor> reference_outputs(const OpDef& op, const std::vector<Tensor>& inputs,
+                                      const Attrs& attrs, std::span<const Tensor> like) {
+  std::vector<Tensor> outputs;
+  for (const Tensor& output : like) {
+    outputs.push_back(empty(output.shape(), DType::kF64));
+  }
+  const std::vector<const Tensor*> in = pointers(inputs);
+  run_reference(*kernels_of(op).ref, {in, outputs, attrs});
+  return outputs;
+}
+
+double tolerance(const OpDef& op, const Sample& sample, DType result, double expected) {
+  constexpr double kUnit = 0x1p-24;  // half a unit in the last place of f32
+  const double size = std::max(std::abs(expected), sample.magnitude);
+  const auto terms = static_cast<double>(sample.terms);
+  // Results below the smallest normal f16 are spaced 2^-24 apart.
+  const double smallest = result == DType::kF16 ? 0x1p-25 : 0;
+  const double rounding = is_floating(result) ? epsilon_of(result) / 2 * std::abs(expected) : 0;
+  const double sums = terms > 1 ? std::sqrt(terms) * kUnit * terms * sample.magnitude : 0;
+  return rounding * 1.001 + smallest + 2 * op.ulps * kUnit * size + sums;
+}
+
+std::string describe(const OpDef& op, std::size_t sample, DType dtype, Layout layout) {
+  return concat(op.name, " #", sample, " ", dtype, " ", name_of(layout));
+}
+
+std::vector<const OpDef*> all_ops() {
+  std::vector<const OpDef*> ops;
+  for (const RegisteredOp& entry : registered_ops()) ops.push_back(entry.op);
+  return ops;
+}
+
+}  // namespace mezzo::sweep
