@@ -1,0 +1,37 @@
+// The attributes of convolutions, for their definitions and kernels.
+#pragma once
+
+#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/window.h"
+
+namespace mezzo {
+
+struct Conv2dAttrs {
+  Size2d stride = 1;
+  Sides padding{};
+  Size2d dilation = 1;
+  std::int64_t groups = 1;
+  static constexpr auto kFields =
+      std::tuple(Field{"stride", &Conv2dAttrs::stride}, Field{"padding", &Conv2dAttrs::padding},
+                 Field{"dilation", &Conv2dAttrs::dilation}, Field{"groups", &Conv2dAttrs::groups});
+  bool operator==(const Conv2dAttrs&) const = default;
+
+  Window2d window(Size2d kernel) const { return {kernel, stride, dilation, padding}; }
+};
+
+inline void append_text(std::string& out, const Conv2dAttrs& attrs) {
+  out += concat("(", Attrs(attrs).to_text(), ")");
+}
+
+// Of conv2d_grad_input and conv2d_grad_weight.
+struct Conv2dGradAttrs {
+  Conv2dAttrs conv{};
+  Size2d size{};            // of the result: the image's, or the kernel's
+  bool f32_result = false;  // an f32 result from 16-bit inputs
+  static constexpr auto kFields =
+      std::tuple(Field{"conv", &Conv2dGradAttrs::conv}, Field{"size", &Conv2dGradAttrs::size},
+                 Field{"f32_result", &Conv2dGradAttrs::f32_result});
+  bool operator==(const Conv2dGradAttrs&) const = default;
+};
+
+}  // namespace mezzo

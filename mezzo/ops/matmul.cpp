@@ -1,0 +1,201 @@
+#include "mezzo/ops/matmul.h"
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/matmul_attrs.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+constexpr const char* kReason =
+    "products of 16-bit numbers are exact in f32, where they are added up; 16 bits halve the "
+    "memory traffic and double the arithmetic";
+
+// The leading dimensions: all but the last two.
+Shape leading(const Shape& shape) { return Shape({shape.begin(), shape.rank() - 2}); }
+
+void infer_matmul(Infer& infer) {
+  const auto& attrs = infer.attrs<MatmulAttrs>();
+  const Shape& a = infer.shape(0);
+  const Shape& b = infer.shape(1);
+  infer.check(a.rank() >= 2, "a must have at least 2 dimensions, the shape is ", a);
+  infer.check(b.rank() >= 2, "b must have at least 2 dimensions, the shape is ", b);
+  infer.check_same_dtype(0, 1);
+  const std::int64_t m = a[a.rank() - (attrs.transpose_a ? 1 : 2)];
+  const std::int64_t inner_a = a[a.rank() - (attrs.transpose_a ? 2 : 1)];
+  const std::int64_t inner_b = b[b.rank() - (attrs.transpose_b ? 1 : 2)];
+  const std::int64_t n = b[b.rank() - (attrs.transpose_b ? 2 : 1)];
+  infer.check(inner_a == inner_b, "inner sizes differ: ", inner_a, " and ", inner_b, ", a is ", a,
+              attrs.transpose_a ? " transposed" : "", ", b is ", b,
+              attrs.transpose_b ? " transposed" : "");
+  Shape out = broadcast(leading(a), leading(b), infer.op());
+  out.push_back(m);
+  out.push_back(n);
+  const bool wide = attrs.f32_result && is_lower(infer.dtype(0));
+  infer.output(out, wide ? DType::kF32 : infer.dtype(0));
+}
+
+// A gradient may leave the kernel's f32 sums unrounded for input i.
+bool is_wide(const Backward& ctx, std::size_t i) { return ctx.grad_dtype(i) != ctx.input_dtype(i); }
+
+// With C = A B: the gradient of A is G B^T, that of B is A^T G; an operand that was transposed gets
+// the transpose of that.
+void matmul_backward(Backward& ctx) {
+  const auto& attrs = ctx.attrs<MatmulAttrs>();
+  const Tensor& grad = ctx.grad();
+  if (ctx.needs(0)) {
+    const Tensor b = ctx.input(1);
+    const bool wide = is_wide(ctx, 0);
+    const Tensor product = attrs.transpose_a
+                               ? mezzo::matmul(b, grad, {attrs.transpose_b, true, wide})
+                               : mezzo::matmul(grad, b, {false, !attrs.transpose_b, wide});
+    ctx.set(0, sum_to(product, ctx.input_shape(0), ctx.grad_dtype(0)));
+  }
+  if (ctx.needs(1)) {
+    const Tensor a = ctx.input(0);
+    const bool wide = is_wide(ctx, 1);
+    const Tensor product = attrs.transpose_b
+                               ? mezzo::matmul(grad, a, {true, attrs.transpose_a, wide})
+                               : mezzo::matmul(a, grad, {!attrs.transpose_a, false, wide});
+    ctx.set(1, sum_to(product, ctx.input_shape(1), ctx.grad_dtype(1)));
+  }
+}
+
+std::vector<Sample> matmul_samples() {
+  const auto product = [](const Shape& a, const Shape& b, MatmulAttrs attrs, std::int64_t terms) {
+    return Sample{{{a}, {b}}, attrs, terms};
+  };
+  return {product({4, 5}, {5, 6}, {}, 5),
+          product({5, 4}, {5, 6}, {.transpose_a = true}, 5),
+          product({4, 5}, {6, 5}, {.transpose_b = true}, 5),
+          product({17, 3}, {33, 17}, {true, true}, 17),
+          product({33, 64}, {64, 48}, {}, 64),
+          product({1, 7}, {7, 1}, {}, 7),
+          product({2, 3, 4, 5}, {2, 3, 5, 6}, {}, 5),
+          product({2, 3, 5, 4}, {2, 3, 6, 5}, {true, true}, 5),
+          product({3, 4, 5}, {5, 2}, {}, 5),
+          product({4, 5}, {3, 5, 2}, {}, 5),
+          product({2, 1, 4, 5}, {3, 5, 2}, {.f32_result = true}, 5),
+          product({2, 1, 2, 1, 3, 5}, {1, 2, 2, 3, 5, 2}, {}, 5),
+          product({0, 5}, {5, 3}, {}, 5),
+          product({4, 0}, {0, 3}, {}, 1),
+          product({0, 4, 5}, {0, 5, 3}, {}, 5)};
+}
+
+std::vector<ErrorSample> matmul_errors() {
+  return {{{{{4, 3}}, {{4, 4}}}, MatmulAttrs{}, "inner sizes differ: 3 and 4, a is [4, 3], b is"},
+          {{{{2, 4, 3}}, {{3, 3, 4}}}, MatmulAttrs{}, "cannot be broadcast together: [2] and [3]"},
+          {{{{3}}, {{3, 4}}}, MatmulAttrs{}, "a must have at least 2 dimensions"}};
+}
+
+void infer_linear(Infer& infer) {
+  infer.check(infer.shape(0).rank() >= 1, "x must have at least 1 dimension");
+  infer.check_rank(1, 2, "weight");
+  infer.check_same_dtype(0, 1);
+  const Shape& weight = infer.shape(1);
+  Shape out = infer.shape(0);
+  infer.check(out.back() == weight[1], "weight expects ", weight[1], " input features, x has ",
+              out.back(), ": x ", out, ", weight ", weight);
+  if (infer.has(2)) {
+    infer.check(infer.shape(2) == Shape{weight[0]}, "bias must have the shape ", Shape{weight[0]},
+                ", one number per output feature, it is ", infer.shape(2));
+  }
+  out.back() = weight[0];
+  infer.output(out, infer.dtype(0));
+}
+
+// [..., features] as a matrix, one row per sample.
+Tensor as_rows(const Tensor& x) {
+  const std::int64_t rows = Shape({x.shape().begin(), x.rank() - 1}).numel();
+  return reshape(x, {rows, x.shape().back()});
+}
+
+void linear_backward(Backward& ctx) {
+  const Tensor& grad = ctx.grad();
+  if (ctx.needs(0)) ctx.set(0, matmul(grad, ctx.input(1), {.f32_result = is_wide(ctx, 0)}));
+  if (!ctx.needs(1) && !ctx.needs(2)) return;
+  const Tensor rows = as_rows(grad);
+  if (ctx.needs(1)) {
+    ctx.set(1, matmul(rows, as_rows(ctx.input(0)),
+                      {.transpose_a = true, .f32_result = is_wide(ctx, 1)}));
+  }
+  if (ctx.needs(2)) ctx.set(2, sum(rows, {0}, false, ctx.grad_dtype(2)));
+}
+
+std::vector<Sample> linear_samples() {
+  const SampleInput none{.shape = {}, .absent = true};
+  return {
+      {{{{4, 5}}, {{3, 5}}, {{3}}}, {}, 6},     {{{{2, 3, 16}}, {{33, 16}}, {{33}}}, {}, 17},
+      {{{{17}}, {{3, 17}}, {{3}}}, {}, 18},     {{{{1, 65}}, {{1, 65}}, none}, {}, 65},
+      {{{{64, 48}}, {{32, 48}}, none}, {}, 48}, {{{{2, 1, 2, 1, 2, 3}}, {{4, 3}}, {{4}}}, {}, 4},
+      {{{{0, 5}}, {{3, 5}}, {{3}}}, {}, 6},     {{{{2, 0}}, {{3, 0}}, {{3}}}, {}, 1}};
+}
+
+std::vector<ErrorSample> linear_errors() {
+  return {{{{{4, 5}}, {{3, 6}}},
+           {},
+           "[linear] weight expects 6 input features, x has 5: x [4, 5], weight [3, 6]"},
+          {{{{4, 5}}, {{3, 5}}, {{5}}},
+           {},
+           "bias must have the shape [3], one number per output feature, it is [5]"},
+          {{{{4, 5}}, {{5}}}, {}, "weight must have 2 dimensions"}};
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef matmul{
+    .name = "matmul",
+    .doc = "the matrix products of a [..., m, k] and b [..., k, n]; leading dimensions broadcast",
+    .precision = {.bf16 = PrecisionClass::kLower, .f16 = PrecisionClass::kLower, .reason = kReason},
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer = infer_matmul,
+    .backward = matmul_backward,
+    .samples = matmul_samples,
+    .errors = matmul_errors,
+    .exact = true,
+};
+
+extern const OpDef linear{
+    .name = "linear",
+    .doc = "x [..., in] times the transpose of weight [out, in], plus bias [out]",
+    // The bias is added to the f32 sum, in f32, at no cost; rounding it first would only lose bits.
+    .precision = {.bf16 = PrecisionClass::kLower,
+                  .f16 = PrecisionClass::kLower,
+                  .cast_mask = 0b011,
+                  .reason = kReason},
+    .saves = {.inputs = 0b011},
+    .promote = 0b011,
+    .infer = infer_linear,
+    .backward = linear_backward,
+    .samples = linear_samples,
+    .errors = linear_errors,
+    .exact = true,
+};
+
+}  // namespace ops
+
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  MatmulAttrs attrs{options.transpose_a, options.transpose_b, options.f32_result};
+  if (a.rank() != 1 && b.rank() != 1) return call_one(ops::matmul, {&a, &b}, attrs);
+  // Transposing a vector changes nothing.
+  attrs.transpose_a = attrs.transpose_a && a.rank() != 1;
+  attrs.transpose_b = attrs.transpose_b && b.rank() != 1;
+  const Tensor left = a.rank() == 1 ? reshape(a, {1, a.shape()[0]}) : a;
+  const Tensor right = b.rank() == 1 ? reshape(b, {b.shape()[0], 1}) : b;
+  const Tensor product = call_one(ops::matmul, {&left, &right}, attrs);
+  Shape shape = product.shape();
+  if (b.rank() == 1) shape.erase(shape.rank() - 1);
+  if (a.rank() == 1) shape.erase(shape.rank() - (b.rank() == 1 ? 1 : 2));
+  return reshape(product, shape);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return call_one(ops::linear, {&x, &weight, &bias});
+}
+
+}  // namespace mezzo

@@ -1,0 +1,24 @@
+// Matrix products.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+struct MatmulOptions {
+  bool transpose_a = false;  // the last two axes of a exchanged
+  bool transpose_b = false;
+  bool f32_result = false;  // an f32 result from 16-bit operands
+};
+
+// The matrix products of a [..., m, k] and b [..., k, n]: [..., m, n]. Leading dimensions
+// broadcast. An a of rank 1 is a row, a b of rank 1 a column, and the axis of size 1 this adds is
+// removed from the result, as in numpy. dtypes are promoted; sums are kept in f32. Throws
+// ArgumentError if inner sizes differ.
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
+
+// x [..., in] times the transpose of weight [out, in], plus bias [out] if it is defined:
+// [..., out], in the dtype of x. Sums are kept in f32. The bias may be f32 beside a 16-bit x.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor());
+
+}  // namespace mezzo

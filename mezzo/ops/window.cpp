@@ -1,0 +1,49 @@
+#include "mezzo/ops/window.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mezzo {
+
+void append_text(std::string& out, Size2d size) { append_text(out, Shape{size.h, size.w}); }
+
+void append_text(std::string& out, const Sides& sides) {
+  append_text(out, Shape{sides.top, sides.bottom, sides.left, sides.right});
+}
+
+namespace {
+
+// Padding of one axis by TensorFlow's rule, the extra pixel at the end.
+std::pair<std::int64_t, std::int64_t> same_padding(std::int64_t in, std::int64_t span,
+                                                   std::int64_t stride) {
+  if (stride < 1) return {0, 0};  // output_size() refuses it
+  const std::int64_t out = (in + stride - 1) / stride;
+  const std::int64_t total = std::max<std::int64_t>(0, (out - 1) * stride + span - in);
+  return {total / 2, total - total / 2};
+}
+
+}  // namespace
+
+Sides Padding2d::resolve(Size2d in, Size2d span, Size2d stride) const {
+  if (!same_) return sides_;
+  const auto [top, bottom] = same_padding(in.h, span.h, stride.h);
+  const auto [left, right] = same_padding(in.w, span.w, stride.w);
+  return {top, bottom, left, right};
+}
+
+Size2d Window2d::output_size(Size2d in, std::string_view op) const {
+  check_arg(kernel.h >= 1 && kernel.w >= 1, op, "the kernel must have pixels, its size is ",
+            kernel);
+  check_arg(stride.h >= 1 && stride.w >= 1, op, "the stride must be at least 1, it is ", stride);
+  check_arg(dilation.h >= 1 && dilation.w >= 1, op, "the dilation must be at least 1, it is ",
+            dilation);
+  check_arg(std::min({padding.top, padding.bottom, padding.left, padding.right}) >= 0, op,
+            "the padding is negative: ", padding);
+  const Size2d padded{in.h + padding.top + padding.bottom, in.w + padding.left + padding.right};
+  check_arg(span().h <= padded.h && span().w <= padded.w, op, "the kernel ", kernel, " (dilation ",
+            dilation, ") is larger than the padded image ", padded,
+            ". Use more padding, a smaller kernel or a larger image");
+  return {(padded.h - span().h) / stride.h + 1, (padded.w - span().w) / stride.w + 1};
+}
+
+}  // namespace mezzo

@@ -1,0 +1,78 @@
+// Windows that slide over height and width: the geometry of convolutions and pooling.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/shape.h"
+
+namespace mezzo {
+
+// A number for height and one for width; a single number stands for both.
+struct Size2d {
+  std::int64_t h = 1;
+  std::int64_t w = 1;
+
+  constexpr Size2d() = default;
+  constexpr Size2d(std::int64_t both) : h(both), w(both) {}  // NOLINT(google-explicit-constructor)
+  constexpr Size2d(std::int64_t height, std::int64_t width) : h(height), w(width) {}
+  bool operator==(const Size2d&) const = default;
+};
+
+// Rows and columns added around an image.
+struct Sides {
+  std::int64_t top = 0;
+  std::int64_t bottom = 0;
+  std::int64_t left = 0;
+  std::int64_t right = 0;
+
+  bool operator==(const Sides&) const = default;
+};
+
+void append_text(std::string& out, Size2d size);
+void append_text(std::string& out, const Sides& sides);
+
+enum class Padding : std::uint8_t {
+  kValid,  // none
+  kSame,   // output = ceil(input / stride); what is odd goes to the bottom and the right
+};
+
+// Padding as it is asked for: by name, or in numbers: one for all sides, one for top and bottom and
+// one for left and right, or {top, bottom, left, right}.
+class Padding2d {
+ public:
+  Padding2d() = default;
+  Padding2d(Padding name) : same_(name == Padding::kSame) {}  // NOLINT(google-explicit-constructor)
+  Padding2d(std::int64_t all)                                 // NOLINT(google-explicit-constructor)
+      : Padding2d(all, all) {}
+  Padding2d(int all) : Padding2d(all, all) {}  // NOLINT(google-explicit-constructor)
+  Padding2d(std::int64_t h, std::int64_t w) : Padding2d(h, h, w, w) {}
+  Padding2d(std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right)
+      : sides_{top, bottom, left, right} {}
+
+  // The four numbers for an image of size `in` and a window that spans `span` pixels.
+  Sides resolve(Size2d in, Size2d span, Size2d stride) const;
+
+ private:
+  Sides sides_;
+  bool same_ = false;
+};
+
+// One kind of window. Trivially copyable: a part of attributes.
+struct Window2d {
+  Size2d kernel;
+  Size2d stride;
+  Size2d dilation;
+  Sides padding;
+
+  // The pixels from a window's first to its last, both included.
+  Size2d span() const { return {(kernel.h - 1) * dilation.h + 1, (kernel.w - 1) * dilation.w + 1}; }
+  // How many windows fit into an image. Throws ArgumentError naming `op` if none does or a number
+  // makes no sense.
+  Size2d output_size(Size2d in, std::string_view op) const;
+
+  bool operator==(const Window2d&) const = default;
+};
+
+}  // namespace mezzo
