@@ -1,0 +1,149 @@
+#include "mezzo/nn/module.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace mezzo::nn {
+namespace {
+
+constinit thread_local Module* current = nullptr;
+
+std::string join(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+}  // namespace
+
+Module* current_module() { return current; }
+
+std::string current_module_path() { return current != nullptr ? current->path() : std::string(); }
+
+Module::Entered::Entered(Module& module) : previous_(std::exchange(current, &module)) {}
+Module::Entered::~Entered() { current = previous_; }
+
+std::string Module::path() const {
+  if (parent_ == nullptr) return name_;
+  return join(parent_->path(), name_);
+}
+
+// Calls visit_module(prefix, module) for this module and all below it, parents first.
+template <class Visit>
+void Module::visit(const std::string& prefix, const Visit& visit_module) const {
+  visit_module(prefix, *this);
+  for (const Child& child : children_) child.module->visit(join(prefix, child.name), visit_module);
+}
+
+std::vector<NamedTensor> Module::named_parameters() const {
+  std::vector<NamedTensor> result;
+  std::unordered_set<const TensorImpl*> seen;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const Member& member : module.parameters_) {
+      if (!seen.insert(member.tensor->impl()).second) continue;
+      result.push_back({join(prefix, member.name), *member.tensor});
+    }
+  });
+  return result;
+}
+
+std::vector<NamedTensor> Module::named_buffers() const {
+  std::vector<NamedTensor> result;
+  std::unordered_set<const TensorImpl*> seen;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const Member& member : module.buffers_) {
+      if (!seen.insert(member.tensor->impl()).second) continue;
+      result.push_back({join(prefix, member.name), *member.tensor});
+    }
+  });
+  return result;
+}
+
+std::vector<Module::NamedModule> Module::named_modules() {
+  std::vector<NamedModule> result{{"", this}};
+  // By index: the loop appends to what it walks over, and inserts children after their parent.
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const NamedModule parent = result[i];
+    std::size_t place = i + 1;
+    for (const Child& child : parent.module->children_) {
+      result.insert(result.begin() + static_cast<std::ptrdiff_t>(place++),
+                    {join(parent.name, child.name), child.module});
+    }
+  }
+  return result;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> result;
+  for (NamedTensor& parameter : named_parameters()) result.push_back(std::move(parameter.tensor));
+  return result;
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const NamedTensor& parameter : named_parameters()) count += parameter.tensor.numel();
+  return count;
+}
+
+void Module::apply(const std::function<void(Module&)>& f) {
+  for (const Child& child : children_) child.module->apply(f);
+  f(*this);
+}
+
+void Module::train(bool training) {
+  apply([training](Module& module) { module.training_ = training; });
+}
+
+void Module::zero_grad() {
+  for (const NamedTensor& parameter : named_parameters()) parameter.tensor.clear_grad();
+}
+
+void Module::check_name(std::string_view name) const {
+  check_arg(!name.empty(), "module", "a registered name must not be empty");
+  check_arg(name.find('.') == std::string_view::npos, "module", "the name ", name,
+            " has a dot, which separates the names of a path");
+  const auto is_taken = [name](const auto& entry) { return entry.name == name; };
+  check_arg(std::ranges::none_of(children_, is_taken) &&
+                std::ranges::none_of(parameters_, is_taken) &&
+                std::ranges::none_of(buffers_, is_taken),
+            "module", "the name ", name, " is registered already");
+}
+
+void Module::add(std::string name, Module& child) {
+  check_name(name);
+  check_arg(child.parent_ == nullptr, "module", "cannot register ", name,
+            ": the module is already the child ", child.path(), " of another one");
+  for (const Module* ancestor = this; ancestor != nullptr; ancestor = ancestor->parent_) {
+    check_arg(ancestor != &child, "module", "cannot register ", name, ": it would contain itself");
+  }
+  child.parent_ = this;
+  child.name_ = name;
+  children_.push_back({std::move(name), &child});
+}
+
+void Module::add_parameter(std::string name, Tensor& parameter) {
+  check_name(name);
+  check_arg(parameter.defined(), "module", "the parameter ", name,
+            " is undefined. Create it first");
+  parameter.set_requires_grad(true);
+  parameters_.push_back({std::move(name), &parameter});
+}
+
+void Module::add_buffer(std::string name, Tensor& buffer) {
+  check_name(name);
+  check_arg(buffer.defined(), "module", "the buffer ", name, " is undefined. Create it first");
+  buffers_.push_back({std::move(name), &buffer});
+}
+
+std::vector<NamedTensor> Module::state() const {
+  std::vector<NamedTensor> result;
+  visit("", [&](const std::string& prefix, const Module& module) {
+    for (const auto* members : {&module.parameters_, &module.buffers_}) {
+      for (const Member& member : *members) {
+        result.push_back({join(prefix, member.name), *member.tensor});
+      }
+    }
+  });
+  return result;
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,166 @@
+// Module: a network, or a part of one, with named parameters, buffers and children.
+//
+//   class Net : public nn::Module {
+//    public:
+//     Net() { add("conv", conv_), add("fc", fc_); }
+//     Tensor forward(const Tensor& x) override { return fc_(flatten(relu(conv_(x)), 1)); }
+//
+//    private:
+//     nn::Conv2d conv_{1, 6, 5};
+//     nn::Linear fc_{6 * 24 * 24, 10};
+//   };
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/named_tensor.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::nn {
+
+class Module;
+
+// What surrounds a module's forward pass: a precision region, a measurement.
+class ForwardHook {
+ public:
+  using Forward = std::function<Tensor(const Tensor& x)>;
+
+  virtual ~ForwardHook() = default;
+  // Called instead of the forward pass; calls forward(x), usually once, and gives the result. May
+  // change x and the result, and keep guards on its stack, so that an exception undoes them.
+  virtual Tensor around(Module& module, const Tensor& x, const Forward& forward) = 0;
+};
+
+// The module whose forward pass this thread is in, the innermost one; null outside of modules.
+Module* current_module();
+
+// Its path(); empty outside of modules and in a root.
+std::string current_module_path();
+
+// Children, parameters and buffers are members of the derived class, registered by name in its
+// constructor. The module keeps pointers to them, so what is registered and what forward() uses
+// cannot disagree; for the same reason modules are neither copied nor moved.
+class Module {
+ public:
+  struct Child {
+    std::string name;
+    Module* module;
+  };
+  struct Member {
+    std::string name;
+    Tensor* tensor;
+  };
+  struct NamedModule {
+    std::string name;
+    Module* module;
+  };
+
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // The forward pass. While it runs, current_module() is this module.
+  Tensor operator()(const Tensor& x) {
+    return run(x, [this](const Tensor& input) { return forward(input); });
+  }
+  // What the module computes. Implemented by derived classes, called through operator().
+  virtual Tensor forward(const Tensor& x) = 0;
+
+  // The name its parent gave to this module; empty for a root.
+  const std::string& name() const { return name_; }
+  // The names from the root's child to this module, `layer1.0.conv2`; empty for a root.
+  std::string path() const;
+
+  // Everything below this module, a module before its children, in the order of registration. Names
+  // are relative to this module. A tensor that two modules share is listed once.
+  std::vector<NamedTensor> named_parameters() const;
+  std::vector<NamedTensor> named_buffers() const;
+  std::vector<NamedModule> named_modules();  // this module first, with an empty name
+  std::vector<Tensor> parameters() const;
+  // Numbers in all parameters.
+  std::int64_t parameter_count() const;
+
+  // What this module registered itself. The tensors may be replaced through the pointers, for
+  // example by a cast, as long as nobody else holds on to the old ones.
+  std::span<const Child> children() const { return children_; }
+  std::span<const Member> own_parameters() const { return parameters_; }
+  std::span<const Member> own_buffers() const { return buffers_; }
+
+  // Calls f for every module below this one, children before parents, and for this one last.
+  void apply(const std::function<void(Module&)>& f);
+
+  // Sets the mode of this module and all below it: dropout and batch norm act in training only.
+  void train(bool training = true);
+  void eval() { train(false); }
+  bool is_training() const { return training_; }
+
+  // Forgets the gradients of all parameters.
+  void zero_grad();
+
+  // Parameters and buffers with PyTorch's names, in the order of its state_dict. The tensors are
+  // the module's own, not copies.
+  std::vector<NamedTensor> state() const;
+  // Copies the values into the module's tensors, converting between floating types. Throws
+  // ArgumentError, and changes nothing, if shapes or kinds of dtype differ, or, when strict, if
+  // names are missing or unexpected; the message lists all of them.
+  void load_state(std::span<const NamedTensor> state, bool strict = true);
+  void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
+
+  // Surrounds the forward pass of this module from now on; null takes the hook away.
+  void set_forward_hook(std::shared_ptr<ForwardHook> hook) { hook_ = std::move(hook); }
+  const std::shared_ptr<ForwardHook>& forward_hook() const { return hook_; }
+
+ protected:
+  // Registers a child, a parameter (which then requires gradients) or a buffer (which does not).
+  // Throws ArgumentError if the name is taken, empty or has a dot, if the child has a parent, and
+  // if the tensor is undefined or cannot have gradients.
+  void add(std::string name, Module& child);
+  void add_parameter(std::string name, Tensor& parameter);
+  void add_buffer(std::string name, Tensor& buffer);
+
+  // Runs body(x) as this module's forward pass: for modules with more than one way to be called.
+  template <class Body>
+  Tensor run(const Tensor& x, const Body& body) {
+    const Entered entered(*this);
+    if (hook_ != nullptr) [[unlikely]] {
+      const std::shared_ptr<ForwardHook> hook = hook_;  // it may take itself away
+      return hook->around(*this, x, ForwardHook::Forward(std::cref(body)));
+    }
+    return body(x);
+  }
+
+ private:
+  // Makes a module the current one while it exists.
+  class Entered {
+   public:
+    explicit Entered(Module& module);
+    ~Entered();
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+
+   private:
+    Module* previous_;
+  };
+
+  void check_name(std::string_view name) const;
+  template <class Visit>
+  void visit(const std::string& prefix, const Visit& visit_module) const;
+
+  std::string name_;
+  Module* parent_ = nullptr;
+  bool training_ = true;
+  std::vector<Child> children_;
+  std::vector<Member> parameters_;
+  std::vector<Member> buffers_;
+  std::shared_ptr<ForwardHook> hook_;
+};
+
+}  // namespace mezzo::nn

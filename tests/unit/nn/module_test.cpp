@@ -1,0 +1,167 @@
+#include "mezzo/nn/module.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/ops/reduce.h"
+#include "tests/unit/nn/example_net.h"
+
+namespace mezzo::nn {
+namespace {
+
+using Floats = std::vector<float>;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tensor input() { return from_values({1.0F, 2.0F}, {2}); }
+
+TEST(Module, NamesAreDottedAndInOrderOfRegistration) {
+  ExampleNet net;
+  EXPECT_THAT(names_of(net.named_parameters()),
+              ElementsAre("stem.weight", "body.shift", "body.first.weight", "body.second.weight"));
+  EXPECT_THAT(names_of(net.named_buffers()),
+              ElementsAre("stem.calls", "body.first.calls", "body.second.calls"));
+  EXPECT_THAT(names_of(net.named_modules()),
+              ElementsAre("", "stem", "body", "body.first", "body.second"));
+  EXPECT_EQ(net.parameters().size(), 4U);
+  EXPECT_EQ(net.parameter_count(), 8);
+  EXPECT_EQ(net.body.first.path(), "body.first");
+  EXPECT_EQ(net.path(), "");
+}
+
+TEST(Module, ForwardComputesAndGradientsReachEveryParameter) {
+  ExampleNet net;
+  const Tensor y = net(input());
+  EXPECT_EQ(y.to_vector<float>(), (Floats{7, 13}));
+  sum(y).backward();
+  for (const NamedTensor& parameter : net.named_parameters()) {
+    EXPECT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+  }
+  net.zero_grad();
+  for (const Tensor& parameter : net.parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(Module, RegistryAndMemberAreTheSameTensor) {
+  Scale scale(5);
+  fill(scale.named_parameters()[0].tensor, 7);
+  EXPECT_EQ(scale(input()).to_vector<float>(), (Floats{7, 14}));
+  *scale.own_parameters()[0].tensor = full({2}, 9);  // as a cast of the parameters does it
+  EXPECT_EQ(scale(input()).to_vector<float>(), (Floats{9, 18}));
+}
+
+TEST(Module, SharedTensorsAreListedOnceButSavedTwice) {
+  class Tied : public Module {
+   public:
+    Tied() {
+      add_parameter("a", a_);
+      add_parameter("b", b_);
+    }
+    Tensor forward(const Tensor& x) override { return x; }
+
+   private:
+    Tensor a_ = ones({2});
+    Tensor b_ = a_;
+  };
+  const Tied tied;
+  EXPECT_THAT(names_of(tied.named_parameters()), ElementsAre("a"));
+  EXPECT_EQ(tied.parameter_count(), 2);
+  EXPECT_THAT(names_of(tied.state()), ElementsAre("a", "b"));
+}
+
+TEST(Module, TrainAndEvalReachEveryModule) {
+  ExampleNet net;
+  EXPECT_TRUE(net.body.second.is_training());
+  net.eval();
+  for (const auto& [name, module] : net.named_modules()) EXPECT_FALSE(module->is_training());
+  net.body.train();
+  EXPECT_TRUE(net.body.first.is_training());
+  EXPECT_FALSE(net.is_training());
+}
+
+TEST(Module, ApplyVisitsChildrenBeforeParents) {
+  ExampleNet net;
+  std::vector<std::string> order;
+  net.apply([&](Module& module) { order.push_back(module.path()); });
+  EXPECT_THAT(order, ElementsAre("stem", "body.first", "body.second", "body", ""));
+}
+
+TEST(Module, PathIsKnownDuringForwardOnly) {
+  ExampleNet net;
+  EXPECT_EQ(current_module(), nullptr);
+  net(input());
+  EXPECT_EQ(net.stem.path_seen, "stem");
+  EXPECT_EQ(net.body.second.path_seen, "body.second");
+  EXPECT_EQ(current_module(), nullptr);
+  EXPECT_EQ(current_module_path(), "");
+}
+
+TEST(Module, PathIsLeftWhenForwardThrows) {
+  ExampleNet net;
+  EXPECT_THROW(net(ones({3})), ArgumentError);
+  EXPECT_EQ(net.stem.path_seen, "stem");
+  EXPECT_EQ(current_module(), nullptr);
+}
+
+TEST(Module, PathIsPerThread) {
+  ExampleNet net;
+  class Outer : public Module {
+   public:
+    Tensor forward(const Tensor& x) override {
+      std::thread([this] { other = current_module(); }).join();
+      EXPECT_EQ(current_module(), this);
+      return x;
+    }
+    Module* other = this;
+  } outer;
+  outer(input());
+  EXPECT_EQ(outer.other, nullptr);
+}
+
+TEST(Module, RegistrationRefusesWhatCannotBeNamed) {
+  class Open : public Module {
+   public:
+    using Module::add;
+    using Module::add_buffer;
+    using Module::add_parameter;
+    Tensor forward(const Tensor& x) override { return x; }
+  } net;
+  Scale child;
+  Tensor tensor = ones({1});
+  Tensor undefined;
+  Tensor integers = zeros({1}, DType::kI64);
+  net.add("child", child);
+  EXPECT_THAT(message_of([&] { net.add_buffer("child", tensor); }), HasSubstr("already"));
+  EXPECT_THAT(message_of([&] { net.add_buffer("", tensor); }), HasSubstr("empty"));
+  EXPECT_THAT(message_of([&] { net.add_buffer("a.b", tensor); }), HasSubstr("dot"));
+  EXPECT_THAT(message_of([&] { net.add_parameter("w", undefined); }), HasSubstr("undefined"));
+  EXPECT_THROW(net.add_parameter("i", integers), ArgumentError);
+  EXPECT_THAT(message_of([&] { net.add("again", child); }), HasSubstr("child of another"));
+  EXPECT_THAT(message_of([&] { net.add("self", net); }), HasSubstr("contain itself"));
+  EXPECT_THAT(names_of(net.state()), ElementsAre("child.weight", "child.calls"));
+}
+
+// Doubles the input and counts.
+class DoublingHook : public ForwardHook {
+ public:
+  Tensor around(Module& module, const Tensor& x, const Forward& forward) override {
+    seen.push_back(module.path());
+    return forward(x + x);
+  }
+  std::vector<std::string> seen;
+};
+
+TEST(Module, HookSurroundsTheForwardPass) {
+  ExampleNet net;
+  const auto hook = std::make_shared<DoublingHook>();
+  net.body.first.set_forward_hook(hook);
+  EXPECT_EQ(net(input()).to_vector<float>(), (Floats{13, 25}));
+  EXPECT_THAT(hook->seen, ElementsAre("body.first"));
+  EXPECT_EQ(net.body.first.path_seen, "body.first");
+  net.body.first.set_forward_hook(nullptr);
+  EXPECT_EQ(net(input()).to_vector<float>(), (Floats{7, 13}));
+}
+
+}  // namespace
+}  // namespace mezzo::nn
