@@ -1,0 +1,47 @@
+// Autocast: a region in which every operation picks its precision by its rule.
+#pragma once
+
+#include <utility>
+
+#include "mezzo/amp/level.h"
+
+namespace mezzo::amp {
+
+// While an Autocast exists, operations called on this thread compute in the precision that their
+// rule and the policy choose; inputs are cast on the way in, differentiably. Regions nest: the
+// innermost one counts, also when it is disabled. Leaving by an exception restores what was before.
+//
+//   {
+//     amp::Autocast region(DType::kBf16);
+//     loss = cross_entropy(net(images), labels);  // convolutions in bf16, the loss in f32
+//   }
+//   loss.backward();  // every op in the dtype of its forward, inside a region or not
+//
+// f64 and integer tensors are never cast. Throws ArgumentError unless the lower dtype is bf16 or
+// f16.
+class Autocast {
+ public:
+  // Level O1 in that dtype.
+  explicit Autocast(DType lower, bool enabled = true);
+  explicit Autocast(const Policy& policy, bool enabled = true);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  Policy previous_policy_;
+  bool previous_enabled_;
+};
+
+bool is_autocast_enabled();
+// The policy of the innermost region; of no meaning if none is enabled.
+Policy autocast_policy();
+
+// Calls function(arguments...) in a region of that policy: the decorator form of Autocast.
+template <class Function, class... Arguments>
+decltype(auto) with_autocast(const Policy& policy, Function&& function, Arguments&&... arguments) {
+  const Autocast region(policy);
+  return std::forward<Function>(function)(std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,58 @@
+#include "mezzo/ops/describe.h"
+
+#include <algorithm>
+
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo {
+namespace {
+
+std::string kernel_names(const RegisteredOp& entry) {
+  if (entry.op->view != nullptr) return "view";
+  std::string names;
+  if (entry.kernels.cpu != nullptr) {
+    for (const Kernel& kernel : entry.kernels.cpu->entries()) names += concat(kernel.name, ", ");
+  }
+  return names + "reference";
+}
+
+}  // namespace
+
+std::vector<OpDescription> describe_ops() {
+  std::vector<OpDescription> result;
+  for (const RegisteredOp& entry : registered_ops()) {
+    const OpDef& op = *entry.op;
+    result.push_back({.name = op.name,
+                      .doc = op.doc,
+                      .bf16 = name_of(op.precision.bf16),
+                      .f16 = name_of(op.precision.f16),
+                      .reason = op.precision.reason,
+                      .differentiable = op.backward != nullptr,
+                      .kernels = kernel_names(entry)});
+  }
+  std::sort(result.begin(), result.end(),
+            [](const OpDescription& a, const OpDescription& b) { return a.name < b.name; });
+  return result;
+}
+
+std::string ops_as_markdown() {
+  std::string text =
+      "# Operations\n\n"
+      "Written by `mezzo ops --markdown` from the definitions in `mezzo/ops`; do not edit.\n\n"
+      "The classes say what a mixed-precision region does with an operation's inputs: `lower` "
+      "casts "
+      "them to 16 bits, `float32` to f32, `widest` to the widest among them, `follow` takes them "
+      "as "
+      "they come, `refuse` throws. `reference` is the plain loop in double precision, the last "
+      "resort for every dtype.\n\n"
+      "| op | what it is | bf16 | f16 | why | gradient | CPU kernels |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for (const OpDescription& op : describe_ops()) {
+    text += concat("| `", op.name, "` | ", op.doc, " | ", op.bf16, " | ", op.f16, " | ", op.reason,
+                   " | ", op.differentiable ? "yes" : "no", " | ", op.kernels, " |\n");
+  }
+  return text;
+}
+
+}  // namespace mezzo

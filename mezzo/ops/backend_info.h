@@ -1,0 +1,16 @@
+// The libraries and instruction sets behind the kernels.
+#pragma once
+
+#include <string>
+
+namespace mezzo {
+
+struct BackendInfo {
+  std::string onednn_version;
+  std::string onednn_isa;     // the instruction set that oneDNN generates code for
+  std::string vector_target;  // the instruction set that mezzo's own loops run on
+};
+
+BackendInfo backend_info();
+
+}  // namespace mezzo

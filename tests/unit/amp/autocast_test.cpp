@@ -1,0 +1,167 @@
+#include "mezzo/amp/autocast.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/registry.h"
+#include "mezzo/ops/relu.h"
+#include "tests/sweep/sweep.h"
+
+namespace mezzo::amp {
+namespace {
+
+TEST(Autocast, CastsByTheRuleOfTheOp) {
+  const Tensor a = randn({4, 4});
+  const Autocast region(DType::kBf16);
+  const Tensor y = matmul(a, a);
+  EXPECT_EQ(y.dtype(), DType::kBf16);        // lower
+  EXPECT_EQ(relu(y).dtype(), DType::kBf16);  // follow
+  EXPECT_EQ(relu(a).dtype(), DType::kF32);   // follow
+  EXPECT_EQ((y + a).dtype(), DType::kF32);   // widest
+  EXPECT_EQ(sum(y).dtype(), DType::kF32);    // float32
+}
+
+TEST(Autocast, NestsAndTheInnermostCounts) {
+  const Tensor a = randn({4, 4});
+  const Autocast outer(DType::kF16);
+  EXPECT_EQ(matmul(a, a).dtype(), DType::kF16);
+  {
+    const Autocast inner(DType::kBf16);
+    EXPECT_EQ(matmul(a, a).dtype(), DType::kBf16);
+    const Autocast off(DType::kBf16, false);
+    EXPECT_FALSE(is_autocast_enabled());
+    EXPECT_EQ(matmul(a, a).dtype(), DType::kF32);
+  }
+  EXPECT_EQ(matmul(a, a).dtype(), DType::kF16);
+}
+
+TEST(Autocast, LevelO0CastsNothing) {
+  const Tensor a = randn({4, 4});
+  const Autocast region(Policy{Level::kO0, DType::kBf16});
+  EXPECT_EQ(matmul(a, a).dtype(), DType::kF32);
+}
+
+TEST(Autocast, LevelO2TakesEverythingAlong) {
+  const Tensor a = randn({4, 4});
+  const Autocast region(Policy{Level::kO2, DType::kBf16});
+  EXPECT_EQ(relu(a).dtype(), DType::kBf16);
+  EXPECT_EQ(sum(a).dtype(), DType::kF32);
+}
+
+TEST(Autocast, RestoresTheStateWhenAnExceptionLeavesTheRegion) {
+  try {
+    const Autocast region(DType::kBf16);
+    throw Error("x");
+  } catch (const Error&) {
+  }
+  EXPECT_FALSE(is_autocast_enabled());
+  EXPECT_EQ(precision_hook(), nullptr);
+}
+
+TEST(Autocast, IsPerThread) {
+  const Autocast region(DType::kBf16);
+  bool enabled = true;
+  std::thread([&] { enabled = is_autocast_enabled(); }).join();
+  EXPECT_FALSE(enabled);
+}
+
+TEST(Autocast, LeavesF64AndIntegersAlone) {
+  const Tensor a = randn({3, 3}).astype(DType::kF64);
+  const Autocast region(DType::kBf16);
+  EXPECT_EQ(matmul(a, a).dtype(), DType::kF64);
+  EXPECT_EQ((arange(3, DType::kI64) + arange(3, DType::kI64)).dtype(), DType::kI64);
+}
+
+TEST(Autocast, RefusesADTypeThatIsNotLower) {
+  EXPECT_THROW(Autocast(DType::kF32), ArgumentError);
+  EXPECT_THROW(Autocast(DType::kI64), ArgumentError);
+}
+
+TEST(Autocast, AsADecorator) {
+  const Tensor a = randn({4, 4});
+  const Tensor y = with_autocast(
+      {Level::kO1, DType::kF16}, [](const Tensor& x) { return matmul(x, x); }, a);
+  EXPECT_EQ(y.dtype(), DType::kF16);
+  EXPECT_FALSE(is_autocast_enabled());
+}
+
+TEST(Autocast, BackwardRunsInTheDTypeOfTheForwardInsideAndOutside) {
+  for (const bool inside : {false, true}) {
+    const Tensor weight = randn({4, 4}).set_requires_grad(true);
+    const Tensor x = randn({4, 4}).set_requires_grad(true);
+    Tensor y;
+    {
+      const Autocast region(DType::kBf16);
+      y = sum(matmul(x, weight));
+      if (inside) y.backward();
+    }
+    if (!inside) y.backward();
+    EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+    EXPECT_EQ(x.grad().dtype(), DType::kF32);
+  }
+}
+
+TEST(Autocast, EqualsCastingByHandBitForBit) {
+  const Tensor x = randn({5, 7});
+  const Tensor weight = randn({7, 3}).set_requires_grad(true);
+  Tensor automatic;
+  {
+    const Autocast region(DType::kBf16);
+    automatic = relu(matmul(x, weight));
+  }
+  sum(automatic.astype(DType::kF32)).backward();
+  const auto gradient = weight.grad().to_vector<float>();
+  weight.clear_grad();
+  const Tensor by_hand = relu(matmul(x.astype(DType::kBf16), weight.astype(DType::kBf16)));
+  sum(by_hand.astype(DType::kF32)).backward();
+  EXPECT_EQ(automatic.to_vector<float>(), by_hand.to_vector<float>());
+  EXPECT_EQ(weight.grad().to_vector<float>(), gradient);
+}
+
+// Every op under O1 and O2: each input arrives at the kernel in the dtype that its rule says.
+class EveryRule : public testing::TestWithParam<const OpDef*> {};
+
+// The dtype that a rule makes of an f32 input.
+DType wanted_dtype(const OpDef& op, std::size_t input, const Policy& policy) {
+  const bool may_cast = (op.precision.cast_mask >> input & 1U) != 0;
+  const CastAction action = action_for(policy.level, op.precision.of(policy.lower));
+  return may_cast && action == CastAction::kToLower ? policy.lower : DType::kF32;
+}
+
+TEST_P(EveryRule, DecidesTheDTypesOfItsInputs) {
+  const OpDef& op = *GetParam();
+  const Sample sample = op.samples()[0];
+  for (const Level level : {Level::kO1, Level::kO2, Level::kO3}) {
+    for (const DType lower : {DType::kBf16, DType::kF16}) {
+      const Policy policy{level, lower};
+      const std::vector<Tensor> inputs = sweep::make_inputs(op, sample, DType::kF32);
+      const std::vector<const Tensor*> in = sweep::pointers(inputs);
+      Operands operands(in);
+      const Autocast region(policy);
+      if (op.precision.of(lower) == PrecisionClass::kRefuse) {
+        EXPECT_THROW(precision_hook()->prepare(op, operands), ArgumentError);
+        continue;
+      }
+      precision_hook()->prepare(op, operands);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (!inputs[i].defined() || !is_floating(inputs[i].dtype())) continue;
+        EXPECT_EQ(operands[i].dtype(), wanted_dtype(op, i, policy))
+            << op.name << " input " << i << " at " << name_of(level);
+      }
+      EXPECT_NO_THROW(call(op, in, sample.attrs)) << op.name << " at " << name_of(level);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Autocast, EveryRule, testing::ValuesIn(sweep::all_ops()),
+                         [](const auto& parameter) { return std::string(parameter.param->name); });
+
+}  // namespace
+}  // namespace mezzo::amp
