@@ -115,9 +115,11 @@ void kaiming_normal(const Tensor& weight, KaimingOptions options, Generator& gen
   normal(weight, 0, kaiming_deviation(weight, options), generator);
 }
 
-void layer_default(const Tensor& weight, const Tensor& bias, Generator& generator) {
+void default_weight(const Tensor& weight, Generator& generator) {
   kaiming_uniform(weight, {.slope = std::sqrt(5.0)}, generator);
-  if (!bias.defined()) return;
+}
+
+void default_bias(const Tensor& bias, const Tensor& weight, Generator& generator) {
   const double bound = 1 / std::sqrt(fan(weight, FanMode::kFanIn));
   uniform(bias, -bound, bound, generator);
 }

@@ -59,9 +59,9 @@ void kaiming_normal(const Tensor& weight, KaimingOptions options = {},
                     Generator& generator = default_generator());
 
 // The default of Linear and Conv2d, which is PyTorch's: kaiming_uniform with slope sqrt(5), that
-// is uniform in +-1 / sqrt(fan_in), for the weight and, with the weight's fan_in, for the bias. An
-// undefined bias is left alone.
-void layer_default(const Tensor& weight, const Tensor& bias,
-                   Generator& generator = default_generator());
+// is uniform in +-1 / sqrt(fan_in); the bias too, with the fan_in of its weight.
+void default_weight(const Tensor& weight, Generator& generator = default_generator());
+void default_bias(const Tensor& bias, const Tensor& weight,
+                  Generator& generator = default_generator());
 
 }  // namespace mezzo::nn::init

@@ -1,0 +1,12 @@
+#include "mezzo/nn/activation.h"
+
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo::nn {
+
+Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+Tensor Identity::forward(const Tensor& x) { return x; }
+Tensor Flatten::forward(const Tensor& x) { return flatten(x, start_, end_); }
+
+}  // namespace mezzo::nn

@@ -1,0 +1,32 @@
+// Layers without parameters that work element by element, or only change the shape.
+#pragma once
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn {
+
+// max(x, 0).
+class ReLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// x, unchanged.
+class Identity : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// The axes from `start` to `end` as one: [n, c, h, w] becomes [n, c * h * w].
+class Flatten : public Module {
+ public:
+  explicit Flatten(std::int64_t start = 1, std::int64_t end = -1) : start_(start), end_(end) {}
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::int64_t start_;
+  std::int64_t end_;
+};
+
+}  // namespace mezzo::nn

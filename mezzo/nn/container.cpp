@@ -1,0 +1,27 @@
+#include "mezzo/nn/container.h"
+
+namespace mezzo::nn {
+
+Module& Container::add(std::unique_ptr<Module> module) {
+  check_arg(module != nullptr, "module", "cannot append a null module");
+  Module::add(std::to_string(size()), *module);
+  modules_.push_back(std::move(module));
+  return *modules_.back();
+}
+
+Module& Container::operator[](std::size_t i) const {
+  check_arg(i < size(), "module", "there is no module ", i, " among ", size());
+  return *modules_[i];
+}
+
+Tensor Sequential::forward(const Tensor& x) {
+  Tensor y = x;
+  for (const std::unique_ptr<Module>& module : *this) y = (*module)(y);
+  return y;
+}
+
+Tensor ModuleList::forward(const Tensor&) {
+  fail("ModuleList", "a list cannot be called. Call its modules, or use Sequential");
+}
+
+}  // namespace mezzo::nn

@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/nn/activation.h"
+#include "mezzo/nn/conv.h"
+#include "mezzo/nn/init.h"
+#include "mezzo/nn/linear.h"
+#include "mezzo/ops/reduce.h"
+#include "tests/unit/nn/example_net.h"
+
+namespace mezzo::nn {
+namespace {
+
+using Floats = std::vector<float>;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Every parameter of the module must get a gradient that is not zero.
+void expect_gradients(Module& module, const Tensor& x) {
+  const Tensor y = module(x);
+  sum(y * y).backward();
+  for (const NamedTensor& parameter : module.named_parameters()) {
+    ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+    EXPECT_EQ(parameter.tensor.grad().shape(), parameter.tensor.shape()) << parameter.name;
+    EXPECT_THAT(parameter.tensor.grad().to_vector<float>(), testing::Contains(testing::Ne(0)))
+        << parameter.name;
+  }
+}
+
+TEST(Linear, ComputesAndLearns) {
+  Linear layer(3, 2);
+  EXPECT_THAT(names_of(layer.state()), ElementsAre("weight", "bias"));
+  EXPECT_EQ(layer.weight().shape(), (Shape{2, 3}));
+  init::constant(layer.weight(), 2);
+  init::constant(layer.bias(), 1);
+  EXPECT_EQ(layer(ones({1, 3})).to_vector<float>(), (Floats{7, 7}));
+  expect_gradients(layer, randn({4, 3}));
+}
+
+TEST(Linear, WithoutBias) {
+  Linear layer(3, 2, false);
+  EXPECT_FALSE(layer.bias().defined());
+  EXPECT_THAT(names_of(layer.state()), ElementsAre("weight"));
+  EXPECT_THROW(Linear(0, 2), ArgumentError);
+}
+
+TEST(Conv2d, ComputesAndLearns) {
+  Conv2d layer(4, 6, {3, 1}, {.stride = 2, .padding = {1, 0}, .groups = 2});
+  EXPECT_EQ(layer.weight().shape(), (Shape{6, 2, 3, 1}));
+  EXPECT_EQ(layer.parameter_count(), 6 * 2 * 3 + 6);
+  EXPECT_EQ(layer(ones({2, 4, 7, 5})).shape(), (Shape{2, 6, 4, 3}));
+  expect_gradients(layer, randn({2, 4, 7, 5}));
+}
+
+TEST(Conv2d, OptionsReachTheOperation) {
+  Conv2d layer(1, 1, 3,
+               {.padding = Padding::kSame,
+                .dilation = 2,
+                .bias = false,
+                .weight_init = [](const Tensor& weight) { init::constant(weight, 1); }});
+  EXPECT_THAT(layer.weight().to_vector<float>(), Each(1));
+  EXPECT_FALSE(layer.bias().defined());
+  const Tensor y = layer(ones({1, 1, 5, 5}));
+  EXPECT_EQ(y.shape(), (Shape{1, 1, 5, 5}));
+  EXPECT_EQ(y.to_vector<float>()[12], 9);
+  EXPECT_EQ(y.to_vector<float>()[0], 4);
+}
+
+TEST(Conv2d, RefusesChannelsThatGroupsDoNotDivide) {
+  EXPECT_THAT(message_of([] { Conv2d(3, 4, 3, {.groups = 2}); }), HasSubstr("groups 2"));
+  EXPECT_THROW(Conv2d(3, 4, 0), ArgumentError);
+  EXPECT_THROW(Conv2d(3, 4, 3, {.groups = 0}), ArgumentError);
+}
+
+TEST(Layers, SeedFixesTheInitialValues) {
+  manual_seed(3);
+  const Floats first = Conv2d(3, 4, 3).weight().to_vector<float>();
+  const Floats second = Conv2d(3, 4, 3).weight().to_vector<float>();
+  manual_seed(3);
+  EXPECT_EQ(Conv2d(3, 4, 3).weight().to_vector<float>(), first);
+  EXPECT_NE(first, second);
+}
+
+TEST(Flatten, KeepsTheBatch) {
+  Flatten layer;
+  EXPECT_EQ(layer(ones({2, 3, 4, 5})).shape(), (Shape{2, 60}));
+  EXPECT_EQ(Flatten(0, 1)(ones({2, 3, 4})).shape(), (Shape{6, 4}));
+}
+
+TEST(ReLU, CutsBelowZero) {
+  EXPECT_EQ(ReLU()(from_values({-1.0F, 2.0F}, {2})).to_vector<float>(), (Floats{0, 2}));
+}
+
+}  // namespace
+}  // namespace mezzo::nn
