@@ -1,0 +1,261 @@
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/onednn.h"
+#include "mezzo/ops/conv2d_attrs.h"
+
+namespace mezzo::kernels::cpu {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using onednn::Desc;
+using onednn::Primitive;
+
+enum class Pass : std::uint8_t { kForward, kGradInput, kGradWeight };
+
+// One convolution, whichever of its three tensors is the result.
+struct Problem {
+  Pass pass = Pass::kForward;
+  Shape x;       // [n, c, h, w]
+  Shape weight;  // [o, c / groups, kh, kw]
+  Shape y;       // [n, o, oh, ow]
+  Conv2dAttrs attrs;
+  DType dtype = DType::kF32;   // of the operands
+  DType result = DType::kF32;  // of the result
+  bool has_bias = false;
+
+  onednn::Key key() const {
+    onednn::Key key(0x636f6e76);
+    key.add(static_cast<std::int64_t>(pass) << 24 | static_cast<std::int64_t>(dtype) << 16 |
+            static_cast<std::int64_t>(result) << 8 | static_cast<std::int64_t>(has_bias));
+    for (const Shape* shape : {&x, &weight, &y}) {
+      for (const std::int64_t size : *shape) key.add(size);
+    }
+    const Sides& padding = attrs.padding;
+    for (const std::int64_t number :
+         {attrs.stride.h, attrs.stride.w, attrs.dilation.h, attrs.dilation.w, padding.top,
+          padding.bottom, padding.left, padding.right, attrs.groups}) {
+      key.add(number);
+    }
+    return key;
+  }
+
+  // oneDNN sees the weight of a grouped convolution as [g, o / g, c / g, kh, kw].
+  Shape weight_dims() const {
+    if (attrs.groups == 1) return weight;
+    return {attrs.groups, weight[0] / attrs.groups, weight[1], weight[2], weight[3]};
+  }
+  Shape weight_strides(const Tensor& tensor) const {
+    const Strides& s = tensor.strides();
+    if (attrs.groups == 1) return s;
+    return {weight[0] / attrs.groups * s[0], s[0], s[1], s[2], s[3]};
+  }
+};
+
+Problem forward_problem(const KernelArgs& args) {
+  return {Pass::kForward,
+          args.input(0).shape(),
+          args.input(1).shape(),
+          args.output().shape(),
+          args.attrs<Conv2dAttrs>(),
+          args.input(0).dtype(),
+          args.output().dtype(),
+          args.has(2)};
+}
+
+Problem gradient_problem(const KernelArgs& args, Pass pass) {
+  const bool for_input = pass == Pass::kGradInput;
+  return {pass,
+          (for_input ? args.output() : args.input(1)).shape(),
+          (for_input ? args.input(1) : args.output()).shape(),
+          args.input(0).shape(),
+          args.attrs<Conv2dGradAttrs>().conv,
+          args.input(0).dtype(),
+          args.output().dtype()};
+}
+
+Desc image(const Shape& shape, DType dtype) {
+  // Channels-last: as fast as oneDNN's blocked layouts on AVX-512, and every other kernel reads it.
+  return {memory::dims(shape.begin(), shape.end()), onednn::type_of(dtype),
+          memory::format_tag::nhwc};
+}
+
+Desc any_layout(const Shape& shape, DType dtype) {
+  return {memory::dims(shape.begin(), shape.end()), onednn::type_of(dtype),
+          memory::format_tag::any};
+}
+
+struct Descriptions {
+  Desc x, weight, y, bias;
+  memory::dims stride, dilation, before, after;
+  // Direct, never Winograd: its transforms lose several bits.
+  algorithm method = algorithm::convolution_direct;
+};
+
+Descriptions describe(const Problem& p) {
+  const auto result_of = [&](Pass pass) { return p.pass == pass ? p.result : p.dtype; };
+  const Sides& padding = p.attrs.padding;
+  // oneDNN counts the pixels between those of the kernel, and wants the padding that makes the
+  // output size come out without a remainder.
+  const Size2d span = p.attrs.window({p.weight[2], p.weight[3]}).span();
+  const std::int64_t bottom = (p.y[2] - 1) * p.attrs.stride.h + span.h - p.x[2] - padding.top;
+  const std::int64_t right = (p.y[3] - 1) * p.attrs.stride.w + span.w - p.x[3] - padding.left;
+  Descriptions d;
+  d.x = image(p.x, result_of(Pass::kGradInput));
+  d.weight = any_layout(p.weight_dims(), result_of(Pass::kGradWeight));
+  d.y = image(p.y, result_of(Pass::kForward));
+  if (p.has_bias) d.bias = Desc({p.weight[0]}, memory::data_type::f32, memory::format_tag::a);
+  d.stride = {p.attrs.stride.h, p.attrs.stride.w};
+  d.dilation = {p.attrs.dilation.h - 1, p.attrs.dilation.w - 1};
+  d.before = {padding.top, padding.left};
+  d.after = {bottom, right};
+  return d;
+}
+
+using Forward = dnnl::convolution_forward;
+using GradInput = dnnl::convolution_backward_data;
+using GradWeight = dnnl::convolution_backward_weights;
+
+Forward::primitive_desc forward_pd(const Descriptions& d) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  return {{kind, d.method, d.x, d.weight, d.bias, d.y, d.stride, d.dilation, d.before, d.after},
+          onednn::attributes(),
+          onednn::engine(),
+          /*allow_empty=*/true};
+}
+
+// The forward description that backward ones are made beside.
+Forward::primitive_desc hint_pd(const Problem& gradient) {
+  Problem forward = gradient;
+  forward.pass = Pass::kForward;
+  forward.result = gradient.dtype;
+  return forward_pd(describe(forward));
+}
+
+template <class Convolution, class Description>
+Primitive finish(const Description& pd, const Desc& weight) {
+  return {Convolution(pd), weight, pd.scratchpad_desc()};
+}
+
+Primitive make(const Problem& p) {
+  const Descriptions d = describe(p);
+  const dnnl::engine& engine = onednn::engine();
+  const dnnl::primitive_attr attr = onednn::attributes();
+  if (p.pass == Pass::kForward) {
+    const auto pd = forward_pd(d);
+    return pd ? finish<Forward>(pd, pd.weights_desc()) : Primitive{};
+  }
+  const auto hint = hint_pd(p);
+  if (!hint) return {};
+  if (p.pass == Pass::kGradInput) {
+    const GradInput::primitive_desc pd(
+        {d.method, d.x, d.weight, d.y, d.stride, d.dilation, d.before, d.after}, attr, engine, hint,
+        true);
+    return pd ? finish<GradInput>(pd, pd.weights_desc()) : Primitive{};
+  }
+  const GradWeight::primitive_desc pd(
+      {d.method, d.x, d.weight, d.y, d.stride, d.dilation, d.before, d.after}, attr, engine, hint,
+      true);
+  return pd ? finish<GradWeight>(pd, pd.diff_weights_desc()) : Primitive{};
+}
+
+std::shared_ptr<const Primitive> find(const Problem& p) {
+  return onednn::find_or_make(p.key(), [&] { return make(p); });
+}
+
+Support refusal(const Problem& p) {
+  return *find(p) ? Support::yes() : Support::no("oneDNN has no such convolution for this CPU");
+}
+
+Support supports_forward(const KernelArgs& args) {
+  const Support dtypes = onednn::supports_dtypes(args);
+  return dtypes ? refusal(forward_problem(args)) : dtypes;
+}
+
+template <Pass kPass>
+Support supports_gradient(const KernelArgs& args) {
+  const Support dtypes = onednn::supports_dtypes(args);
+  return dtypes ? refusal(gradient_problem(args, kPass)) : dtypes;
+}
+
+memory image_memory(const Tensor& tensor) {
+  return onednn::memory_of(tensor, image(tensor.shape(), tensor.dtype()));
+}
+
+void forward(const KernelArgs& args) {
+  onednn::guarded("conv2d", args, [&] {
+    const Problem p = forward_problem(args);
+    const auto primitive = find(p);
+    const Tensor x = dense(args.input(0), Format::kChannelsLast);
+    const Tensor& weight = args.input(1);
+    const onednn::Packed packed =
+        onednn::packed(weight, p.weight_dims(), p.weight_strides(weight), primitive->weights);
+    const memory y = image_memory(args.output());
+    if (!p.has_bias) {
+      onednn::execute(
+          *primitive,
+          {{DNNL_ARG_SRC, image_memory(x)}, {DNNL_ARG_WEIGHTS, packed.memory}, {DNNL_ARG_DST, y}});
+      return;
+    }
+    const Tensor bias = dense(onednn::as_f32(args.input(2)), Format::kContiguous);
+    const Desc row({p.weight[0]}, memory::data_type::f32, memory::format_tag::a);
+    onednn::execute(*primitive, {{DNNL_ARG_SRC, image_memory(x)},
+                                 {DNNL_ARG_WEIGHTS, packed.memory},
+                                 {DNNL_ARG_BIAS, onednn::memory_of(bias, row)},
+                                 {DNNL_ARG_DST, y}});
+  });
+}
+
+void grad_input(const KernelArgs& args) {
+  onednn::guarded("conv2d_grad_input", args, [&] {
+    const Problem p = gradient_problem(args, Pass::kGradInput);
+    const auto primitive = find(p);
+    const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+    const Tensor& weight = args.input(1);
+    const onednn::Packed packed =
+        onednn::packed(weight, p.weight_dims(), p.weight_strides(weight), primitive->weights);
+    onednn::execute(*primitive, {{DNNL_ARG_DIFF_DST, image_memory(grad)},
+                                 {DNNL_ARG_WEIGHTS, packed.memory},
+                                 {DNNL_ARG_DIFF_SRC, image_memory(args.output())}});
+  });
+}
+
+void grad_weight(const KernelArgs& args) {
+  onednn::guarded("conv2d_grad_weight", args, [&] {
+    const Problem p = gradient_problem(args, Pass::kGradWeight);
+    const auto primitive = find(p);
+    const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+    const Tensor x = dense(args.input(1), Format::kChannelsLast);
+    const Tensor& out = args.output();
+    const Desc plain = onednn::describe(p.weight_dims(), out.dtype(), p.weight_strides(out));
+    const memory result = onednn::memory_of(out, plain);
+    const auto run = [&](const memory& destination) {
+      onednn::execute(*primitive, {{DNNL_ARG_DIFF_DST, image_memory(grad)},
+                                   {DNNL_ARG_SRC, image_memory(x)},
+                                   {DNNL_ARG_DIFF_WEIGHTS, destination}});
+    };
+    if (primitive->weights == plain) {
+      run(result);
+      return;
+    }
+    const onednn::Temporary blocked(primitive->weights);
+    run(blocked.memory);
+    onednn::reorder(blocked.memory, result);
+  });
+}
+
+// f16, and bf16 where oneDNN has no such convolution. oneDNN refuses f16 on CPUs, so it is stored
+// in 16 bits and computed in f32: products and sums are f32 numbers, as they are where the hardware
+// multiplies f16, and the result is rounded once. Memory is saved, time is not.
+template <void (*kRun)(const KernelArgs&)>
+constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
+                          [](const KernelArgs& args) { onednn::run_widened(args, kRun); }};
+
+}  // namespace
+
+extern const KernelList conv2d{{{{"cpu_onednn", supports_forward, forward}, kWidened<forward>}}};
+extern const KernelList conv2d_grad_input{
+    {{{"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input}, kWidened<grad_input>}}};
+extern const KernelList conv2d_grad_weight{
+    {{{"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight}, kWidened<grad_weight>}}};
+
+}  // namespace mezzo::kernels::cpu

@@ -1,0 +1,280 @@
+#include "mezzo/kernels/cpu/onednn.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/ops/cast.h"
+
+namespace mezzo::kernels::onednn {
+namespace {
+
+constexpr std::uint64_t kPacked = 0x7061636b;  // DerivedKey::kind of packed weights
+
+// A fast hash of a sequence of numbers: every step multiplies and folds, as wyhash does.
+class Hash {
+ public:
+  void add(std::uint64_t number) {
+    const auto product = static_cast<unsigned __int128>(state_ ^ number) * 0x9e3779b97f4a7c15ULL;
+    state_ = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    state_ += 0xa0761d6478bd642fULL;
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0x8ebc6af09c88c6e3ULL;
+};
+
+// The most recently used primitives. A network has a few hundred; a user with ever new shapes must
+// not fill the memory with generated code.
+class PrimitiveCache {
+ public:
+  std::shared_ptr<const Primitive> find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
+    return found->second->second;
+  }
+
+  void put(const Key& key, std::shared_ptr<const Primitive> primitive) {
+    const std::lock_guard lock(mutex_);
+    if (entries_.contains(key)) return;  // another thread was first
+    order_.emplace_front(key, std::move(primitive));
+    entries_.emplace(key, order_.begin());
+    if (order_.size() > kMost) {
+      entries_.erase(order_.back().first);
+      order_.pop_back();
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMost = 2048;
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const { return key.hash(); }
+  };
+  using Order = std::list<std::pair<Key, std::shared_ptr<const Primitive>>>;
+
+  std::mutex mutex_;
+  Order order_;
+  std::unordered_map<Key, Order::iterator, KeyHash> entries_;
+};
+
+PrimitiveCache& cache() {
+  // Never destroyed: oneDNN's own statics may be gone by then.
+  static auto* const kCache = new PrimitiveCache;
+  return *kCache;
+}
+
+dnnl::stream& stream() {
+  thread_local dnnl::stream stream(engine());
+  return stream;
+}
+
+// What tells layouts apart, field by field: the unused parts of a description are not defined.
+std::uint64_t hash_of(const Desc& desc) {
+  const dnnl_memory_desc_t& md = desc.data;
+  const dnnl_blocking_desc_t& blocks = md.format_desc.blocking;
+  Hash hash;
+  hash.add(static_cast<std::uint64_t>(md.data_type) << 32 | md.format_kind << 16 | md.ndims);
+  for (int i = 0; i < md.ndims; ++i) {
+    hash.add(md.dims[i]);
+    hash.add(md.padded_dims[i]);
+    hash.add(blocks.strides[i]);
+  }
+  for (int i = 0; i < blocks.inner_nblks; ++i) {
+    hash.add(blocks.inner_blks[i]);
+    hash.add(blocks.inner_idxs[i]);
+  }
+  hash.add(md.extra.flags);
+  return hash.value();
+}
+
+// A kept copy of a weight.
+struct PackedWeight final : RefCounted {
+  explicit PackedWeight(const Desc& desc) : storage(desc) {}
+  Temporary storage;
+};
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const auto* const kEngine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *kEngine;
+}
+
+dnnl::memory::data_type type_of(DType dtype) {
+  return dtype == DType::kBf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
+  return attr;
+}
+
+Key::Key(std::uint64_t family) {
+  add(static_cast<std::int64_t>(family));
+  add(num_threads());
+}
+
+void Key::add(const Shape& shape) {
+  add(static_cast<std::int64_t>(shape.rank()));
+  for (const std::int64_t size : shape) add(size);
+}
+
+std::uint64_t Key::hash() const {
+  Hash hash;
+  for (std::size_t i = 0; i < count_; ++i) hash.add(static_cast<std::uint64_t>(numbers_[i]));
+  return hash.value();
+}
+
+bool Key::operator==(const Key& other) const {
+  return count_ == other.count_ &&
+         std::equal(numbers_.begin(), numbers_.begin() + count_, other.numbers_.begin());
+}
+
+std::shared_ptr<const Primitive> find_primitive(const Key& key) { return cache().find(key); }
+
+void keep_primitive(const Key& key, std::shared_ptr<const Primitive> primitive) {
+  cache().put(key, std::move(primitive));
+}
+
+void execute(const Primitive& primitive, std::initializer_list<Arg> args) {
+  std::unordered_map<int, dnnl::memory> map(args.begin(), args.end());
+  Tensor scratch;  // lives until the call is done
+  if (const std::size_t bytes = primitive.scratchpad.get_size(); bytes > 0) {
+    scratch = empty({static_cast<std::int64_t>(bytes)}, DType::kU8);
+    map.emplace(DNNL_ARG_SCRATCHPAD, memory_of(scratch, primitive.scratchpad));
+  }
+  primitive.primitive.execute(stream(), map);
+}
+
+Desc describe(const Shape& dims, DType dtype, const Shape& strides) {
+  return {dnnl::memory::dims(dims.begin(), dims.end()), type_of(dtype),
+          dnnl::memory::dims(strides.begin(), strides.end())};
+}
+
+dnnl::memory memory_of(const Tensor& tensor, const Desc& desc) {
+  // oneDNN has no read-only memory; it writes to outputs only.
+  return {desc, engine(), const_cast<void*>(tensor.raw_data())};
+}
+
+Temporary::Temporary(const Desc& desc)
+    : block(empty({static_cast<std::int64_t>(desc.get_size())}, DType::kU8)),
+      memory(memory_of(block, desc)) {}
+
+void reorder(const dnnl::memory& from, const dnnl::memory& to) {
+  const Desc source = from.get_desc();
+  const Desc target = to.get_desc();
+  Key key(kPacked);
+  key.add(static_cast<std::int64_t>(hash_of(source)));
+  key.add(static_cast<std::int64_t>(hash_of(target)));
+  const auto primitive = find_or_make(key, [&] {
+    const dnnl::reorder::primitive_desc pd(engine(), source, engine(), target, attributes());
+    return Primitive{dnnl::reorder(pd), target, pd.scratchpad_desc()};
+  });
+  execute(*primitive, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+bool is_worth_keeping(const Tensor& weight) {
+  if (weight.storage()->lazy_contents() != nullptr) return true;
+  const AutogradMeta* meta = weight.autograd_meta();
+  return meta != nullptr && meta->requires_grad && !meta->node;
+}
+
+Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted) {
+  const Desc plain = describe(dims, weight.dtype(), strides);
+  if (plain == wanted) return {memory_of(weight, plain), nullptr};
+  const bool keep = is_worth_keeping(weight);
+  const std::uint64_t version = weight.version();
+  DerivedKey key{kPacked, 0, weight.offset()};
+  if (keep) {
+    Hash hash;
+    hash.add(hash_of(plain));
+    hash.add(hash_of(wanted));
+    key.detail = hash.value();
+    if (const auto found = weight.storage()->derived().find(key, version)) {
+      return {static_cast<PackedWeight*>(found.get())->storage.memory, found};
+    }
+  }
+  const Tensor parameter = unfilled_source(weight);
+  const Tensor& source = parameter.defined() ? parameter : weight;
+  const auto copy = make_ref<PackedWeight>(wanted);
+  reorder(memory_of(source, describe(dims, source.dtype(), strides)), copy->storage.memory);
+  Ref<RefCounted> owner(copy.get());
+  if (keep) weight.storage()->derived().put(key, version, owner);
+  return {copy->storage.memory, std::move(owner)};
+}
+
+Tensor as_f32(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kF32) return tensor;
+  Tensor wide = empty(tensor.shape(), DType::kF32, tensor.format());
+  convert_into(tensor, wide);
+  return wide;
+}
+
+void fail_call(const char* op, const KernelArgs& args, const dnnl::error& error) {
+  std::string inputs;
+  for (const Tensor* input : args.inputs) inputs += concat(inputs.empty() ? "" : ", ", *input);
+  fail<DeviceError>(op, "oneDNN failed: ", error.what(), " (status ",
+                    static_cast<int>(error.status), "), inputs ", inputs, ", ",
+                    args.attributes.to_text());
+}
+
+namespace {
+
+bool has_no_elements(const KernelArgs& args) {
+  return std::any_of(args.inputs.begin(), args.inputs.end(),
+                     [](const Tensor* input) { return input->defined() && input->numel() == 0; });
+}
+
+}  // namespace
+
+Support supports_dtypes(const KernelArgs& args) {
+  for (const Tensor* input : args.inputs) {
+    if (!input->defined() || input->dtype() == DType::kF32 || input->dtype() == DType::kBf16) {
+      continue;
+    }
+    return Support::no(input->dtype() == DType::kF16 ? "oneDNN does not compute f16 on CPUs"
+                                                     : "oneDNN computes f32 and bf16 only");
+  }
+  return has_no_elements(args) ? Support::no("an input has no elements") : Support::yes();
+}
+
+Support supports_widened(const KernelArgs& args) {
+  const Support support = vector_dtypes_only(args);
+  if (!support) return support;
+  return has_no_elements(args) ? Support::no("an input has no elements") : Support::yes();
+}
+
+void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
+  std::vector<Tensor> inputs;
+  for (const Tensor* input : args.inputs) {
+    if (input->defined() && is_lower(input->dtype())) {
+      if (input->dtype() == DType::kBf16) warn_if_bf16_is_emulated();
+      inputs.push_back(as_f32(*input));
+    } else {
+      inputs.push_back(*input);
+    }
+  }
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& input : inputs) pointers.push_back(&input);
+  std::vector<Tensor> outputs;
+  for (const Tensor& output : args.outputs) {
+    outputs.push_back(is_lower(output.dtype()) ? empty(output.shape(), DType::kF32, output.format())
+                                               : output);
+  }
+  run({pointers, outputs, args.attributes});
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (is_lower(args.outputs[i].dtype())) convert_into(outputs[i], args.outputs[i]);
+  }
+}
+
+}  // namespace mezzo::kernels::onednn
