@@ -53,6 +53,13 @@ Tensor unreduced(Backward& ctx, const Tensor& reduced) {
   return reshape(reduced, reduced_shape(ctx.input_shape(0), ctx.attrs<ReduceAttrs>(), true));
 }
 
+// The number of elements that one result is made of.
+std::int64_t reduced_count(const Shape& shape, const ReduceAttrs& attrs) {
+  std::int64_t count = 1;
+  for (const std::int64_t axis : attrs.axes) count *= shape[static_cast<std::size_t>(axis)];
+  return count;
+}
+
 std::vector<Sample> reduce_samples() {
   const auto reduce = [](const Shape& shape, const Shape& axes, std::int64_t terms) {
     return Sample{{{shape}}, ReduceAttrs{axes, false, true}, terms};
@@ -91,12 +98,102 @@ extern const OpDef sum{
     .exact = true,
 };
 
+extern const OpDef mean{
+    .name = "mean",
+    .doc = "the mean over some axes",
+    .precision = {.bf16 = PrecisionClass::kFloat32,
+                  .f16 = PrecisionClass::kFloat32,
+                  .reason = "a mean is what losses and statistics are made of: 16 bits of it would "
+                            "hide small changes"},
+    .infer =
+        [](Infer& infer) {
+          infer.check_floating(0, "x");
+          infer.check(reduced_count(infer.shape(0), infer.attrs<ReduceAttrs>()) > 0,
+                      "there is nothing to average: the shape is ", infer.shape(0));
+          infer_reduce(infer);
+        },
+    .backward =
+        [](Backward& ctx) {
+          const Shape& shape = ctx.input_shape(0);
+          const auto count = static_cast<double>(reduced_count(shape, ctx.attrs<ReduceAttrs>()));
+          ctx.set(0, mezzo::expand(unreduced(ctx, affine(ctx.grad(), 1 / count, 0)), shape));
+        },
+    .samples = reduce_samples,
+    .errors = []() -> std::vector<ErrorSample> {
+      return {{{{{0, 3}}}, ReduceAttrs{{0}}, "there is nothing to average: the shape is [0, 3]"}};
+    },
+};
+
+extern const OpDef max{
+    .name = "max",
+    .doc = "the largest element over some axes; NaN if there is one",
+    .precision = {.reason = "chooses between values, rounds nothing"},
+    .saves = {.inputs = 0b1, .outputs = 0b1},
+    .infer =
+        [](Infer& infer) {
+          infer.check(reduced_count(infer.shape(0), infer.attrs<ReduceAttrs>()) > 0,
+                      "there is nothing to compare: the shape is ", infer.shape(0));
+          infer_reduce(infer);
+        },
+    .backward =
+        [](Backward& ctx) {
+          const Tensor grad = unreduced(ctx, ctx.grad()).astype(ctx.input_dtype(0));
+          const Tensor y = unreduced(ctx, ctx.output()).astype(ctx.input_dtype(0)).detach();
+          ctx.set(0, max_grad(grad, ctx.input(0).detach(), y));
+        },
+    .samples = reduce_samples,
+    .errors = []() -> std::vector<ErrorSample> {
+      return {{{{{2, 0}}}, ReduceAttrs{{1}}, "there is nothing to compare: the shape is [2, 0]"}};
+    },
+    .exact = true,
+};
+
+// Piecewise linear in grad, and constant in x and y wherever max is differentiable.
+extern const OpDef max_grad{
+    .name = "max_grad",
+    .doc = "grad shared equally by the elements of x that equal their maximum y, 0 elsewhere",
+    .precision = {.reason = "part of a backward pass, which runs in its forward's dtype"},
+    .saves = {.inputs = 0b110},
+    .infer =
+        [](Infer& infer) {
+          infer.check_same_dtype(0, 1);
+          infer.check_same_dtype(1, 2);
+          infer.check(infer.shape(0) == infer.shape(2), "grad has shape ", infer.shape(0),
+                      ", y has shape ", infer.shape(2));
+          infer.output_like(1);
+        },
+    .backward =
+        [](Backward& ctx) {
+          const Tensor x = ctx.input(1);
+          const Tensor y = ctx.input(2);
+          const Tensor share = mezzo::max_grad(ones(y.shape(), y.dtype()), x, y);
+          ctx.set(0, sum_to(ctx.grad() * share, y.shape(), ctx.grad_dtype(0)));
+        },
+    .grad_inputs = 0b001,
+    .samples = []() -> std::vector<Sample> {
+      return {{{{{2, 1, 4, 1}}, {{2, 3, 4, 5}}, {{2, 1, 4, 1}}}},
+              {{{{1}}, {{7}, 0, 1}, {{1}, 0, 0}}}};
+    },
+};
+
 }  // namespace ops
 
 Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, std::optional<DType> dtype) {
   const bool f32_result = dtype == DType::kF32;
   const Tensor result = call_one(ops::sum, {&x}, make_attrs("sum", x, axes, keepdim, f32_result));
   return dtype.has_value() ? result.astype(*dtype) : result;
+}
+
+Tensor mean(const Tensor& x, const Shape& axes, bool keepdim) {
+  return call_one(ops::mean, {&x}, make_attrs("mean", x, axes, keepdim, false));
+}
+
+Tensor max(const Tensor& x, const Shape& axes, bool keepdim) {
+  return call_one(ops::max, {&x}, make_attrs("max", x, axes, keepdim, false));
+}
+
+Tensor max_grad(const Tensor& grad, const Tensor& x, const Tensor& y) {
+  return call_one(ops::max_grad, {&grad, &x, &y});
 }
 
 }  // namespace mezzo

@@ -20,4 +20,8 @@ Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 // shares. Throws ArgumentError if there are none to compare.
 Tensor max(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 
+// The gradient of max: grad shared equally by the elements of x that equal y, and 0 elsewhere. grad
+// and y have the shape of x with size 1 along the reduced axes, and its dtype.
+Tensor max_grad(const Tensor& grad, const Tensor& x, const Tensor& y);
+
 }  // namespace mezzo
