@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kSeed = 0x6d657a7a6f2d3031;  // changing it changes the set
 constexpr std::int64_t kClasses = 10;
 constexpr auto kSide = static_cast<int>(kDigitsSide);
-constexpr auto kPixels = static_cast<std::size_t>(kSide * kSide);
+constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
 constexpr float kFar = 1e6F;
 
 // The squared distance of each pixel's centre from the nearest line, exact near lines.
@@ -37,7 +37,8 @@ class Distances {
         const float along = std::clamp((px * dx + py * dy) / length_squared, 0.0F, 1.0F);
         const float ex = px - along * dx;
         const float ey = py - along * dy;
-        float& nearest = squared_[static_cast<std::size_t>(y * kSide + x)];
+        float& nearest =
+            squared_[static_cast<std::size_t>(y) * kSide + static_cast<std::size_t>(x)];
         nearest = std::min(nearest, ex * ex + ey * ey);
       }
     }

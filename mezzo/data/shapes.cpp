@@ -16,7 +16,7 @@ constexpr std::uint64_t kSeed = 0x6d657a7a6f2d3032;  // changing it changes the 
 constexpr std::int64_t kClasses = kOutlines;
 constexpr auto kSide = static_cast<int>(kShapesSide);
 constexpr std::size_t kChannels = 3;
-constexpr auto kPixels = static_cast<std::size_t>(kSide * kSide);
+constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
 constexpr float kFullTurn = 2 * std::numbers::pi_v<float>;
 
 using Color = std::array<float, kChannels>;  // of 255
@@ -48,7 +48,7 @@ Ground draw_ground(Generator& random) {
   Ground ground;
   ground.first = draw_color(random);
   const Color other = draw_color(random);
-  const float contrast = draw(random, 0, 0.5F);
+  const float contrast = draw(random, 0, 0.4F);
   for (std::size_t c = 0; c < kChannels; ++c) {
     ground.second[c] = ground.first[c] + contrast * (other[c] - ground.first[c]);
   }
@@ -63,7 +63,7 @@ Ground draw_ground(Generator& random) {
 // A colour that can be told from both colours of the ground.
 Color draw_figure_color(Generator& random, const Ground& ground) {
   constexpr int kTries = 16;
-  constexpr float kEnough = 150;
+  constexpr float kEnough = 200;
   Color best{};
   float best_difference = -1;
   for (int i = 0; i < kTries && best_difference < kEnough; ++i) {
@@ -100,14 +100,14 @@ struct Pose {
 
 Pose draw_pose(Generator& random) {
   Pose pose;
-  pose.radius = draw(random, 8, 14);
+  pose.radius = draw(random, 9, 14);
   const float room = kSide / 2.0F - 0.8F * pose.radius;
   pose.x = kSide / 2.0F + draw(random, -room, room);
   pose.y = kSide / 2.0F + draw(random, -room, room);
   const float angle = draw(random, 0, kFullTurn);
   pose.cosine = std::cos(angle);
   pose.sine = std::sin(angle);
-  pose.squeeze = draw(random, 0.85F, 1.15F);
+  pose.squeeze = draw(random, 0.9F, 1.1F);
   return pose;
 }
 
@@ -119,15 +119,15 @@ void draw_shape(Split split, std::int64_t index, std::span<std::uint8_t> pixels)
   const Ground ground = draw_ground(random);
   const Color figure = draw_figure_color(random, ground);
   const Pose pose = draw_pose(random);
-  const float strength = draw(random, 8, 40);
+  const float strength = draw(random, 5, 30);
   std::array<std::uint8_t, 2 * kPixels * kChannels> noise{};
   fill_noise(random, noise);
+  std::size_t i = 0;
   for (int y = 0; y < kSide; ++y) {
     for (int x = 0; x < kSide; ++x) {
       const float cover = pose.cover_at(kind, x, y);
       const float mix = ground.mix_at(x, y);
-      for (std::size_t c = 0; c < kChannels; ++c) {
-        const auto i = static_cast<std::size_t>(y * kSide + x) * kChannels + c;
+      for (std::size_t c = 0; c < kChannels; ++c, ++i) {
         const float back = ground.first[c] + mix * (ground.second[c] - ground.first[c]);
         const float grain = static_cast<float>(noise[2 * i] + noise[2 * i + 1] - 255) / 255;
         const float value = back + cover * (figure[c] - back) + strength * grain;
