@@ -150,7 +150,6 @@ TEST(Allocator, TensorsAreCountedOnceForAllTheirViews) {
   {
     const Tensor tensor = empty({1024});
     const Tensor view = alias(tensor, {512}, {2}, 0);
-    const Tensor handle = tensor;
     EXPECT_EQ(cpu_allocator().stats().live_bytes - before, 4096);
   }
   EXPECT_EQ(cpu_allocator().stats().live_bytes, before);

@@ -55,8 +55,9 @@ TEST(Cifar10, ReadsBothLayoutsInFileOrder) {
     Bytes pixels(3 * kPlane);
     for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(train->read(i, random, pixels), i + 1);
     EXPECT_EQ(Bytes(pixels.begin(), pixels.begin() + 6), Bytes({0, 51, 52, 1, 51, 52}));
-    EXPECT_EQ(pixels[3 * 39], 39);  // the second row follows the first
-    EXPECT_EQ(pixels[3 * 40], 50);
+    // The red of pixels 39 and 40, in the second row.
+    EXPECT_EQ(pixels[117], 39);
+    EXPECT_EQ(pixels[120], 50);
     const auto test = open_cifar10(folder.path(), Split::kTest);
     EXPECT_EQ(test->size(), 2);
     EXPECT_EQ(test->read(1, random, pixels), 9);

@@ -1,6 +1,7 @@
 #include "mezzo/data/generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
@@ -88,12 +89,13 @@ TEST_P(Generated, HasTheShapeSizesAndClassesPromised) {
 // the simplest thing there is to learn, so a set that they solve would tell nothing.
 double nearest_mean_accuracy(const Dataset& train, const Dataset& test) {
   const auto count = static_cast<std::size_t>(train.image_shape().numel());
+  const double per_class = static_cast<double>(train.size()) / 10;
   std::vector<std::vector<double>> means(10, std::vector<double>(count));
   Generator random;
   Bytes pixels(count);
   for (std::int64_t i = 0; i < train.size(); ++i) {
     auto& mean = means[static_cast<std::size_t>(train.read(i, random, pixels))];
-    for (std::size_t k = 0; k < count; ++k) mean[k] += 10.0 * pixels[k] / train.size();
+    for (std::size_t k = 0; k < count; ++k) mean[k] += pixels[k] / per_class;
   }
   int right = 0;
   for (std::int64_t i = 0; i < test.size(); ++i) {

@@ -40,7 +40,7 @@ std::string idx_error(const std::string& path, std::size_t rank) {
 TEST(Idx, ReadsWhatWasWrittenPlainAndCompressed) {
   const TempFolder folder;
   // 300 in a size shows the byte order, more than a megabyte the reading in pieces.
-  Bytes contents = counting(300 * 70 * 60);
+  Bytes contents = counting(std::size_t{300} * 70 * 60);
   const Bytes bytes = idx_bytes({300, 70, 60}, contents);
   for (const std::string& path : {folder.write("plain", bytes), folder.write_gz("x.gz", bytes)}) {
     const IdxArray array = read_idx(path, 3);
@@ -124,7 +124,8 @@ TEST(Idx, HugeClaimsTakeNoMemory) {
 // A set of `images` images of 2x2 and `labels` labels in the folder.
 void write_mnist(const TempFolder& folder, const std::string& prefix, std::uint32_t images,
                  const Bytes& labels) {
-  folder.write(prefix + "-images-idx3-ubyte", idx_bytes({images, 2, 2}, counting(4 * images)));
+  folder.write(prefix + "-images-idx3-ubyte",
+               idx_bytes({images, 2, 2}, counting(std::size_t{4} * images)));
   folder.write_gz(prefix + "-labels-idx1-ubyte.gz",
                   idx_bytes({static_cast<std::uint32_t>(labels.size())}, labels));
 }
