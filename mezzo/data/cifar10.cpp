@@ -79,10 +79,10 @@ std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
 }
 
 // Planes of red, green and blue as pixels of three bytes.
-void append_interleaved(const std::uint8_t* planes, std::vector<std::uint8_t>& pixels) {
+void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
   for (std::size_t i = 0; i < kPlane; ++i) {
     for (std::size_t channel = 0; channel < kChannels; ++channel) {
-      pixels.push_back(planes[channel * kPlane + i]);
+      pixels[i * kChannels + channel] = planes[channel * kPlane + i];
     }
   }
 }
@@ -90,7 +90,8 @@ void append_interleaved(const std::uint8_t* planes, std::vector<std::uint8_t>& p
 void append_batch(const std::filesystem::path& path, ImageTable& table) {
   const std::vector<std::uint8_t> bytes = read_records(path);
   const std::size_t count = bytes.size() / kRecord;
-  table.pixels.reserve(table.pixels.size() + count * kImage);
+  const std::size_t first = table.pixels.size();
+  table.pixels.resize(first + count * kImage);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t label = bytes[i * kRecord];
     if (label >= kClasses) {
@@ -98,7 +99,7 @@ void append_batch(const std::filesystem::path& path, ImageTable& table) {
                       ", expected 0 to ", kClasses - 1, ". Check that this is the right file");
     }
     table.labels.push_back(label);
-    append_interleaved(&bytes[i * kRecord + 1], table.pixels);
+    interleave(&bytes[i * kRecord + 1], &table.pixels[first + i * kImage]);
   }
   log::write(log::Topic::kData, path.string(), ": ", count, " images");
 }
