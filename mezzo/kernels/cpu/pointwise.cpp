@@ -1,0 +1,217 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pointwise.cpp"
+#include <cmath>
+
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/math-inl.h"
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/pointwise_attrs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+template <class Function>
+void unary(const KernelArgs& args, const Function& f) {
+  const Tensor& out = args.output();
+  const Tensor x = kernels::dense(args.input(0), out.format());
+  kernels::visit_vector_dtype(
+      x.dtype(), [&]<class T>() { map(x.data<T>(), out.mutable_data<T>(), x.numel(), f); });
+}
+
+template <class Function>
+void binary(const KernelArgs& args, const Function& f) {
+  const Tensor& out = args.output();
+  const Tensor a = kernels::dense(args.input(0), out.format());
+  const Tensor b = kernels::dense(args.input(1), out.format());
+  kernels::visit_vector_dtype(b.dtype(), [&]<class T>() {
+    map(a.data<T>(), b.data<T>(), out.mutable_data<T>(), b.numel(), f);
+  });
+}
+
+// Number by number, by the C library: an f32 logarithm times an exponent would be off by 100 units
+// in the last place. Exponents that f32 does not hold exactly need pow in f64.
+template <class Exponent>
+HWY_INLINE F32Vec pow_general(F32Vec x, Exponent exponent) {
+  alignas(64) float values[kMaxLanes];
+  hn::Store(x, F32(), values);
+  for (std::int64_t i = 0; i < lanes(); ++i) {
+    values[i] = static_cast<float>(std::pow(static_cast<Exponent>(values[i]), exponent));
+  }
+  return hn::Load(F32(), values);
+}
+
+// pow(x, 1/2) by the rules of C: unlike sqrt(x), never -0, and inf at -inf.
+HWY_INLINE F32Vec square_root(F32Vec x) {
+  const auto infinity = number(std::numeric_limits<float>::infinity());
+  const auto root = hn::Sqrt(hn::Add(x, hn::Zero(F32())));
+  return hn::IfThenElse(hn::Eq(x, hn::Neg(infinity)), infinity, root);
+}
+
+// The integral and the derivative of the tanh form: x * s(v) with the logistic function s.
+HWY_INLINE F32Vec gelu_tanh_gate(F32Vec x) {
+  const auto slope = static_cast<float>(2 * kGeluScale);
+  const auto cubic = static_cast<float>(2 * kGeluScale * kGeluCubic);
+  return sigmoid(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), number(cubic), number(slope))));
+}
+
+// Keeps 0 * inf away: gelu and its gradient have limits at both ends.
+HWY_INLINE F32Vec finite(F32Vec x) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  return clamp(x, -kMost, std::numeric_limits<float>::infinity());
+}
+
+}  // namespace
+
+void exp_kernel(const KernelArgs& args) {
+  unary(args, [](F32Vec x) HWY_ATTR { return exp(x); });
+}
+void log_kernel(const KernelArgs& args) {
+  unary(args, [](F32Vec x) HWY_ATTR { return log(x); });
+}
+void sqrt_kernel(const KernelArgs& args) {
+  unary(args, [](F32Vec x) HWY_ATTR { return hn::Sqrt(x); });
+}
+void sigmoid_kernel(const KernelArgs& args) {
+  unary(args, [](F32Vec x) HWY_ATTR { return sigmoid(x); });
+}
+void tanh_kernel(const KernelArgs& args) {
+  unary(args, [](F32Vec x) HWY_ATTR { return tanh(x); });
+}
+
+void pow_kernel(const KernelArgs& args) {
+  const double exponent = args.attrs<PowAttrs>().exponent;
+  if (exponent == 0) {
+    unary(args, [](F32Vec) HWY_ATTR { return number(1.0F); });
+  } else if (exponent == 1) {
+    unary(args, [](F32Vec x) HWY_ATTR { return x; });
+  } else if (exponent == 2) {
+    unary(args, [](F32Vec x) HWY_ATTR { return hn::Mul(x, x); });
+  } else if (exponent == 3) {
+    unary(args, [](F32Vec x) HWY_ATTR { return hn::Mul(hn::Mul(x, x), x); });
+  } else if (exponent == -1) {
+    unary(args, [](F32Vec x) HWY_ATTR { return hn::Div(number(1.0F), x); });
+  } else if (exponent == 0.5) {
+    unary(args, [](F32Vec x) HWY_ATTR { return square_root(x); });
+  } else if (exponent == -0.5) {
+    unary(args, [](F32Vec x) HWY_ATTR { return hn::Div(number(1.0F), square_root(x)); });
+  } else if (const auto power = static_cast<float>(exponent); power == exponent) {
+    unary(args, [power](F32Vec x) HWY_ATTR { return pow_general(x, power); });
+  } else {
+    unary(args, [exponent](F32Vec x) HWY_ATTR { return pow_general(x, exponent); });
+  }
+}
+
+void sigmoid_grad_kernel(const KernelArgs& args) {
+  binary(args, [](F32Vec g, F32Vec y)
+                   HWY_ATTR { return hn::Mul(g, hn::Mul(y, hn::Sub(number(1.0F), y))); });
+}
+
+void tanh_grad_kernel(const KernelArgs& args) {
+  binary(args, [](F32Vec g, F32Vec y) HWY_ATTR {
+    const auto one = number(1.0F);
+    return hn::Mul(g, hn::Mul(hn::Sub(one, y), hn::Add(one, y)));
+  });
+}
+
+void gelu_kernel(const KernelArgs& args) {
+  if (args.attrs<GeluAttrs>().form == GeluForm::kExact) {
+    unary(args, [](F32Vec x) HWY_ATTR {
+      const auto v = finite(x);
+      return hn::Mul(v, normal(v).integral);
+    });
+  } else {
+    unary(args, [](F32Vec x) HWY_ATTR {
+      const auto v = finite(x);
+      return hn::Mul(v, gelu_tanh_gate(v));
+    });
+  }
+}
+
+void gelu_grad_kernel(const KernelArgs& args) {
+  if (args.attrs<GeluAttrs>().form == GeluForm::kExact) {
+    binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
+      const auto v = clamp(x, -100.0F, 100.0F);  // all is 0 or 1 beyond
+      const Normal n = normal(v);
+      return hn::Mul(g, hn::MulAdd(v, n.density, n.integral));
+    });
+  } else {
+    binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
+      const auto v = clamp(x, -100.0F, 100.0F);
+      const auto s = gelu_tanh_gate(v);
+      const auto slope =
+          hn::MulAdd(hn::Mul(v, v), number(6 * kGeluScale * kGeluCubic), number(2 * kGeluScale));
+      const auto bend = hn::Mul(hn::Mul(v, s), hn::Sub(number(1.0F), s));
+      return hn::Mul(g, hn::MulAdd(bend, slope, s));
+    });
+  }
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::cpu {
+namespace {
+
+HWY_EXPORT(exp_kernel);
+HWY_EXPORT(log_kernel);
+HWY_EXPORT(sqrt_kernel);
+HWY_EXPORT(pow_kernel);
+HWY_EXPORT(sigmoid_kernel);
+HWY_EXPORT(sigmoid_grad_kernel);
+HWY_EXPORT(tanh_kernel);
+HWY_EXPORT(tanh_grad_kernel);
+HWY_EXPORT(gelu_kernel);
+HWY_EXPORT(gelu_grad_kernel);
+
+using Run = void (*)(const KernelArgs&);
+constexpr KernelList simd(Run run) { return {{{{"cpu_simd", vector_dtypes_only, run}}}}; }
+
+}  // namespace
+
+extern const KernelList exp = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(exp_kernel)
+  (args);
+});
+extern const KernelList log = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(log_kernel)
+  (args);
+});
+extern const KernelList sqrt = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(sqrt_kernel)
+  (args);
+});
+extern const KernelList pow = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(pow_kernel)
+  (args);
+});
+extern const KernelList sigmoid = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(sigmoid_kernel)
+  (args);
+});
+extern const KernelList sigmoid_grad = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(sigmoid_grad_kernel)
+  (args);
+});
+extern const KernelList tanh = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(tanh_kernel)
+  (args);
+});
+extern const KernelList tanh_grad = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(tanh_grad_kernel)
+  (args);
+});
+extern const KernelList gelu = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(gelu_kernel)
+  (args);
+});
+extern const KernelList gelu_grad = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(gelu_grad_kernel)
+  (args);
+});
+
+}  // namespace mezzo::kernels::cpu
+#endif
