@@ -11,6 +11,13 @@ Tensor dense(const Tensor& tensor, Format format) {
   return copy;
 }
 
+Tensor dense_f32(const Tensor& tensor, Format format) {
+  if (tensor.dtype() == DType::kF32) return dense(tensor, format);
+  const Tensor copy = empty(tensor.shape(), DType::kF32, format);
+  convert_into(tensor, copy);
+  return copy;
+}
+
 bool same_dense_layout(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) return false;
   return (a.is_dense() && b.is_dense()) ||

@@ -9,6 +9,9 @@ namespace mezzo::kernels {
 // The tensor itself if it is dense in that format, else a dense copy.
 Tensor dense(const Tensor& tensor, Format format);
 
+// The tensor itself if it is f32 and dense in that format, else a dense f32 copy.
+Tensor dense_f32(const Tensor& tensor, Format format = Format::kContiguous);
+
 // True if both fill one block of memory in the same order, so that element i of one in memory is
 // element i of the other.
 bool same_dense_layout(const Tensor& a, const Tensor& b);

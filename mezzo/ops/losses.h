@@ -1,0 +1,29 @@
+// Losses. Each takes predictions of any floating dtype and gives an f32 loss (f64 from f64): a loss
+// in 16 bits would hide the progress of training, and its scaled value would leave f16's range.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// What becomes of the losses of the single examples.
+enum class Reduction : std::uint8_t { kMean, kSum, kNone };
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;  // in [0, 1]
+  Reduction reduction = Reduction::kMean;
+};
+
+// -sum(target * log_softmax(logits)) over the classes of each example; logits: [n, c]; labels:
+// i64 [n], or probabilities [n, c] of any floating dtype. With smoothing s the target is
+// (1 - s) * label + s / c, as in PyTorch (Szegedy et al., "Rethinking the Inception architecture
+// for computer vision", CVPR 2016, section 7). The result is a scalar, or [n] for kNone. Throws
+// ArgumentError for labels outside [0, c), naming the first, and for an empty batch under kMean.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOptions options = {});
+
+// (prediction - target)^2, averaged or summed over all elements, or as it is for kNone. Throws
+// ArgumentError if the shapes differ.
+Tensor mse_loss(const Tensor& prediction, const Tensor& target,
+                Reduction reduction = Reduction::kMean);
+
+}  // namespace mezzo
