@@ -1,0 +1,183 @@
+// What the passes of batch normalization share: loops over rows of channels, sums per channel.
+// Included once per instruction set, like simd-inl.h.
+#if defined(MEZZO_KERNELS_CPU_BATCH_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEZZO_KERNELS_CPU_BATCH_NORM_INL_H_
+#undef MEZZO_KERNELS_CPU_BATCH_NORM_INL_H_
+#else
+#define MEZZO_KERNELS_CPU_BATCH_NORM_INL_H_
+#endif
+
+#include "mezzo/kernels/cpu/channels.h"
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using kernels::ChannelRows;
+
+// How much of a vector takes part: all lanes, or the first few at the end of a row.
+struct Whole {};
+struct Part {
+  std::int64_t count;
+};
+
+template <class T>
+HWY_INLINE F32Vec load(const T* p, Whole) {
+  return load(p);
+}
+template <class T>
+HWY_INLINE F32Vec load(const T* p, Part part) {
+  return load_part(p, part.count);
+}
+template <class T>
+HWY_INLINE void store(F32Vec v, T* p, Whole) {
+  store(v, p);
+}
+template <class T>
+HWY_INLINE void store(F32Vec v, T* p, Part part) {
+  store_part(v, p, part.count);
+}
+// v with 0 in the lanes that take no part.
+HWY_INLINE F32Vec keep(F32Vec v, Whole) { return v; }
+HWY_INLINE F32Vec keep(F32Vec v, Part part) {
+  return hn::IfThenElseZero(hn::FirstN(F32(), static_cast<std::size_t>(part.count)), v);
+}
+
+// Calls body(c, part) for the vectors that cover [0, count).
+template <class Body>
+HWY_INLINE void for_row(std::int64_t count, const Body& body) {
+  const std::int64_t step = lanes();
+  std::int64_t c = 0;
+  for (; c + step <= count; c += step) body(c, Whole{});
+  if (c < count) body(c, Part{count - c});
+}
+
+// f32 arrays as long as a row, rounded up to whole vectors.
+class RowArrays {
+ public:
+  RowArrays(const ChannelRows& rows, std::int64_t count)
+      : length_((rows.width() + kMaxLanes - 1) / kMaxLanes * kMaxLanes),
+        block_(empty({count, length_}, DType::kF32)),
+        data_(block_.mutable_data<float>()) {}
+
+  float* operator[](std::int64_t i) const { return data_ + i * length_; }
+  void clear(std::int64_t i) const { std::fill_n((*this)[i], length_, 0.0F); }
+
+ private:
+  std::int64_t length_;
+  Tensor block_;
+  float* data_;
+};
+
+// Adds the pixels of a row together: array[c] becomes the sum over the row's pixels.
+inline void fold(const ChannelRows& rows, float* array) {
+  for (std::int64_t pixel = 1; pixel < rows.fold; ++pixel) {
+    const float* more = array + pixel * rows.channels;
+    for_row(rows.channels, [&](std::int64_t c, auto part) HWY_ATTR {
+      store(hn::Add(load(array + c, part), load(more + c, part)), array + c, part);
+    });
+  }
+}
+
+// The opposite: repeats the first pixel's values for every pixel of a row.
+inline void spread(const ChannelRows& rows, float* array) {
+  for (std::int64_t pixel = 1; pixel < rows.fold; ++pixel) {
+    std::copy_n(array, rows.channels, array + pixel * rows.channels);
+  }
+}
+
+// A [c] input as a row, or a constant if the input is absent.
+inline void load_channels(const ChannelRows& rows, const Tensor& values, float otherwise,
+                          float* array) {
+  if (values.defined()) {
+    const Tensor dense = kernels::dense(values, Format::kContiguous);
+    std::copy_n(dense.data<float>(), rows.channels, array);
+  } else {
+    std::fill_n(array, rows.channels, otherwise);
+  }
+  spread(rows, array);
+}
+
+// rstd = 1 / sqrt(var + eps) and scale = weight * rstd for whole rows. Forward and backward call
+// this same function, so that the backward pass finds the signs that the forward pass saw.
+inline void compute_scale(const ChannelRows& rows, float eps, const float* weight, const float* var,
+                          float* rstd, float* scale) {
+  const auto one = hn::Set(F32(), 1.0F);
+  for_row(rows.width(), [&](std::int64_t c, auto part) HWY_ATTR {
+    const auto r = hn::Div(one, hn::Sqrt(hn::Add(load(var + c, part), hn::Set(F32(), eps))));
+    store(r, rstd + c, part);
+    store(hn::Mul(r, load(weight + c, part)), scale + c, part);
+  });
+}
+
+// (x - mean) * scale + bias. Folding mean * scale into the bias would save the subtraction and
+// cancel in f32 what the subtraction removes exactly: a mean of 1000 deviations costs 10 bits.
+HWY_INLINE F32Vec normalize(F32Vec x, F32Vec mean, F32Vec scale, F32Vec bias) {
+  return hn::MulAdd(hn::Sub(x, mean), scale, bias);
+}
+
+// Two sums per channel over a range of rows, gathered by one thread.
+struct ChannelSums {
+  float* first;         // results
+  float* second;        //
+  float* chunk_first;   // sums of the current chunk
+  float* chunk_second;  //
+};
+
+inline void add_chunk(const ChannelRows& rows, float* total, float* chunk) {
+  for_row(rows.width(), [&](std::int64_t c, auto part) HWY_ATTR {
+    store(hn::Add(load(total + c, part), load(chunk + c, part)), total + c, part);
+    store(hn::Zero(F32()), chunk + c, part);
+  });
+}
+
+inline constexpr std::int64_t kGroupRows = 8;
+// Sums run over at most this many rows before they are added to a total: adding millions of terms
+// one by one to one f32 would lose the last of them, adding in two levels keeps the error of a sum
+// at that of a few hundred terms.
+inline constexpr std::int64_t kChunkRows = 256;
+
+// Calls add(row, rows, count) for groups of up to kGroupRows rows of `count` elements that cover
+// [begin, end); it adds to the chunk's sums. In the end, `first` and `second` hold the totals per
+// channel (summed over the pixels of a row).
+template <class AddGroup>
+HWY_INLINE void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
+                         const ChannelSums& sums, const AddGroup& add) {
+  std::int64_t in_chunk = 0;
+  for (std::int64_t row = begin; row < end;) {
+    const std::int64_t count = rows.count(row);
+    const bool incomplete = rows.count(end - 1) < rows.width();
+    const std::int64_t last = incomplete && row < end - 1 ? end - 1 : end;
+    const std::int64_t group = std::min(kGroupRows, last - row);
+    add(row, group, count);
+    row += group;
+    in_chunk += group;
+    if (in_chunk >= kChunkRows || row == end) {
+      add_chunk(rows, sums.first, sums.chunk_first);
+      add_chunk(rows, sums.second, sums.chunk_second);
+      in_chunk = 0;
+    }
+  }
+  fold(rows, sums.first);
+  fold(rows, sums.second);
+}
+
+// Calls body(row) for the rows of [begin, end): blocks from the last to the first, and rows in
+// order inside a block. A first pass has just left the end of the range in the cache; starting
+// there saves reading that much from memory, and going forward inside a block keeps the hardware's
+// prefetcher working.
+template <class Body>
+HWY_INLINE void for_rows_backwards(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
+                                   const Body& body) {
+  constexpr std::int64_t kBlockElements = 16384;
+  const std::int64_t block = std::max<std::int64_t>(4, kBlockElements / rows.width());
+  for (std::int64_t last = end; last > begin; last -= block) {
+    for (std::int64_t row = std::max(begin, last - block); row < last; ++row) body(row);
+  }
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,201 @@
+// Batch normalization: one pass for the statistics, one to apply them.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/batch_norm.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/batch_norm-inl.h"
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using In = BatchNormInput;
+
+// The arrays of one part in pass 1. Sums are taken of x - shift.
+enum PartArray : std::int64_t { kShift, kSum, kSquares, kChunkSum, kChunkSquares, kPartArrays };
+
+ChannelSums sums_of(const RowArrays& arrays, int part) {
+  const std::int64_t first = part * kPartArrays;
+  return {arrays[first + kSum], arrays[first + kSquares], arrays[first + kChunkSum],
+          arrays[first + kChunkSquares]};
+}
+
+// Sums of x - shift and of its squares over the rows [begin, end).
+template <class T>
+void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::int64_t end,
+                 const float* shift, const ChannelSums& sums) {
+  const std::int64_t width = rows.width();
+  sum_rows(rows, begin, end, sums,
+           [&](std::int64_t row, std::int64_t group, std::int64_t count) HWY_ATTR {
+             const T* first = x + row * width;
+             for_row(count, [&](std::int64_t c, auto part) HWY_ATTR {
+               const auto from = load(shift + c);
+               auto sum = load(sums.chunk_first + c);
+               auto squares = load(sums.chunk_second + c);
+               for (std::int64_t r = 0; r < group; ++r) {
+                 const auto v = keep(hn::Sub(load(first + r * width + c, part), from), part);
+                 sum = hn::Add(sum, v);
+                 squares = hn::MulAdd(v, v, squares);
+               }
+               store(sum, sums.chunk_first + c);
+               store(squares, sums.chunk_second + c);
+             });
+           });
+}
+
+// Pass 1 of one part. The variance follows from the sums S of x - k and Q of its squares as
+// (Q - S * S / n) / n. With k = 0 that cancels: a mean of 1000 and a deviation of 1 leave f32
+// no bit. Here k is the mean of the part's first rows. Let it lie t deviations off the mean of the
+// part: log2(1 + t * t) bits are lost. Those rows being a fraction f of the part, t * t is at most
+// (1 - f) / f, so f = 1/32 bounds the loss by five bits for any data, and is usually none.
+// Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983.
+template <class T>
+void part_statistics(const T* x, const ChannelRows& rows, const RowArrays& arrays, int part) {
+  constexpr std::int64_t kFewestRows = 16;
+  const std::int64_t begin = rows.first_row(part);
+  const std::int64_t end = rows.first_row(part + 1);
+  const std::int64_t head = std::min(std::max(kFewestRows, (end - begin) / 32), end - begin);
+  const ChannelSums sums = sums_of(arrays, part);
+  float* shift = arrays[part * kPartArrays + kShift];
+  for (std::int64_t i = 0; i < kPartArrays; ++i) arrays.clear(part * kPartArrays + i);
+  sum_shifted(x, rows, begin, begin + head, shift, sums);
+  const std::int64_t pixels = std::min((begin + head) * rows.fold, rows.pixels) - begin * rows.fold;
+  const auto share = hn::Set(F32(), 1.0F / static_cast<float>(pixels));
+  for_row(rows.channels, [&](std::int64_t c, auto some) HWY_ATTR {
+    store(hn::Mul(load(sums.first + c, some), share), shift + c, some);
+  });
+  spread(rows, shift);
+  arrays.clear(part * kPartArrays + kSum);
+  arrays.clear(part * kPartArrays + kSquares);
+  sum_shifted(x, rows, begin, end, shift, sums);
+}
+
+// Mean and biased variance from the parts' sums, in the order of the parts. Everything is kept
+// relative to the first part's shift until the end, so that a large mean is rounded only once.
+void combine_statistics(const ChannelRows& rows, const RowArrays& arrays, float* mean, float* var) {
+  const auto total = static_cast<float>(rows.pixels);
+  for_row(rows.channels, [&](std::int64_t c, auto some) HWY_ATTR {
+    const auto origin = load(arrays[kShift] + c);
+    const auto offset_of = [&](int part) HWY_ATTR {  // the part's mean - origin
+      const std::int64_t first = part * kPartArrays;
+      const auto n = static_cast<float>(rows.first_pixel(part + 1) - rows.first_pixel(part));
+      return hn::MulAdd(load(arrays[first + kSum] + c), hn::Set(F32(), 1 / n),
+                        hn::Sub(load(arrays[first + kShift] + c), origin));
+    };
+    auto offset = hn::Zero(F32());
+    for (int part = 0; part < rows.parts; ++part) {
+      const auto n = static_cast<float>(rows.first_pixel(part + 1) - rows.first_pixel(part));
+      offset = hn::MulAdd(offset_of(part), hn::Set(F32(), n / total), offset);
+    }
+    auto squares = hn::Zero(F32());
+    for (int part = 0; part < rows.parts; ++part) {
+      const auto n = static_cast<float>(rows.first_pixel(part + 1) - rows.first_pixel(part));
+      const auto sum = load(arrays[part * kPartArrays + kSum] + c);
+      const auto within = hn::NegMulAdd(hn::Mul(sum, hn::Set(F32(), 1 / n)), sum,
+                                        load(arrays[part * kPartArrays + kSquares] + c));
+      const auto between = hn::Sub(offset_of(part), offset);
+      squares = hn::Add(squares, hn::MulAdd(hn::Mul(between, between), hn::Set(F32(), n), within));
+    }
+    const auto variance = hn::Mul(squares, hn::Set(F32(), 1 / total));
+    const auto zero = hn::Zero(F32());
+    store(hn::Add(origin, offset), mean + c, some);
+    // Rounding can leave a constant channel slightly below zero. A NaN is not less and stays.
+    store(hn::IfThenElse(hn::Lt(variance, zero), zero, variance), var + c, some);
+  });
+}
+
+enum class Tail { kNone, kRelu, kAddRelu };
+
+// What pass 2 reads besides x, as whole rows.
+struct Affine {
+  const float* mean;
+  const float* scale;
+  const float* bias;
+};
+
+template <Tail kTail, class T>
+void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const Affine& affine) {
+  const std::int64_t width = rows.width();
+  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    const std::int64_t begin = rows.first_row(static_cast<int>(first));
+    const std::int64_t end = rows.first_row(static_cast<int>(last));
+    for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
+      for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
+        const std::int64_t i = row * width + c;
+        auto v = normalize(load(x + i, part), load(affine.mean + c), load(affine.scale + c),
+                           load(affine.bias + c));
+        if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, load(residual + i, part));
+        if constexpr (kTail != Tail::kNone) {
+          const auto zero = hn::Zero(F32());
+          v = hn::IfThenElse(hn::Le(v, zero), zero, v);  // a NaN is not <= 0 and stays
+        }
+        store(v, y + i, part);
+      });
+    });
+  });
+}
+
+template <class T>
+void batch_norm_typed(const KernelArgs& args) {
+  const auto& attrs = args.attrs<BatchNormAttrs>();
+  const Tensor& out = args.output();
+  const Format format = out.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const Tensor x = kernels::dense(args.input(In::kX), format);
+  const ChannelRows rows(x.shape(), lanes(), kElementGrain);
+  const T* in = x.data<T>();
+  if (attrs.training) {
+    const RowArrays arrays(rows, rows.parts * kPartArrays);
+    parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t part = first; part < last; ++part) {
+        part_statistics(in, rows, arrays, static_cast<int>(part));
+      }
+    });
+    combine_statistics(rows, arrays, args.output(1).mutable_data<float>(),
+                       args.output(2).mutable_data<float>());
+  }
+  enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };
+  const RowArrays arrays(rows, kArrays);
+  load_channels(rows, attrs.training ? args.output(1) : args.input(In::kRunningMean), 0,
+                arrays[kMean]);
+  load_channels(rows, attrs.training ? args.output(2) : args.input(In::kRunningVar), 1,
+                arrays[kVar]);
+  load_channels(rows, args.input(In::kWeight), 1, arrays[kWeight]);
+  load_channels(rows, args.input(In::kBias), 0, arrays[kBias]);
+  compute_scale(rows, static_cast<float>(attrs.eps), arrays[kWeight], arrays[kVar], arrays[kRstd],
+                arrays[kScale]);
+  const Affine affine{arrays[kMean], arrays[kScale], arrays[kBias]};
+  T* y = out.mutable_data<T>();
+  if (args.has(In::kResidual)) {
+    const Tensor residual = kernels::dense(args.input(In::kResidual), format);
+    apply<Tail::kAddRelu>(in, residual.data<T>(), y, rows, affine);
+  } else if (attrs.relu) {
+    apply<Tail::kRelu, T>(in, nullptr, y, rows, affine);
+  } else {
+    apply<Tail::kNone, T>(in, nullptr, y, rows, affine);
+  }
+}
+
+void batch_norm(const KernelArgs& args) {
+  kernels::visit_vector_dtype(args.input(In::kX).dtype(),
+                              [&]<class T>() { batch_norm_typed<T>(args); });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::cpu {
+namespace {
+
+HWY_EXPORT(batch_norm);
+
+void run(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(batch_norm)(args); }
+
+}  // namespace
+
+extern const KernelList batch_norm{{{{"cpu_channels", vector_dtypes_only, run}}}};
+extern const KernelList batch_norm_add_relu{{{{"cpu_channels", vector_dtypes_only, run}}}};
+
+}  // namespace mezzo::kernels::cpu
+#endif

@@ -1,0 +1,204 @@
+// The gradient of batch normalization: one pass for the sums per channel, one for grad_x.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/batch_norm_grad.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/batch_norm-inl.h"
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using In = BatchNormGradInput;
+
+// Where the gradient is cut off: nowhere, where (x - mean) * scale + bias <= 0, or where y <= 0.
+enum class Mask { kNone, kRecomputed, kFromY };
+
+// Per-channel values as whole rows. grad_x = scale * grad + (x - mean) * slope + constant.
+struct GradArrays {
+  const float* mean;
+  const float* rstd;
+  const float* scale;
+  const float* bias;
+  float* slope;
+  float* constant;
+};
+
+template <class T>
+struct GradTensors {
+  const T* x;
+  const T* grad;
+  const T* y;        // kFromY only
+  T* grad_residual;  // kFromY only: the gradient after the mask, read again by pass 2
+  T* grad_x;
+};
+
+template <class T>
+HWY_INLINE F32Vec masked_by_x(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
+                              std::int64_t c, auto part) {
+  const auto z =
+      normalize(load(t.x + i, part), load(a.mean + c), load(a.scale + c), load(a.bias + c));
+  return hn::IfThenElseZero(hn::Gt(z, hn::Zero(F32())), load(t.grad + i, part));
+}
+
+// Sums of the masked gradient and of its product with x - mean over one part of the rows.
+template <Mask kMask, class T>
+void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows, int number,
+              const ChannelSums& sums) {
+  const std::int64_t width = rows.width();
+  sum_rows(rows, rows.first_row(number), rows.first_row(number + 1), sums,
+           [&](std::int64_t row, std::int64_t group, std::int64_t count) HWY_ATTR {
+             for_row(count, [&](std::int64_t c, auto part) HWY_ATTR {
+               const auto mean = load(a.mean + c);
+               auto sum = load(sums.chunk_first + c);
+               auto products = load(sums.chunk_second + c);
+               for (std::int64_t r = 0; r < group; ++r) {
+                 const std::int64_t i = (row + r) * width + c;
+                 auto grad = load(t.grad + i, part);
+                 if constexpr (kMask == Mask::kFromY) {
+                   const auto positive = hn::Gt(load(t.y + i, part), hn::Zero(F32()));
+                   grad = hn::IfThenElseZero(positive, grad);
+                   store(grad, t.grad_residual + i, part);
+                 } else if constexpr (kMask == Mask::kRecomputed) {
+                   grad = masked_by_x(t, a, i, c, part);
+                 }
+                 // Lanes beyond the end hold a gradient of 0 already.
+                 sum = hn::Add(sum, grad);
+                 products = hn::MulAdd(grad, hn::Sub(load(t.x + i, part), mean), products);
+               }
+               store(sum, sums.chunk_first + c);
+               store(products, sums.chunk_second + c);
+             });
+           });
+}
+
+template <Mask kMask, class T>
+void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows) {
+  const std::int64_t width = rows.width();
+  const T* grads = kMask == Mask::kFromY ? t.grad_residual : t.grad;
+  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    const std::int64_t begin = rows.first_row(static_cast<int>(first));
+    const std::int64_t end = rows.first_row(static_cast<int>(last));
+    for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
+      for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
+        const std::int64_t i = row * width + c;
+        auto grad = load(grads + i, part);
+        if constexpr (kMask == Mask::kRecomputed) grad = masked_by_x(t, a, i, c, part);
+        const auto centered = hn::Sub(load(t.x + i, part), load(a.mean + c));
+        const auto rest = hn::MulAdd(centered, load(a.slope + c), load(a.constant + c));
+        store(hn::MulAdd(grad, load(a.scale + c), rest), t.grad_x + i, part);
+      });
+    });
+  });
+}
+
+enum SumArray : std::int64_t { kSum, kProducts, kChunkSum, kChunkProducts, kSumArrays };
+
+// Adds up the parts in their order: grad_bias is the sum of the gradients, grad_weight that of
+// their products with (x - mean) * rstd.
+void combine_sums(const ChannelRows& rows, const RowArrays& sums, const float* rstd,
+                  float* grad_weight, float* grad_bias) {
+  for_row(rows.channels, [&](std::int64_t c, auto some) HWY_ATTR {
+    auto sum = hn::Zero(F32());
+    auto products = hn::Zero(F32());
+    for (int part = 0; part < rows.parts; ++part) {
+      sum = hn::Add(sum, load(sums[part * kSumArrays + kSum] + c));
+      products = hn::Add(products, load(sums[part * kSumArrays + kProducts] + c));
+    }
+    store(sum, grad_bias + c, some);
+    store(hn::Mul(products, load(rstd + c)), grad_weight + c, some);
+  });
+}
+
+// What the statistics' own gradients add to grad_x: per channel
+//   grad_x = scale * (grad - (grad_bias + (x - mean) * rstd * grad_weight) / n).
+void compute_slope(const ChannelRows& rows, const Tensor& grad_weight, const Tensor& grad_bias,
+                   const GradArrays& a) {
+  load_channels(rows, grad_weight, 0, a.slope);
+  load_channels(rows, grad_bias, 0, a.constant);
+  const auto share = hn::Set(F32(), -1 / static_cast<float>(rows.pixels));
+  for_row(rows.width(), [&](std::int64_t c, auto part) HWY_ATTR {
+    const auto factor = hn::Mul(load(a.scale + c, part), share);
+    const auto slope = hn::Mul(load(a.slope + c, part), load(a.rstd + c, part));
+    store(hn::Mul(factor, slope), a.slope + c, part);
+    store(hn::Mul(factor, load(a.constant + c, part)), a.constant + c, part);
+  });
+}
+
+template <Mask kMask, class T>
+void run_grad(const GradTensors<T>& t, const KernelArgs& args, const ChannelRows& rows) {
+  const auto& attrs = args.attrs<BatchNormAttrs>();
+  enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kSlope, kConstant, kArrays };
+  const RowArrays a(rows, kArrays);
+  load_channels(rows, args.input(In::kMean), 0, a[kMean]);
+  load_channels(rows, args.input(In::kVar), 1, a[kVar]);
+  load_channels(rows, args.input(In::kWeight), 1, a[kWeight]);
+  load_channels(rows, args.input(In::kBias), 0, a[kBias]);
+  compute_scale(rows, static_cast<float>(attrs.eps), a[kWeight], a[kVar], a[kRstd], a[kScale]);
+  const GradArrays arrays{a[kMean], a[kRstd], a[kScale], a[kBias], a[kSlope], a[kConstant]};
+
+  const RowArrays sums(rows, rows.parts * kSumArrays);
+  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t part = first; part < last; ++part) {
+      const std::int64_t s = part * kSumArrays;
+      for (std::int64_t i = 0; i < kSumArrays; ++i) sums.clear(s + i);
+      sum_part<kMask>(
+          t, arrays, rows, static_cast<int>(part),
+          {sums[s + kSum], sums[s + kProducts], sums[s + kChunkSum], sums[s + kChunkProducts]});
+    }
+  });
+  combine_sums(rows, sums, a[kRstd], args.output(1).mutable_data<float>(),
+               args.output(2).mutable_data<float>());
+  if (attrs.training) {
+    compute_slope(rows, args.output(1), args.output(2), arrays);
+  } else {  // given statistics do not depend on x
+    a.clear(kSlope);
+    a.clear(kConstant);
+  }
+  write_grad_x<kMask>(t, arrays, rows);
+}
+
+template <class T>
+void batch_norm_grad_typed(const KernelArgs& args) {
+  const Tensor& out = args.output();
+  const Format format = out.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const Tensor x = kernels::dense(args.input(In::kX), format);
+  const Tensor grad = kernels::dense(args.input(In::kGrad), format);
+  const ChannelRows rows(x.shape(), lanes(), kElementGrain);
+  GradTensors<T> t{x.data<T>(), grad.data<T>(), nullptr, nullptr, out.mutable_data<T>()};
+  if (args.has(In::kY)) {
+    const Tensor y = kernels::dense(args.input(In::kY), format);
+    t.y = y.data<T>();
+    t.grad_residual = args.output(3).mutable_data<T>();
+    run_grad<Mask::kFromY>(t, args, rows);
+  } else if (args.attrs<BatchNormAttrs>().relu) {
+    run_grad<Mask::kRecomputed>(t, args, rows);
+  } else {
+    run_grad<Mask::kNone>(t, args, rows);
+  }
+}
+
+void batch_norm_grad(const KernelArgs& args) {
+  kernels::visit_vector_dtype(args.input(In::kX).dtype(),
+                              [&]<class T>() { batch_norm_grad_typed<T>(args); });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::cpu {
+namespace {
+
+HWY_EXPORT(batch_norm_grad);
+
+}  // namespace
+
+extern const KernelList batch_norm_grad{
+    {{{"cpu_channels", vector_dtypes_only, [](const KernelArgs& args) {
+         HWY_DYNAMIC_DISPATCH(batch_norm_grad)(args);
+       }}}}};
+
+}  // namespace mezzo::kernels::cpu
+#endif

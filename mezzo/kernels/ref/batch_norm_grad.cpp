@@ -1,0 +1,56 @@
+#include <cmath>
+#include <vector>
+
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+namespace mezzo::kernels::ref {
+namespace {
+
+using In = BatchNormGradInput;
+
+// One value of x as its channel sees it.
+struct Value {
+  std::int64_t c;
+  double normal;  // (x - mean) / sqrt(var + eps)
+  double scale;   // weight / sqrt(var + eps)
+  double grad;    // of the value before the ReLU
+};
+
+Value value_at(const RefArgs& args, std::int64_t i) {
+  const auto& attrs = args.attrs<BatchNormAttrs>();
+  const RefTensor& x = args.inputs[In::kX];
+  const std::int64_t c = i / (x.numel() / (x.shape[0] * x.shape[1])) % x.shape[1];
+  const double rstd = 1 / std::sqrt(args.inputs[In::kVar][c] + attrs.eps);
+  const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;
+  const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
+  const double normal = (x[i] - args.inputs[In::kMean][c]) * rstd;
+  const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias;
+  const double grad = attrs.relu && !(y > 0) ? 0 : args.inputs[In::kGrad][i];
+  return {c, normal, weight * rstd, grad};
+}
+
+}  // namespace
+
+extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
+  const RefTensor& x = args.inputs[In::kX];
+  const RefTensor& grad_weight = args.outputs[1];
+  const RefTensor& grad_bias = args.outputs[2];
+  for (std::int64_t c = 0; c < x.shape[1]; ++c) grad_weight[c] = grad_bias[c] = 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const Value v = value_at(args, i);
+    grad_weight[v.c] += v.grad * v.normal;
+    grad_bias[v.c] += v.grad;
+    if (args.has(In::kY)) args.outputs[3][i] = v.grad;
+  }
+  // The statistics depend on x in training, and are constants otherwise.
+  const double share =
+      args.attrs<BatchNormAttrs>().training ? static_cast<double>(x.shape[1]) / x.numel() : 0;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const Value v = value_at(args, i);
+    args.outputs[0][i] =
+        v.scale * (v.grad - share * (grad_bias[v.c] + v.normal * grad_weight[v.c]));
+  }
+};
+
+}  // namespace mezzo::kernels::ref

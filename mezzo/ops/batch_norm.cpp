@@ -1,0 +1,213 @@
+#include "mezzo/ops/batch_norm.h"
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/batch_norm_grad.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/relu.h"
+
+namespace mezzo {
+namespace {
+
+using In = BatchNormInput;
+
+constexpr const char* kReason =
+    "reads and writes what comes; statistics are f32 inside, for 16 bits lose them: a bf16 sum "
+    "stops growing after 256 equal terms, and x * x leaves f16's range";
+
+void check_per_channel(const Infer& infer, std::size_t i, const char* name) {
+  if (!infer.has(i)) return;
+  const DType wanted = infer.dtype(In::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Shape shape{infer.shape(In::kX)[1]};
+  infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
+              " for x of shape ", infer.shape(In::kX), ", it is ", infer.input(i));
+}
+
+void infer_batch_norm(Infer& infer) {
+  const auto& attrs = infer.attrs<BatchNormAttrs>();
+  infer.check_floating(In::kX, "x");
+  const Shape& shape = infer.shape(In::kX);
+  infer.check(shape.rank() == 2 || shape.rank() == 4, "x must be [n, c] or [n, c, h, w], it is ",
+              shape, ". Use reshape()");
+  check_per_channel(infer, In::kWeight, "weight");
+  check_per_channel(infer, In::kBias, "bias");
+  check_per_channel(infer, In::kRunningMean, "running_mean");
+  check_per_channel(infer, In::kRunningVar, "running_var");
+  if (infer.has(In::kResidual)) {
+    infer.check(infer.shape(In::kResidual) == shape, "the residual has shape ",
+                infer.shape(In::kResidual), ", x has ", shape);
+    infer.check(attrs.relu, "a residual without ReLU is a plain add(): set relu");
+    infer.check_same_dtype(In::kX, In::kResidual);
+  }
+  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps);
+  infer.output(shape, infer.dtype(In::kX),
+               shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous);
+  if (!attrs.training) {
+    infer.check(infer.has(In::kRunningMean) && infer.has(In::kRunningVar),
+                "running_mean and running_var are needed when not training");
+    return;
+  }
+  infer.check(shape.numel() >= 2 * shape[1],
+              "training needs at least two values per channel to have a variance, x is ", shape,
+              ". Use a larger batch, drop the last incomplete one, or set training = false");
+  const DType stats = infer.dtype(In::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
+  infer.output({shape[1]}, stats);
+  infer.output({shape[1]}, stats);
+}
+
+// What is saved is what the backward pass cannot do without. The ReLU's mask costs nothing: without
+// a residual it is the sign of (x - mean) * scale + bias, computed again by the very instructions
+// of the forward pass from an x that must be read anyway. With a residual that would read the
+// residual as well; y, which the next layer keeps alive for its own gradient, holds the same signs
+// for the same traffic. A bit mask would need 1/8 byte per element more memory, all the time, to
+// save an eighth of the traffic of these layers' first backward pass.
+void backward(Backward& ctx) {
+  const auto& attrs = ctx.attrs<BatchNormAttrs>();
+  BatchNormSaved saved{ctx.input(In::kX), {}, {}, {}, {}, {}};
+  if (ctx.has_input(In::kWeight)) saved.weight = ctx.input(In::kWeight);
+  if (ctx.has_input(In::kBias)) saved.bias = ctx.input(In::kBias);
+  saved.mean = attrs.training ? ctx.output(1) : ctx.input(In::kRunningMean);
+  saved.var = attrs.training ? ctx.output(2) : ctx.input(In::kRunningVar);
+  if (ctx.has_input(In::kResidual)) saved.y = ctx.output(0);
+  const BatchNormGrads grads = ctx.create_graph() ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
+                                                  : batch_norm_grad(ctx.grad(), saved, attrs);
+  if (ctx.needs(In::kX)) ctx.set(In::kX, grads.x);
+  if (ctx.needs(In::kWeight)) ctx.set(In::kWeight, grads.weight);
+  if (ctx.needs(In::kBias)) ctx.set(In::kBias, grads.bias);
+  if (ctx.needs(In::kResidual)) ctx.set(In::kResidual, grads.residual);
+}
+
+SampleInput per_channel(std::int64_t c, double low, double high) { return {{c}, low, high}; }
+
+// Batch statistics if `training`, else given ones; |y| stays below 8 for these ranges.
+Sample sample(const Shape& x, bool training, bool relu, bool residual) {
+  const std::int64_t c = x[1];
+  const SampleInput absent{{}, 0, 1, false, true};
+  Sample result{{{x, -1, 2}, per_channel(c, 0.5, 1.5), per_channel(c, -0.5, 0.5)},
+                BatchNormAttrs{training, relu, 1e-3},
+                std::max<std::int64_t>(1, x.numel() / std::max<std::int64_t>(c, 1)),
+                8};
+  result.inputs.push_back(training ? absent : per_channel(c, -0.5, 0.5));
+  result.inputs.push_back(training ? absent : per_channel(c, 0.5, 2));
+  if (residual) result.inputs.push_back({x, -2, 2});
+  return result;
+}
+
+std::vector<Sample> samples_of(bool relu, bool residual) {
+  std::vector<Sample> samples;
+  for (const bool training : {true, false}) {
+    samples.push_back(sample({3, 4, 3, 5}, training, relu, residual));
+    samples.push_back(sample({5, 17, 2, 3}, training, relu, residual));
+    samples.push_back(sample({33, 3}, training, relu, residual));
+    samples.push_back(sample({19, 1}, training, relu, residual));
+    samples.push_back(sample({4, 65, 3, 3}, training, relu, residual));
+    samples.push_back(sample({3, 1030}, training, relu, residual));
+  }
+  samples.push_back(sample({0, 3, 2, 2}, false, relu, residual));
+  return samples;
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef batch_norm{
+    .name = "batch_norm",
+    .doc =
+        "(x - mean) / sqrt(var + eps) * weight + bias per channel of [n, c] or [n, c, h, w], "
+        "optionally followed by ReLU",
+    .precision = {.cast_mask = 1U << In::kX, .reason = kReason},
+    .saves = {.inputs = 0b11111, .outputs = 0b110},
+    .infer = infer_batch_norm,
+    .backward = backward,
+    .grad_inputs = 0b111,
+    .samples =
+        [] {
+          std::vector<Sample> samples = samples_of(false, false);
+          for (Sample& with_relu : samples_of(true, false)) samples.push_back(with_relu);
+          Sample bare = sample({4, 5, 3, 3}, true, true, false);
+          bare.inputs[In::kWeight].absent = true;
+          bare.inputs[In::kBias].absent = true;
+          samples.push_back(bare);
+          return samples;
+        },
+    .errors = []() -> std::vector<ErrorSample> {
+      const BatchNormAttrs training{};
+      const BatchNormAttrs inference{.training = false};
+      const SampleInput absent{{}, 0, 1, false, true};
+      return {{{{{1, 3, 1, 1}}}, training, "at least two values per channel"},
+              {{{{0, 3, 2, 2}}}, training, "at least two values per channel"},
+              {{{{2, 3, 4}}}, training, "x must be [n, c] or [n, c, h, w], it is [2, 3, 4]"},
+              {{{{2, 3}}, {{4}}}, training, "weight must be f32[3]"},
+              {{{{2, 3}}, absent, {{3, 1}}}, training, "bias must be f32[3]"},
+              {{{{2, 3}}, absent, absent, {{3}}}, inference, "running_mean and running_var"}};
+    },
+    .ulps = 8,
+};
+
+extern const OpDef batch_norm_add_relu{
+    .name = "batch_norm_add_relu",
+    .doc = "max(batch_norm(x) + residual, 0)",
+    .precision = {.cast_mask = 1U << In::kX | 1U << In::kResidual, .reason = kReason},
+    .saves = {.inputs = 0b11111, .outputs = 0b111},
+    .promote = 1U << In::kX | 1U << In::kResidual,
+    .infer = infer_batch_norm,
+    .backward = backward,
+    .grad_inputs = 0b100111,
+    .samples = [] { return samples_of(true, true); },
+    .errors = []() -> std::vector<ErrorSample> {
+      const SampleInput absent{{}, 0, 1, false, true};
+      return {{{{{2, 3}}, absent, absent, absent, absent, {{2, 4}}},
+               BatchNormAttrs{.relu = true},
+               "the residual has shape [2, 4], x has [2, 3]"}};
+    },
+    .ulps = 8,
+};
+
+}  // namespace ops
+
+BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                           const BatchNormOptions& options) {
+  const bool add_relu = options.residual.defined() && options.relu;
+  const BatchNormAttrs attrs{options.training, options.relu, options.eps};
+  // Batch statistics take no part in training; leaving them out keeps them free to be updated.
+  const Tensor none;
+  const Tensor& mean = options.training ? none : options.running_mean;
+  const Tensor& var = options.training ? none : options.running_var;
+  Outputs outputs = add_relu ? call(ops::batch_norm_add_relu,
+                                    {&x, &weight, &bias, &mean, &var, &options.residual}, attrs)
+                             : call(ops::batch_norm, {&x, &weight, &bias, &mean, &var}, attrs);
+  BatchNormResult result{std::move(outputs[0]), {}, {}};
+  if (options.residual.defined() && !add_relu) result.y = add(result.y, options.residual);
+  if (options.training) {
+    result.mean = std::move(outputs[1]);
+    result.var = std::move(outputs[2]);
+  }
+  return result;
+}
+
+void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
+                          const Tensor& batch_mean, const Tensor& batch_var, double momentum,
+                          std::int64_t count) {
+  const Shape& shape = running_mean.shape();
+  for (const Tensor* stats : {&running_mean, &running_var, &batch_mean, &batch_var}) {
+    check_arg(stats->dtype() == DType::kF32 && stats->shape() == shape && stats->is_dense(),
+              "update_running_stats", "statistics must be dense and f32", shape, ", one is ",
+              *stats);
+  }
+  check_arg(count >= 2, "update_running_stats", "the batch had ", count,
+            " values per channel, which have no variance");
+  const float* mean = batch_mean.data<float>();
+  const float* var = batch_var.data<float>();
+  float* to_mean = running_mean.mutable_data<float>();
+  float* to_var = running_var.mutable_data<float>();
+  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  // In f64: with a small momentum, `running + momentum * difference` in f32 stops moving when the
+  // increment falls below half a unit in the last place; one rounding at the end does so later.
+  for (std::int64_t c = 0; c < running_mean.numel(); ++c) {
+    to_mean[c] = static_cast<float>((1 - momentum) * to_mean[c] + momentum * mean[c]);
+    to_var[c] = static_cast<float>((1 - momentum) * to_var[c] + momentum * unbiased * var[c]);
+  }
+}
+
+}  // namespace mezzo

@@ -1,0 +1,28 @@
+// The attributes and the inputs of batch normalization, for its definitions and kernels.
+#pragma once
+
+#include "mezzo/ops/attrs.h"
+
+namespace mezzo {
+
+struct BatchNormAttrs {
+  bool training = true;  // normalise by the batch's statistics, else by given ones
+  bool relu = false;     // max(y, 0) in the same kernel
+  double eps = 1e-5;
+  static constexpr auto kFields =
+      std::tuple(Field{"training", &BatchNormAttrs::training}, Field{"relu", &BatchNormAttrs::relu},
+                 Field{"eps", &BatchNormAttrs::eps});
+  bool operator==(const BatchNormAttrs&) const = default;
+};
+
+// Inputs of batch_norm and batch_norm_add_relu. Only the latter has a residual.
+struct BatchNormInput {
+  enum : std::size_t { kX, kWeight, kBias, kRunningMean, kRunningVar, kResidual };
+};
+
+// Inputs of batch_norm_grad: y is given if there was a residual, else it is absent.
+struct BatchNormGradInput {
+  enum : std::size_t { kGrad, kX, kWeight, kBias, kMean, kVar, kY };
+};
+
+}  // namespace mezzo

@@ -1,0 +1,128 @@
+#include "mezzo/ops/batch_norm_grad.h"
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+using In = BatchNormGradInput;
+
+void infer_batch_norm_grad(Infer& infer) {
+  const Shape& shape = infer.shape(In::kX);
+  infer.check_same_dtype(In::kX, In::kGrad);
+  infer.check(infer.shape(In::kGrad) == shape, "the gradient has shape ", infer.shape(In::kGrad),
+              ", x has ", shape);
+  const Format format = shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const DType stats = infer.dtype(In::kMean);
+  infer.output(shape, infer.dtype(In::kX), format);
+  infer.output({shape[1]}, stats);
+  infer.output({shape[1]}, stats);
+  if (infer.has(In::kY)) infer.output(shape, infer.dtype(In::kX), format);
+}
+
+Sample sample(const Shape& x, const BatchNormAttrs& attrs, bool residual) {
+  const SampleInput channels{{x[1]}, 0.5, 1.5};
+  Sample result{{{x, -2, 2}, {x, -1, 2}, channels, {{x[1]}, -0.5, 0.5}, channels, channels},
+                attrs,
+                std::max<std::int64_t>(1, x.numel() / x[1]),
+                8};
+  if (residual) result.inputs.push_back({x, -1, 1});
+  return result;
+}
+
+std::vector<Sample> grad_samples() {
+  std::vector<Sample> samples;
+  for (const bool training : {true, false}) {
+    for (const bool relu : {false, true}) {
+      const BatchNormAttrs attrs{training, relu, 1e-3};
+      samples.push_back(sample({3, 4, 3, 5}, attrs, false));
+      samples.push_back(sample({5, 17, 2, 3}, attrs, relu));
+      samples.push_back(sample({33, 3}, attrs, false));
+      samples.push_back(sample({4, 65, 3, 3}, attrs, relu));
+      samples.push_back(sample({3, 1030}, attrs, relu));
+    }
+  }
+  return samples;
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef batch_norm_grad{
+    .name = "batch_norm_grad",
+    .doc = "the gradients of batch_norm and batch_norm_add_relu",
+    .precision = {.cast_mask = 1U << In::kGrad | 1U << In::kX | 1U << In::kY,
+                  .reason = "part of a backward pass, which runs in its forward's dtype"},
+    .infer = infer_batch_norm_grad,
+    .samples = grad_samples,
+    .ulps = 8,
+};
+
+}  // namespace ops
+
+BatchNormGrads batch_norm_grad(const Tensor& grad, const BatchNormSaved& saved,
+                               const BatchNormAttrs& attrs) {
+  Outputs outputs =
+      call(ops::batch_norm_grad,
+           {&grad, &saved.x, &saved.weight, &saved.bias, &saved.mean, &saved.var, &saved.y}, attrs);
+  BatchNormGrads grads{std::move(outputs[0]), std::move(outputs[1]), std::move(outputs[2]), {}};
+  if (saved.y.defined()) grads.residual = std::move(outputs[3]);
+  return grads;
+}
+
+BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& saved,
+                                      const BatchNormAttrs& attrs) {
+  const Shape& shape = saved.x.shape();
+  const DType dtype = saved.mean.dtype();
+  const Shape axes = shape.rank() == 4 ? Shape{0, 2, 3} : Shape{0};
+  Shape broadcast = Shape::filled(shape.rank(), 1);
+  broadcast[1] = shape[1];
+  const auto spread = [&](const Tensor& t) { return reshape(t, broadcast); };
+  const double share = static_cast<double>(shape[1]) / static_cast<double>(shape.numel());
+
+  // The statistics are computed again from x: those that were saved are constants to the tape.
+  const Tensor x = cast(saved.x, dtype);
+  const Tensor mean = attrs.training ? sum(x, axes, true) * share : spread(saved.mean);
+  const Tensor centered = x - mean;
+  Tensor rstd;
+  if (attrs.training) {
+    const Tensor normalized = batch_norm(x, {}, {}, {.eps = attrs.eps}).y;
+    rstd = sum(normalized * centered, axes, true) / sum(centered * centered, axes, true);
+  } else {
+    const BatchNormOptions given{.training = false,
+                                 .eps = attrs.eps,
+                                 .running_mean = zeros({shape[1]}, dtype),
+                                 .running_var = saved.var};
+    rstd = spread(batch_norm(ones({1, shape[1]}, dtype), {}, {}, given).y);
+  }
+  const Tensor normal = centered * rstd;
+  const Tensor scale = saved.weight.defined() ? rstd * spread(saved.weight) : rstd;
+
+  Tensor masked = cast(grad, dtype);
+  if (attrs.relu && saved.y.defined()) {
+    masked = relu_grad(masked, cast(saved.y.detach(), dtype));
+  } else if (attrs.relu) {
+    Tensor y = centered.detach() * scale.detach();
+    if (saved.bias.defined()) y = y + spread(saved.bias).detach();
+    masked = relu_grad(masked, y);
+  }
+  BatchNormGrads grads;
+  grads.bias = sum(masked, axes);
+  grads.weight = sum(masked * normal, axes);
+  if (saved.y.defined()) grads.residual = cast(masked, saved.x.dtype());
+  Tensor rest = masked;
+  if (attrs.training) {
+    rest = masked - (spread(grads.bias) + normal * spread(grads.weight)) * share;
+  }
+  grads.x = cast(scale * rest, saved.x.dtype());
+  return grads;
+}
+
+}  // namespace mezzo

@@ -1,0 +1,35 @@
+// The fused gradient of batch normalization.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+namespace mezzo {
+
+// What the gradient is computed from: see batch_norm(). `mean` and `var` are those that x was
+// normalised by; `y` only if a residual was added before the ReLU.
+struct BatchNormSaved {
+  Tensor x;
+  Tensor weight;
+  Tensor bias;
+  Tensor mean;
+  Tensor var;
+  Tensor y;
+};
+
+struct BatchNormGrads {
+  Tensor x;
+  Tensor weight;
+  Tensor bias;
+  Tensor residual;  // defined if y was given
+};
+
+// The gradients of batch_norm, all in one kernel; the result cannot be differentiated.
+BatchNormGrads batch_norm_grad(const Tensor& grad, const BatchNormSaved& saved,
+                               const BatchNormAttrs& attrs);
+
+// The same made of differentiable operations, for gradients of gradients.
+BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& saved,
+                                      const BatchNormAttrs& attrs);
+
+}  // namespace mezzo
