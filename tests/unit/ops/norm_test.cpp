@@ -1,0 +1,247 @@
+// Batch normalization beyond the sweep: hard statistics, fusion, running statistics, threads.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/autograd/engine.h"
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/parallel.h"
+#include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/batch_norm_grad.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+
+namespace mezzo {
+namespace {
+
+using Doubles = std::vector<double>;
+
+// Normally distributed values around `mean`.
+Tensor random(const Shape& shape, float mean = 0, float deviation = 1, std::uint64_t seed = 1) {
+  const Tensor x =
+      empty(shape, DType::kF32, shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous);
+  fill_normal({x.mutable_data<float>(), static_cast<std::size_t>(x.numel())}, {seed, 0}, mean,
+              deviation);
+  return x;
+}
+
+template <class Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(num_threads()) { set_num_threads(count); }
+  ~Threads() { set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+struct Moments {
+  Doubles mean;
+  Doubles var;
+};
+
+// The statistics of x per channel in double, in two passes.
+Moments moments_of(const Tensor& x) {
+  const auto values = x.to_vector<double>();
+  const auto channels = static_cast<std::size_t>(x.size(1));
+  const std::size_t inner = values.size() / static_cast<std::size_t>(x.size(0)) / channels;
+  const double count = static_cast<double>(values.size()) / static_cast<double>(channels);
+  Moments moments{Doubles(channels), Doubles(channels)};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    moments.mean[i / inner % channels] += values[i] / count;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double off = values[i] - moments.mean[i / inner % channels];
+    moments.var[i / inner % channels] += off * off / count;
+  }
+  return moments;
+}
+
+// A mean is rounded to f32 once. A variance of n values is a sum in two levels of at most 256
+// terms and a few more; five bits may be lost to a bad shift, in these tests none is.
+void expect_moments(const Tensor& x, const BatchNormResult& result) {
+  constexpr double kUnit = 0x1p-24;
+  const Moments want = moments_of(x);
+  const auto mean = result.mean.to_vector<double>();
+  const auto var = result.var.to_vector<double>();
+  for (std::size_t c = 0; c < mean.size(); ++c) {
+    const double deviation = std::sqrt(want.var[c]);
+    EXPECT_NEAR(mean[c], want.mean[c], kUnit * (2 * std::abs(want.mean[c]) + 32 * deviation)) << c;
+    EXPECT_NEAR(var[c], want.var[c], 64 * kUnit * want.var[c]) << c;
+  }
+}
+
+TEST(BatchNorm, VarianceDoesNotCancel) {
+  const Tensor far = random({8, 5, 13, 11}, 1000, 1);
+  expect_moments(far, batch_norm(far, {}, {}));
+  const Tensor bf16 = random({8, 5, 13, 11}, 100, 1).astype(DType::kBf16);
+  expect_moments(bf16, batch_norm(bf16, {}, {}));
+  const Tensor f16 = random({8, 5, 13, 11}, 1000, 1).astype(DType::kF16);
+  expect_moments(f16, batch_norm(f16, {}, {}));
+}
+
+TEST(BatchNorm, AFirstPixelFarOffDoesNotSpoilTheVariance) {
+  const Tensor x = random({4, 3, 64, 64});
+  float* data = x.mutable_data<float>();
+  for (std::int64_t c = 0; c < 3; ++c) data[c] = 3000;
+  expect_moments(x, batch_norm(x, {}, {}));
+}
+
+TEST(BatchNorm, AConstantChannelHasNoVariance) {
+  const Tensor x = full({6, 7}, 0.1);
+  const BatchNormResult result = batch_norm(x, {}, {});
+  for (const double var : result.var.to_vector<double>()) EXPECT_LE(var, 1e-15);
+  for (const double y : result.y.to_vector<double>()) EXPECT_LE(std::abs(y), 1e-4);
+}
+
+TEST(BatchNorm, NotANumberShowsInItsChannelOnly) {
+  const Tensor x = random({4, 3});
+  x.mutable_data<float>()[4] = NAN;
+  const auto y = batch_norm(x, {}, {}, {.relu = true}).y.to_vector<double>();
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i % 3 == 1) << i;
+}
+
+TEST(BatchNorm, StatisticsForEveryChannelCountAndThreadCount) {
+  for (const std::int64_t channels : {1, 3, 16, 17, 65, 300, 1030}) {
+    const Tensor x = random({9, channels, 7, 5}, 3, 2);
+    const Threads one(1);
+    const BatchNormResult alone = batch_norm(x, {}, {});
+    expect_moments(x, alone);
+    const Threads two(2);
+    const BatchNormResult first = batch_norm(x, {}, {});
+    const BatchNormResult second = batch_norm(x, {}, {});
+    expect_moments(x, first);
+    EXPECT_EQ(first.y.to_vector<float>(), second.y.to_vector<float>()) << "not repeatable";
+  }
+}
+
+TEST(BatchNorm, TheFusedReluIsBitForBitReluOfTheResult) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const Tensor x = random({4, 17, 6, 5}).astype(dtype);
+    const Tensor fused = batch_norm(x, {}, {}, {.relu = true}).y;
+    EXPECT_EQ(fused.to_vector<float>(), relu(batch_norm(x, {}, {}).y).to_vector<float>());
+  }
+}
+
+struct Outcome {
+  Doubles y, grad_x, grad_weight, grad_bias, grad_residual;
+};
+
+// One forward and backward pass in f32, fused or out of single operations.
+Outcome run_residual(bool fused, bool create_graph) {
+  const Tensor x = random({6, 19, 5, 4}, 0.3F, 1, 1).set_requires_grad(true);
+  const Tensor residual = random({6, 19, 5, 4}, 0, 1, 2).set_requires_grad(true);
+  const Tensor weight = random({19}, 1, 0.2F, 3).set_requires_grad(true);
+  const Tensor bias = random({19}, 0, 0.2F, 4).set_requires_grad(true);
+  const Tensor y = fused ? batch_norm(x, weight, bias, {.relu = true, .residual = residual}).y
+                         : relu(batch_norm(x, weight, bias).y + residual);
+  const Tensor total = sum(y * random({6, 19, 5, 4}, 0, 1, 5));
+  const std::vector<Tensor> grads =
+      grad({&total, 1}, std::vector<Tensor>{x, weight, bias, residual}, {},
+           {.create_graph = create_graph});
+  return {y.to_vector<double>(), grads[0].to_vector<double>(), grads[1].to_vector<double>(),
+          grads[2].to_vector<double>(), grads[3].to_vector<double>()};
+}
+
+void expect_near(const Doubles& got, const Doubles& want, double allowed, const char* what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], allowed * std::max(1.0, std::abs(want[i]))) << what << ' ' << i;
+  }
+}
+
+TEST(BatchNorm, FusedResidualIsTheCompositionAndBothGradientPathsAgree) {
+  // 120 values per channel of order 1, a dozen roundings each.
+  constexpr double kAllowed = 0x1p-24 * 16 * 11;
+  const Outcome separate = run_residual(false, false);
+  for (const bool create_graph : {false, true}) {
+    const Outcome fused = run_residual(true, create_graph);
+    expect_near(fused.y, separate.y, kAllowed, "y");
+    expect_near(fused.grad_x, separate.grad_x, kAllowed, "grad_x");
+    expect_near(fused.grad_weight, separate.grad_weight, 4 * kAllowed, "grad_weight");
+    expect_near(fused.grad_bias, separate.grad_bias, 4 * kAllowed, "grad_bias");
+    expect_near(fused.grad_residual, separate.grad_residual, 0, "grad_residual");
+  }
+}
+
+TEST(BatchNorm, TheRecomputedMaskIsTheSignOfTheResult) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    const Tensor x = random({16, 33, 9, 9}).astype(dtype);
+    const Tensor weight = random({33}, 1, 0.3F, 2);
+    const Tensor bias = random({33}, 0, 0.3F, 3);
+    const BatchNormResult result = batch_norm(x, weight, bias, {.relu = true});
+    const Tensor grad = full(x.shape(), 1, dtype);
+    const BatchNormAttrs attrs{.relu = true};
+    const BatchNormGrads grads =
+        batch_norm_grad(grad, {x, weight, bias, result.mean, result.var, {}}, attrs);
+    // With a gradient of 1 everywhere, grad_bias counts the open positions of a channel.
+    const Tensor open = sum(relu_grad(grad, result.y).astype(DType::kF32), {0, 2, 3});
+    EXPECT_EQ(grads.bias.to_vector<float>(), open.to_vector<float>());
+  }
+}
+
+TEST(BatchNorm, AResidualWithoutReluIsAdded) {
+  const Tensor x = random({4, 3});
+  const Tensor residual = random({4, 3}, 0, 1, 2);
+  EXPECT_EQ(batch_norm(x, {}, {}, {.residual = residual}).y.to_vector<float>(),
+            (batch_norm(x, {}, {}).y + residual).to_vector<float>());
+}
+
+TEST(BatchNorm, FourDimensionsComeOutChannelsLast) {
+  const Tensor x = zeros({2, 3, 4, 5}, DType::kBf16);
+  const BatchNormResult result = batch_norm(x, {}, {});
+  EXPECT_EQ(result.y.format(), Format::kChannelsLast);
+  EXPECT_EQ(result.y.dtype(), DType::kBf16);
+  EXPECT_EQ(result.mean.dtype(), DType::kF32);
+}
+
+TEST(BatchNorm, SavesNoCopyBeyondItsInputAndResult) {
+  const Tensor x = random({8, 64, 14, 14}).astype(DType::kBf16);
+  const Tensor leaf = x.detach().set_requires_grad(true);
+  const std::int64_t before = cpu_allocator().stats().live_bytes;
+  const Tensor y = batch_norm(leaf, {}, {}, {.relu = true}).y;
+  const std::int64_t held = cpu_allocator().stats().live_bytes - before;
+  EXPECT_LE(held, static_cast<std::int64_t>(y.bytes()) * 9 / 8 + 4096);
+}
+
+TEST(BatchNorm, InferenceUsesTheRunningStatistics) {
+  const Tensor x = from_values({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
+  const BatchNormOptions options{.training = false,
+                                 .eps = 0,
+                                 .running_mean = from_values({1.0F, 0.0F}, {2}),
+                                 .running_var = from_values({4.0F, 0.25F}, {2})};
+  const BatchNormResult result = batch_norm(x, {}, {}, options);
+  EXPECT_EQ(result.y.to_vector<float>(), (std::vector<float>{0, 4, 1, 8}));
+  EXPECT_FALSE(result.mean.defined());
+}
+
+TEST(RunningStats, MoveByTheMomentumWithTheUnbiasedVariance) {
+  const Tensor mean = from_values({1.0F, 2.0F}, {2});
+  const Tensor var = from_values({1.0F, 1.0F}, {2});
+  update_running_stats(mean, var, from_values({3.0F, 2.0F}, {2}), from_values({3.0F, 6.0F}, {2}),
+                       0.25, 4);
+  EXPECT_EQ(mean.to_vector<float>(), (std::vector<float>{1.5F, 2.0F}));
+  EXPECT_EQ(var.to_vector<float>(), (std::vector<float>{1.75F, 2.75F}));  // 3 * 4 / 3, 6 * 4 / 3
+  EXPECT_THAT(message_of([&] { update_running_stats(mean, var, mean, var, 0.1, 1); }),
+              testing::HasSubstr("which have no variance"));
+  EXPECT_THAT(message_of([&] { update_running_stats(mean, var, mean, zeros({3}), 0.1, 2); }),
+              testing::HasSubstr("must be dense and f32[2], one is f32[3]"));
+}
+
+}  // namespace
+}  // namespace mezzo
