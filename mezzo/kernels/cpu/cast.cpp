@@ -1,20 +1,180 @@
 // Casts and copies between dtypes and memory layouts.
+//
+// Three ways, by what the layouts have in common: one flat pass where the orders agree; rows where
+// both sides have neighbours along the same dimension; square tiles where one side's neighbours are
+// the other side's columns (row-major to channels-last and back, transposed matrices), because a
+// plain loop would touch a new cache line for every element.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/cast.cpp"
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/loop.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/kernels/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kTile = 32;
+
+// out[i] = in[i]; a plain copy where the types agree.
+template <class In, class Out>
+HWY_INLINE void convert_row(const In* in, Out* out, std::int64_t n) {
+  if constexpr (std::is_same_v<In, Out>) {
+    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(In));
+  } else {
+    const std::int64_t step = lanes();
+    std::int64_t i = 0;
+    for (; i + step <= n; i += step) store(load(in + i), out + i);
+    if (i < n) store_part(load_part(in + i, n - i), out + i, n - i);
+  }
+}
+
+// Rows of `in` become columns of a tile: tile[c * kTile + r] = in[r * stride + c].
+template <class T>
+void gather_tile(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t cols, T* tile) {
+  for (std::int64_t c = 0; c < cols; ++c) {
+    for (std::int64_t r = 0; r < rows; ++r) tile[c * kTile + r] = in[r * stride + c];
+  }
+}
+
+// A full tile in blocks of 128 bits, transposed in registers.
+template <class T>
+void gather_full_tile(const T* in, std::int64_t stride, T* tile) {
+#if HWY_TARGET == HWY_SCALAR
+  gather_tile(in, stride, kTile, kTile, tile);
+#else
+  if constexpr (sizeof(T) == 4) {
+    using D = hn::CappedTag<std::uint32_t, 4>;
+    using D64 = hn::CappedTag<std::uint64_t, 2>;
+    const D d;
+    const D64 d64;
+    const auto* from = reinterpret_cast<const std::uint32_t*>(in);
+    auto* to = reinterpret_cast<std::uint32_t*>(tile);
+    for (std::int64_t r = 0; r < kTile; r += 4) {
+      for (std::int64_t c = 0; c < kTile; c += 4) {
+        const std::uint32_t* p = from + r * stride + c;
+        const auto a = hn::LoadU(d, p);
+        const auto b = hn::LoadU(d, p + stride);
+        const auto e = hn::LoadU(d, p + 2 * stride);
+        const auto f = hn::LoadU(d, p + 3 * stride);
+        const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
+        const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
+        const auto ef_low = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
+        const auto ef_high = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
+        std::uint32_t* q = to + c * kTile + r;
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ef_low)), d, q);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ef_low)), d, q + kTile);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ef_high)), d, q + 2 * kTile);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ef_high)), d, q + 3 * kTile);
+      }
+    }
+  } else {
+    gather_tile(in, stride, kTile, kTile, tile);
+  }
+#endif
+}
+
+template <class In, class Out>
+struct Copy {
+  const In* in;
+  Out* out;
+  const kernels::Loop<2>& loop;  // operand 0 is the output, 1 the input
+
+  // Neighbours on both sides.
+  void rows() const {
+    parallel_for(loop.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      kernels::for_each_run(loop, begin, end, [&](const auto& at, std::int64_t count) {
+        convert_row(in + at[1], out + at[0], count);
+      });
+    });
+  }
+
+  // Anything else: through small buffers.
+  void strided() const {
+    const std::int64_t step_out = loop.inner_stride(0);
+    const std::int64_t step_in = loop.inner_stride(1);
+    parallel_for(loop.numel(), kElementGrain / 4, [&](std::int64_t begin, std::int64_t end) {
+      constexpr std::int64_t kBuffer = 256;
+      In from[kBuffer];
+      Out to[kBuffer];
+      kernels::for_each_run(loop, begin, end, [&](const auto& at, std::int64_t count) {
+        for (std::int64_t first = 0; first < count; first += kBuffer) {
+          const std::int64_t n = std::min(kBuffer, count - first);
+          for (std::int64_t i = 0; i < n; ++i) from[i] = in[at[1] + (first + i) * step_in];
+          convert_row(from, to, n);
+          for (std::int64_t i = 0; i < n; ++i) out[at[0] + (first + i) * step_out] = to[i];
+        }
+      });
+    });
+  }
+
+  // The output's neighbours lie apart in the input, where those along dimension `axis` are next to
+  // each other.
+  void tiles(std::size_t axis) const {
+    const std::size_t last = loop.rank() - 1;
+    const std::int64_t width = loop.sizes[last];   // along the output's neighbours
+    const std::int64_t height = loop.sizes[axis];  // along the input's neighbours
+    const std::int64_t in_stride = loop.strides[1][last];
+    const std::int64_t out_stride = loop.strides[0][axis];
+    Shape outer = loop.sizes;
+    outer[last] = (width + kTile - 1) / kTile;
+    outer[axis] = (height + kTile - 1) / kTile;
+    std::array<Strides, 2> strides = loop.strides;
+    for (Strides& operand : strides) {
+      operand[last] *= kTile;
+      operand[axis] *= kTile;
+    }
+    const std::int64_t grain = kElementGrain / (kTile * kTile);
+    parallel_for(outer.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+      alignas(64) In tile[kTile * kTile];
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t block = t % outer[last];
+        const std::int64_t row_block = kernels::position_along(t, outer, axis);
+        const std::int64_t w = std::min(kTile, width - block * kTile);
+        const std::int64_t h = std::min(kTile, height - row_block * kTile);
+        const In* from = in + kernels::offset_of(t, outer, strides[1]);
+        Out* to = out + kernels::offset_of(t, outer, strides[0]);
+        if (w == kTile && h == kTile) {
+          gather_full_tile(from, in_stride, tile);
+        } else {
+          gather_tile(from, in_stride, w, h, tile);
+        }
+        for (std::int64_t r = 0; r < h; ++r) convert_row(tile + r * kTile, to + r * out_stride, w);
+      }
+    });
+  }
+
+  void run() const {
+    if (loop.inner_stride(0) == 1 && loop.inner_stride(1) == 1) return rows();
+    if (loop.inner_stride(0) == 1) {
+      for (std::size_t axis = 0; axis + 1 < loop.rank(); ++axis) {
+        const bool worth_it = loop.sizes[axis] >= 4 && loop.inner() >= 4;
+        if (loop.strides[1][axis] == 1 && worth_it) return tiles(axis);
+      }
+    }
+    strided();
+  }
+};
+
+}  // namespace
 
 // Both tensors are dense in the same order.
 void cast_flat(const Tensor& in, const Tensor& out) {
   kernels::visit_vector_dtype(in.dtype(), [&]<class In>() {
     kernels::visit_vector_dtype(out.dtype(), [&]<class Out>() {
       map(in.data<In>(), out.mutable_data<Out>(), in.numel(), [](F32Vec v) HWY_ATTR { return v; });
+    });
+  });
+}
+
+void cast_strided(const Tensor& in, const Tensor& out) {
+  const auto loop = kernels::make_loop<2>(in.shape(), {out.strides(), in.strides()});
+  kernels::visit_vector_dtype(in.dtype(), [&]<class In>() {
+    kernels::visit_vector_dtype(out.dtype(), [&]<class Out>() {
+      Copy<In, Out>{in.data<In>(), out.mutable_data<Out>(), loop}.run();
     });
   });
 }
@@ -27,12 +187,22 @@ namespace mezzo::kernels::cpu {
 namespace {
 
 HWY_EXPORT(cast_flat);
+HWY_EXPORT(cast_strided);
 
-void cast_dense(const KernelArgs& args) {
+void copy_bytes(const Tensor& in, const Tensor& out) {
+  const auto* from = static_cast<const char*>(in.raw_data());
+  auto* to = static_cast<char*>(out.mutable_raw_data());
+  parallel_for(static_cast<std::int64_t>(in.bytes()), 1 << 18,
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+               });
+}
+
+void run_dense(const KernelArgs& args) {
   const Tensor& in = args.input(0);
   const Tensor& out = args.output();
   if (in.dtype() == out.dtype()) {
-    std::memcpy(out.mutable_raw_data(), in.raw_data(), in.bytes());
+    copy_bytes(in, out);
   } else {
     HWY_DYNAMIC_DISPATCH(cast_flat)(in, out);
   }
@@ -48,14 +218,26 @@ Support supports_dense(const KernelArgs& args) {
              : Support::no("only f32, bf16 and f16 are vectorised");
 }
 
-void copy_strided(const KernelArgs& args) { copy_elements(args.input(0), args.output()); }
+void run_strided(const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(cast_strided)(args.input(0), args.output());
+}
+
+Support supports_strided(const KernelArgs& args) {
+  return is_vector_dtype(args.input(0).dtype()) && is_vector_dtype(args.output().dtype())
+             ? Support::yes()
+             : Support::no("only f32, bf16 and f16 are vectorised");
+}
+
+void copy_plain(const KernelArgs& args) { copy_elements(args.input(0), args.output()); }
+
+constexpr KernelList kCopies{{{{"cpu_dense", supports_dense, run_dense},
+                               {"cpu_strided", supports_strided, run_strided},
+                               {"cpu_plain", nullptr, copy_plain}}}};
 
 }  // namespace
 
-extern const KernelList cast{
-    {{{"cpu_dense", supports_dense, cast_dense}, {"cpu_strided", nullptr, copy_strided}}}};
-extern const KernelList to_format{
-    {{{"cpu_dense", supports_dense, cast_dense}, {"cpu_strided", nullptr, copy_strided}}}};
+extern const KernelList cast = kCopies;
+extern const KernelList to_format = kCopies;
 
 }  // namespace mezzo::kernels::cpu
 #endif

@@ -83,6 +83,12 @@ inline std::int64_t offset_of(std::int64_t index, const Shape& sizes, const Stri
   return offset;
 }
 
+// The coordinate along `axis` of element `index` of the dimensions `sizes`.
+inline std::int64_t position_along(std::int64_t index, const Shape& sizes, std::size_t axis) {
+  for (std::size_t i = sizes.rank(); i-- > axis + 1;) index /= sizes[i];
+  return index % sizes[axis];
+}
+
 // Calls body(offsets, count) for the runs along the innermost dimension that cover the elements
 // [begin, end) in loop order; offsets[k] is where operand k's run starts.
 template <std::size_t N, class Body>
