@@ -6,6 +6,9 @@
 namespace mezzo::nn {
 
 Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+Tensor GELU::forward(const Tensor& x) { return gelu(x, form_); }
+Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }
+Tensor Tanh::forward(const Tensor& x) { return tanh(x); }
 Tensor Identity::forward(const Tensor& x) { return x; }
 Tensor Flatten::forward(const Tensor& x) { return flatten(x, start_, end_); }
 

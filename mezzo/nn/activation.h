@@ -2,11 +2,35 @@
 #pragma once
 
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/pointwise.h"
 
 namespace mezzo::nn {
 
 // max(x, 0).
 class ReLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// x times the normal distribution's integral up to x, see gelu().
+class GELU : public Module {
+ public:
+  explicit GELU(GeluForm form = GeluForm::kExact) : form_(form) {}
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  GeluForm form_;
+};
+
+// 1 / (1 + exp(-x)).
+class Sigmoid : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// The hyperbolic tangent.
+class Tanh : public Module {
  public:
   Tensor forward(const Tensor& x) override;
 };

@@ -3,8 +3,10 @@
 
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/conv.h"
+#include "mezzo/nn/embedding.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
+#include "mezzo/nn/loss.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/unit/nn/example_net.h"
 
@@ -88,8 +90,34 @@ TEST(Flatten, KeepsTheBatch) {
   EXPECT_EQ(Flatten(0, 1)(ones({2, 3, 4})).shape(), (Shape{6, 4}));
 }
 
-TEST(ReLU, CutsBelowZero) {
-  EXPECT_EQ(ReLU()(from_values({-1.0F, 2.0F}, {2})).to_vector<float>(), (Floats{0, 2}));
+TEST(Activations, CallTheirOperation) {
+  const Tensor x = from_values({-1.0F, 0.0F, 2.0F}, {3});
+  EXPECT_EQ(ReLU()(x).to_vector<float>(), (Floats{0, 0, 2}));
+  EXPECT_EQ(GELU()(x).to_vector<float>(), gelu(x).to_vector<float>());
+  EXPECT_EQ(GELU(GeluForm::kTanh)(x).to_vector<float>(),
+            gelu(x, GeluForm::kTanh).to_vector<float>());
+  EXPECT_EQ(Sigmoid()(x).to_vector<float>(), sigmoid(x).to_vector<float>());
+  EXPECT_EQ(Tanh()(x).to_vector<float>(), tanh(x).to_vector<float>());
+  EXPECT_EQ(Identity()(x).impl(), x.impl());
+}
+
+TEST(Embedding, LooksRowsUp) {
+  manual_seed(2);
+  Embedding layer(4, 3);
+  const Tensor y = layer(from_values<std::int64_t>({2, 0, 2}, {3, 1}));
+  EXPECT_EQ(y.shape(), (Shape{3, 1, 3}));
+  sum(y).backward();
+  EXPECT_EQ(layer.weight().grad().to_vector<float>(), (Floats{1, 1, 1, 0, 0, 0, 2, 2, 2, 0, 0, 0}));
+  EXPECT_THROW(layer(from_values<std::int64_t>({4}, {1})), ArgumentError);
+  EXPECT_THROW(Embedding(0, 3), ArgumentError);
+}
+
+TEST(Losses, CallTheirOperation) {
+  const Tensor logits = randn({2, 3});
+  const Tensor labels = from_values<std::int64_t>({2, 0}, {2});
+  EXPECT_EQ(CrossEntropyLoss({.label_smoothing = 0.1})(logits, labels).item(),
+            cross_entropy(logits, labels, {.label_smoothing = 0.1}).item());
+  EXPECT_EQ(MseLoss(Reduction::kSum)(ones({2, 3}), zeros({2, 3})).item(), 6);
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+// Batch normalization layers.
+#pragma once
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;  // the weight of the new value in the running statistics
+};
+
+// Normalises each channel of x to mean 0 and variance 1, then scales it by `weight` [c] and shifts
+// it by `bias` [c], which begin as 1 and 0.
+//
+// In training the statistics are those of the batch, and the buffers `running_mean` (begins as 0),
+// `running_var` (begins as 1; unbiased) and `num_batches_tracked` follow them; else the running
+// statistics are used. Parameters and statistics are f32 whatever the dtype of x, because the sum
+// of a batch of squares neither fits into f16 nor into the 8 bits of bf16.
+class BatchNorm : public Module {
+ public:
+  // Throws ArgumentError unless channels > 0.
+  explicit BatchNorm(std::int64_t channels, BatchNormOptions options = {});
+
+  Tensor forward(const Tensor& x) override;
+  // relu(forward(x)), in one pass over memory.
+  Tensor forward_relu(const Tensor& x);
+  // relu(forward(x) + residual), in one pass over memory; the residual has the shape of x.
+  Tensor forward_add_relu(const Tensor& x, const Tensor& residual);
+
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
+  const Tensor& running_mean() const { return running_mean_; }
+  const Tensor& running_var() const { return running_var_; }
+  const BatchNormOptions& options() const { return options_; }
+
+ protected:
+  // Throws ArgumentError naming the layer unless x has the right rank.
+  virtual void check_input(const Tensor& x) const = 0;
+
+ private:
+  Tensor normalize(const Tensor& x, bool relu, const Tensor& residual);
+
+  BatchNormOptions options_;
+  Tensor weight_;
+  Tensor bias_;
+  Tensor running_mean_;
+  Tensor running_var_;
+  Tensor num_batches_tracked_;
+};
+
+// For x [n, c, h, w]: statistics over n, h and w.
+class BatchNorm2d : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+
+ protected:
+  void check_input(const Tensor& x) const override;
+};
+
+// For x [n, c]: statistics over n.
+class BatchNorm1d : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+
+ protected:
+  void check_input(const Tensor& x) const override;
+};
+
+}  // namespace mezzo::nn

@@ -1,0 +1,127 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/nn/batch_norm.h"
+#include "mezzo/nn/container.h"
+#include "mezzo/nn/conv.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "tests/unit/nn/example_net.h"
+
+namespace mezzo::nn {
+namespace {
+
+using Floats = std::vector<float>;
+using testing::Each;
+using testing::ElementsAre;
+using testing::FloatNear;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+constexpr float kTolerance = 8 * 1.2e-7F;  // a few roundings of numbers near 1
+
+TEST(BatchNorm, StateIsPyTorchs) {
+  const BatchNorm2d layer(3);
+  EXPECT_THAT(names_of(layer.state()),
+              ElementsAre("weight", "bias", "running_mean", "running_var", "num_batches_tracked"));
+  EXPECT_THAT(layer.weight().to_vector<float>(), Each(1));
+  EXPECT_THAT(layer.bias().to_vector<float>(), Each(0));
+  EXPECT_THAT(layer.running_var().to_vector<float>(), Each(1));
+  EXPECT_EQ(layer.parameter_count(), 6);
+  EXPECT_FALSE(layer.running_mean().requires_grad());
+}
+
+TEST(BatchNorm, TrainingNormalisesByTheBatch) {
+  BatchNorm1d layer(1, {.eps = 0});
+  const Tensor y = layer(from_values({1.0F, 3.0F, 5.0F, 7.0F}, {4, 1}));
+  const float step = 1 / std::sqrt(5.0F);  // mean 4, variance 5
+  EXPECT_THAT(y.to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), Floats{-3 * step, -step, step, 3 * step}));
+}
+
+TEST(BatchNorm, RunningStatisticsFollowByMomentum) {
+  BatchNorm1d layer(1, {.momentum = 0.25});
+  layer(from_values({1.0F, 3.0F, 5.0F, 7.0F}, {4, 1}));
+  const double unbiased = 20.0 / 3;
+  EXPECT_NEAR(layer.running_mean().item(), 0.25 * 4, kTolerance);
+  EXPECT_NEAR(layer.running_var().item(), 0.75 + 0.25 * unbiased, 4 * kTolerance);
+  layer(from_values({0.0F, 2.0F}, {2, 1}));
+  EXPECT_NEAR(layer.running_mean().item(), 0.75 * 1 + 0.25 * 1, kTolerance);
+  EXPECT_EQ(layer.named_buffers()[2].tensor.item(), 2);
+}
+
+TEST(BatchNorm, EvalUsesAndKeepsTheRunningStatistics) {
+  BatchNorm1d layer(1, {.eps = 0});
+  fill(layer.running_mean(), 1);
+  fill(layer.running_var(), 4);
+  layer.eval();
+  EXPECT_THAT(layer(from_values({1.0F, 5.0F}, {2, 1})).to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), Floats{0, 2}));
+  EXPECT_EQ(layer.running_mean().item(), 1);
+  EXPECT_EQ(layer.named_buffers()[2].tensor.item(), 0);
+}
+
+TEST(BatchNorm, FusedFormsAreTheSeparateSteps) {
+  manual_seed(1);
+  const Tensor x = randn({2, 3, 4, 5});
+  const Tensor residual = randn({2, 3, 4, 5});
+  BatchNorm2d layer(3);
+  const Tensor plain = layer(x);
+  EXPECT_THAT(layer.forward_relu(x).to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), relu(plain).to_vector<float>()));
+  EXPECT_THAT(layer.forward_add_relu(x, residual).to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), relu(plain + residual).to_vector<float>()));
+  EXPECT_EQ(layer.named_buffers()[2].tensor.item(), 3);
+}
+
+TEST(BatchNorm, GradientsReachParametersInputAndResidual) {
+  manual_seed(1);
+  const Tensor x = randn({2, 3, 4, 5}).set_requires_grad(true);
+  const Tensor residual = randn({2, 3, 4, 5}).set_requires_grad(true);
+  BatchNorm2d layer(3);
+  const Tensor y = layer.forward_add_relu(x, residual);
+  sum(y * y).backward();
+  for (const Tensor& tensor : {x, residual, layer.weight(), layer.bias()}) {
+    ASSERT_TRUE(tensor.grad().defined());
+    EXPECT_THAT(tensor.grad().to_vector<float>(), testing::Contains(testing::Ne(0)));
+  }
+}
+
+TEST(BatchNorm, StatisticsStayF32BesideBf16) {
+  BatchNorm2d layer(2);
+  EXPECT_EQ(layer(randn({2, 2, 3, 3}).astype(DType::kBf16)).dtype(), DType::kBf16);
+  EXPECT_EQ(layer.running_mean().dtype(), DType::kF32);
+  EXPECT_EQ(layer.weight().dtype(), DType::kF32);
+}
+
+TEST(BatchNorm, FusedFormsEnterTheModule) {
+  class PathHook : public ForwardHook {
+   public:
+    Tensor around(Module&, const Tensor& x, const Forward& forward) override {
+      path = current_module_path();
+      return forward(x);
+    }
+    std::string path;
+  };
+  Sequential net;
+  auto& layer = net.emplace<BatchNorm2d>(2);
+  const auto hook = std::make_shared<PathHook>();
+  layer.set_forward_hook(hook);
+  layer.forward_relu(ones({2, 2, 3, 3}));
+  EXPECT_EQ(hook->path, "0");
+}
+
+TEST(BatchNorm, RefusesOtherRanksAndSizes) {
+  BatchNorm2d layer(2);
+  EXPECT_THAT(message_of([&] { layer(ones({4, 2})); }), HasSubstr("[BatchNorm2d] x must be"));
+  EXPECT_THROW(layer(ones({4, 3, 2, 2})), ArgumentError);
+  EXPECT_THROW(BatchNorm1d(2)(ones({4, 2, 2, 2})), ArgumentError);
+  EXPECT_THROW(BatchNorm1d(0), ArgumentError);
+}
+
+}  // namespace
+}  // namespace mezzo::nn
