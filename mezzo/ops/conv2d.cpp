@@ -174,7 +174,7 @@ std::vector<ErrorSample> conv2d_errors() {
        "bias must have the shape [8], one number per output channel, it is [4]"},
       {{{{2, 4, 5, 5}}, {{8, 4, 7, 7}}, none},
        Conv2dAttrs{},
-       "the kernel [7, 7] (dilation [1, 1]) is larger than the padded image [5, 5]"},
+       "the kernel [7, 7] is larger than the padded image [5, 5]"},
       {{{{2, 4, 5, 5}}, {{8, 4, 3, 3}}, none},
        Conv2dAttrs{.stride = 0},
        "the stride must be at least 1, it is [0, 0]"},

@@ -40,8 +40,9 @@ Size2d Window2d::output_size(Size2d in, std::string_view op) const {
   check_arg(std::min({padding.top, padding.bottom, padding.left, padding.right}) >= 0, op,
             "the padding is negative: ", padding);
   const Size2d padded{in.h + padding.top + padding.bottom, in.w + padding.left + padding.right};
-  check_arg(span().h <= padded.h && span().w <= padded.w, op, "the kernel ", kernel, " (dilation ",
-            dilation, ") is larger than the padded image ", padded,
+  const std::string spread = dilation == Size2d(1) ? "" : concat(" (dilation ", dilation, ")");
+  check_arg(span().h <= padded.h && span().w <= padded.w, op, "the kernel ", kernel, spread,
+            " is larger than the padded image ", padded,
             ". Use more padding, a smaller kernel or a larger image");
   return {(padded.h - span().h) / stride.h + 1, (padded.w - span().w) / stride.w + 1};
 }

@@ -1,0 +1,64 @@
+// The attributes of pooling, for its definitions and kernels.
+#pragma once
+
+#include <algorithm>
+
+#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/window.h"
+
+namespace mezzo {
+
+struct Pool2dAttrs {
+  Size2d kernel = 2;
+  Size2d stride = 2;
+  Sides padding{};
+  bool count_include_pad = true;  // of means
+  Size2d image = 0;               // of gradients: the size of what was pooled
+  static constexpr auto kFields =
+      std::tuple(Field{"kernel", &Pool2dAttrs::kernel}, Field{"stride", &Pool2dAttrs::stride},
+                 Field{"padding", &Pool2dAttrs::padding},
+                 Field{"count_include_pad", &Pool2dAttrs::count_include_pad},
+                 Field{"image", &Pool2dAttrs::image});
+  bool operator==(const Pool2dAttrs&) const = default;
+
+  Window2d window() const { return {kernel, stride, 1, padding}; }
+};
+
+// The windows along one axis.
+struct PoolAxis {
+  std::int64_t in = 0;   // pixels of the image
+  std::int64_t out = 0;  // windows
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t before = 0;  // padding
+
+  // The window's pixels that lie in the image are [first, last).
+  std::int64_t start(std::int64_t window) const { return window * stride - before; }
+  std::int64_t first(std::int64_t window) const { return std::max<std::int64_t>(start(window), 0); }
+  std::int64_t last(std::int64_t window) const { return std::min(start(window) + kernel, in); }
+  // The windows that contain a pixel are [first_over, last_over).
+  std::int64_t first_over(std::int64_t pixel) const {
+    const std::int64_t reach = pixel + before - kernel + 1;
+    return reach <= 0 ? 0 : (reach + stride - 1) / stride;
+  }
+  std::int64_t last_over(std::int64_t pixel) const {
+    return std::min((pixel + before) / stride + 1, out);
+  }
+};
+
+// The axes of pooling images of size `in` to size `out`.
+inline PoolAxis rows_of(const Pool2dAttrs& attrs, std::int64_t in, std::int64_t out) {
+  return {in, out, attrs.kernel.h, attrs.stride.h, attrs.padding.top};
+}
+inline PoolAxis columns_of(const Pool2dAttrs& attrs, std::int64_t in, std::int64_t out) {
+  return {in, out, attrs.kernel.w, attrs.stride.w, attrs.padding.left};
+}
+
+// What the sum over a window is divided by.
+inline std::int64_t pool_divisor(const Pool2dAttrs& attrs, const PoolAxis& rows,
+                                 const PoolAxis& columns, std::int64_t row, std::int64_t column) {
+  if (attrs.count_include_pad) return attrs.kernel.h * attrs.kernel.w;
+  return (rows.last(row) - rows.first(row)) * (columns.last(column) - columns.first(column));
+}
+
+}  // namespace mezzo
