@@ -1,6 +1,8 @@
 #include "mezzo/core/cpu.h"
 
+#include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 #include "mezzo/core/log.h"
 
@@ -10,6 +12,19 @@
 
 namespace mezzo {
 namespace {
+
+Isa read_max_isa() {
+  const char* text = std::getenv("MEZZO_MAX_ISA");  // NOLINT(concurrency-mt-unsafe)
+  const std::string_view name = text != nullptr ? text : "";
+  if (name == "baseline") return Isa::kBaseline;
+  if (name == "avx2") return Isa::kAvx2;
+  if (name == "avx512") return Isa::kAvx512;
+  if (!name.empty()) {
+    log::warn_once(concat("MEZZO_MAX_ISA is `", name,
+                          "`, which is not baseline, avx2 or avx512, and is ignored"));
+  }
+  return Isa::kAvx512Bf16;
+}
 
 CpuFeatures detect() {
   CpuFeatures features;
@@ -33,10 +48,20 @@ CpuFeatures detect() {
     features.avx512_bf16 = features.avx512 && (a >> 5 & 1U) != 0;
   }
 #endif
+  if (max_isa() < Isa::kAvx2) features.avx2 = features.f16c = false;
+  if (max_isa() < Isa::kAvx512) features.avx512 = false;
+  if (max_isa() < Isa::kAvx512Bf16) {
+    features.avx512_bf16 = features.avx512_fp16 = features.amx_bf16 = false;
+  }
   return features;
 }
 
 }  // namespace
+
+Isa max_isa() {
+  static const Isa kIsa = read_max_isa();
+  return kIsa;
+}
 
 const CpuFeatures& cpu_features() {
   static const CpuFeatures kFeatures = detect();

@@ -14,6 +14,15 @@ struct CpuFeatures {
   bool amx_bf16 = false;
 };
 
+// The instruction sets that kernels are written for, from narrow to wide.
+enum class Isa : unsigned char { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+
+// The widest instruction set that kernels may use: everything, unless the environment variable
+// MEZZO_MAX_ISA says `baseline`, `avx2` or `avx512`. For tests, and to see what another CPU would
+// do.
+Isa max_isa();
+
+// What the CPU has, within max_isa().
 const CpuFeatures& cpu_features();
 
 // The processor's name as the system gives it.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "mezzo/core/half.h"
 
@@ -56,27 +57,32 @@ double epsilon_of(DType dtype);
 // The largest finite value of a floating type.
 double max_of(DType dtype);
 
+namespace detail {
+
 template <class T>
-inline constexpr DType kDTypeOf = [] {
-  if constexpr (std::is_same_v<T, float>)
-    return DType::kF32;
-  else if constexpr (std::is_same_v<T, BFloat16>)
-    return DType::kBf16;
-  else if constexpr (std::is_same_v<T, Float16>)
-    return DType::kF16;
-  else if constexpr (std::is_same_v<T, double>)
-    return DType::kF64;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
-    return DType::kI64;
-  else if constexpr (std::is_same_v<T, std::int32_t>)
-    return DType::kI32;
-  else if constexpr (std::is_same_v<T, std::uint8_t>)
-    return DType::kU8;
-  else {
-    static_assert(std::is_same_v<T, bool>, "no tensor dtype for this C++ type");
-    return DType::kBool;
-  }
-}();
+struct DTypeOf;
+template <>
+struct DTypeOf<float> : std::integral_constant<DType, DType::kF32> {};
+template <>
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::kBf16> {};
+template <>
+struct DTypeOf<Float16> : std::integral_constant<DType, DType::kF16> {};
+template <>
+struct DTypeOf<double> : std::integral_constant<DType, DType::kF64> {};
+template <>
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::kI64> {};
+template <>
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::kI32> {};
+template <>
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::kU8> {};
+template <>
+struct DTypeOf<bool> : std::integral_constant<DType, DType::kBool> {};
+
+}  // namespace detail
+
+// The dtype whose elements are T; no other C++ type can be in a tensor.
+template <class T>
+inline constexpr DType kDTypeOf = detail::DTypeOf<T>::value;
 
 // Calls function.template operator()<T>() with the C++ type of `dtype`.
 template <class Function>

@@ -1,6 +1,7 @@
 #include "mezzo/ops/dispatch.h"
 
 #include "mezzo/core/log.h"
+#include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/registry.h"
 
@@ -56,6 +57,7 @@ void run_reference(RefKernel kernel, const KernelArgs& args) {
 }
 
 void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) {
+  kernels::limit_isa();
   const OpKernels& kernels = kernels_of(op);
   const KernelArgs args{inputs, outputs, attrs};
   std::string reasons;

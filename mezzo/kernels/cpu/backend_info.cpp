@@ -17,6 +17,7 @@ HWY_AFTER_NAMESPACE();
 #include <dnnl.hpp>
 
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/cpu/isa.h"
 
 namespace mezzo {
 namespace {
@@ -40,6 +41,7 @@ const char* isa_name() {
 }  // namespace
 
 BackendInfo backend_info() {
+  kernels::limit_isa();
   const dnnl_version_t* version = dnnl_version();
   return {concat(version->major, ".", version->minor, ".", version->patch), isa_name(),
           HWY_DYNAMIC_DISPATCH(target_name)()};

@@ -33,8 +33,7 @@ using F16 = hn::Rebind<hwy::float16_t, F32>;
 inline constexpr std::int64_t kMaxLanes = hn::MaxLanes(F32());
 HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(F32())); }
 
-// load(p): the next lanes() elements as f32
-// --------------------------------------------------------
+// load(p) is the next lanes() elements as f32.
 HWY_INLINE F32Vec load(const float* p) { return hn::LoadU(F32(), p); }
 
 HWY_INLINE F32Vec load(const BFloat16* p) {
@@ -43,8 +42,8 @@ HWY_INLINE F32Vec load(const BFloat16* p) {
 }
 
 HWY_INLINE F32Vec load(const Float16* p) {
-#if HWY_TARGET == HWY_EMU128
-  alignas(16) float values[4];
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR  // their conversions truncate
+  alignas(16) float values[kMaxLanes];
   for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) values[i] = static_cast<float>(p[i]);
   return hn::Load(F32(), values);
 #else
@@ -52,8 +51,7 @@ HWY_INLINE F32Vec load(const Float16* p) {
 #endif
 }
 
-// store(v, p): rounds lanes() f32 to nearest, ties to even
-// -----------------------------------------
+// store(v, p) rounds lanes() f32 to nearest, ties to even.
 HWY_INLINE void store(F32Vec v, float* p) { hn::StoreU(v, F32(), p); }
 
 HWY_INLINE void store(F32Vec v, BFloat16* p) {
@@ -73,8 +71,8 @@ HWY_INLINE void store(F32Vec v, BFloat16* p) {
 }
 
 HWY_INLINE void store(F32Vec v, Float16* p) {
-#if HWY_TARGET == HWY_EMU128
-  alignas(16) float values[4];
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR  // their conversions truncate
+  alignas(16) float values[kMaxLanes];
   hn::Store(v, F32(), values);
   for (std::size_t i = 0; i < hn::Lanes(F32()); ++i) p[i] = Float16(values[i]);
 #else
