@@ -7,7 +7,9 @@
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/loss.h"
+#include "mezzo/nn/pooling.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/nn/example_net.h"
 
 namespace mezzo::nn {
@@ -99,6 +101,22 @@ TEST(Activations, CallTheirOperation) {
   EXPECT_EQ(Sigmoid()(x).to_vector<float>(), sigmoid(x).to_vector<float>());
   EXPECT_EQ(Tanh()(x).to_vector<float>(), tanh(x).to_vector<float>());
   EXPECT_EQ(Identity()(x).impl(), x.impl());
+}
+
+TEST(Pooling, OptionsReachTheOperation) {
+  const Tensor x = reshape(arange(16), {1, 1, 4, 4});
+  EXPECT_EQ(MaxPool2d(2)(x).to_vector<float>(), (Floats{5, 7, 13, 15}));
+  EXPECT_EQ(MaxPool2d(3, {.stride = 2, .padding = 1})(x).to_vector<float>(),
+            (Floats{5, 7, 13, 15}));
+  EXPECT_EQ(MaxPool2d(3, {.stride = 2, .padding = Padding::kSame})(x).to_vector<float>(),
+            (Floats{10, 11, 14, 15}));
+  EXPECT_EQ(AvgPool2d(2)(x).to_vector<float>(), (Floats{2.5, 4.5, 10.5, 12.5}));
+  Pool2dOptions corner = {.stride = 4, .padding = 1};
+  EXPECT_EQ(AvgPool2d(3, corner)(x).to_vector<float>(), (Floats{10.0F / 9}));
+  corner.count_include_pad = false;
+  EXPECT_EQ(AvgPool2d(3, corner)(x).to_vector<float>(), (Floats{2.5}));
+  EXPECT_EQ(GlobalAvgPool2d()(x).shape(), (Shape{1, 1, 1, 1}));
+  EXPECT_EQ(GlobalAvgPool2d()(x).item(), 7.5);
 }
 
 TEST(Embedding, LooksRowsUp) {

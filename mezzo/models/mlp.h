@@ -1,0 +1,23 @@
+// A network of fully connected layers.
+#pragma once
+
+#include "mezzo/models/model.h"
+#include "mezzo/nn/linear.h"
+
+namespace mezzo::models {
+
+// All pixels to 512, to 512, to num_classes, with ReLU between: 784-512-512-10 for MNIST.
+class Mlp : public nn::Module {
+ public:
+  explicit Mlp(const ModelConfig& config = {.in_channels = 1, .image_size = 28});
+
+  // x: [n, ...] with in_channels * image_size^2 numbers per image.
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  nn::Linear fc1_;
+  nn::Linear fc2_{512, 512};
+  nn::Linear fc3_;
+};
+
+}  // namespace mezzo::models

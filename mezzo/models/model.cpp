@@ -1,0 +1,61 @@
+#include "mezzo/models/model.h"
+
+#include "mezzo/models/lenet5.h"
+#include "mezzo/models/mlp.h"
+#include "mezzo/models/resnet.h"
+
+namespace mezzo::models {
+namespace {
+
+using Create = std::unique_ptr<nn::Module> (*)(const ModelConfig& config);
+
+struct Entry {
+  const char* name;
+  Create create;
+};
+
+template <class Model>
+std::unique_ptr<nn::Module> make(const ModelConfig& config) {
+  return std::make_unique<Model>(config);
+}
+
+template <ResNetDepth depth>
+std::unique_ptr<nn::Module> make_resnet(const ModelConfig& config) {
+  return std::make_unique<ResNet>(depth, config);
+}
+
+std::unique_ptr<nn::Module> make_resnet50_cifar(const ModelConfig& config) {
+  return std::make_unique<ResNet>(ResNetDepth::k50, config, ResNetOptions::cifar_experiment());
+}
+
+constexpr Entry kModels[] = {
+    {"lenet5", make<LeNet5>},
+    {"mlp", make<Mlp>},
+    {"resnet18", make_resnet<ResNetDepth::k18>},
+    {"resnet34", make_resnet<ResNetDepth::k34>},
+    {"resnet50", make_resnet<ResNetDepth::k50>},
+    {"resnet101", make_resnet<ResNetDepth::k101>},
+    {"resnet50_cifar", make_resnet50_cifar},
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config) {
+  check_arg(config.in_channels > 0 && config.num_classes > 0 && config.image_size > 0, "model",
+            "channels, classes and image size must be positive, not ", config.in_channels, ", ",
+            config.num_classes, " and ", config.image_size);
+  std::string known;
+  for (const Entry& entry : kModels) {
+    if (name == entry.name) return entry.create(config);
+    known += known.empty() ? entry.name : concat(", ", entry.name);
+  }
+  fail("model", "there is no model '", name, "'. Choose one of ", known);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> result;
+  for (const Entry& entry : kModels) result.emplace_back(entry.name);
+  return result;
+}
+
+}  // namespace mezzo::models

@@ -1,0 +1,29 @@
+// The networks of the library, by name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::models {
+
+// What a network is for: images [n, in_channels, image_size, image_size] of num_classes kinds.
+struct ModelConfig {
+  std::int64_t in_channels = 3;
+  std::int64_t num_classes = 10;
+  std::int64_t image_size = 32;
+};
+
+// A new network with initial values from default_generator(): `lenet5`, `mlp`, `resnet20`, ... Its
+// forward pass gives logits [n, num_classes]. Throws ArgumentError, listing the names, if there is
+// no such network, and if the network cannot take such images.
+std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config = {});
+
+// The names that create() knows.
+std::vector<std::string> names();
+
+}  // namespace mezzo::models

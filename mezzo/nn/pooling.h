@@ -1,0 +1,49 @@
+// Pooling layers.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/nn/module.h"
+#include "mezzo/ops/window.h"
+
+namespace mezzo::nn {
+
+struct Pool2dOptions {
+  std::optional<Size2d> stride{};  // that of the kernel unless given
+  Padding2d padding = 0;
+  bool count_include_pad = true;  // means only: padding counts as zeros
+};
+
+// The largest value of each window of x [n, c, h, w]; padding never wins.
+class MaxPool2d : public Module {
+ public:
+  explicit MaxPool2d(Size2d kernel, Pool2dOptions options = {})
+      : kernel_(kernel), options_(options) {}
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Size2d kernel_;
+  Pool2dOptions options_;
+};
+
+// The mean of each window of x [n, c, h, w].
+class AvgPool2d : public Module {
+ public:
+  explicit AvgPool2d(Size2d kernel, Pool2dOptions options = {})
+      : kernel_(kernel), options_(options) {}
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Size2d kernel_;
+  Pool2dOptions options_;
+};
+
+// The mean over height and width: [n, c, h, w] becomes [n, c, 1, 1].
+class GlobalAvgPool2d : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace mezzo::nn

@@ -1,0 +1,101 @@
+#include "mezzo/models/model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/nn/loss.h"
+#include "mezzo/ops/grad_mode.h"
+
+namespace mezzo::models {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> state_names(const nn::Module& model) {
+  std::vector<std::string> names;
+  for (const NamedTensor& entry : model.state()) names.push_back(entry.name);
+  return names;
+}
+
+// The largest images that a network takes cheaply.
+ModelConfig small_config(const std::string& name) {
+  return {.in_channels = 2, .num_classes = 5, .image_size = name == "lenet5" ? 28 : 16};
+}
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryModel, GradientsReachEveryParameterAndEvaluationChangesNothing) {
+  manual_seed(1);
+  const ModelConfig config = small_config(GetParam());
+  const auto model = create(GetParam(), config);
+  const Tensor x = randn({2, 2, config.image_size, config.image_size});
+  const Tensor logits = (*model)(x);
+  EXPECT_EQ(logits.shape(), (Shape{2, 5}));
+  nn::CrossEntropyLoss()(logits, from_values<std::int64_t>({1, 4}, {2})).backward();
+  for (const NamedTensor& parameter : model->named_parameters()) {
+    ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+    EXPECT_EQ(parameter.tensor.grad().shape(), parameter.tensor.shape()) << parameter.name;
+    EXPECT_EQ(parameter.tensor.grad().dtype(), DType::kF32) << parameter.name;
+  }
+
+  const NoGrad guard;
+  model->eval();
+  std::vector<std::uint64_t> versions;
+  for (const NamedTensor& entry : model->state()) versions.push_back(entry.tensor.version());
+  EXPECT_EQ((*model)(ones({1, 2, config.image_size, config.image_size})).shape(), (Shape{1, 5}));
+  for (std::size_t i = 0; const NamedTensor& entry : model->state()) {
+    EXPECT_EQ(entry.tensor.version(), versions[i++]) << entry.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(names()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Create, SeedFixesTheNetwork) {
+  const auto first_weight = [](std::uint64_t seed) {
+    manual_seed(seed);
+    return create("lenet5")->parameters()[0].to_vector<float>();
+  };
+  EXPECT_EQ(first_weight(3), first_weight(3));
+  EXPECT_NE(first_weight(3), first_weight(4));
+}
+
+TEST(Create, ErrorsSayWhatIsPossible) {
+  try {
+    create("resnet19");
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[model] there is no model 'resnet19'. Choose one of lenet5, mlp, "
+                 "resnet18, resnet34, resnet50, resnet101, resnet50_cifar");
+  }
+  EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);
+  EXPECT_THROW(create("mlp", {.num_classes = 0}), ArgumentError);
+}
+
+TEST(LeNet5, HasThePromisedNames) {
+  const auto model = create("lenet5", {.in_channels = 1, .image_size = 28});
+  EXPECT_THAT(state_names(*model),
+              ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight",
+                          "fc1.bias", "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"));
+  EXPECT_EQ(model->parameter_count(), 61706);
+}
+
+TEST(LeNet5, TakesImagesOf32Pixels) {
+  for (const std::int64_t channels : {1, 3}) {
+    const auto model = create("lenet5", {.in_channels = channels, .image_size = 32});
+    EXPECT_EQ((*model)(ones({2, channels, 32, 32})).shape(), (Shape{2, 10}));
+  }
+}
+
+TEST(Mlp, HasThePromisedNames) {
+  const auto model = create("mlp", {.in_channels = 1, .image_size = 28});
+  EXPECT_THAT(state_names(*model), ElementsAre("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias",
+                                               "fc3.weight", "fc3.bias"));
+  EXPECT_EQ(model->parameter_count(), 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
+}
+
+}  // namespace
+}  // namespace mezzo::models
