@@ -1,0 +1,18 @@
+// Checking text that comes from outside.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace mezzo::io {
+
+// The position of the first byte that is not UTF-8 (overlong forms and surrogates are not);
+// std::string_view::npos if there is none.
+std::size_t find_invalid_utf8(std::string_view text);
+
+// `text`, which must be UTF-8, in single quotes for a message: cut after `limit` bytes, with `?`
+// for control characters.
+std::string in_quotes(std::string_view text, std::size_t limit = 120);
+
+}  // namespace mezzo::io

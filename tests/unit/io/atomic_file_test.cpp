@@ -1,0 +1,202 @@
+#include "mezzo/io/atomic_file.h"
+
+#include <csignal>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mezzo/core/error.h"
+#include "tests/unit/data/temp_folder.h"
+
+namespace mezzo::io {
+namespace {
+
+using data::Bytes;
+using data::message_of;
+using data::TempFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::span<const std::byte> bytes_of(const Bytes& bytes) { return std::as_bytes(std::span(bytes)); }
+
+std::vector<std::string> names_in(const TempFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Runs `action` in a process of its own, for limits and rights that cannot be taken back. Returns
+// the message of the FileError it throws; empty if it throws none or the process dies.
+template <class Action>
+std::string message_in_child(const Action& action) {
+  int pipe_ends[2];
+  if (pipe(pipe_ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string message;
+    try {
+      action();
+    } catch (const FileError& error) {
+      message = error.what();
+    }
+    const ssize_t sent = ::write(pipe_ends[1], message.data(), message.size());
+    _exit(sent == static_cast<ssize_t>(message.size()) ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string message;
+  char buffer[256];
+  for (ssize_t got = 0; (got = ::read(pipe_ends[0], buffer, sizeof(buffer))) > 0;) {
+    message.append(buffer, static_cast<std::size_t>(got));
+  }
+  close(pipe_ends[0]);
+  waitpid(child, nullptr, 0);
+  return message;
+}
+
+TEST(AtomicFile, AppearsCompleteOrNotAtAll) {
+  const TempFolder folder;
+  const std::string path = folder.path("x");
+  {
+    AtomicFile file(path);
+    file.write(bytes_of({1, 2}));
+    file.write({});
+    EXPECT_THAT(names_in(folder), ElementsAre("x.tmp." + std::to_string(getpid())));
+    file.write(bytes_of({3}));
+    file.commit();
+  }
+  EXPECT_EQ(TempFolder::read(path), Bytes({1, 2, 3}));
+  {
+    AtomicFile file(path);
+    file.write(bytes_of({4}));
+  }
+  EXPECT_EQ(TempFolder::read(path), Bytes({1, 2, 3}));
+  write_file(path, bytes_of({5}));
+  EXPECT_EQ(TempFolder::read(path), Bytes({5}));
+  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+}
+
+TEST(AtomicFile, WorksWithoutAFolderInThePath) {
+  const TempFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_file("x", bytes_of({1}));
+  std::filesystem::current_path(before);
+  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+}
+
+TEST(AtomicFile, KeepsThePermissionsOfTheFileItReplaces) {
+  const TempFolder folder;
+  const std::string path = folder.write("x", {1});
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  write_file(path, bytes_of({2}));
+  struct stat status {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+}
+
+TEST(AtomicFile, RemovesWhatAKilledProcessOfTheSameIdLeft) {
+  const TempFolder folder;
+  const std::string victim = folder.write("victim", {7});
+  const std::string path = folder.path("x");
+  std::filesystem::create_symlink(victim, path + ".tmp." + std::to_string(getpid()));
+  write_file(path, bytes_of({1}));
+  EXPECT_EQ(TempFolder::read(path), Bytes({1}));
+  EXPECT_EQ(TempFolder::read(victim), Bytes({7}));
+  EXPECT_THAT(names_in(folder), ElementsAre("victim", "x"));
+}
+
+TEST(AtomicFile, ReplacesLinksAndLeavesTheirTargets) {
+  const TempFolder folder;
+  const std::string target = folder.write("target", {7});
+  std::filesystem::create_symlink(target, folder.path("link"));
+  write_file(folder.path("link"), bytes_of({1}));
+  EXPECT_EQ(TempFolder::read(target), Bytes({7}));
+  EXPECT_FALSE(std::filesystem::is_symlink(folder.path("link")));
+}
+
+TEST(AtomicFile, MissingFoldersAndOddTargetsAreNamed) {
+  const TempFolder folder;
+  const std::string path = folder.path("none/x");
+  EXPECT_EQ(message_of<FileError>([&] { write_file(path, {}, "checkpoint"); }),
+            "[checkpoint] " + path +
+                ": cannot be created: No such file or directory. Check that the folder exists");
+  EXPECT_EQ(
+      message_of<FileError>([&] { write_file(folder.path(), {}); }),
+      "[file] " + folder.path() + ": cannot be replaced: it is not a regular file. Check the path");
+  EXPECT_THAT(message_of<FileError>([] { write_file("/dev/null", {}); }),
+              HasSubstr("not a regular file"));
+  EXPECT_THAT(message_of<FileError>([&] { write_file(folder.path(std::string(300, 'x')), {}); }),
+              HasSubstr("Choose a shorter name"));
+  EXPECT_TRUE(names_in(folder).empty());
+}
+
+TEST(AtomicFile, ReadOnlyFoldersAreRefused) {
+  const TempFolder folder;
+  folder.write("x", {1});
+  ASSERT_EQ(chmod(folder.path().c_str(), 0555), 0);
+  const std::string message = message_in_child([&] {
+    // Root may write everywhere, so the child becomes nobody.
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(1);
+    write_file(folder.path("x"), bytes_of({2}));
+  });
+  chmod(folder.path().c_str(), 0755);
+  EXPECT_EQ(message, "[file] " + folder.path("x") +
+                         ": cannot be created: Permission denied. Check the permissions of the "
+                         "folder");
+  EXPECT_EQ(TempFolder::read(folder.path("x")), Bytes({1}));
+  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+}
+
+TEST(AtomicFile, AFullDiskLosesNothing) {
+  const TempFolder folder;
+  const std::string path = folder.write("x", {1});
+  const std::string message = message_in_child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
+    write_file(path, bytes_of(Bytes(5000)));
+  });
+  EXPECT_EQ(message, "[file] " + path +
+                         ": cannot be written: File too large. Free some space or write elsewhere");
+  EXPECT_EQ(TempFolder::read(path), Bytes({1}));
+  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+}
+
+TEST(AtomicFile, AKilledProcessLosesNothing) {
+  const TempFolder folder;
+  const std::string path = folder.write("x", {1});
+  message_in_child([&] {
+    AtomicFile file(path);
+    file.write(bytes_of({2}));
+    raise(SIGKILL);
+  });
+  EXPECT_EQ(TempFolder::read(path), Bytes({1}));
+  EXPECT_THAT(names_in(folder), ElementsAre("x", StartsWith("x.tmp.")));
+}
+
+TEST(AtomicFile, OfTwoWritersAtMostOneCommits) {
+  const TempFolder folder;
+  const std::string path = folder.path("x");
+  {
+    AtomicFile first(path);
+    AtomicFile second(path);
+    first.write(bytes_of({1}));
+    second.write(bytes_of({2}));
+    EXPECT_THAT(message_of<FileError>([&] { first.commit(); }),
+                HasSubstr("Let one writer at a time write it"));
+    second.commit();
+  }
+  EXPECT_EQ(TempFolder::read(path), Bytes({2}));
+  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+}
+
+}  // namespace
+}  // namespace mezzo::io
