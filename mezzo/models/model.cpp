@@ -12,7 +12,12 @@ using Create = std::unique_ptr<nn::Module> (*)(const ModelConfig& config);
 struct Entry {
   const char* name;
   Create create;
+  ModelConfig usual;  // the images it was made for
 };
+
+constexpr ModelConfig kDigits{.in_channels = 1, .num_classes = 10, .image_size = 28};
+constexpr ModelConfig kCifar{.in_channels = 3, .num_classes = 10, .image_size = 32};
+constexpr ModelConfig kImageNet{.in_channels = 3, .num_classes = 1000, .image_size = 224};
 
 template <class Model>
 std::unique_ptr<nn::Module> make(const ModelConfig& config) {
@@ -29,28 +34,35 @@ std::unique_ptr<nn::Module> make_resnet50_cifar(const ModelConfig& config) {
 }
 
 constexpr Entry kModels[] = {
-    {"lenet5", make<LeNet5>},
-    {"mlp", make<Mlp>},
-    {"resnet18", make_resnet<ResNetDepth::k18>},
-    {"resnet34", make_resnet<ResNetDepth::k34>},
-    {"resnet50", make_resnet<ResNetDepth::k50>},
-    {"resnet101", make_resnet<ResNetDepth::k101>},
-    {"resnet50_cifar", make_resnet50_cifar},
+    {"lenet5", make<LeNet5>, kDigits},
+    {"mlp", make<Mlp>, kDigits},
+    {"resnet18", make_resnet<ResNetDepth::k18>, kImageNet},
+    {"resnet34", make_resnet<ResNetDepth::k34>, kImageNet},
+    {"resnet50", make_resnet<ResNetDepth::k50>, kImageNet},
+    {"resnet101", make_resnet<ResNetDepth::k101>, kImageNet},
+    {"resnet50_cifar", make_resnet50_cifar, kCifar},
 };
 
-}  // namespace
-
-std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config) {
-  check_arg(config.in_channels > 0 && config.num_classes > 0 && config.image_size > 0, "model",
-            "channels, classes and image size must be positive, not ", config.in_channels, ", ",
-            config.num_classes, " and ", config.image_size);
+const Entry& find_model(std::string_view name) {
   std::string known;
   for (const Entry& entry : kModels) {
-    if (name == entry.name) return entry.create(config);
+    if (name == entry.name) return entry;
     known += known.empty() ? entry.name : concat(", ", entry.name);
   }
   fail("model", "there is no model '", name, "'. Choose one of ", known);
 }
+
+}  // namespace
+
+std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config) {
+  const Entry& entry = find_model(name);
+  check_arg(config.in_channels > 0 && config.num_classes > 0 && config.image_size > 0, "model",
+            "channels, classes and image size must be positive, not ", config.in_channels, ", ",
+            config.num_classes, " and ", config.image_size);
+  return entry.create(config);
+}
+
+ModelConfig usual_config(std::string_view name) { return find_model(name).usual; }
 
 std::vector<std::string> names() {
   std::vector<std::string> result;

@@ -23,6 +23,10 @@ struct ModelConfig {
 // no such network, and if the network cannot take such images.
 std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config = {});
 
+// The images and classes that a network was made for: 28x28 grey digits, CIFAR-10 or ImageNet.
+// Throws like create().
+ModelConfig usual_config(std::string_view name);
+
 // The names that create() knows.
 std::vector<std::string> names();
 
