@@ -1,0 +1,191 @@
+// Checking, scaling and measuring lists of gradients.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/multi_tensor.cpp"
+#include <atomic>
+
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/ranges.h"
+#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/ops/flat_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using flat::Block;
+
+// The bits of the smallest positive f32 that is infinite once rounded to T.
+template <class T>
+constexpr std::int32_t kInfinityBits = 0x7f800000;
+template <>
+constexpr std::int32_t kInfinityBits<BFloat16> = 0x7f7f8000;
+template <>
+constexpr std::int32_t kInfinityBits<Float16> = 0x477ff000;  // 65520
+
+using I32 = hn::RebindToSigned<F32>;
+
+// |v| as an integer: ordered like the numbers, with NaN above infinity.
+HWY_INLINE hn::Vec<I32> magnitude_bits(F32Vec v) { return hn::BitCast(I32(), hn::Abs(v)); }
+
+// Calls use(v, i, count) for the vectors of p[begin, end), the last one filled up with zeros.
+template <class T, class Use>
+HWY_INLINE void for_vectors_of(const T* p, std::int64_t begin, std::int64_t end, const Use& use) {
+  const std::int64_t step = lanes();
+  std::int64_t i = begin;
+  for (; i + step <= end; i += step) use(load(p + i), i, step);
+  if (i < end) use(load_part(p + i, end - i), i, end - i);
+}
+
+template <class T>
+HWY_INLINE void store_some(F32Vec v, T* p, std::int64_t count) {
+  if (count == lanes()) {
+    store(v, p);
+  } else {
+    store_part(v, p, count);
+  }
+}
+
+// True if every element of data[begin, end), times `factor` if kScale, is finite as a T; writes the
+// products back.
+template <bool kScale, class T>
+bool check_range(T* data, std::int64_t begin, std::int64_t end, float factor) {
+  auto largest = hn::Zero(I32());
+  const auto by = hn::Set(F32(), factor);
+  for_vectors_of(data, begin, end, [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
+    if constexpr (kScale) v = hn::Mul(v, by);
+    largest = hn::Max(largest, magnitude_bits(v));
+    if constexpr (kScale) store_some(v, data + i, count);
+  });
+  return hn::AllTrue(I32(), hn::Lt(largest, hn::Set(I32(), kInfinityBits<T>)));
+}
+
+template <bool kScale>
+std::size_t check_blocks(std::span<const Block> blocks, float factor) {
+  // Whole blocks would make a thread that reads a large finite tensor go on for long after another
+  // has found the answer; pieces let it stop.
+  constexpr std::int64_t kPiece = 1 << 15;
+  std::atomic<std::size_t> first{blocks.size()};
+  kernels::for_ranges(blocks, kElementGrain,
+                      [&](std::size_t index, std::int64_t begin, std::int64_t end) {
+                        const Block& block = blocks[index];
+                        for (std::int64_t from = begin; from < end; from += kPiece) {
+                          if (!kScale && index >= first.load(std::memory_order_relaxed)) return;
+                          const std::int64_t to = std::min(from + kPiece, end);
+                          kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
+                            if (check_range<kScale>(static_cast<T*>(block.data), from, to, factor))
+                              return;
+                            std::size_t before = first.load(std::memory_order_relaxed);
+                            while (index < before && !first.compare_exchange_weak(before, index)) {
+                            }
+                          });
+                        }
+                      });
+  return first.load();
+}
+
+std::size_t first_nonfinite(std::span<const Block> blocks) {
+  return check_blocks<false>(blocks, 1);
+}
+
+std::size_t scale(std::span<const Block> blocks, float factor) {
+  return check_blocks<true>(blocks, factor);
+}
+
+using F64 = hn::ScalableTag<double>;
+
+// sum + the squares of v, spread over the lanes. In f64 squares of f32 are exact.
+HWY_INLINE hn::Vec<F64> add_squares(hn::Vec<F64> sum, F32Vec v) {
+#if HWY_TARGET == HWY_SCALAR
+  const auto wide = hn::PromoteTo(F64(), v);
+  return hn::MulAdd(wide, wide, sum);
+#else
+  using Half = hn::Rebind<float, F64>;
+  const auto low = hn::PromoteTo(F64(), hn::LowerHalf(Half(), v));
+  const auto high = hn::PromoteTo(F64(), hn::UpperHalf(Half(), v));
+  return hn::MulAdd(high, high, hn::MulAdd(low, low, sum));
+#endif
+}
+
+template <class T>
+double sum_range(const T* data, std::int64_t begin, std::int64_t end) {
+  auto sum = hn::Zero(F64());
+  for_vectors_of(data, begin, end,
+                 [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR { sum = add_squares(sum, v); });
+  return hn::GetLane(hn::SumOfLanes(F64(), sum));
+}
+
+// Pieces of equal size are summed alone and added up in order, so that the result does not depend
+// on the number of threads.
+double sum_of_squares(std::span<const Block> blocks) {
+  constexpr std::int64_t kPiece = 1 << 13;
+  struct Piece {
+    const Block* block;
+    std::int64_t begin;
+    double sum;
+  };
+  std::vector<Piece> pieces;
+  for (const Block& block : blocks) {
+    for (std::int64_t at = 0; at < block.count; at += kPiece) pieces.push_back({&block, at, 0});
+  }
+  parallel_for(static_cast<std::int64_t>(pieces.size()), kElementGrain / kPiece,
+               [&](std::int64_t from, std::int64_t to) {
+                 for (std::int64_t k = from; k < to; ++k) {
+                   Piece& piece = pieces[static_cast<std::size_t>(k)];
+                   const std::int64_t end = std::min(piece.begin + kPiece, piece.block->count);
+                   kernels::visit_vector_dtype(piece.block->dtype, [&]<class T>() {
+                     const auto* data = static_cast<const T*>(piece.block->data);
+                     piece.sum = sum_range(data, piece.begin, end);
+                   });
+                 }
+               });
+  double total = 0;
+  for (const Piece& piece : pieces) total += piece.sum;
+  return total;
+}
+
+void clamp(std::span<const Block> blocks, float limit) {
+  kernels::for_ranges(
+      blocks, kElementGrain, [&](std::size_t index, std::int64_t begin, std::int64_t end) {
+        kernels::visit_vector_dtype(blocks[index].dtype, [&]<class T>() {
+          T* data = static_cast<T*>(blocks[index].data);
+          for_vectors_of(
+              data, begin, end, [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
+                const auto most = hn::Set(F32(), limit);
+                const auto bounded = hn::CopySign(most, v);
+                // A NaN is not greater and stays.
+                store_some(hn::IfThenElse(hn::Gt(hn::Abs(v), most), bounded, v), data + i, count);
+              });
+        });
+      });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::flat {
+namespace {
+
+HWY_EXPORT(first_nonfinite);
+HWY_EXPORT(scale);
+HWY_EXPORT(sum_of_squares);
+HWY_EXPORT(clamp);
+
+}  // namespace
+
+std::size_t first_nonfinite(std::span<const Block> blocks) {
+  return HWY_DYNAMIC_DISPATCH(first_nonfinite)(blocks);
+}
+std::size_t scale(std::span<const Block> blocks, float factor) {
+  return HWY_DYNAMIC_DISPATCH(scale)(blocks, factor);
+}
+double sum_of_squares(std::span<const Block> blocks) {
+  return HWY_DYNAMIC_DISPATCH(sum_of_squares)(blocks);
+}
+void clamp(std::span<const Block> blocks, float limit) {
+  HWY_DYNAMIC_DISPATCH(clamp)(blocks, limit);
+}
+
+}  // namespace mezzo::flat
+#endif

@@ -1,0 +1,119 @@
+// The update rules of SGD and Adam.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optimizer_steps.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/ranges.h"
+#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/ops/flat_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using flat::AdamBlock;
+using flat::AdamFactors;
+using flat::SgdBlock;
+using flat::SgdFactors;
+
+HWY_INLINE F32Vec set(float value) { return hn::Set(F32(), value); }
+
+// One element each: reads and writes through `get` and `put`, so that whole and partial vectors
+// share the rule.
+template <bool kMomentum, bool kNesterov>
+HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t i, auto get,
+                           auto put) {
+  const auto param = get(b.param + i);
+  // The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
+  const auto grad =
+      hn::MulAdd(set(f.weight_decay), param, hn::Mul(get(b.grad + i), set(f.inv_scale)));
+  auto direction = grad;
+  if constexpr (kMomentum) {
+    const auto momentum =
+        hn::MulAdd(set(f.momentum), get(b.momentum + i), hn::Mul(set(b.intake), grad));
+    put(momentum, b.momentum + i);
+    direction = kNesterov ? hn::MulAdd(set(f.momentum), momentum, grad) : momentum;
+  }
+  put(hn::NegMulAdd(set(f.lr), direction, param), b.param + i);
+}
+
+HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64_t i, auto get,
+                            auto put) {
+  auto param = get(b.param + i);
+  const auto grad =
+      hn::MulAdd(set(f.weight_decay), param, hn::Mul(get(b.grad + i), set(f.inv_scale)));
+  const auto old_avg = get(b.exp_avg + i);
+  // old + (grad - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * grad, whose
+  // two factors in f32 do not add up to 1.
+  const auto avg = hn::MulAdd(hn::Sub(grad, old_avg), set(f.one_minus_beta1), old_avg);
+  const auto avg_sq = hn::MulAdd(hn::Mul(set(f.one_minus_beta2), grad), grad,
+                                 hn::Mul(set(f.beta2), get(b.exp_avg_sq + i)));
+  put(avg, b.exp_avg + i);
+  put(avg_sq, b.exp_avg_sq + i);
+  const auto denominator = hn::MulAdd(hn::Sqrt(avg_sq), set(b.correction), set(f.eps));
+  const auto update = hn::Div(avg, denominator);
+  put(hn::NegMulAdd(set(b.step_size), update, hn::Mul(param, set(f.shrink))), b.param + i);
+}
+
+// Runs `rule(block, i, get, put)` for the vectors of every block.
+template <class Block, class Rule>
+void for_elements(std::span<const Block> blocks, const Rule& rule) {
+  kernels::for_ranges(blocks, kElementGrain,
+                      [&](std::size_t index, std::int64_t begin, std::int64_t end) HWY_ATTR {
+                        const Block& block = blocks[index];
+                        const std::int64_t step = lanes();
+                        std::int64_t i = begin;
+                        for (; i + step <= end; i += step) {
+                          rule(
+                              block, i, [](const float* p) HWY_ATTR { return load(p); },
+                              [](F32Vec v, float* p) HWY_ATTR { store(v, p); });
+                        }
+                        if (i == end) return;
+                        const std::int64_t count = end - i;
+                        rule(
+                            block, i, [=](const float* p) HWY_ATTR { return load_part(p, count); },
+                            [=](F32Vec v, float* p) HWY_ATTR { store_part(v, p, count); });
+                      });
+}
+
+template <bool kMomentum, bool kNesterov>
+void run_sgd(std::span<const SgdBlock> blocks, const SgdFactors& f) {
+  for_elements(blocks, [&](const SgdBlock& block, std::int64_t i, auto get, auto put)
+                           HWY_ATTR { sgd_vector<kMomentum, kNesterov>(block, f, i, get, put); });
+}
+
+void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors) {
+  if (factors.momentum == 0) {
+    run_sgd<false, false>(blocks, factors);
+  } else if (factors.nesterov) {
+    run_sgd<true, true>(blocks, factors);
+  } else {
+    run_sgd<true, false>(blocks, factors);
+  }
+}
+
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& f) {
+  for_elements(blocks, [&](const AdamBlock& block, std::int64_t i, auto get, auto put)
+                           HWY_ATTR { adam_vector(block, f, i, get, put); });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::flat {
+namespace {
+
+HWY_EXPORT(sgd);
+HWY_EXPORT(adam);
+
+}  // namespace
+
+void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors) {
+  HWY_DYNAMIC_DISPATCH(sgd)(blocks, factors);
+}
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors) {
+  HWY_DYNAMIC_DISPATCH(adam)(blocks, factors);
+}
+
+}  // namespace mezzo::flat
+#endif

@@ -1,0 +1,77 @@
+#include "mezzo/ops/multi_tensor.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "mezzo/ops/flat_kernels.h"
+
+namespace mezzo {
+namespace {
+
+// The defined tensors of a list as blocks, and where in the list they were.
+struct Blocks {
+  std::vector<flat::Block> blocks;
+  std::vector<std::size_t> index;
+
+  std::optional<std::size_t> original(std::size_t block) const {
+    if (block == blocks.size()) return std::nullopt;
+    return index[block];
+  }
+};
+
+Blocks blocks_of(const char* op, std::span<const Tensor> tensors) {
+  Blocks result;
+  result.blocks.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = tensors[i];
+    if (!tensor.defined()) continue;
+    check_arg(tensor.dtype() == DType::kF32 || is_lower(tensor.dtype()), op, "tensor ", i, " is ",
+              tensor.dtype(), ", only f32, bf16 and f16 are supported. Use astype()");
+    check_arg(tensor.is_dense() || tensor.is_dense(Format::kChannelsLast), op, "tensor ", i, " (",
+              tensor, ") is not dense. Use contiguous()");
+    result.blocks.push_back({const_cast<void*>(tensor.raw_data()), tensor.numel(), tensor.dtype()});
+    result.index.push_back(i);
+  }
+  return result;
+}
+
+// For changes in place: counts them, and refuses memory that would be changed twice.
+Blocks writable_blocks_of(const char* op, std::span<const Tensor> tensors) {
+  std::vector<std::pair<const Storage*, std::size_t>> storages;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].defined()) storages.emplace_back(tensors[i].storage().get(), i);
+  }
+  std::ranges::sort(storages);
+  const auto twin = std::ranges::adjacent_find(
+      storages, [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (twin != storages.end()) {
+    fail(op, "tensors ", twin->second, " and ", (twin + 1)->second,
+         " share memory, which would be changed twice. Copy one of them");
+  }
+  Blocks blocks = blocks_of(op, tensors);
+  for (const auto& [storage, i] : storages) tensors[i].bump_version();
+  return blocks;
+}
+
+}  // namespace
+
+std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors) {
+  const Blocks blocks = blocks_of("all_finite", tensors);
+  return blocks.original(flat::first_nonfinite(blocks.blocks));
+}
+
+std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float factor) {
+  const Blocks blocks = writable_blocks_of("scale_in_place", tensors);
+  return blocks.original(flat::scale(blocks.blocks, factor));
+}
+
+double sum_of_squares(std::span<const Tensor> tensors) {
+  return flat::sum_of_squares(blocks_of("sum_of_squares", tensors).blocks);
+}
+
+void clamp_in_place(std::span<const Tensor> tensors, float limit) {
+  check_arg(limit >= 0, "clamp_in_place", "the limit must not be negative: ", limit);
+  flat::clamp(writable_blocks_of("clamp_in_place", tensors).blocks, limit);
+}
+
+}  // namespace mezzo

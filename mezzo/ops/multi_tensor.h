@@ -1,0 +1,37 @@
+// One pass over lists of tensors, as gradients come: checked, scaled and measured together, in one
+// parallel loop however many tensors there are. All changes are in place and not recorded.
+//
+// Tensors are f32, bf16 or f16 and dense; undefined ones are skipped. Throws ArgumentError for
+// others. Results do not depend on the number of threads.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// The index of the first tensor that holds an infinity or a NaN; none if all are finite. Every
+// element is looked at: a sum would be infinite for finite gradients that are merely large.
+std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors);
+inline bool all_finite(std::span<const Tensor> tensors) { return !first_nonfinite(tensors); }
+
+// Multiplies every tensor by `factor` and checks the results, in the same pass. All tensors are
+// multiplied, also behind one that is not finite. Throws ArgumentError if two of them share memory:
+// the shared elements would be multiplied twice.
+std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float factor);
+// Takes the loss scale out of gradients: multiplies by 1 / scale.
+inline std::optional<std::size_t> unscale(std::span<const Tensor> grads, float inv_scale) {
+  return scale_in_place(grads, inv_scale);
+}
+
+// The sum of the squares of all elements, in f64: squares of f32 gradients above 1.8e19 leave f32's
+// range, and a norm over millions of elements needs more than f32's 24 bits.
+double sum_of_squares(std::span<const Tensor> tensors);
+
+// Limits every element to [-limit, limit]; NaN stays. Throws ArgumentError like scale_in_place().
+void clamp_in_place(std::span<const Tensor> tensors, float limit);
+
+}  // namespace mezzo

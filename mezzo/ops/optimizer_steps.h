@@ -1,0 +1,65 @@
+// The update rules of optimizers: everything that a step does to a parameter, in one pass over
+// memory, and all parameters in one parallel loop.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// One parameter's tensors. All are f32, of one shape and dense in one format.
+struct SgdTensors {
+  Tensor param;
+  Tensor grad;
+  Tensor momentum;    // zeros before the first step; undefined without momentum
+  bool first = true;  // nothing was gathered yet: the momentum becomes the gradient, undampened
+};
+
+struct SgdStep {
+  double lr = 0.01;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  double inv_scale = 1;  // the gradient is multiplied by this, to take out a loss scale
+};
+
+// Per element, with g = grad * inv_scale + weight_decay * param:
+//   momentum = momentum_factor * momentum + (1 - dampening) * g       (g in the first step)
+//   param   -= lr * (nesterov ? g + momentum_factor * momentum : momentum)
+// as torch.optim.SGD does; Sutskever et al., "On the importance of initialization and momentum in
+// deep learning", ICML 2013. In place and not recorded. Throws ArgumentError naming the index of a
+// tensor that does not fit.
+void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step);
+
+struct AdamTensors {
+  Tensor param;
+  Tensor grad;
+  Tensor exp_avg;         // first moment, zeros before the first step
+  Tensor exp_avg_sq;      // second moment, zeros before the first step
+  std::int64_t step = 1;  // which step this is, from 1: corrects the bias of the moments
+};
+
+struct AdamStep {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  // AdamW: the decay shrinks the parameter and leaves the gradient alone
+  double inv_scale = 1;
+};
+
+// Per element, with g = grad * inv_scale (+ weight_decay * param unless decoupled):
+//   param      *= 1 - lr * weight_decay                               (if decoupled)
+//   exp_avg     = beta1 * exp_avg    + (1 - beta1) * g
+//   exp_avg_sq  = beta2 * exp_avg_sq + (1 - beta2) * g * g
+//   param      -= lr * (exp_avg / (1 - beta1^step))
+//                    / (sqrt(exp_avg_sq / (1 - beta2^step)) + eps)
+// Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015; Loshchilov and Hutter,
+// "Decoupled weight decay regularization", ICLR 2019. Otherwise like sgd_step().
+void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step);
+
+}  // namespace mezzo
