@@ -1,9 +1,9 @@
 #include "mezzo/ops/batch_norm_grad.h"
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
@@ -89,19 +89,9 @@ BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& 
 
   // The statistics are computed again from x: those that were saved are constants to the tape.
   const Tensor x = cast(saved.x, dtype);
-  const Tensor mean = attrs.training ? sum(x, axes, true) * share : spread(saved.mean);
-  const Tensor centered = x - mean;
-  Tensor rstd;
-  if (attrs.training) {
-    const Tensor normalized = batch_norm(x, {}, {}, {.eps = attrs.eps}).y;
-    rstd = sum(normalized * centered, axes, true) / sum(centered * centered, axes, true);
-  } else {
-    const BatchNormOptions given{.training = false,
-                                 .eps = attrs.eps,
-                                 .running_mean = zeros({shape[1]}, dtype),
-                                 .running_var = saved.var};
-    rstd = spread(batch_norm(ones({1, shape[1]}, dtype), {}, {}, given).y);
-  }
+  const Tensor centered = x - (attrs.training ? mean(x, axes, true) : spread(saved.mean));
+  const Tensor var = attrs.training ? mean(centered * centered, axes, true) : spread(saved.var);
+  const Tensor rstd = ones({}, dtype) / sqrt(var + attrs.eps);
   const Tensor normal = centered * rstd;
   const Tensor scale = saved.weight.defined() ? rstd * spread(saved.weight) : rstd;
 
