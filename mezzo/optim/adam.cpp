@@ -1,0 +1,74 @@
+#include "mezzo/optim/adam.h"
+
+#include "mezzo/ops/optimizer_steps.h"
+
+namespace mezzo::optim {
+
+Adam::Adam(std::vector<Tensor> params, AdamOptions options)
+    : Adam(std::vector<Group<AdamOptions>>{{std::move(params), options}}) {}
+
+Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Adam("Adam", groups, false) {}
+
+Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled)
+    : Optimizer(name), decoupled_(decoupled) {
+  for (const Group<AdamOptions>& group : groups) {
+    const AdamOptions& o = group.options;
+    check_arg(o.lr >= 0 && o.eps >= 0 && o.weight_decay >= 0, name,
+              "options must not be negative: lr ", o.lr, ", eps ", o.eps, ", weight_decay ",
+              o.weight_decay);
+    check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
+              "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
+    add_group(group.params);
+    options_.push_back(o);
+  }
+  exp_avg_.resize(params().size());
+  exp_avg_sq_.resize(params().size());
+  steps_.resize(params().size());
+}
+
+void Adam::update(std::size_t group, const std::vector<Active>& active, double inv_scale) {
+  const AdamOptions& o = options_[group];
+  std::vector<AdamTensors> tensors;
+  tensors.reserve(active.size());
+  for (const Active& a : active) {
+    const std::size_t i = a.index;
+    if (!exp_avg_[i].defined()) exp_avg_[i] = zeros_like(i);
+    if (!exp_avg_sq_[i].defined()) exp_avg_sq_[i] = zeros_like(i);
+    tensors.push_back({params()[i], a.grad, exp_avg_[i], exp_avg_sq_[i], ++steps_[i]});
+  }
+  adam_step(tensors, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale});
+}
+
+std::vector<NamedState> Adam::state() const {
+  std::vector<NamedState> result;
+  append_state(result, "exp_avg", exp_avg_);
+  append_state(result, "exp_avg_sq", exp_avg_sq_);
+  return result;
+}
+
+std::vector<NamedCounter> Adam::counters() const {
+  std::vector<NamedCounter> result;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i] > 0) result.push_back({concat("step.", i), steps_[i]});
+  }
+  return result;
+}
+
+void Adam::set_state(std::string_view state_name, const Tensor& tensor) {
+  const bool squares = state_name.starts_with("exp_avg_sq.");
+  const std::size_t i = index_in(state_name, squares ? "exp_avg_sq" : "exp_avg");
+  assign(squares ? exp_avg_sq_[i] : exp_avg_[i], i, state_name, tensor);
+}
+
+void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
+  const std::size_t i = index_in(counter_name, "step");
+  check_arg(value >= 0, name(), "the counter '", counter_name, "' must not be negative: ", value);
+  steps_[i] = value;
+}
+
+AdamW::AdamW(std::vector<Tensor> params, AdamOptions options)
+    : AdamW(std::vector<Group<AdamOptions>>{{std::move(params), options}}) {}
+
+AdamW::AdamW(const std::vector<Group<AdamOptions>>& groups) : Adam("AdamW", groups, true) {}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,52 @@
+// Adam and AdamW.
+#pragma once
+
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::optim {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+};
+
+// torch.optim.Adam: see adam_step() in mezzo/ops/optimizer_steps.h for the rule. The weight decay
+// is added to the gradient.
+// State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`; counters: `step.<parameter>`. They
+// exist from the first step with a gradient on.
+class Adam : public Optimizer {
+ public:
+  // Throws ArgumentError for parameters that cannot be trained and options out of range.
+  explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
+  explicit Adam(const std::vector<Group<AdamOptions>>& groups);
+
+  std::vector<NamedState> state() const override;
+  std::vector<NamedCounter> counters() const override;
+  void set_state(std::string_view name, const Tensor& tensor) override;
+  void set_counter(std::string_view name, std::int64_t value) override;
+
+ protected:
+  Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled);
+
+ private:
+  void update(std::size_t group, const std::vector<Active>& active, double inv_scale) override;
+  double& lr_of(std::size_t group) override { return options_[group].lr; }
+
+  bool decoupled_;
+  std::vector<AdamOptions> options_;
+  std::vector<Tensor> exp_avg_;
+  std::vector<Tensor> exp_avg_sq_;
+  std::vector<std::int64_t> steps_;
+};
+
+// Adam whose weight decay shrinks the parameter itself. PyTorch's default decay is 0.01.
+class AdamW final : public Adam {
+ public:
+  explicit AdamW(std::vector<Tensor> params, AdamOptions options = {.weight_decay = 0.01});
+  explicit AdamW(const std::vector<Group<AdamOptions>>& groups);
+};
+
+}  // namespace mezzo::optim

@@ -1,0 +1,69 @@
+#include "mezzo/optim/gradients.h"
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "mezzo/ops/multi_tensor.h"
+
+namespace mezzo::optim {
+namespace {
+
+bool is_flat(const Tensor& tensor) {
+  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  const Tensor copy = empty(tensor.shape(), tensor.dtype());
+  copy_elements(tensor, copy);
+  return copy;
+}
+
+// The gradients, undefined where there are none. One that is not dense is read through a copy.
+std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
+  std::vector<Tensor> grads;
+  grads.reserve(params.size());
+  for (const Tensor& param : params) {
+    const Tensor& grad = param.grad();
+    grads.push_back(grad.defined() && !is_flat(grad) ? copy_of(grad) : grad);
+  }
+  return grads;
+}
+
+// The same for changes in place: each gradient has its memory for itself.
+std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
+  std::set<const Storage*> seen;
+  for (const Tensor& param : params) {
+    const Tensor& grad = param.grad();
+    if (!grad.defined()) continue;
+    const bool own = seen.insert(grad.storage().get()).second;
+    if (!own || !is_flat(grad)) param.set_grad(copy_of(grad));
+  }
+  return gradients_of(params);
+}
+
+}  // namespace
+
+double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
+  check_arg(max_norm > 0, "clip_grad_norm", "the norm must be positive: ", max_norm);
+  const double norm = std::sqrt(sum_of_squares(gradients_of(params)));
+  if (std::isfinite(norm) && norm > max_norm) {
+    scale_in_place(own_gradients_of(params), static_cast<float>(max_norm / norm));
+  }
+  return norm;
+}
+
+void clip_grad_value(std::span<const Tensor> params, double limit) {
+  check_arg(limit > 0, "clip_grad_value", "the limit must be positive: ", limit);
+  clamp_in_place(own_gradients_of(params), static_cast<float>(limit));
+}
+
+std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale) {
+  return scale_in_place(own_gradients_of(params), static_cast<float>(inv_scale));
+}
+
+std::optional<std::size_t> first_nonfinite_grad(std::span<const Tensor> params) {
+  return first_nonfinite(gradients_of(params));
+}
+
+}  // namespace mezzo::optim

@@ -1,0 +1,31 @@
+// What is done to the gradients of parameters between backward() and step().
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::optim {
+
+// Parameters without a gradient are passed over everywhere. A gradient that shares its memory (two
+// parameters that were added have the same one) is replaced by a copy before it is changed.
+
+// Multiplies the gradients so that their common Euclidean norm is at most max_norm, and returns the
+// norm they had, computed in f64. If that norm is not finite, no factor makes it so: the gradients
+// stay as they are. Throws ArgumentError unless max_norm > 0.
+// Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013.
+double clip_grad_norm(std::span<const Tensor> params, double max_norm);
+
+// Limits every element of the gradients to [-limit, limit]. Throws ArgumentError unless limit > 0.
+void clip_grad_value(std::span<const Tensor> params, double limit);
+
+// Multiplies the gradients by inv_scale and returns the index of the first parameter whose gradient
+// is not finite.
+std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale);
+
+// The index of the first parameter whose gradient is not finite; changes nothing.
+std::optional<std::size_t> first_nonfinite_grad(std::span<const Tensor> params);
+
+}  // namespace mezzo::optim

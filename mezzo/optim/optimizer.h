@@ -1,0 +1,100 @@
+// What all optimizers share: parameters in groups, gradients, learning rates, state for
+// checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::optim {
+
+// Parameters that are trained with the same options.
+template <class Options>
+struct Group {
+  std::vector<Tensor> params;
+  Options options;
+};
+
+// A named piece of an optimizer's state: `momentum.3` belongs to parameter 3. A checkpoint holds
+// these, and so resuming is continuing.
+struct NamedState {
+  std::string name;
+  Tensor tensor;
+};
+struct NamedCounter {
+  std::string name;
+  std::int64_t value = 0;
+};
+
+// Parameters are numbered in the order in which they were given, over all groups.
+class Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  virtual ~Optimizer() = default;
+
+  const std::vector<Tensor>& params() const { return params_; }
+
+  // One update of every parameter that has a gradient, in place. Gradients are multiplied by
+  // `inv_scale` on the way, which takes out a loss scale without a pass of its own.
+  // Throws ArgumentError, before anything has changed, if a gradient is not f32: the gradient of an
+  // f32 parameter is f32, a 16-bit one has lost what the step needs.
+  void step(double inv_scale = 1);
+  // Drops all gradients. The next backward pass then writes them instead of adding to zeros.
+  void zero_grad();
+
+  std::size_t groups() const { return ends_.size(); }
+  // The learning rate of a group. Throws ArgumentError for a group that does not exist.
+  double lr(std::size_t group = 0) const;
+  // Sets the learning rate of all groups, or of one.
+  void set_lr(double lr);
+  void set_lr(double lr, std::size_t group);
+
+  // The state tensors that exist so far (not copies), and the step counters.
+  virtual std::vector<NamedState> state() const = 0;
+  virtual std::vector<NamedCounter> counters() const = 0;
+  // Puts one back, as a checkpoint is loaded; a tensor is copied. Throws ArgumentError for names
+  // that state() or counters() could never give, and for tensors of another shape.
+  virtual void set_state(std::string_view name, const Tensor& tensor) = 0;
+  virtual void set_counter(std::string_view name, std::int64_t value) = 0;
+
+ protected:
+  // A parameter that has a gradient, laid out like it.
+  struct Active {
+    std::size_t index = 0;
+    Tensor grad;
+  };
+
+  // `name` is what messages call the optimizer.
+  explicit Optimizer(const char* name) : name_(name) {}
+  // Throws ArgumentError unless the parameters are dense f32 leaves that are not yet in a group.
+  void add_group(const std::vector<Tensor>& params);
+  // Updates the given parameters, all of them in `group`.
+  virtual void update(std::size_t group, const std::vector<Active>& active, double inv_scale) = 0;
+  virtual double& lr_of(std::size_t group) = 0;
+
+  const char* name() const { return name_; }
+  // A tensor of zeros laid out like parameter i.
+  Tensor zeros_like(std::size_t i) const;
+  // The index in `prefix.index`; throws ArgumentError if `state_name` is not of that form.
+  std::size_t index_in(std::string_view state_name, std::string_view prefix) const;
+  // Copies a loaded tensor into the state of parameter i.
+  void assign(Tensor& state, std::size_t i, std::string_view state_name,
+              const Tensor& tensor) const;
+
+ private:
+  void check_group(std::size_t group) const;
+
+  const char* name_;
+  std::vector<Tensor> params_;
+  std::vector<std::size_t> ends_;  // group g is the parameters [ends_[g - 1], ends_[g])
+};
+
+// `prefix.i` for every tensor that is defined.
+void append_state(std::vector<NamedState>& out, std::string_view prefix,
+                  const std::vector<Tensor>& tensors);
+
+}  // namespace mezzo::optim

@@ -1,0 +1,53 @@
+#include "mezzo/optim/sgd.h"
+
+#include "mezzo/ops/optimizer_steps.h"
+
+namespace mezzo::optim {
+
+Sgd::Sgd(std::vector<Tensor> params, SgdOptions options)
+    : Sgd(std::vector<Group<SgdOptions>>{{std::move(params), options}}) {}
+
+Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
+  for (const Group<SgdOptions>& group : groups) {
+    const SgdOptions& o = group.options;
+    check_arg(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
+              "options must not be negative: lr ", o.lr, ", momentum ", o.momentum,
+              ", weight_decay ", o.weight_decay);
+    check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
+              "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
+              o.dampening);
+    add_group(group.params);
+    options_.push_back(o);
+  }
+  momentum_.resize(params().size());
+}
+
+void Sgd::update(std::size_t group, const std::vector<Active>& active, double inv_scale) {
+  const SgdOptions& o = options_[group];
+  std::vector<SgdTensors> tensors;
+  tensors.reserve(active.size());
+  for (const Active& a : active) {
+    Tensor& momentum = momentum_[a.index];
+    const bool first = !momentum.defined();
+    if (first && o.momentum != 0) momentum = zeros_like(a.index);
+    tensors.push_back({params()[a.index], a.grad, momentum, first});
+  }
+  sgd_step(tensors, {o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale});
+}
+
+std::vector<NamedState> Sgd::state() const {
+  std::vector<NamedState> result;
+  append_state(result, "momentum", momentum_);
+  return result;
+}
+
+void Sgd::set_state(std::string_view state_name, const Tensor& tensor) {
+  const std::size_t i = index_in(state_name, "momentum");
+  assign(momentum_[i], i, state_name, tensor);
+}
+
+void Sgd::set_counter(std::string_view counter_name, std::int64_t) {
+  fail(name(), "has no counter called '", counter_name, "'");
+}
+
+}  // namespace mezzo::optim

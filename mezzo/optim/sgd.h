@@ -1,0 +1,38 @@
+// Stochastic gradient descent with momentum.
+#pragma once
+
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::optim {
+
+struct SgdOptions {
+  double lr = 0.01;
+  double momentum = 0;
+  double dampening = 0;     // how much of the gradient the momentum leaves out
+  double weight_decay = 0;  // added to the gradient, times the parameter
+  bool nesterov = false;    // needs momentum and no dampening
+};
+
+// torch.optim.SGD: see sgd_step() in mezzo/ops/optimizer_steps.h for the rule.
+// State: `momentum.<parameter>`, from the first step with a gradient on.
+class Sgd final : public Optimizer {
+ public:
+  // Throws ArgumentError for parameters that cannot be trained, negative options, and Nesterov
+  // momentum without momentum or with dampening.
+  explicit Sgd(std::vector<Tensor> params, SgdOptions options = {});
+  explicit Sgd(const std::vector<Group<SgdOptions>>& groups);
+
+  std::vector<NamedState> state() const override;
+  std::vector<NamedCounter> counters() const override { return {}; }
+  void set_state(std::string_view name, const Tensor& tensor) override;
+  void set_counter(std::string_view name, std::int64_t value) override;
+
+ private:
+  void update(std::size_t group, const std::vector<Active>& active, double inv_scale) override;
+  double& lr_of(std::size_t group) override { return options_[group].lr; }
+
+  std::vector<SgdOptions> options_;
+  std::vector<Tensor> momentum_;
+};
+
+}  // namespace mezzo::optim

@@ -1,0 +1,101 @@
+#include "mezzo/optim/adam.h"
+
+#include "tests/unit/optim/rules.h"
+
+namespace mezzo::optim {
+namespace {
+
+// torch.optim.Adam's and AdamW's documented rule for one element, in double.
+struct Rule {
+  AdamOptions options;
+  bool decoupled = false;
+  double param = 0;
+  double exp_avg = 0;
+  double exp_avg_sq = 0;
+  int count = 0;
+
+  void step(double grad) {
+    const AdamOptions& o = options;
+    ++count;
+    if (decoupled) {
+      param -= o.lr * o.weight_decay * param;
+    } else {
+      grad += o.weight_decay * param;
+    }
+    exp_avg = o.beta1 * exp_avg + (1 - o.beta1) * grad;
+    exp_avg_sq = o.beta2 * exp_avg_sq + (1 - o.beta2) * grad * grad;
+    const double corrected = exp_avg / (1 - std::pow(o.beta1, count));
+    const double corrected_sq = exp_avg_sq / (1 - std::pow(o.beta2, count));
+    param -= o.lr * corrected / (std::sqrt(corrected_sq) + o.eps);
+  }
+};
+
+template <class Optimizer>
+void expect_rule(const AdamOptions& options, const Shape& shape, double inv_scale = 1) {
+  const Tensor param = parameter(shape);
+  Optimizer adam({param}, options);
+  const Rule rule{options, std::is_same_v<Optimizer, AdamW>};
+  expect_rules(adam, param, std::vector<Rule>(static_cast<std::size_t>(param.numel()), rule), 8,
+               inv_scale);
+}
+
+TEST(Adam, FollowsTheRule) {
+  expect_rule<Adam>({.lr = 0.01}, {5, 7});
+  expect_rule<Adam>({.lr = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3}, {5, 7});
+  expect_rule<Adam>({.lr = 0.01, .weight_decay = 0.1}, {33});
+  expect_rule<Adam>({.lr = 0.01, .beta1 = 0}, {33});
+}
+
+TEST(Adam, TakesTheLossScaleOut) { expect_rule<Adam>({.lr = 0.01}, {33}, 1.0 / 1024); }
+
+TEST(AdamW, FollowsTheRule) {
+  expect_rule<AdamW>({.lr = 0.01, .weight_decay = 0.1}, {5, 7});
+  expect_rule<AdamW>({.lr = 0.01, .eps = 1e-3, .weight_decay = 0}, {33});
+}
+
+TEST(AdamW, DecaysByDefaultAndAdamDoesNot) {
+  const Tensor a = ones({1}).set_requires_grad(true);
+  const Tensor b = ones({1}).set_requires_grad(true);
+  Adam adam({a});
+  AdamW adam_w({b});
+  a.set_grad(zeros({1}));
+  b.set_grad(zeros({1}));
+  adam.step();
+  adam_w.step();
+  EXPECT_EQ(a.item(), 1);
+  EXPECT_NEAR(b.item(), 1 - 1e-3 * 0.01, 0x1p-24);
+}
+
+TEST(Adam, CountsStepsPerParameter) {
+  const Tensor a = parameter({3});
+  const Tensor b = parameter({3});
+  Adam adam({a, b}, {.lr = 0.01});
+  a.set_grad(gradient({3}, 0));
+  adam.step();
+  adam.step();
+  ASSERT_EQ(adam.counters().size(), 1U);
+  EXPECT_EQ(adam.counters()[0].name, "step.0");
+  EXPECT_EQ(adam.counters()[0].value, 2);
+  EXPECT_EQ(adam.state().size(), 2U);
+}
+
+TEST(Adam, ResumingIsContinuing) {
+  expect_resuming_is_continuing<Adam>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+  expect_resuming_is_continuing<AdamW>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+}
+
+TEST(Adam, RefusesOptionsOutOfRange) {
+  const Tensor param = parameter({2});
+  EXPECT_THAT(message_of([&] { Adam adam({param}, AdamOptions{.beta1 = 1}); }),
+              testing::StartsWith("[Adam] betas must be in [0, 1): 1 and 0.999"));
+  EXPECT_THAT(message_of([&] { AdamW adam({param}, AdamOptions{.eps = -1}); }),
+              testing::StartsWith("[AdamW] options must not be negative"));
+  Adam adam({param});
+  EXPECT_THAT(message_of([&] { adam.set_state("momentum.0", ones({2})); }),
+              testing::HasSubstr("no state called 'momentum.0'"));
+  EXPECT_THAT(message_of([&] { adam.set_counter("step.0", -1); }),
+              testing::HasSubstr("must not be negative"));
+}
+
+}  // namespace
+}  // namespace mezzo::optim
