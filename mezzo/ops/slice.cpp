@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/slice_attrs.h"
+
+namespace mezzo {
+
+Tensor slice_of(const Tensor& x, const SliceAttrs& slice) {
+  const auto axis = static_cast<std::size_t>(slice.axis);
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape[axis] = slice.count;
+  strides[axis] *= slice.step;
+  return alias(x, shape, strides, x.offset() + slice.start * x.strides()[axis]);
+}
+
+namespace ops {
+
+extern const OpDef slice{
+    .name = "slice",
+    .doc = "every step-th element along one axis, from a start on",
+    .precision = {.reason = "moves data without arithmetic"},
+    .view = [](const Tensor& x, const Attrs& attrs) { return slice_of(x, attrs.as<SliceAttrs>()); },
+    .backward =
+        [](Backward& ctx) {
+          ctx.set(0, slice_grad(ctx.grad(), ctx.input_shape(0), ctx.attrs<SliceAttrs>()));
+        },
+    .samples = []() -> std::vector<Sample> {
+      return {{{{{5, 7}}}, SliceAttrs{1, 2, 3, 1}},
+              {{{{9, 2}}}, SliceAttrs{0, 1, 4, 2}},
+              {{{{2, 3, 4, 5}}}, SliceAttrs{1, 1, 2, 1}},
+              {{{{4}}}, SliceAttrs{0, 4, 0, 1}}};
+    },
+    .exact = true,
+};
+
+}  // namespace ops
+
+Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end,
+             std::int64_t step) {
+  check_arg(step >= 1, "slice", "the step must be at least 1: ", step);
+  const std::size_t normal = normalize_axis(axis, x.rank(), "slice");
+  const std::int64_t size = x.shape()[normal];
+  const auto position = [size](std::int64_t i) {
+    return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size);
+  };
+  const std::int64_t first = position(start);
+  const std::int64_t length = std::max<std::int64_t>(0, position(end) - first);
+  if (length == size && step == 1) return x;
+  return call_one(
+      ops::slice, {&x},
+      SliceAttrs{static_cast<std::int64_t>(normal), first, (length + step - 1) / step, step});
+}
+
+}  // namespace mezzo
