@@ -1,0 +1,23 @@
+// The attributes of dropout, for its definition and kernels.
+#pragma once
+
+#include <cmath>
+
+#include "mezzo/ops/attrs.h"
+
+namespace mezzo {
+
+struct DropoutAttrs {
+  double p = 0.5;
+  RandomPosition position;  // word i decides element i in the memory order of `format`
+  Format format = Format::kContiguous;
+  static constexpr auto kFields =
+      std::tuple(Field{"p", &DropoutAttrs::p}, Field{"position", &DropoutAttrs::position},
+                 Field{"format", &DropoutAttrs::format});
+  bool operator==(const DropoutAttrs&) const = default;
+
+  // An element is dropped if the upper 24 bits of its word are below this: if to_unit(word) < p.
+  std::uint32_t threshold() const { return static_cast<std::uint32_t>(std::ceil(p * 0x1p24)); }
+};
+
+}  // namespace mezzo
