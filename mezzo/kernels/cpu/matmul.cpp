@@ -119,6 +119,16 @@ struct Call {
   bool reads_rows = false;  // a is one row-major block
 };
 
+// Packing b costs more than it brings to one small product: it pays for tall operands, and for
+// weights that are read again before they change, as in inference. (Measured: 128 x 784 x 512 in
+// f32 takes 615 us from plain memory, 588 us packed, and packing takes 116 us.)
+bool packs(const Tensor& b, const Problem& p) {
+  constexpr std::int64_t kTall = 1024;
+  if (p.b.dims.rank() != 2) return false;
+  return onednn::is_worth_keeping(b) &&
+         (p.a.dims[0] >= kTall || onednn::is_read_again(b, p.b.dims, p.b.strides));
+}
+
 Call make_call(const Tensor& a, const Tensor& b, const Tensor& out, const MatmulAttrs& attrs) {
   Call call{a, b, {}};
   Problem& p = call.problem;
@@ -129,7 +139,7 @@ Call make_call(const Tensor& a, const Tensor& b, const Tensor& out, const Matmul
   p.dtype = a.dtype();
   p.result = out.dtype();
   merge_axes(p);
-  call.packs_b = p.b.dims.rank() == 2 && onednn::is_worth_keeping(b);
+  call.packs_b = packs(b, p);
   return call;
 }
 
@@ -143,7 +153,7 @@ Call linear_call(const KernelArgs& args) {
   const std::int64_t in = weight.shape()[1];
   const std::int64_t out = weight.shape()[0];
   const std::int64_t rows = args.input(0).numel() / in;
-  Call call{args.input(0), weight, {}, onednn::is_worth_keeping(weight), /*reads_rows=*/true};
+  Call call{args.input(0), weight, {}, false, /*reads_rows=*/true};
   call.problem = {{{rows, in}, {in, 1}}, matrices(weight, true, 2), {{rows, out}, {out, 1}},
                   weight.dtype(),        args.output().dtype(),     args.has(2)};
   return call;
@@ -186,6 +196,7 @@ void run(const char* op, const KernelArgs& args, Call (*as_call)(const KernelArg
     const memory a = onednn::memory_of(left, onednn::describe(p.a.dims, p.dtype, p.a.strides));
     const memory out =
         onednn::memory_of(args.output(), onednn::describe(p.out.dims, p.result, p.out.strides));
+    if (!call.packs_b) onednn::note_read(call.b, p.b.dims, p.b.strides);
     if (!p.has_bias) {
       onednn::execute(*primitive,
                       {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b.memory}, {DNNL_ARG_DST, out}});

@@ -15,6 +15,7 @@ namespace mezzo::kernels::onednn {
 namespace {
 
 constexpr std::uint64_t kPacked = 0x7061636b;  // DerivedKey::kind of packed weights
+constexpr std::uint64_t kRead = 0x72656164;    // and of notes that a weight was read
 
 // A fast hash of a sequence of numbers: every step multiplies and folds, as wyhash does.
 class Hash {
@@ -187,6 +188,27 @@ bool is_worth_keeping(const Tensor& weight) {
   if (weight.storage()->lazy_contents() != nullptr) return true;
   const AutogradMeta* meta = weight.autograd_meta();
   return meta != nullptr && meta->requires_grad && !meta->node;
+}
+
+namespace {
+
+DerivedKey read_key(const Tensor& weight, const Shape& dims, const Shape& strides) {
+  return {kRead, hash_of(describe(dims, weight.dtype(), strides)), weight.offset()};
+}
+
+struct Read final : RefCounted {};
+
+}  // namespace
+
+bool is_read_again(const Tensor& weight, const Shape& dims, const Shape& strides) {
+  return is_worth_keeping(weight) &&
+         weight.storage()->derived().find(read_key(weight, dims, strides), weight.version());
+}
+
+void note_read(const Tensor& weight, const Shape& dims, const Shape& strides) {
+  if (!is_worth_keeping(weight)) return;
+  weight.storage()->derived().put(read_key(weight, dims, strides), weight.version(),
+                                  Ref<RefCounted>(new Read));
 }
 
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted) {

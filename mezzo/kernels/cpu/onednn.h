@@ -90,8 +90,14 @@ struct Packed {
 // straight from the f32 numbers, and the plain 16-bit copy never exists.
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted);
 
-// True for tensors whose packed copy will be used again: parameters, and shared copies of them.
+// True for parameters and shared copies of them.
 bool is_worth_keeping(const Tensor& weight);
+
+// True if the weight, a parameter or a shared copy of one, was read in this form before and has not
+// changed since: it is then likely to be read again, and worth packing.
+bool is_read_again(const Tensor& weight, const Shape& dims, const Shape& strides);
+// Remembers that the weight was read in this form.
+void note_read(const Tensor& weight, const Shape& dims, const Shape& strides);
 
 // The tensor itself, or a copy of it in f32.
 Tensor as_f32(const Tensor& tensor);
