@@ -9,49 +9,12 @@
 
 #include "mezzo/kernels/cpu/channels.h"
 #include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 using kernels::ChannelRows;
-
-// How much of a vector takes part: all lanes, or the first few at the end of a row.
-struct Whole {};
-struct Part {
-  std::int64_t count;
-};
-
-template <class T>
-HWY_INLINE F32Vec load(const T* p, Whole) {
-  return load(p);
-}
-template <class T>
-HWY_INLINE F32Vec load(const T* p, Part part) {
-  return load_part(p, part.count);
-}
-template <class T>
-HWY_INLINE void store(F32Vec v, T* p, Whole) {
-  store(v, p);
-}
-template <class T>
-HWY_INLINE void store(F32Vec v, T* p, Part part) {
-  store_part(v, p, part.count);
-}
-// v with 0 in the lanes that take no part.
-HWY_INLINE F32Vec keep(F32Vec v, Whole) { return v; }
-HWY_INLINE F32Vec keep(F32Vec v, Part part) {
-  return hn::IfThenElseZero(hn::FirstN(F32(), static_cast<std::size_t>(part.count)), v);
-}
-
-// Calls body(c, part) for the vectors that cover [0, count).
-template <class Body>
-HWY_INLINE void for_row(std::int64_t count, const Body& body) {
-  const std::int64_t step = lanes();
-  std::int64_t c = 0;
-  for (; c + step <= count; c += step) body(c, Whole{});
-  if (c < count) body(c, Part{count - c});
-}
 
 // f32 arrays as long as a row, rounded up to whole vectors.
 class RowArrays {

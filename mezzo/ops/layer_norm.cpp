@@ -1,0 +1,182 @@
+#include "mezzo/ops/layer_norm.h"
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/layer_norm_attrs.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+using In = LayerNormInput;
+using GradIn = LayerNormGradInput;
+
+DType statistics_dtype(DType x) { return x == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+void check_weight(const Infer& infer, std::size_t i, const char* name) {
+  if (!infer.has(i)) return;
+  const DType wanted = statistics_dtype(infer.dtype(In::kX));
+  const Shape shape = normalized_shape(infer.shape(In::kX), infer.attrs<LayerNormAttrs>());
+  infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
+              " for x of shape ", infer.shape(In::kX), ", it is ", infer.input(i));
+}
+
+void infer_layer_norm(Infer& infer) {
+  const auto& attrs = infer.attrs<LayerNormAttrs>();
+  infer.check_floating(In::kX, "x");
+  const Shape& shape = infer.shape(In::kX);
+  infer.check(attrs.axes >= 1 && attrs.axes <= static_cast<std::int64_t>(shape.rank()),
+              "cannot normalise the last ", attrs.axes, " axes of shape ", shape);
+  infer.check(normalized_shape(shape, attrs).numel() > 0, "there is nothing to normalise in shape ",
+              shape);
+  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps);
+  check_weight(infer, In::kWeight, "weight");
+  check_weight(infer, In::kBias, "bias");
+  const DType statistics = statistics_dtype(infer.dtype(In::kX));
+  infer.output(shape, infer.dtype(In::kX));
+  infer.output(leading_shape(shape, attrs), statistics);  // mean
+  infer.output(leading_shape(shape, attrs), statistics);  // 1 / sqrt(var + eps)
+}
+
+void infer_layer_norm_grad(Infer& infer) {
+  const auto& attrs = infer.attrs<LayerNormAttrs>();
+  const Shape& shape = infer.shape(GradIn::kX);
+  infer.check_same_dtype(GradIn::kX, GradIn::kGrad);
+  infer.check(infer.shape(GradIn::kGrad) == shape, "the gradient has shape ",
+              infer.shape(GradIn::kGrad), ", x has ", shape);
+  infer.output(shape, infer.dtype(GradIn::kX));
+  infer.output(normalized_shape(shape, attrs), infer.dtype(GradIn::kMean));
+  infer.output(normalized_shape(shape, attrs), infer.dtype(GradIn::kMean));
+}
+
+struct Grads {
+  Tensor x;
+  Tensor weight;
+  Tensor bias;
+};
+
+Grads fused_grads(Backward& ctx);
+
+// The same made of differentiable operations, for gradients of gradients. Statistics are computed
+// again from x: those that were saved are constants to the tape.
+Grads grads_by_ops(Backward& ctx) {
+  const auto& attrs = ctx.attrs<LayerNormAttrs>();
+  const Tensor saved = ctx.input(In::kX);
+  const DType dtype = statistics_dtype(saved.dtype());
+  Shape last;
+  Shape first;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(saved.rank()); ++i) {
+    (i + attrs.axes < static_cast<std::int64_t>(saved.rank()) ? first : last).push_back(i);
+  }
+  const Tensor x = cast(saved, dtype);
+  const Tensor grad = cast(ctx.grad(), dtype);
+  const Tensor centered = x - mean(x, last, true);
+  const Tensor std = sqrt(mean(centered * centered, last, true) + attrs.eps);
+  const Tensor normal = centered / std;
+  const Tensor scaled = ctx.has_input(In::kWeight) ? grad * ctx.input(In::kWeight) : grad;
+  const Tensor rest =
+      scaled - mean(scaled, last, true) - normal * mean(scaled * normal, last, true);
+  const auto over_rows = [&](const Tensor& t) { return first.empty() ? t : sum(t, first); };
+  return {cast(rest / std, saved.dtype()), over_rows(grad * normal), over_rows(grad)};
+}
+
+void backward(Backward& ctx) {
+  const Grads grads = ctx.create_graph() ? grads_by_ops(ctx) : fused_grads(ctx);
+  if (ctx.needs(In::kX)) ctx.set(In::kX, grads.x);
+  if (ctx.needs(In::kWeight)) ctx.set(In::kWeight, grads.weight);
+  if (ctx.needs(In::kBias)) ctx.set(In::kBias, grads.bias);
+}
+
+std::int64_t size_of_last(const Shape& x, std::int64_t axes) {
+  return normalized_shape(x, {axes}).numel();
+}
+
+Sample sample(const Shape& x, std::int64_t axes, bool affine = true) {
+  const Shape last = normalized_shape(x, {axes});
+  return {{{x, -1, 2}, {last, 0.5, 1.5, false, !affine}, {last, -0.5, 0.5, false, !affine}},
+          LayerNormAttrs{axes, 1e-3},
+          size_of_last(x, axes),
+          8};
+}
+
+Sample grad_sample(const Shape& x, std::int64_t axes, bool affine = true) {
+  const LayerNormAttrs attrs{axes, 1e-3};
+  const Shape rows = leading_shape(x, attrs);
+  return {
+      {{x}, {x}, {normalized_shape(x, attrs), 0.5, 1.5, false, !affine}, {rows}, {rows, 0.5, 2}},
+      attrs,
+      std::max(size_of_last(x, axes), rows.numel()),
+      8};
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef layer_norm{
+    .name = "layer_norm",
+    .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last axes",
+    .precision = {.cast_mask = 1U << In::kX,
+                  .reason = "reads and writes what comes; statistics are f32 inside, for sums of "
+                            "squares leave f16's range and lose their terms in bf16"},
+    .saves = {.inputs = 0b11, .outputs = 0b110},
+    .infer = infer_layer_norm,
+    .backward = backward,
+    .samples = []() -> std::vector<Sample> {
+      return {sample({4, 6, 17}, 1), sample({5, 64}, 1),        sample({3, 4, 5, 7}, 3),
+              sample({3, 37}, 2),    sample({6, 8}, 1, false),  sample({2, 3, 1000}, 1),
+              sample({0, 8}, 1),     sample({2, 3, 4, 5, 6}, 2)};
+    },
+    .errors = []() -> std::vector<ErrorSample> {
+      return {{{{{2, 3}}}, LayerNormAttrs{3}, "cannot normalise the last 3 axes of shape [2, 3]"},
+              {{{{2, 0}}}, LayerNormAttrs{1}, "there is nothing to normalise in shape [2, 0]"},
+              {{{{2, 3}}, {{2}}}, LayerNormAttrs{1}, "weight must be f32[3]"}};
+    },
+    .ulps = 8,
+};
+
+extern const OpDef layer_norm_grad{
+    .name = "layer_norm_grad",
+    .doc = "the gradients of layer_norm",
+    .precision = {.cast_mask = 1U << GradIn::kGrad | 1U << GradIn::kX,
+                  .reason = "part of a backward pass, which runs in its forward's dtype"},
+    .infer = infer_layer_norm_grad,
+    .samples = []() -> std::vector<Sample> {
+      return {grad_sample({4, 6, 17}, 1), grad_sample({5, 64}, 1), grad_sample({3, 4, 5, 7}, 3),
+              grad_sample({700, 3}, 1),   grad_sample({3, 37}, 2), grad_sample({6, 8}, 1, false)};
+    },
+    .ulps = 8,
+};
+
+}  // namespace ops
+
+namespace {
+
+Grads fused_grads(Backward& ctx) {
+  const Tensor x = ctx.input(In::kX);
+  const Tensor weight = ctx.has_input(In::kWeight) ? ctx.input(In::kWeight) : Tensor();
+  const Tensor mean = ctx.output(1);
+  const Tensor rstd = ctx.output(2);
+  Outputs outputs = call(ops::layer_norm_grad, {&ctx.grad(), &x, &weight, &mean, &rstd},
+                         ctx.attrs<LayerNormAttrs>());
+  return {std::move(outputs[0]), std::move(outputs[1]), std::move(outputs[2])};
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  const std::size_t axes = normalized_shape.rank();
+  const bool fits =
+      axes >= 1 && axes <= x.rank() &&
+      std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - axes);
+  check_arg(fits, "layer_norm", "x of shape ", x.shape(), " does not end in the axes ",
+            normalized_shape);
+  return call_one(ops::layer_norm, {&x, &weight, &bias},
+                  LayerNormAttrs{static_cast<std::int64_t>(axes), eps});
+}
+
+}  // namespace mezzo

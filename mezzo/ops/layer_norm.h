@@ -1,0 +1,20 @@
+// Layer normalization.
+//
+// Ba, Kiros and Hinton, "Layer normalization", 2016.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// (x - mean) / sqrt(var + eps) * weight + bias, with the mean and the biased variance taken over
+// the last axes, whose sizes are `normalized_shape`.
+//
+// x: [..., normalized_shape] in f32, bf16 or f16; the result has its shape and dtype and is
+// row-major. weight and bias: [normalized_shape], always f32 (f64 for f64 x), and may be undefined
+// for 1 and 0. Throws ArgumentError for other shapes and dtypes, and if there is nothing to
+// normalise.
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(),
+                  const Tensor& bias = Tensor(), double eps = 1e-5);
+
+}  // namespace mezzo
