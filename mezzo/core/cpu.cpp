@@ -20,7 +20,7 @@ Isa read_max_isa() {
   if (name == "avx2") return Isa::kAvx2;
   if (name == "avx512") return Isa::kAvx512;
   if (!name.empty()) {
-    log::warn_once(concat("MEZZO_MAX_ISA is `", name,
+    logging::warn_once(concat("MEZZO_MAX_ISA is `", name,
                           "`, which is not baseline, avx2 or avx512, and is ignored"));
   }
   return Isa::kAvx512Bf16;
@@ -81,7 +81,7 @@ std::string cpu_name() {
 
 void warn_if_bf16_is_emulated() {
   if (!cpu_features().avx512_bf16) {
-    log::warn_once(
+    logging::warn_once(
         "this CPU has no bf16 dot product (AVX512-BF16): bf16 saves memory here, not time");
   }
 }

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace mezzo::log {
+namespace mezzo::logging {
 namespace {
 
 constexpr std::string_view name_of(Topic topic) {
@@ -76,4 +76,4 @@ void warn_once(std::string_view line) {
   write_line(Topic::kWarning, line);
 }
 
-}  // namespace mezzo::log
+}  // namespace mezzo::logging

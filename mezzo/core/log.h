@@ -7,7 +7,7 @@
 
 #include "mezzo/core/error.h"
 
-namespace mezzo::log {
+namespace mezzo::logging {
 
 // What can be switched on by name in the environment variable MEZZO_LOG (comma-separated, or
 // `all`).
@@ -34,4 +34,4 @@ void write(Topic topic, const Parts&... parts) {
 // Writes a warning the first time it is called with this text.
 void warn_once(std::string_view line);
 
-}  // namespace mezzo::log
+}  // namespace mezzo::logging

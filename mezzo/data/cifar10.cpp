@@ -101,7 +101,7 @@ void append_batch(const std::filesystem::path& path, ImageTable& table) {
     table.labels.push_back(label);
     interleave(&bytes[i * kRecord + 1], &table.pixels[first + i * kImage]);
   }
-  log::write(log::Topic::kData, path.string(), ": ", count, " images");
+  logging::write(logging::Topic::kData, path.string(), ": ", count, " images");
 }
 
 }  // namespace

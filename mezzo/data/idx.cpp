@@ -219,7 +219,7 @@ IdxArray read_idx(const std::string& path, std::size_t rank) {
   const std::uint64_t claimed = claimed_bytes(path, array.shape);
   check_plain_size(reader, 4 + 4 * rank, claimed);
   array.bytes = read_data(reader, claimed);
-  log::write(log::Topic::kData, path, ": ", array.shape, reader.is_plain() ? "" : ", gzip");
+  logging::write(logging::Topic::kData, path, ": ", array.shape, reader.is_plain() ? "" : ", gzip");
   return array;
 }
 

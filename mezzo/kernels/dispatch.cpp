@@ -17,10 +17,10 @@ bool is_reference_only(const KernelArgs& args) {
 }
 
 void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, const char* reason) {
-  if (!log::is_enabled(log::Topic::kDispatch)) return;
+  if (!logging::is_enabled(logging::Topic::kDispatch)) return;
   std::string inputs;
   for (const Tensor* input : args.inputs) inputs += concat(inputs.empty() ? "" : ", ", *input);
-  log::write(log::Topic::kDispatch, op.name, "(", inputs, ") ", args.attributes.to_text(), ": ",
+  logging::write(logging::Topic::kDispatch, op.name, "(", inputs, ") ", args.attributes.to_text(), ": ",
              kernel, " refused: ", reason);
 }
 

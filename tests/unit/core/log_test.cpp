@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace mezzo::log {
+namespace mezzo::logging {
 namespace {
 
 // Collects the lines that are written during a test.
@@ -42,4 +42,4 @@ TEST_F(Log, WarnsOncePerText) {
 }
 
 }  // namespace
-}  // namespace mezzo::log
+}  // namespace mezzo::logging

@@ -1,0 +1,58 @@
+// mezzo bench: times training steps on generated input.
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/options.h"
+#include "mezzo/cli/output.h"
+#include "mezzo/models/model.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct BenchOptions : SharedOptions {
+  std::int64_t image_size = 0;  // 0: the model's usual one
+  std::int64_t warmup = 3;
+  std::int64_t steps = 10;
+};
+
+void print_result(const train::RunOptions& run, const train::RunResult& result) {
+  fmt::print("{} {}x{} at {}/{}, batch {}\n", run.model, run.image_size, run.image_size,
+             amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
+  fmt::print("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
+             result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
+  fmt::print("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
+             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
+  fmt::print("  rate      {:.1f} images/s\n", result.images_per_s);
+  fmt::print("  memory    {} peak\n", format_bytes(result.peak_bytes));
+}
+
+void run_bench(const BenchOptions& options) {
+  train::RunOptions run = options.parsed();
+  run.image_size =
+      options.image_size > 0 ? options.image_size : models::usual_config(run.model).image_size;
+  apply_threads(options);
+  JsonLines json(options.json);
+  Json start = start_event("bench", run);
+  start["image_size"] = run.image_size;
+  json.write(start);
+  Progress progress(json, run.model, options.quiet);
+  const train::RunResult result = train::bench(run, options.warmup, options.steps, progress);
+  json.write(result_event(run, result, false));
+  print_result(run, result);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("bench", "Time training steps on generated input");
+  auto options = std::make_shared<BenchOptions>();
+  add_model_options(*command, *options);
+  add_level_option(*command, *options);
+  command->add_option("--image-size", options->image_size, "Height and width (the model's usual)");
+  command->add_option("--warmup", options->warmup, "Steps that do not count")
+      ->capture_default_str();
+  command->add_option("--steps", options->steps, "Steps to time")->capture_default_str();
+  command->callback([options] { run_bench(*options); });
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,15 @@
+// The subcommands of `mezzo`. Each adds its options to the parser; running happens in its callback.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace mezzo::cli {
+
+void add_train(CLI::App& app);
+void add_compare(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_ops(CLI::App& app);
+void add_info(CLI::App& app);
+
+}  // namespace mezzo::cli

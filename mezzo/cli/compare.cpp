@@ -1,0 +1,69 @@
+// mezzo compare: trains one model from the same weights in several precisions.
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/options.h"
+#include "mezzo/cli/output.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct CompareOptions : SharedOptions {
+  std::vector<std::string> levels{"O0", "O2"};
+};
+
+const std::vector<std::string> kHeader{"network", "level",       "dtype",   "ms/step", "images/s",
+                                       "epochs",  "peak memory", "skipped", "loss",    "accuracy"};
+
+std::vector<std::string> table_row(const train::RunOptions& run, const train::RunResult& result) {
+  return {run.model,
+          amp::name_of(run.policy.level),
+          name_of(run.policy.dtype()),
+          fmt::format("{:.2f}", result.step_ms_median),
+          fmt::format("{:.0f}", result.images_per_s),
+          fmt::format("{}", result.epochs),
+          format_bytes(result.peak_bytes),
+          fmt::format("{}", result.skipped_steps),
+          fmt::format("{:.4f}", result.test.loss),
+          fmt::format("{:.2f} %", 100 * result.test.accuracy)};
+}
+
+void run_compare(const CompareOptions& options) {
+  std::vector<train::RunOptions> runs;
+  for (const std::string& level : options.levels) {
+    runs.push_back(options.parsed());
+    runs.back().policy = parse_policy(level, options.dtype);
+  }
+  apply_threads(options);
+  const train::DataPair data = train::open_data(runs.front().data);
+  JsonLines json(options.json);
+  std::vector<std::vector<std::string>> rows{kHeader};
+  for (const train::RunOptions& run : runs) {
+    json.write(start_event("compare", run));
+    const std::string label = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
+                                          name_of(run.policy.dtype()));
+    Progress progress(json, label, options.quiet);
+    const train::RunResult result = train::run(run, data, progress);
+    json.write(result_event(run, result, true));
+    rows.push_back(table_row(run, result));
+  }
+  fmt::print("{}", format_table(rows));
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("compare", "Train a model once per level, from the same weights");
+  auto options = std::make_shared<CompareOptions>();
+  add_model_options(*command, *options);
+  add_training_options(*command, *options);
+  command
+      ->add_option("--levels", options->levels,
+                   "Levels to compare, each with a dtype if it is not --dtype: O0,O2,O2/f16")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->callback([options] { run_compare(*options); });
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,50 @@
+// mezzo eval: loss and accuracy of saved weights on a data set.
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/options.h"
+#include "mezzo/cli/output.h"
+#include "mezzo/data/open.h"
+
+namespace mezzo::cli {
+namespace {
+
+void run_eval(const SharedOptions& options) {
+  const train::RunOptions run = options.parsed();
+  apply_threads(options);
+  const auto dataset = data::open_dataset(run.data, data::Split::kTest);
+  const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
+  JsonLines json(options.json);
+  json.write(start_event("eval", run));
+  const train::Evaluation result = train::evaluate(*net, *dataset, run.batch_size, run.policy);
+  json.write({{"event", "result"},
+              {"model", run.model},
+              {"level", amp::name_of(run.policy.level)},
+              {"dtype", name_of(run.policy.dtype())},
+              {"loss", result.loss},
+              {"accuracy", result.accuracy}});
+  fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images\n", run.model,
+             amp::name_of(run.policy.level), name_of(run.policy.dtype()), 100 * result.accuracy,
+             result.loss, dataset->size());
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
+  auto options = std::make_shared<SharedOptions>();
+  command->add_option("--model", options->run.model, "Network")->capture_default_str();
+  command->add_option("--weights", options->run.weights, "safetensors file")->required();
+  command->add_option("--data", options->run.data, "digits, shapes, mnist:DIR or cifar10:DIR")
+      ->capture_default_str();
+  add_level_option(*command, *options);
+  command->add_option("--dtype", options->dtype, "Lower precision: bf16 or f16")
+      ->capture_default_str();
+  command->add_option("--batch-size", options->run.batch_size, "Images per step")
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads to use (all cores)");
+  command->add_option("--json", options->json, "Write events to this file");
+  command->callback([options] { run_eval(*options); });
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,52 @@
+// The `mezzo` command. Exit status: 0 done, 1 failed while running, 2 wrong usage or unreadable
+// input.
+#include <cstdio>
+#include <exception>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/core/error.h"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+int report(const std::exception& error, int status) {
+  std::fprintf(stderr, "mezzo: %s\n", error.what());
+  return status;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Mixed-precision training for C++"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", MEZZO_VERSION);
+  app.get_formatter()->column_width(34);
+  mezzo::cli::add_train(app);
+  mezzo::cli::add_compare(app);
+  mezzo::cli::add_bench(app);
+  mezzo::cli::add_eval(app);
+  mezzo::cli::add_ops(app);
+  mezzo::cli::add_info(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::fprintf(stderr, "mezzo: %s. See `mezzo --help`\n", error.what());
+    return kWrongUsage;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const mezzo::ArgumentError& error) {
+    return report(error, kWrongUsage);
+  } catch (const mezzo::FileError& error) {
+    return report(error, kWrongUsage);
+  } catch (const std::exception& error) {
+    return report(error, kFailed);
+  }
+}

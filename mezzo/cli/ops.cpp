@@ -1,0 +1,58 @@
+// mezzo ops: every operation with its precision rule and its kernels.
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/output.h"
+#include "mezzo/ops/describe.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct OpsOptions {
+  std::string name{};
+  bool markdown = false;
+};
+
+void print_table() {
+  std::vector<std::vector<std::string>> rows{{"op", "bf16", "f16", "gradient", "cpu kernels"}};
+  for (const OpDescription& op : describe_ops()) {
+    rows.push_back({op.name, op.bf16, op.f16, op.differentiable ? "yes" : "no", op.kernels});
+  }
+  fmt::print("{}", format_table(rows));
+}
+
+void print_one(const OpDescription& op) {
+  fmt::print(
+      "{}: {}\n  bf16      {}\n  f16       {}\n  reason    {}\n  gradient  {}\n  kernels   {}\n",
+      op.name, op.doc, op.bf16, op.f16, op.reason, op.differentiable ? "yes" : "no", op.kernels);
+}
+
+void run_ops(const OpsOptions& options) {
+  if (options.markdown) {
+    fmt::print("{}", ops_as_markdown());
+    return;
+  }
+  if (options.name.empty()) {
+    print_table();
+    return;
+  }
+  for (const OpDescription& op : describe_ops()) {
+    if (op.name == options.name) {
+      print_one(op);
+      return;
+    }
+  }
+  fail<ArgumentError>("ops", "unknown operation `", options.name, "`. `mezzo ops` lists them");
+}
+
+}  // namespace
+
+void add_ops(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("ops", "Operations, their precision rules and kernels");
+  auto options = std::make_shared<OpsOptions>();
+  command->add_option("name", options->name, "Only this operation, with its reason");
+  command->add_flag("--markdown", options->markdown, "As docs/ops.md");
+  command->callback([options] { run_ops(*options); });
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,98 @@
+#include "mezzo/cli/options.h"
+
+#include <charconv>
+
+#include "mezzo/core/parallel.h"
+
+namespace mezzo::cli {
+namespace {
+
+train::LossScaling parse_loss_scale(const std::string& text) {
+  using Kind = train::LossScaling::Kind;
+  if (text.empty()) return {};
+  if (text == "dynamic") return {.kind = Kind::kDynamic};
+  if (text == "none") return {.kind = Kind::kNone};
+  double scale = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  check_arg(error == std::errc() && end == text.data() + text.size() && scale >= 1, "--loss-scale",
+            "`", text, "` is neither dynamic, none nor a number of at least 1");
+  return {.kind = Kind::kStatic, .scale = scale};
+}
+
+train::ScheduleKind parse_schedule_name(const std::string& text) {
+  const auto kind = train::parse_schedule(text);
+  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text,
+            "`. There are constant, steps, poly, linear and cosine");
+  return *kind;
+}
+
+}  // namespace
+
+amp::Policy parse_policy(const std::string& text, const std::string& default_dtype) {
+  const std::size_t slash = text.find('/');
+  const auto level = amp::parse_level(text.substr(0, slash));
+  check_arg(level.has_value(), "amp", "unknown level `", text,
+            "`. There are O0, O1, O2 and O3, also with a dtype: O2/f16");
+  const std::string name = slash == std::string::npos ? default_dtype : text.substr(slash + 1);
+  const auto dtype = parse_dtype(name);
+  check_arg(dtype.has_value() && (is_lower(*dtype) || *level == amp::Level::kO0), "--dtype", "`",
+            name, "` is no lower precision. There are bf16 and f16");
+  return {.level = *level, .lower = is_lower(*dtype) ? *dtype : DType::kBf16};
+}
+
+train::RunOptions SharedOptions::parsed() const {
+  train::RunOptions result = run;
+  result.policy = parse_policy(level, dtype);
+  result.loss_scale = parse_loss_scale(loss_scale);
+  result.schedule = parse_schedule_name(schedule);
+  return result;
+}
+
+void add_model_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--model", options.run.model, "Network to train")->capture_default_str();
+  command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16")
+      ->capture_default_str();
+  command.add_option("--loss-scale", options.loss_scale,
+                     "dynamic, none or a number (dynamic for f16, none for bf16)");
+  command.add_option("--batch-size", options.run.batch_size, "Images per step")
+      ->capture_default_str();
+  command.add_option("--lr", options.run.lr, "Learning rate")->capture_default_str();
+  command.add_option("--momentum", options.run.momentum, "Momentum of SGD")->capture_default_str();
+  command.add_option("--weight-decay", options.run.weight_decay, "L2 penalty")
+      ->capture_default_str();
+  command
+      .add_option("--label-smoothing", options.run.label_smoothing,
+                  "Part of the target spread over all classes")
+      ->capture_default_str();
+  command.add_option("--seed", options.run.seed, "Of weights and data order")
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Threads to use (all cores)");
+  command.add_option("--json", options.json, "Write events to this file, one JSON object per line");
+  command.add_flag("--quiet", options.quiet, "No progress");
+}
+
+void add_level_option(CLI::App& command, SharedOptions& options) {
+  command.add_option("--amp", options.level, "Level: O0, O1, O2 or O3")->capture_default_str();
+}
+
+void add_training_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--data", options.run.data, "digits, shapes, mnist:DIR or cifar10:DIR")
+      ->capture_default_str();
+  command.add_option("--epochs", options.run.epochs, "Passes over the data")->capture_default_str();
+  command.add_option("--steps", options.run.steps, "End after so many steps");
+  command.add_option("--lr-schedule", options.schedule, "constant, steps, poly, linear or cosine")
+      ->capture_default_str();
+  command
+      .add_option("--warmup-epochs", options.run.warmup_epochs,
+                  "Epochs over which the learning rate climbs")
+      ->capture_default_str();
+  command.add_option("--weights", options.run.weights, "Start from this safetensors file");
+  command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
+}
+
+void apply_threads(const SharedOptions& options) {
+  check_arg(options.threads >= 0, "--threads", "must be at least 1: ", options.threads);
+  if (options.threads > 0) set_num_threads(options.threads);
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,42 @@
+// Options that several subcommands share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "mezzo/train/run.h"
+
+namespace mezzo::cli {
+
+// What the command line said, before it is understood.
+struct SharedOptions {
+  train::RunOptions run{};
+  std::string level = "O2";
+  std::string dtype = "bf16";
+  std::string loss_scale = "";
+  std::string schedule = "constant";
+  int threads = 0;  // 0: as many as there are cores
+  std::string json{};
+  bool quiet = false;
+
+  // The run options with the texts above parsed into them. Throws ArgumentError for unknown names.
+  train::RunOptions parsed() const;
+};
+
+// --model --dtype --loss-scale --batch-size --seed --threads --json --quiet ...
+void add_model_options(CLI::App& command, SharedOptions& options);
+// --amp
+void add_level_option(CLI::App& command, SharedOptions& options);
+// --data --epochs --lr ...: what only training on data needs.
+void add_training_options(CLI::App& command, SharedOptions& options);
+
+// `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists.
+amp::Policy parse_policy(const std::string& text, const std::string& default_dtype);
+
+// Applies --threads.
+void apply_threads(const SharedOptions& options);
+
+}  // namespace mezzo::cli

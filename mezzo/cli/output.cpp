@@ -1,0 +1,173 @@
+#include "mezzo/cli/output.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/error.h"
+#include "mezzo/core/parallel.h"
+
+namespace mezzo::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kRedraw{100};
+constexpr int kBarWidth = 24;
+
+std::string format_seconds(double seconds) {
+  const auto whole = static_cast<long>(seconds + 0.5);
+  return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+JsonLines::JsonLines(const std::string& path) : path_(path) {
+  if (path.empty()) return;
+  file_.open(path, std::ios::trunc);
+  if (!file_)
+    fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");
+}
+
+void JsonLines::write(const Json& event) {
+  if (path_.empty()) return;
+  file_ << event.dump() << std::endl;
+  if (!file_) fail<FileError>("json", path_, ": writing failed. Is the disk full?");
+}
+
+Json start_event(const std::string& command, const train::RunOptions& options) {
+  return {{"event", "start"},
+          {"command", command},
+          {"model", options.model},
+          {"data", options.data},
+          {"level", amp::name_of(options.policy.level)},
+          {"dtype", name_of(options.policy.dtype())},
+          {"batch_size", options.batch_size},
+          {"epochs", options.epochs},
+          {"lr", options.lr},
+          {"lr_schedule", train::name_of(options.schedule)},
+          {"momentum", options.momentum},
+          {"weight_decay", options.weight_decay},
+          {"label_smoothing", options.label_smoothing},
+          {"seed", options.seed},
+          {"threads", num_threads()},
+          {"cpu", cpu_name()},
+          {"avx512_bf16", cpu_features().avx512_bf16}};
+}
+
+Json result_event(const train::RunOptions& options, const train::RunResult& result,
+                  bool with_data) {
+  Json event{{"event", "result"},
+             {"model", options.model},
+             {"level", amp::name_of(options.policy.level)},
+             {"dtype", name_of(options.policy.dtype())},
+             {"batch_size", options.batch_size},
+             {"steps", result.steps},
+             {"step_ms_median", result.step_ms_median},
+             {"step_ms_min", result.step_ms_min},
+             {"step_ms_max", result.step_ms_max},
+             {"forward_ms", result.forward_ms_median},
+             {"backward_ms", result.backward_ms_median},
+             {"update_ms", result.update_ms_median},
+             {"images_per_s", result.images_per_s},
+             {"peak_bytes", result.peak_bytes},
+             {"skipped_steps", result.skipped_steps}};
+  if (with_data) {
+    event["epochs"] = result.epochs;
+    event["accuracy"] = result.test.accuracy;
+    event["loss"] = result.test.loss;
+  }
+  return event;
+}
+
+Progress::Progress(JsonLines& json, std::string label, bool quiet)
+    : json_(json),
+      label_(std::move(label)),
+      quiet_(quiet),
+      is_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() { clear_line(); }
+
+void Progress::on_start(std::int64_t total_steps) {
+  total_steps_ = total_steps;
+  start_ = std::chrono::steady_clock::now();
+}
+
+void Progress::on_step(const train::StepEvent& event) {
+  const train::StepReport& report = event.report;
+  json_.write({{"event", "step"},
+               {"step", event.step},
+               {"epoch", event.epoch},
+               {"loss", report.loss},
+               {"lr", event.lr},
+               {"scale", report.scale},
+               {"found_inf", report.found_inf},
+               {"skipped", report.skipped},
+               {"ms", report.total_ms()}});
+  if (!quiet_ && is_terminal_) draw(event);
+}
+
+void Progress::on_epoch(const train::EpochEvent& event) {
+  json_.write({{"event", "epoch"},
+               {"epoch", event.epoch},
+               {"train_loss", event.train_loss},
+               {"loss", event.test.loss},
+               {"accuracy", event.test.accuracy},
+               {"seconds", event.seconds}});
+  if (quiet_) return;
+  clear_line();
+  fmt::print(stderr, "{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %, {}\n",
+             label_, event.epoch, event.train_loss, event.test.loss, 100 * event.test.accuracy,
+             format_seconds(event.seconds));
+}
+
+void Progress::draw(const train::StepEvent& event) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_draw_ < kRedraw && event.step < total_steps_) return;
+  last_draw_ = now;
+  const double done = static_cast<double>(event.step) / static_cast<double>(total_steps_);
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const int filled = static_cast<int>(done * kBarWidth);
+  fmt::print(stderr, "\r\033[K{}  [{}{}] {}/{}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
+             std::string(filled, '='), std::string(kBarWidth - filled, ' '), event.step,
+             total_steps_, event.report.loss, event.report.total_ms(),
+             format_seconds(elapsed / done - elapsed));
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void Progress::clear_line() {
+  if (line_open_) fmt::print(stderr, "\r\033[K");
+  line_open_ = false;
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t i = 0; i < rows[r].size(); ++i) {
+      text += i == 0 ? fmt::format("{:<{}}", rows[r][i], widths[i])
+                     : fmt::format("  {:>{}}", rows[r][i], widths[i]);
+    }
+    text += '\n';
+    if (r > 0) continue;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      text += (i == 0 ? "" : "  ") + std::string(widths[i], '-');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (value >= 1e9) return fmt::format("{:.2f} GB", value / 1e9);
+  return fmt::format("{:.1f} MB", value / 1e6);
+}
+
+}  // namespace mezzo::cli

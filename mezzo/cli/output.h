@@ -1,0 +1,66 @@
+// What subcommands write: JSON lines, a progress bar, tables.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "mezzo/train/run.h"
+
+namespace mezzo::cli {
+
+using Json = nlohmann::ordered_json;
+
+// A file of JSON objects, one per line, each written out at once. Does nothing without a path.
+class JsonLines {
+ public:
+  // Throws FileError if the file cannot be written.
+  explicit JsonLines(const std::string& path);
+  void write(const Json& event);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// The configuration of a run and the machine it runs on.
+Json start_event(const std::string& command, const train::RunOptions& options);
+// The outcome of a run. `with_data`: loss and accuracy were measured.
+Json result_event(const train::RunOptions& options, const train::RunResult& result, bool with_data);
+
+// Shows steps on a terminal as a bar, elsewhere as a line per epoch, and writes events.
+class Progress final : public train::RunObserver {
+ public:
+  Progress(JsonLines& json, std::string label, bool quiet);
+  ~Progress() override;
+  void on_start(std::int64_t total_steps) override;
+  void on_step(const train::StepEvent& event) override;
+  void on_epoch(const train::EpochEvent& event) override;
+
+ private:
+  void draw(const train::StepEvent& event);
+  void clear_line();
+
+  JsonLines& json_;
+  std::string label_;
+  bool quiet_;
+  bool is_terminal_;
+  bool line_open_ = false;
+  std::int64_t total_steps_ = 0;
+  std::chrono::steady_clock::time_point start_{};
+  std::chrono::steady_clock::time_point last_draw_{};
+};
+
+// Rows of cells under a header, columns aligned; the first is left-aligned.
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+// `1.25 GB`, `12.3 MB`.
+std::string format_bytes(std::int64_t bytes);
+
+}  // namespace mezzo::cli

@@ -1,0 +1,53 @@
+// mezzo train: trains a model on a data set.
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/options.h"
+#include "mezzo/cli/output.h"
+#include "mezzo/io/safetensors.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct TrainOptions : SharedOptions {
+  std::string save{};
+};
+
+void print_result(const train::RunOptions& options, const train::RunResult& result) {
+  fmt::print(
+      "{} at {}/{}: accuracy {:.2f} %, loss {:.4f}, {:.2f} ms/step, {:.0f} images/s, peak {}",
+      options.model, amp::name_of(options.policy.level), name_of(options.policy.dtype()),
+      100 * result.test.accuracy, result.test.loss, result.step_ms_median, result.images_per_s,
+      format_bytes(result.peak_bytes));
+  if (result.skipped_steps > 0) fmt::print(", {} steps skipped", result.skipped_steps);
+  fmt::print("\n");
+}
+
+void run_train(const TrainOptions& options) {
+  const train::RunOptions run = options.parsed();
+  apply_threads(options);
+  const train::DataPair data = train::open_data(run.data);
+  JsonLines json(options.json);
+  json.write(start_event("train", run));
+  Progress progress(json, run.model, options.quiet);
+  std::unique_ptr<nn::Module> trained;
+  const train::RunResult result = train::run(run, data, progress, &trained);
+  json.write(result_event(run, result, true));
+  if (!options.save.empty()) io::write_safetensors(options.save, trained->state());
+  print_result(run, result);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Train a model");
+  auto options = std::make_shared<TrainOptions>();
+  add_model_options(*command, *options);
+  add_level_option(*command, *options);
+  add_training_options(*command, *options);
+  command->add_option("--save", options->save,
+                      "Write the trained weights to this safetensors file");
+  command->callback([options] { run_train(*options); });
+}
+
+}  // namespace mezzo::cli

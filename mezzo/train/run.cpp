@@ -1,0 +1,258 @@
+#include "mezzo/train/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/random.h"
+#include "mezzo/data/loader.h"
+#include "mezzo/data/open.h"
+#include "mezzo/io/safetensors.h"
+#include "mezzo/models/model.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::train {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Gathers the steps of a run into its result.
+class Statistics {
+ public:
+  void add(const StepReport& report) {
+    total_.push_back(report.total_ms());
+    forward_.push_back(report.forward_ms);
+    backward_.push_back(report.backward_ms);
+    update_.push_back(report.update_ms);
+    skipped_ += report.skipped ? 1 : 0;
+  }
+
+  void write(RunResult& result, std::int64_t batch_size) const {
+    result.steps = static_cast<std::int64_t>(total_.size());
+    result.skipped_steps = skipped_;
+    if (total_.empty()) return;
+    result.step_ms_median = median(total_);
+    result.step_ms_min = *std::min_element(total_.begin(), total_.end());
+    result.step_ms_max = *std::max_element(total_.begin(), total_.end());
+    result.forward_ms_median = median(forward_);
+    result.backward_ms_median = median(backward_);
+    result.update_ms_median = median(update_);
+    result.images_per_s = 1000.0 * static_cast<double>(batch_size) / result.step_ms_median;
+  }
+
+ private:
+  std::vector<double> total_;
+  std::vector<double> forward_;
+  std::vector<double> backward_;
+  std::vector<double> update_;
+  std::int64_t skipped_ = 0;
+};
+
+void check_options(const RunOptions& options) {
+  const auto check = [](bool ok, const auto&... parts) { check_arg(ok, "train", parts...); };
+  check(options.epochs >= 1, "--epochs must be at least 1: ", options.epochs);
+  check(options.steps.value_or(1) >= 1, "--steps must be at least 1: ", *options.steps);
+  check(options.batch_size >= 1, "--batch-size must be at least 1: ", options.batch_size);
+  check(std::isfinite(options.lr) && options.lr > 0, "--lr must be positive: ", options.lr);
+  check(options.momentum >= 0 && options.momentum < 1,
+        "--momentum must be in [0, 1): ", options.momentum);
+  check(options.weight_decay >= 0, "--weight-decay must not be negative: ", options.weight_decay);
+  check(options.warmup_epochs >= 0,
+        "--warmup-epochs must not be negative: ", options.warmup_epochs);
+}
+
+// Network, optimizer, scaler and step of a run.
+struct Trainer {
+  Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes)
+      : net(make_model(options, image_shape, classes)),
+        optimizer(
+            net->parameters(),
+            {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
+        scaler(make_scaler(options.loss_scale, options.policy)),
+        step(
+            *net,
+            [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
+              return cross_entropy(logits, labels, {.label_smoothing = smoothing});
+            },
+            optimizer, scaler, options.policy) {}
+
+  std::unique_ptr<nn::Module> net;
+  optim::Sgd optimizer;
+  amp::GradScaler scaler;
+  TrainStep step;
+};
+
+Schedule make_schedule(const RunOptions& options, std::int64_t steps_per_epoch,
+                       std::int64_t total_steps) {
+  return {
+      .kind = options.schedule,
+      .lr = options.lr,
+      .total_steps = total_steps,
+      .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
+}
+
+// The loop over epochs and steps.
+class Loop {
+ public:
+  Loop(const RunOptions& options, const DataPair& data, RunObserver& observer)
+      : options_(options),
+        data_(data),
+        observer_(observer),
+        loader_(*data.train, {.batch_size = options.batch_size,
+                              .shuffle = options.shuffle,
+                              .drop_remainder = true,
+                              .seed = options.seed}),
+        total_steps_(std::min(options.epochs * loader_.steps_per_epoch(),
+                              options.steps.value_or(options.epochs * loader_.steps_per_epoch()))),
+        schedule_(make_schedule(options, loader_.steps_per_epoch(), total_steps_)) {}
+
+  RunResult run(Trainer& trainer) {
+    observer_.on_start(total_steps_);
+    RunResult result;
+    while (step_ < total_steps_) {
+      ++result.epochs;
+      result.test = run_epoch(trainer, result);
+    }
+    statistics_.write(result, options_.batch_size);
+    return result;
+  }
+
+ private:
+  Evaluation run_epoch(Trainer& trainer, RunResult& result) {
+    const auto start = std::chrono::steady_clock::now();
+    EpochEvent event{.epoch = result.epochs};
+    std::int64_t steps = 0;
+    trainer.net->train(true);
+    cpu_allocator().reset_peak();
+    for (data::Batch batch; step_ < total_steps_ && loader_.next(batch); ++steps) {
+      const double loss = run_step(trainer, batch, result.epochs);
+      event.train_loss += (loss - event.train_loss) / static_cast<double>(steps + 1);
+    }
+    result.peak_bytes = std::max(result.peak_bytes, cpu_allocator().stats().peak_bytes);
+    event.test = evaluate(*trainer.net, *data_.test, options_.batch_size, options_.policy);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    event.seconds = elapsed.count();
+    observer_.on_epoch(event);
+    return event.test;
+  }
+
+  double run_step(Trainer& trainer, const data::Batch& batch, std::int64_t epoch) {
+    StepEvent event{.step = step_ + 1, .epoch = epoch, .lr = schedule_.at(step_)};
+    trainer.optimizer.set_lr(event.lr);
+    event.report = trainer.step(batch.images, batch.labels);
+    statistics_.add(event.report);
+    ++step_;
+    observer_.on_step(event);
+    return event.report.loss;
+  }
+
+  const RunOptions& options_;
+  const DataPair& data_;
+  RunObserver& observer_;
+  data::DataLoader loader_;
+  std::int64_t total_steps_;
+  Schedule schedule_;
+  Statistics statistics_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& policy) {
+  using Kind = LossScaling::Kind;
+  Kind kind = scaling.kind;
+  // bf16 has f32's range: its gradients do not underflow, so there is nothing to scale.
+  if (kind == Kind::kDefault) {
+    kind = policy.dtype() == DType::kF16 ? Kind::kDynamic : Kind::kNone;
+  }
+  if (kind == Kind::kNone) return amp::GradScaler({}, false);
+  if (kind == Kind::kDynamic) return amp::GradScaler();
+  return amp::GradScaler(
+      {.init_scale = scaling.scale, .growth_interval = 0, .min_scale = scaling.scale});
+}
+
+DataPair open_data(const std::string& spec) {
+  return {data::open_dataset(spec, data::Split::kTrain),
+          data::open_dataset(spec, data::Split::kTest)};
+}
+
+std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
+                                       std::int64_t classes) {
+  manual_seed(options.seed);
+  auto net = models::create(
+      options.model,
+      {.in_channels = image_shape[0], .num_classes = classes, .image_size = image_shape[1]});
+  if (!options.weights.empty()) net->load_state(io::read_safetensors(options.weights).tensors);
+  return net;
+}
+
+RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
+              std::unique_ptr<nn::Module>* trained) {
+  check_options(options);
+  Trainer trainer(options, data.train->image_shape(), data.train->num_classes());
+  RunResult result = Loop(options, data, observer).run(trainer);
+  if (trained != nullptr) *trained = std::move(trainer.net);
+  return result;
+}
+
+RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t steps,
+                RunObserver& observer) {
+  check_options(options);
+  check_arg(warmup >= 0 && steps >= 1, "bench",
+            "--warmup must not be negative and --steps at "
+            "least 1: ",
+            warmup, " and ", steps);
+  const models::ModelConfig usual = models::usual_config(options.model);
+  const Shape image{usual.in_channels, options.image_size, options.image_size};
+  Trainer trainer(options, image, usual.num_classes);
+  const Tensor images =
+      to_format(randn({options.batch_size, image[0], image[1], image[2]}), Format::kChannelsLast);
+  const Tensor labels = empty({options.batch_size}, DType::kI64);
+  auto* label = labels.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < options.batch_size; ++i) label[i] = i % usual.num_classes;
+  cpu_allocator().reset_peak();
+  observer.on_start(warmup + steps);
+  Statistics statistics;
+  for (std::int64_t i = 0; i < warmup + steps; ++i) {
+    const StepReport report = trainer.step(images, labels);
+    if (i >= warmup) statistics.add(report);
+    observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
+  }
+  RunResult result;
+  statistics.write(result, options.batch_size);
+  result.peak_bytes = cpu_allocator().stats().peak_bytes;
+  return result;
+}
+
+Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
+                    const amp::Policy& policy) {
+  const NoGrad guard;
+  const bool was_training = net.is_training();
+  net.train(false);
+  data::DataLoader loader(dataset, {.batch_size = batch_size, .shuffle = false});
+  Evaluation result;
+  for (data::Batch batch; loader.next(batch);) {
+    const Tensor logits = forward(net, batch.images, policy);
+    const auto images = static_cast<double>(batch.labels.numel());
+    result.loss += cross_entropy(logits, batch.labels).item() * images;
+    result.accuracy += static_cast<double>(count_correct(logits, batch.labels));
+  }
+  result.loss /= static_cast<double>(dataset.size());
+  result.accuracy /= static_cast<double>(dataset.size());
+  net.train(was_training);
+  return result;
+}
+
+}  // namespace mezzo::train

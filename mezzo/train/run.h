@@ -1,0 +1,118 @@
+// A training run from options to result: what the `mezzo` command and the experiments do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "mezzo/amp/level.h"
+#include "mezzo/data/dataset.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/train/schedule.h"
+#include "mezzo/train/step.h"
+
+namespace mezzo::train {
+
+// How gradients are scaled. By default f16 scales dynamically and bf16 not at all.
+struct LossScaling {
+  enum class Kind : std::uint8_t { kDefault, kNone, kDynamic, kStatic };
+  Kind kind = Kind::kDefault;
+  double scale = 0;  // of kStatic
+};
+
+// The scaler for a policy. A static one keeps its scale, and still skips steps with non-finite
+// gradients.
+amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& policy);
+
+struct RunOptions {
+  std::string model = "lenet5";
+  std::string data = "digits";
+  amp::Policy policy{amp::Level::kO2, DType::kBf16};
+  LossScaling loss_scale{};
+  std::int64_t epochs = 1;
+  std::optional<std::int64_t> steps{};  // ends the run early
+  std::int64_t batch_size = 64;
+  std::int64_t image_size = 224;  // of generated input, where there is no data set
+  double lr = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  ScheduleKind schedule = ScheduleKind::kConstant;
+  double warmup_epochs = 0;
+  double label_smoothing = 0;
+  std::uint64_t seed = 1;
+  bool shuffle = true;
+  std::string weights{};  // safetensors file to start from
+};
+
+struct StepEvent {
+  std::int64_t step = 0;   // from 1, over all epochs
+  std::int64_t epoch = 0;  // from 1
+  double lr = 0;
+  StepReport report{};
+};
+
+struct Evaluation {
+  double loss = 0;      // mean over the images
+  double accuracy = 0;  // part of the images whose largest logit is their label's
+};
+
+struct EpochEvent {
+  std::int64_t epoch = 0;
+  double train_loss = 0;  // mean over the epoch's steps
+  Evaluation test{};
+  double seconds = 0;
+};
+
+struct RunResult {
+  Evaluation test{};
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+  std::int64_t skipped_steps = 0;
+  std::int64_t peak_bytes = 0;  // of tensors, during training
+  double step_ms_median = 0;
+  double step_ms_min = 0;
+  double step_ms_max = 0;
+  double forward_ms_median = 0;
+  double backward_ms_median = 0;
+  double update_ms_median = 0;
+  double images_per_s = 0;  // batch size over the median step
+};
+
+// Told of everything as it happens; the default ignores it.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  // Before the first step; the number of steps that the run will do.
+  virtual void on_start(std::int64_t total_steps) { static_cast<void>(total_steps); }
+  virtual void on_step(const StepEvent& event) { static_cast<void>(event); }
+  virtual void on_epoch(const EpochEvent& event) { static_cast<void>(event); }
+};
+
+// Training and test set of one spec, opened once and shared by the runs of a comparison.
+struct DataPair {
+  std::unique_ptr<data::Dataset> train;
+  std::unique_ptr<data::Dataset> test;
+};
+DataPair open_data(const std::string& spec);
+
+// Creates the model (initialised from the seed, or from options.weights), trains it and evaluates
+// it after each epoch. The same options give the same result, bit for bit, on the same machine with
+// the same number of threads. The trained network is moved to `trained` if that is not null. Throws
+// ArgumentError or FileError for options that cannot work, before the first step.
+RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
+              std::unique_ptr<nn::Module>* trained = nullptr);
+
+// Times `steps` training steps on generated input after `warmup` ones that do not count.
+RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t steps,
+                RunObserver& observer);
+
+// Mean loss and accuracy of a network on a data set, computed under the policy in inference mode.
+Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
+                    const amp::Policy& policy);
+
+// The network that the options name, for images of that shape.
+std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
+                                       std::int64_t classes);
+
+}  // namespace mezzo::train

@@ -1,0 +1,204 @@
+// The `mezzo` command as a user meets it: exit status, one clear line for wrong input, JSON lines.
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+struct Outcome {
+  int status = -1;
+  std::string output;
+  std::string errors;
+};
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::temp_directory_path() / (std::string("mezzo_cli_") + info->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Outcome run(const std::string& arguments) const {
+    const std::string errors = (folder_ / "stderr").string();
+    const std::string line = std::string(MEZZO_COMMAND) + " " + arguments + " 2>" + errors;
+    Outcome outcome;
+    FILE* pipe = popen(line.c_str(), "r");
+    if (pipe == nullptr) return outcome;
+    std::array<char, 4096> buffer{};
+    while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
+    outcome.status = WEXITSTATUS(pclose(pipe));
+    std::ifstream file(errors);
+    outcome.errors.assign(std::istreambuf_iterator<char>(file), {});
+    return outcome;
+  }
+
+  std::vector<Json> read_events(const std::string& name) const {
+    std::vector<Json> events;
+    std::ifstream file(folder_ / name);
+    for (std::string line; std::getline(file, line);) events.push_back(Json::parse(line));
+    return events;
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  fs::path folder_;
+};
+
+// Wrong input ends with status 2 and exactly one line, and leaves nothing behind.
+struct WrongInput {
+  const char* arguments;
+  const char* message;
+};
+
+TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
+  const WrongInput cases[] = {
+      {"", "subcommand"},
+      {"trian", "trian"},
+      {"train --modle lenet5", "--modle"},
+      {"train --model lenet6", "lenet6"},
+      {"train --model lenet6", "resnet50"},
+      {"train --amp O4", "O0, O1, O2 and O3"},
+      {"train --dtype f8", "bf16 and f16"},
+      {"train --dtype f64", "bf16 and f16"},
+      {"train --loss-scale fast", "--loss-scale"},
+      {"train --loss-scale -1", "--loss-scale"},
+      {"train --lr-schedule zigzag", "zigzag"},
+      {"train --lr 0", "--lr must be positive"},
+      {"train --epochs 0", "--epochs"},
+      {"train --steps 0", "--steps"},
+      {"train --batch-size 0", "batch"},
+      {"train --batch-size 10001", "10001"},
+      {"train --momentum 1", "--momentum"},
+      {"train --threads -1", "--threads"},
+      {"train --batch-size many", "--batch-size"},
+      {"train --data mnits", "mnits"},
+      {"train --data mnist:/no/such/folder", "/no/such/folder"},
+      {"train --data cifar10:/no/such/folder", "/no/such/folder"},
+      {"train --weights /no/such/file", "/no/such/file"},
+      {"train --json /no/such/folder/log.json", "/no/such/folder/log.json"},
+      {"train --label-smoothing 2 --steps 1", "label_smoothing"},
+      {"compare --levels O0,O7", "O7"},
+      {"eval --model lenet5", "--weights"},
+      {"bench --model resnet50 --image-size -3", "image"},
+      {"ops no_such_op", "no_such_op"},
+  };
+  for (const WrongInput& wrong : cases) {
+    const Outcome outcome = run(wrong.arguments);
+    EXPECT_EQ(outcome.status, 2) << wrong.arguments << "\n" << outcome.errors;
+    EXPECT_THAT(outcome.errors, HasSubstr(wrong.message)) << wrong.arguments;
+    EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1)
+        << wrong.arguments << "\n"
+        << outcome.errors;
+    EXPECT_EQ(outcome.output, "") << wrong.arguments;
+  }
+}
+
+TEST_F(Command, AFailedRunLeavesNothingBehind) {
+  const Outcome outcome = run("train --steps 1 --data mnist:/no/such --save " + path("w"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_FALSE(fs::exists(path("w")));
+}
+
+TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
+  const Outcome trained = run("train --steps 20 --batch-size 16 --quiet --json " +
+                              path("log.json") + " --save " + path("weights.safetensors"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const std::vector<Json> events = read_events("log.json");
+  ASSERT_EQ(events.size(), 1U + 20U + 1U + 1U);
+  EXPECT_EQ(events.front()["event"], "start");
+  EXPECT_EQ(events[1]["event"], "step");
+  for (const char* key : {"step", "epoch", "loss", "lr", "scale", "found_inf", "skipped", "ms"}) {
+    EXPECT_TRUE(events[1].contains(key)) << key;
+  }
+  const Json& result = events.back();
+  EXPECT_EQ(result["event"], "result");
+  for (const char* key : {"accuracy", "loss", "step_ms_median", "images_per_s", "peak_bytes",
+                          "skipped_steps", "level", "dtype"}) {
+    EXPECT_TRUE(result.contains(key)) << key;
+  }
+  EXPECT_EQ(result["level"], "O2");
+  EXPECT_EQ(result["dtype"], "bf16");
+  const Outcome evaluated = run("eval --weights " + path("weights.safetensors") +
+                                " --batch-size 16 --json " + path("eval.json"));
+  ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+  EXPECT_EQ(read_events("eval.json").back()["accuracy"], result["accuracy"]);
+}
+
+TEST_F(Command, CompareStartsEveryLevelFromTheSameWeightsAndPrintsOneTable) {
+  const Outcome outcome =
+      run("compare --steps 2 --levels O0,O0,O2,O2/f16 --batch-size 16 --quiet "
+          "--json " +
+          path("log.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("accuracy"));
+  std::vector<Json> results;
+  std::vector<double> first_losses;
+  for (const Json& event : read_events("log.json")) {
+    if (event["event"] == "result") results.push_back(event);
+    if (event["event"] == "step" && event["step"] == 1) {
+      first_losses.push_back(event["loss"].get<double>());
+    }
+  }
+  ASSERT_EQ(results.size(), 4U);
+  EXPECT_EQ(results[0]["accuracy"], results[1]["accuracy"]);
+  EXPECT_EQ(results[0]["loss"], results[1]["loss"]);
+  EXPECT_EQ(results[3]["dtype"], "f16");
+  EXPECT_EQ(first_losses[0], first_losses[1]);
+  // The same weights, rounded to 16 bits: 2.3 to within a few units of bf16.
+  EXPECT_NEAR(first_losses[0], first_losses[2], 0.02);
+  EXPECT_NEAR(first_losses[0], first_losses[3], 0.02);
+}
+
+TEST_F(Command, BenchTimesStepsOnGeneratedInput) {
+  const Outcome outcome =
+      run("bench --model mlp --batch-size 8 --steps 3 --warmup 1 --quiet --json " + path("log"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const Json result = read_events("log").back();
+  EXPECT_EQ(result["event"], "result");
+  EXPECT_GT(result["step_ms_median"].get<double>(), 0);
+  EXPECT_GT(result["peak_bytes"].get<std::int64_t>(), 0);
+  EXPECT_EQ(result["steps"], 3);
+}
+
+TEST_F(Command, OpsSaysWhy) {
+  EXPECT_THAT(run("ops").output, HasSubstr("conv2d"));
+  EXPECT_THAT(run("ops softmax").output, HasSubstr("reason"));
+  EXPECT_THAT(run("ops --markdown").output, HasSubstr("| `softmax` |"));
+}
+
+TEST_F(Command, InfoAndHelp) {
+  EXPECT_THAT(run("info").output, HasSubstr("oneDNN"));
+  EXPECT_EQ(run("--help").status, 0);
+  EXPECT_THAT(run("train --help").output, HasSubstr("--loss-scale"));
+  EXPECT_EQ(run("--version").status, 0);
+}
+
+TEST_F(Command, SaysOnceThatBf16IsEmulated) {
+  const std::string line = "env MEZZO_MAX_ISA=avx2 " MEZZO_COMMAND
+                           " train --steps 3 --quiet --batch-size 16 2>&1 >/dev/null";
+  FILE* pipe = popen(line.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
+  EXPECT_EQ(pclose(pipe), 0);
+  EXPECT_THAT(text, HasSubstr("no bf16 dot product"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
+}  // namespace

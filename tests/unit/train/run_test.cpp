@@ -1,0 +1,136 @@
+#include "mezzo/train/run.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/data/digits.h"
+
+namespace mezzo::train {
+namespace {
+
+class Recorder final : public RunObserver {
+ public:
+  void on_step(const StepEvent& event) override { steps.push_back(event); }
+  void on_epoch(const EpochEvent& event) override { epochs.push_back(event); }
+  std::vector<StepEvent> steps;
+  std::vector<EpochEvent> epochs;
+};
+
+DataPair small_digits() {
+  return {data::open_digits(data::Split::kTrain, 1280), data::open_digits(data::Split::kTest, 256)};
+}
+
+RunOptions options_for(amp::Level level, DType lower) {
+  RunOptions options;
+  options.policy = {level, lower};
+  options.batch_size = 32;
+  options.lr = 0.05;
+  options.epochs = 2;
+  return options;
+}
+
+struct Precision {
+  amp::Level level;
+  DType lower;
+};
+
+const Precision kPrecisions[] = {{amp::Level::kO0, DType::kBf16}, {amp::Level::kO1, DType::kBf16},
+                                 {amp::Level::kO2, DType::kBf16}, {amp::Level::kO1, DType::kF16},
+                                 {amp::Level::kO2, DType::kF16},  {amp::Level::kO3, DType::kBf16}};
+
+TEST(Run, LearnsInEveryPrecision) {
+  const DataPair data = small_digits();
+  for (const Precision& precision : kPrecisions) {
+    Recorder recorder;
+    const RunResult result = run(options_for(precision.level, precision.lower), data, recorder);
+    const std::string name = concat(amp::name_of(precision.level), "/", name_of(precision.lower));
+    EXPECT_EQ(result.steps, 80) << name;
+    EXPECT_EQ(recorder.epochs.size(), 2U) << name;
+    EXPECT_LT(recorder.epochs.back().train_loss, 1.0) << name;  // 2.3 at the start
+    EXPECT_GT(result.test.accuracy, 0.7) << name;               // 0.1 by chance
+    EXPECT_GT(result.peak_bytes, 0) << name;
+  }
+}
+
+TEST(Run, TheSameOptionsGiveTheSameBits) {
+  const DataPair data = small_digits();
+  for (const Precision& precision : kPrecisions) {
+    Recorder first;
+    Recorder second;
+    RunOptions options = options_for(precision.level, precision.lower);
+    options.steps = 10;
+    const double a = run(options, data, first).test.loss;
+    const double b = run(options, data, second).test.loss;
+    EXPECT_EQ(a, b);
+    for (std::size_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(first.steps[i].report.loss, second.steps[i].report.loss) << i;
+    }
+  }
+}
+
+TEST(Run, DifferentSeedsDiffer) {
+  const DataPair data = small_digits();
+  Recorder recorder;
+  RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
+  options.steps = 3;
+  const double a = run(options, data, recorder).test.loss;
+  options.seed = 2;
+  EXPECT_NE(run(options, data, recorder).test.loss, a);
+}
+
+TEST(Run, AnOverflowingScaleIsSkippedDownAndThenTrains) {
+  const DataPair data = small_digits();
+  Recorder recorder;
+  RunOptions options = options_for(amp::Level::kO2, DType::kF16);
+  options.loss_scale = {.kind = LossScaling::Kind::kStatic, .scale = 0x1p30};
+  options.steps = 3;
+  const RunResult result = run(options, data, recorder);
+  EXPECT_EQ(result.skipped_steps, 3);
+  EXPECT_EQ(recorder.steps[0].report.scale, 0x1p30);
+  EXPECT_TRUE(recorder.steps[2].report.found_inf);
+}
+
+TEST(Run, TheScalerIsOnForF16AndOffForBf16) {
+  EXPECT_TRUE(make_scaler({}, {amp::Level::kO2, DType::kF16}).is_enabled());
+  EXPECT_FALSE(make_scaler({}, {amp::Level::kO2, DType::kBf16}).is_enabled());
+  EXPECT_FALSE(make_scaler({}, {amp::Level::kO0, DType::kF16}).is_enabled());
+  const auto fixed = make_scaler({LossScaling::Kind::kStatic, 128}, {amp::Level::kO2, DType::kF16});
+  EXPECT_EQ(fixed.get_scale(), 128);
+}
+
+TEST(Run, AStaticScaleStays) {
+  auto scaler = make_scaler({LossScaling::Kind::kStatic, 128}, {amp::Level::kO2, DType::kF16});
+  scaler.state().update(true);
+  EXPECT_EQ(scaler.get_scale(), 128);
+  for (int i = 0; i < 5000; ++i) scaler.state().update(false);
+  EXPECT_EQ(scaler.get_scale(), 128);
+}
+
+TEST(Bench, CountsOnlyStepsAfterTheWarmUp) {
+  Recorder recorder;
+  RunOptions options;
+  options.model = "mlp";
+  options.image_size = 28;
+  options.batch_size = 8;
+  const RunResult result = bench(options, 2, 3, recorder);
+  EXPECT_EQ(result.steps, 3);
+  EXPECT_EQ(recorder.steps.size(), 5U);
+  EXPECT_GT(result.images_per_s, 0);
+}
+
+TEST(Evaluate, DoesNotDependOnTheBatchSizeAndRestoresTheMode) {
+  const DataPair data = small_digits();
+  const auto net = make_model({}, data.test->image_shape(), 10);
+  net->train(true);
+  const Evaluation a = evaluate(*net, *data.test, 256, {amp::Level::kO0, DType::kBf16});
+  const Evaluation b = evaluate(*net, *data.test, 7, {amp::Level::kO0, DType::kBf16});
+  EXPECT_EQ(a.accuracy, b.accuracy);
+  EXPECT_NEAR(a.loss, b.loss, 1e-5);
+  EXPECT_TRUE(net->is_training());
+}
+
+}  // namespace
+}  // namespace mezzo::train
