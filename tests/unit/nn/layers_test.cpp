@@ -1,8 +1,12 @@
+#include <algorithm>
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/conv.h"
+#include "mezzo/nn/dropout.h"
 #include "mezzo/nn/embedding.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
@@ -117,6 +121,22 @@ TEST(Pooling, OptionsReachTheOperation) {
   EXPECT_EQ(AvgPool2d(3, corner)(x).to_vector<float>(), (Floats{2.5}));
   EXPECT_EQ(GlobalAvgPool2d()(x).shape(), (Shape{1, 1, 1, 1}));
   EXPECT_EQ(GlobalAvgPool2d()(x).item(), 7.5);
+}
+
+TEST(Dropout, ActsInTrainingOnly) {
+  manual_seed(1);
+  Dropout layer(0.75);
+  const Tensor x = ones({1000});
+  const Floats dropped = layer(x).to_vector<float>();
+  EXPECT_THAT(dropped, Each(testing::AnyOf(0, 4)));
+  const auto kept = std::ranges::count(dropped, 4);
+  EXPECT_NEAR(kept, 250, 5 * std::sqrt(1000 * 0.25 * 0.75));
+  EXPECT_NE(layer(x).to_vector<float>(), dropped);
+  manual_seed(1);
+  EXPECT_EQ(layer(x).to_vector<float>(), dropped);
+  layer.eval();
+  EXPECT_THAT(layer(x).to_vector<float>(), Each(1));
+  EXPECT_THROW(Dropout(1), ArgumentError);
 }
 
 TEST(Embedding, LooksRowsUp) {

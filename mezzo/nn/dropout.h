@@ -1,0 +1,21 @@
+// Dropout.
+#pragma once
+
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn {
+
+// In training, sets each element to 0 with probability p and divides the others by 1 - p; else the
+// identity. The random numbers come from default_generator().
+class Dropout : public Module {
+ public:
+  // Throws ArgumentError unless 0 <= p < 1.
+  explicit Dropout(double p = 0.5);
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+};
+
+}  // namespace mezzo::nn
