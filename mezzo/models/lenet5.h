@@ -21,7 +21,7 @@ class LeNet5 : public nn::Module {
  private:
   nn::Conv2d conv1_;
   nn::Conv2d conv2_{6, 16, 5};
-  nn::Linear fc1_{16 * 5 * 5, 120};
+  nn::Linear fc1_{400, 120};  // 16 channels of 5x5 pixels
   nn::Linear fc2_{120, 84};
   nn::Linear fc3_;
 };

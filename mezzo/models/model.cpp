@@ -3,6 +3,7 @@
 #include "mezzo/models/lenet5.h"
 #include "mezzo/models/mlp.h"
 #include "mezzo/models/resnet.h"
+#include "mezzo/models/resnet20.h"
 
 namespace mezzo::models {
 namespace {
@@ -36,6 +37,7 @@ std::unique_ptr<nn::Module> make_resnet50_cifar(const ModelConfig& config) {
 constexpr Entry kModels[] = {
     {"lenet5", make<LeNet5>, kDigits},
     {"mlp", make<Mlp>, kDigits},
+    {"resnet20", make<ResNet20>, kCifar},
     {"resnet18", make_resnet<ResNetDepth::k18>, kImageNet},
     {"resnet34", make_resnet<ResNetDepth::k34>, kImageNet},
     {"resnet50", make_resnet<ResNetDepth::k50>, kImageNet},

@@ -11,7 +11,6 @@ namespace mezzo::models {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<std::string> state_names(const nn::Module& model) {
   std::vector<std::string> names;
@@ -68,7 +67,7 @@ TEST(Create, ErrorsSayWhatIsPossible) {
     FAIL();
   } catch (const ArgumentError& error) {
     EXPECT_STREQ(error.what(),
-                 "[model] there is no model 'resnet19'. Choose one of lenet5, mlp, "
+                 "[model] there is no model 'resnet19'. Choose one of lenet5, mlp, resnet20, "
                  "resnet18, resnet34, resnet50, resnet101, resnet50_cifar");
   }
   EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);
