@@ -6,7 +6,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/container.h"
-#include "mezzo/nn/conv.h"
+#include "mezzo/nn/layer_norm.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
@@ -121,6 +121,37 @@ TEST(BatchNorm, RefusesOtherRanksAndSizes) {
   EXPECT_THROW(layer(ones({4, 3, 2, 2})), ArgumentError);
   EXPECT_THROW(BatchNorm1d(2)(ones({4, 2, 2, 2})), ArgumentError);
   EXPECT_THROW(BatchNorm1d(0), ArgumentError);
+}
+
+TEST(LayerNorm, NormalisesTheLastAxes) {
+  LayerNorm layer(2, {.eps = 0});
+  EXPECT_THAT(names_of(layer.state()), ElementsAre("weight", "bias"));
+  fill(layer.weight(), 3);
+  fill(layer.bias(), 1);
+  EXPECT_THAT(layer(from_values({1.0F, 5.0F, 7.0F, 6.0F}, {2, 2})).to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), Floats{-2, 4, 4, -2}));
+}
+
+TEST(LayerNorm, OverSeveralAxesAndWithoutParameters) {
+  manual_seed(2);
+  LayerNorm layer(Shape{3, 4}, {.affine = false});
+  EXPECT_TRUE(layer.state().empty());
+  const Tensor y = layer(randn({5, 3, 4}));
+  for (const float row_mean : mean(y, {1, 2}).to_vector<float>()) {
+    EXPECT_NEAR(row_mean, 0, kTolerance);
+  }
+  EXPECT_THROW(layer(randn({5, 4, 3})), ArgumentError);
+  EXPECT_THROW(LayerNorm(0), ArgumentError);
+  EXPECT_THROW(LayerNorm(Shape{}), ArgumentError);
+}
+
+TEST(LayerNorm, GradientsReachTheParameters) {
+  manual_seed(2);
+  LayerNorm layer(4);
+  const Tensor y = layer(randn({3, 4}));
+  sum(y * y * y).backward();
+  EXPECT_THAT(layer.weight().grad().to_vector<float>(), testing::Contains(testing::Ne(0)));
+  EXPECT_THAT(layer.bias().grad().to_vector<float>(), testing::Contains(testing::Ne(0)));
 }
 
 }  // namespace
