@@ -54,8 +54,8 @@ HWY_INLINE F32Vec exp_of_sum(F32Vec x, F32Vec small) {
   const auto n = hn::Round(hn::Mul(x, number(1.44269504F)));
   auto r = hn::NegMulAdd(n, number(kLn2High), x);
   r = hn::Add(hn::NegMulAdd(n, number(kLn2Low), r), small);
-  const auto p = polynomial(r, number(0.00139487004863F), 0.00833328583656F, 0.0416662390042F,
-                            0.166666667569F, 0.500000008129F);
+  const auto p = polynomial(r, number(0.0013814462974F), 0.00836878043121F, 0.0416683942795F,
+                            0.166665201077F, 0.499999934123F);
   const auto e = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), number(1.0F));
   return scale_by_power(e, hn::ConvertTo(hn::RebindToSigned<F32>(), n));
 }
@@ -102,18 +102,21 @@ HWY_INLINE F32Vec tanh(F32Vec x) {
   const auto near = hn::MulAdd(hn::Mul(x, x2), p, x);
   const auto a = hn::Abs(x);
   const auto e = hn::Add(exp(hn::Add(a, a)), number(1.0F));
-  const auto far = hn::CopySign(hn::Sub(number(1.0F), hn::Div(number(2.0F), e)), x);
-  return hn::IfThenElse(hn::Gt(a, number(0.625F)), far, near);
+  const auto far = hn::Sub(number(1.0F), hn::Div(number(2.0F), e));
+  return hn::CopySign(hn::IfThenElse(hn::Gt(a, number(0.625F)), far, near), x);
 }
 
-// The standard normal distribution: its integral up to x, and its density at x.
-struct Normal {
-  F32Vec integral;
-  F32Vec density;
+// The standard normal distribution at a distance t from its middle, in factors: its density there
+// is exponential * kDensity, and the integral of its tail from there on exponential * ratio. Apart,
+// because the tail alone is subnormal, and so inexact, where its product with t is not.
+struct NormalTail {
+  F32Vec t;  // |x|, at most 15: everything beyond rounds to the same
+  F32Vec exponential;
+  F32Vec ratio;
+  static constexpr float kDensity = 0.398942280F;  // 1 / sqrt(2 pi)
 };
 
-HWY_INLINE Normal normal(F32Vec x) {
-  // Beyond 15 everything rounds to 0 or 1.
+HWY_INLINE NormalTail normal_tail(F32Vec x) {
   const auto t = hn::Abs(clamp(x, -15.0F, 15.0F));
   // exp(-t^2 / 2) with t^2 in two parts, the first exact: one rounding of t^2 near 100 would be an
   // error of 30 units in the last place of the exponential.
@@ -122,15 +125,26 @@ HWY_INLINE Normal normal(F32Vec x) {
   const auto half = number(-0.5F);
   const auto low = hn::Mul(half, hn::Mul(hn::Sub(t, high), hn::Add(t, high)));
   const auto e = exp_of_sum(hn::Mul(half, hn::Mul(high, high)), low);
-  // The tail integral over -t is e times a function that is smooth in (t - 4) / (t + 4).
+  // The ratio is smooth in (t - 4) / (t + 4).
   const auto q = hn::Div(hn::Sub(t, number(4.0F)), hn::Add(t, number(4.0F)));
   const auto p = polynomial(q, number(-6.42873241205e-5F), -0.000166145550195F, 0.000657703669606F,
                             0.000501426476034F, -0.00849810165433F, 0.0308657510959F,
                             -0.0717067065785F, 0.124379182033F, -0.170397742374F, 0.094410642397F);
-  const auto tail = hn::Mul(e, p);
-  const auto integral =
-      hn::IfThenElse(hn::Gt(x, hn::Zero(F32())), hn::Sub(number(1.0F), tail), tail);
-  return {integral, hn::Mul(e, number(0.398942280F))};
+  return {t, e, p};
+}
+
+// x times the integral of the normal distribution up to x, and the derivative of that.
+HWY_INLINE F32Vec gelu(F32Vec x) {
+  const NormalTail tail = normal_tail(x);
+  const auto positive = hn::IfThenElseZero(hn::Gt(x, hn::Zero(F32())), x);
+  return hn::Sub(positive, hn::Mul(tail.exponential, hn::Mul(tail.ratio, tail.t)));
+}
+
+HWY_INLINE F32Vec gelu_derivative(F32Vec x) {
+  const NormalTail tail = normal_tail(x);
+  const auto inner = hn::NegMulAdd(tail.t, number(NormalTail::kDensity), tail.ratio);
+  const auto left = hn::Mul(tail.exponential, inner);
+  return hn::IfThenElse(hn::Gt(x, hn::Zero(F32())), hn::Sub(number(1.0F), left), left);
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

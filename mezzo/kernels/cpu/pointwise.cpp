@@ -57,10 +57,9 @@ HWY_INLINE F32Vec gelu_tanh_gate(F32Vec x) {
   return sigmoid(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), number(cubic), number(slope))));
 }
 
-// Keeps 0 * inf away: gelu and its gradient have limits at both ends.
+// Keeps 0 * inf away: both forms and their gradients have limits at both ends.
 HWY_INLINE F32Vec finite(F32Vec x) {
-  constexpr float kMost = std::numeric_limits<float>::max();
-  return clamp(x, -kMost, std::numeric_limits<float>::infinity());
+  return clamp(x, -std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity());
 }
 
 }  // namespace
@@ -118,10 +117,7 @@ void tanh_grad_kernel(const KernelArgs& args) {
 
 void gelu_kernel(const KernelArgs& args) {
   if (args.attrs<GeluAttrs>().form == GeluForm::kExact) {
-    unary(args, [](F32Vec x) HWY_ATTR {
-      const auto v = finite(x);
-      return hn::Mul(v, normal(v).integral);
-    });
+    unary(args, [](F32Vec x) HWY_ATTR { return gelu(x); });
   } else {
     unary(args, [](F32Vec x) HWY_ATTR {
       const auto v = finite(x);
@@ -132,14 +128,10 @@ void gelu_kernel(const KernelArgs& args) {
 
 void gelu_grad_kernel(const KernelArgs& args) {
   if (args.attrs<GeluAttrs>().form == GeluForm::kExact) {
-    binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
-      const auto v = clamp(x, -100.0F, 100.0F);  // all is 0 or 1 beyond
-      const Normal n = normal(v);
-      return hn::Mul(g, hn::MulAdd(v, n.density, n.integral));
-    });
+    binary(args, [](F32Vec g, F32Vec x) HWY_ATTR { return hn::Mul(g, gelu_derivative(x)); });
   } else {
     binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
-      const auto v = clamp(x, -100.0F, 100.0F);
+      const auto v = clamp(x, -100.0F, 100.0F);  // all is 0 or 1 beyond
       const auto s = gelu_tanh_gate(v);
       const auto slope =
           hn::MulAdd(hn::Mul(v, v), number(6 * kGeluScale * kGeluCubic), number(2 * kGeluScale));
