@@ -11,13 +11,12 @@
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/loop.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/transpose-inl.h"
 #include "mezzo/kernels/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
-
-constexpr std::int64_t kTile = 32;
 
 // out[i] = in[i]; a plain copy where the types agree.
 template <class In, class Out>
@@ -30,51 +29,6 @@ HWY_INLINE void convert_row(const In* in, Out* out, std::int64_t n) {
     for (; i + step <= n; i += step) store(load(in + i), out + i);
     if (i < n) store_part(load_part(in + i, n - i), out + i, n - i);
   }
-}
-
-// Rows of `in` become columns of a tile: tile[c * kTile + r] = in[r * stride + c].
-template <class T>
-void gather_tile(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t cols, T* tile) {
-  for (std::int64_t c = 0; c < cols; ++c) {
-    for (std::int64_t r = 0; r < rows; ++r) tile[c * kTile + r] = in[r * stride + c];
-  }
-}
-
-// A full tile in blocks of 128 bits, transposed in registers.
-template <class T>
-void gather_full_tile(const T* in, std::int64_t stride, T* tile) {
-#if HWY_TARGET == HWY_SCALAR
-  gather_tile(in, stride, kTile, kTile, tile);
-#else
-  if constexpr (sizeof(T) == 4) {
-    using D = hn::CappedTag<std::uint32_t, 4>;
-    using D64 = hn::CappedTag<std::uint64_t, 2>;
-    const D d;
-    const D64 d64;
-    const auto* from = reinterpret_cast<const std::uint32_t*>(in);
-    auto* to = reinterpret_cast<std::uint32_t*>(tile);
-    for (std::int64_t r = 0; r < kTile; r += 4) {
-      for (std::int64_t c = 0; c < kTile; c += 4) {
-        const std::uint32_t* p = from + r * stride + c;
-        const auto a = hn::LoadU(d, p);
-        const auto b = hn::LoadU(d, p + stride);
-        const auto e = hn::LoadU(d, p + 2 * stride);
-        const auto f = hn::LoadU(d, p + 3 * stride);
-        const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
-        const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
-        const auto ef_low = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
-        const auto ef_high = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
-        std::uint32_t* q = to + c * kTile + r;
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ef_low)), d, q);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ef_low)), d, q + kTile);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ef_high)), d, q + 2 * kTile);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ef_high)), d, q + 3 * kTile);
-      }
-    }
-  } else {
-    gather_tile(in, stride, kTile, kTile, tile);
-  }
-#endif
 }
 
 template <class In, class Out>
@@ -138,9 +92,9 @@ struct Copy {
         const In* from = in + kernels::offset_of(t, outer, strides[1]);
         Out* to = out + kernels::offset_of(t, outer, strides[0]);
         if (w == kTile && h == kTile) {
-          gather_full_tile(from, in_stride, tile);
+          transpose_tile(from, in_stride, tile);
         } else {
-          gather_tile(from, in_stride, w, h, tile);
+          transpose_part(from, in_stride, w, h, tile);
         }
         for (std::int64_t r = 0; r < h; ++r) convert_row(tile + r * kTile, to + r * out_stride, w);
       }
