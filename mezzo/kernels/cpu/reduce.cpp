@@ -1,8 +1,8 @@
 // Sums, means and maxima over any axes.
 //
-// Sums run over blocks of a few thousand numbers in f32 vector lanes, and the blocks are added in
+// Sums run over blocks of 64 numbers per f32 vector lane, and the blocks are added in
 // f64: a single f32 accumulator would lose the small terms of a long sum, with an error that grows
-// linearly with its length; here the error is that of one lane of one block, whatever the length.
+// linearly with its length; here the error is that of one block, whatever the length.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/reduce.cpp"
 #include <limits>
@@ -24,6 +24,7 @@ struct Sum {
   static constexpr double kStart = 0;
   static HWY_INLINE F32Vec combine(F32Vec total, F32Vec v) { return hn::Add(total, v); }
   static double combine(double total, double v) { return total + v; }
+  static double across(F32Vec v) { return hn::GetLane(hn::SumOfLanes(F32(), v)); }
 };
 
 // A NaN wins and stays, as in the comparison "is there anything larger" a NaN leaves unanswered.
@@ -33,6 +34,13 @@ struct Max {
     return hn::IfThenElse(hn::Or(hn::Gt(v, total), hn::IsNaN(v)), v, total);
   }
   static double combine(double total, double v) { return v > total || v != v ? v : total; }
+  static double across(F32Vec v) {
+    alignas(64) float values[kMaxLanes];
+    hn::Store(v, F32(), values);
+    double total = kStart;
+    for (std::int64_t k = 0; k < lanes(); ++k) total = combine(total, double{values[k]});
+    return total;
+  }
 };
 
 template <class R>
@@ -40,11 +48,11 @@ HWY_INLINE F32Vec start() {
   return hn::Set(F32(), static_cast<float>(R::kStart));
 }
 
-constexpr std::int64_t kRowBlock = 4096;     // numbers per f32 partial result of a row
-constexpr std::int64_t kColumnBlock = 64;    // rows per f32 partial result of a column
-constexpr std::int64_t kColumnChunk = 4096;  // columns that are handled together
+constexpr std::int64_t kRowBlock = 256 * kMaxLanes;  // numbers per f32 partial result of a row
+constexpr std::int64_t kColumnBlock = 64;            // rows per f32 partial result of a column
+constexpr std::int64_t kColumnChunk = 4096;          // columns that are handled together
 
-// One block of at most kRowBlock numbers.
+// One block of at most kRowBlock numbers: each of four vectors combines up to 64.
 template <class R, class T>
 double reduce_block(const T* p, std::int64_t n) {
   const std::int64_t step = lanes();
@@ -64,11 +72,7 @@ double reduce_block(const T* p, std::int64_t n) {
     const auto valid = hn::FirstN(F32(), static_cast<std::size_t>(n - i));
     b = R::combine(b, hn::IfThenElse(valid, load_part(p + i, n - i), start<R>()));
   }
-  alignas(64) float values[kMaxLanes];
-  hn::Store(R::combine(R::combine(a, b), R::combine(c, d)), F32(), values);
-  double total = R::kStart;
-  for (std::int64_t k = 0; k < step; ++k) total = R::combine(total, double{values[k]});
-  return total;
+  return R::across(R::combine(R::combine(a, b), R::combine(c, d)));
 }
 
 template <class R, class T>
