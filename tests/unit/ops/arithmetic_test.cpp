@@ -1,0 +1,176 @@
+// Broadcasting over views, layout changes, cutting and joining, looking up.
+#include "mezzo/ops/arithmetic.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/core/random.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+using Floats = std::vector<float>;
+using Longs = std::vector<std::int64_t>;
+
+template <class Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+// Views of one shape with every kind of strides; large enough for several threads.
+std::vector<Tensor> views(Generator& generator) {
+  const Tensor x = randn({4, 23, 21, 30}, generator);
+  return {x,
+          to_format(x, Format::kChannelsLast),
+          slice(randn({4, 23, 21, 60}, generator), 3, 0, 60, 2),
+          permute(randn({30, 21, 4, 23}, generator), {2, 3, 1, 0}),
+          slice(randn({9, 23, 21, 30}, generator), 0, 2, 6),
+          expand(randn({23, 1, 1}, generator), {4, 23, 21, 30}),
+          expand(randn({4, 1, 21, 1}, generator), {4, 23, 21, 30}),
+          expand(randn({30}, generator), {4, 23, 21, 30}),
+          expand(randn({}, generator), {4, 23, 21, 30})};
+}
+
+TEST(Arithmetic, EveryPairOfViewsAgreesWithF64) {
+  Generator generator(3);
+  const std::vector<Tensor> all = views(generator);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < all.size(); ++j) {
+      const Floats got = (all[i] * all[j]).to_vector<float>();
+      const Tensor wide = all[i].astype(DType::kF64) * all[j].astype(DType::kF64);
+      ASSERT_EQ(got, wide.astype(DType::kF32).to_vector<float>()) << i << " and " << j;
+    }
+  }
+}
+
+TEST(Arithmetic, InPlaceAdditionReachesEveryView) {
+  Generator generator(4);
+  const Tensor more = randn({4, 23, 21, 30}, generator);
+  for (const Tensor& view : views(generator)) {
+    if (view.bytes() != view.storage()->bytes()) continue;  // overlapping or partial
+    const Tensor sum = view + more;
+    const Floats expected = sum.to_vector<float>();
+    add_into(view, more);
+    EXPECT_EQ(view.to_vector<float>(), expected);
+  }
+  const Tensor block = zeros({4, 6});
+  const Tensor column = slice(block, 1, 2, 3);
+  add_into(column, ones({4, 1}));
+  add_into(slice(block, 0, 1, 4, 2), from_values({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {6}));
+  EXPECT_EQ(block.to_vector<float>(),
+            (Floats{0, 0, 1, 0, 0, 0, 1, 2, 4, 4, 5, 6, 0, 0, 1, 0, 0, 0, 1, 2, 4, 4, 5, 6}));
+}
+
+TEST(Arithmetic, IntegersAreExactAndWrapAround) {
+  const Tensor a = from_values<std::int64_t>({(1LL << 62) + 1, -5}, {2});
+  const Tensor b = from_values<std::int64_t>({1, 3}, {2});
+  EXPECT_EQ((a - b).to_vector<std::int64_t>(), (Longs{1LL << 62, -8}));
+  EXPECT_EQ((a * b).to_vector<std::int64_t>(), (Longs{(1LL << 62) + 1, -15}));
+  const Tensor bytes = from_values<std::uint8_t>({250, 3}, {2});
+  EXPECT_EQ((bytes + bytes).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{244, 6}));
+  const Tensor ints = from_values<std::int32_t>({-2, 7}, {2});
+  EXPECT_EQ((ints * ints).to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 49}));
+}
+
+// Every pair of layouts and dtypes, sizes on both sides of the tile.
+TEST(ToFormat, CopiesEveryLayoutIntoEveryOther) {
+  Generator generator(6);
+  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 64, 32, 33}, Shape{2, 70, 9, 11}}) {
+    const Tensor x = randn(shape, generator);
+    const std::vector<Tensor> sources = {
+        x, to_format(x, Format::kChannelsLast), transpose(contiguous(transpose(x, 0, 3)), 0, 3),
+        slice(cat({x, x}, 2), 2, 0, shape[2]), transpose(contiguous(transpose(x, 1, 2)), 1, 2)};
+    for (const DType from : {DType::kF32, DType::kBf16, DType::kF16, DType::kI32}) {
+      for (const DType to : {DType::kF32, DType::kBf16, DType::kF16}) {
+        const Floats expected = x.astype(from).astype(to).to_vector<float>();
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+          const Tensor source = sources[i].astype(from);
+          for (const Format format : {Format::kContiguous, Format::kChannelsLast}) {
+            const Tensor copy = empty(shape, to, format);
+            convert_into(source, copy);
+            ASSERT_EQ(copy.to_vector<float>(), expected)
+                << name_of(from) << " " << name_of(to) << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Slice, NegativePositionsAndSteps) {
+  const Tensor x = arange(10);
+  EXPECT_EQ(slice(x, 0, -3, 100).to_vector<float>(), (Floats{7, 8, 9}));
+  EXPECT_EQ(slice(x, -1, 1, -1, 3).to_vector<float>(), (Floats{1, 4, 7}));
+  EXPECT_EQ(slice(x, 0, 5, 2).numel(), 0);
+  EXPECT_EQ(slice(x, 0, 0, 10).impl(), x.impl());
+  EXPECT_THROW(slice(x, 0, 0, 1, 0), ArgumentError);
+  EXPECT_THROW(slice(x, 1, 0, 1), ArgumentError);
+}
+
+TEST(Slice, GradientGoesWhereTheElementsCameFrom) {
+  const Tensor x = arange(6).detach().set_requires_grad(true);
+  sum(slice(x, 0, 1, 6, 2) * slice(x, 0, 0, 5, 2)).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{1, 0, 3, 2, 5, 4}));
+}
+
+TEST(Cat, PromotesAndKeepsChannelsLast) {
+  const Tensor a = to_format(full({1, 2, 2, 2}, 1), Format::kChannelsLast);
+  const Tensor b = to_format(full({1, 3, 2, 2}, 2), Format::kChannelsLast);
+  EXPECT_EQ(cat({a, b}, 1).format(), Format::kChannelsLast);
+  const Tensor mixed = cat({a.astype(DType::kBf16), b}, 1);
+  EXPECT_EQ(mixed.dtype(), DType::kF32);
+  EXPECT_EQ(sum(mixed).item(), 8 + 24);
+  EXPECT_THROW(cat({}), ArgumentError);
+  EXPECT_THROW(cat({a, b}, 0), ArgumentError);
+}
+
+TEST(Cat, MoreTensorsThanFitInPlace) {
+  std::vector<Tensor> parts;
+  for (int i = 0; i < 40; ++i) parts.push_back(full({2}, i).set_requires_grad(true));
+  const Tensor joined = cat(parts);
+  EXPECT_EQ(joined.shape(), (Shape{80}));
+  sum(joined * joined).backward();
+  EXPECT_EQ(parts[39].grad().to_vector<float>(), (Floats{78, 78}));
+}
+
+TEST(Embedding, RepeatedIndicesAddUpInF32) {
+  // 1000 gradients of 1 for one row: in bf16 they would stop at 256.
+  const Tensor weight = zeros({3, 20}, DType::kBf16).set_requires_grad(true);
+  const Tensor indices = full({1000}, 1, DType::kI64);
+  sum(embedding(weight, indices), {}, false, DType::kF32).backward();
+  const Floats grads = weight.grad().to_vector<float>();
+  EXPECT_EQ(grads[19], 0);
+  EXPECT_EQ(grads[20], 1000);
+  EXPECT_EQ(grads[40], 0);
+}
+
+TEST(Embedding, NamesTheIndexThatIsWrong) {
+  const Tensor weight = zeros({3, 2});
+  EXPECT_EQ(message_of([&] {
+              embedding(weight, from_values<std::int64_t>({0, 2, 3}, {3}));
+            }),
+            "[embedding] index 2 is 3, out of range for 3 rows");
+}
+
+TEST(ArgMax, TheFirstOfTiesAndNanWins) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor x = from_values({1.0F, 3.0F, 3.0F, 9.0F, nan, nan}, {2, 3});
+  EXPECT_EQ(argmax(x).to_vector<std::int64_t>(), (Longs{1, 1}));
+  EXPECT_EQ(argmax(x, 0).to_vector<std::int64_t>(), (Longs{1, 1, 1}));
+  EXPECT_EQ(count_correct(x, from_values<std::int64_t>({1, 0}, {2})), 1);
+}
+
+}  // namespace
+}  // namespace mezzo

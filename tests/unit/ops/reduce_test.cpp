@@ -1,0 +1,150 @@
+#include "mezzo/ops/reduce.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Every test runs with several thread counts, whatever the machine has.
+class Reduce : public testing::TestWithParam<int> {
+ protected:
+  Reduce() : threads_(num_threads()) { set_num_threads(GetParam()); }
+  ~Reduce() override { set_num_threads(threads_); }
+
+ private:
+  int threads_;
+};
+
+TEST_P(Reduce, ManyEqualBf16NumbersAreCounted) {
+  // Added up in bf16, ones stop counting at 256.
+  const std::int64_t n = 1 << 20;
+  const Tensor ones_16 = ones({n}, DType::kBf16);
+  EXPECT_EQ(sum(ones_16, {}, false, DType::kF32).item(), n);
+  EXPECT_EQ(sum(reshape(ones_16, {n / 8, 8}), {0}, false, DType::kF32).to_vector<float>(),
+            Floats(8, n / 8));
+  EXPECT_EQ(mean(ones_16).item(), 1);
+}
+
+TEST_P(Reduce, TheErrorDoesNotGrowWithTheLength) {
+  // A single f32 accumulator is off by 15 % here. One lane of a block adds 64 numbers, each
+  // with an error of at most half a unit.
+  const std::int64_t n = 1 << 24;
+  const Tensor x = full({n}, 0.1);
+  const double exact = static_cast<double>(0.1F) * static_cast<double>(n);
+  EXPECT_NEAR(sum(x).item(), exact, exact * 0x1p-19);
+  EXPECT_NEAR(sum(reshape(x, {n / 4, 4}), {0}).to_vector<float>()[3], exact / 4,
+              exact / 4 * 0x1p-19);
+}
+
+// Sums over every set of axes of dense, channels-last and strided tensors, against f64; large
+// enough for several threads.
+TEST_P(Reduce, EverySetOfAxesInEveryLayout) {
+  Generator generator(9);
+  const Tensor x = randn({6, 35, 18, 21}, generator);
+  const Tensor strided = slice(randn({6, 35, 18, 42}, generator), 3, 1, 42, 2);
+  const std::vector<Tensor> layouts = {x, to_format(x, Format::kChannelsLast), strided,
+                                       permute(x, {2, 0, 3, 1}),
+                                       expand(slice(x, 1, 0, 1), {6, 35, 18, 21})};
+  for (std::size_t layout = 0; layout < layouts.size(); ++layout) {
+    const Tensor& t = layouts[layout];
+    for (unsigned mask = 1; mask < 16; ++mask) {
+      Shape axes;
+      for (std::int64_t axis = 0; axis < 4; ++axis) {
+        if ((mask >> axis & 1U) != 0) axes.push_back(axis);
+      }
+      const auto got = sum(t, axes).to_vector<double>();
+      const auto want = sum(t.astype(DType::kF64), axes).to_vector<double>();
+      const auto most = max(t, axes).to_vector<double>();
+      const auto want_most = max(t.astype(DType::kF64), axes).to_vector<double>();
+      ASSERT_EQ(most, want_most) << "layout " << layout << " axes " << mask;
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        // 80 thousand terms near 1 in blocks: a few thousand roundings of partial sums near 60.
+        ASSERT_NEAR(got[i], want[i], 1e-3) << "layout " << layout << " axes " << mask;
+      }
+    }
+  }
+}
+
+TEST_P(Reduce, GivesTheSameBitsEveryTime) {
+  Generator generator(2);
+  const Tensor x = randn({64, 17, 33}, generator);
+  const Floats first = sum(x, {0, 1}).to_vector<float>();
+  const double all = sum(x).item();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(sum(x, {0, 1}).to_vector<float>(), first);
+    EXPECT_EQ(sum(x).item(), all);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Reduce, testing::Values(1, 2, 5));
+
+TEST(Sum, OfNothingIsZero) {
+  EXPECT_EQ(sum(zeros({0})).item(), 0);
+  EXPECT_EQ(sum(zeros({3, 0, 2}), {1}).to_vector<float>(), Floats(6, 0));
+}
+
+TEST(Sum, OfIntegersIsExact) {
+  const Tensor x = from_values<std::int64_t>({1LL << 40, 1, -3}, {3});
+  EXPECT_EQ(sum(x).dtype(), DType::kI64);
+  EXPECT_EQ(sum(x).to_vector<std::int64_t>()[0], (1LL << 40) - 2);
+}
+
+TEST(Sum, OfF16MayBeAskedForInF32) {
+  const Tensor x = full({2}, 60000, DType::kF16);
+  EXPECT_EQ(sum(x).item(), kInf);
+  EXPECT_EQ(sum(x, {}, false, DType::kF32).item(), 2 * static_cast<float>(Float16(60000.0F)));
+}
+
+TEST(Max, FindsNanAndInfinities) {
+  EXPECT_EQ(max(from_values({-kInf, -kInf}, {2})).item(), -kInf);
+  EXPECT_EQ(max(from_values({1.0F, kInf, -kInf}, {3})).item(), kInf);
+  for (const std::int64_t n : {3, 17, 40, 200}) {
+    for (const std::int64_t at : {std::int64_t{0}, n / 2, n - 1}) {
+      Floats values(static_cast<std::size_t>(n), kInf);
+      values[static_cast<std::size_t>(at)] = kNan;
+      EXPECT_TRUE(std::isnan(max(from_values(values, {n})).item())) << at << " of " << n;
+      EXPECT_TRUE(std::isnan(max(from_values(values, {n, 1}), {0}).item())) << at << " of " << n;
+    }
+  }
+}
+
+TEST(Max, TiesShareTheGradient) {
+  const Tensor x = from_values({1.0F, 5.0F, 5.0F, 2.0F, 7.0F, 0.0F}, {2, 3});
+  Tensor leaf = x.detach().set_requires_grad(true);
+  max(leaf, {1}).backward(from_values({3.0F, 4.0F}, {2}));
+  EXPECT_EQ(leaf.grad().to_vector<float>(), (Floats{0, 1.5F, 1.5F, 0, 4, 0}));
+  leaf = full({4}, 2, DType::kBf16).set_requires_grad(true);
+  max(leaf).backward();
+  EXPECT_EQ(leaf.grad().to_vector<float>(), Floats(4, 0.25F));
+}
+
+TEST(Mean, GradientIsAnEqualShare) {
+  const Tensor x = full({2, 4}, 3).set_requires_grad(true);
+  sum(mean(x, {1})).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), Floats(8, 0.25F));
+}
+
+TEST(Reductions, RefuseBadAxes) {
+  EXPECT_THROW(sum(zeros({2, 3}), {2}), ArgumentError);
+  EXPECT_THROW(mean(zeros({2, 3}), {0, 0}), ArgumentError);
+  EXPECT_THROW(max(zeros({2, 0})), ArgumentError);
+}
+
+}  // namespace
+}  // namespace mezzo
