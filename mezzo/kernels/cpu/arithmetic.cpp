@@ -199,23 +199,19 @@ constexpr KernelList list(RunKernel simd, RunKernel integer) {
   return {{{{"cpu_simd", vector_dtypes_only, simd}, {"cpu_integer", integers_only, integer}}}};
 }
 
+void add_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(add)(args); }
+void sub_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(sub)(args); }
+void mul_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(mul)(args); }
+void div_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(div)(args); }
+void affine_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(affine)(args); }
+
 }  // namespace
 
-extern const KernelList add =
-    list([](const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(add)
-                                      (args); }, add_integers);
-extern const KernelList sub =
-    list([](const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(sub)
-                                      (args); }, sub_integers);
-extern const KernelList mul =
-    list([](const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(mul)
-                                      (args); }, mul_integers);
-extern const KernelList div{{{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
-                                 HWY_DYNAMIC_DISPATCH(div)(args);
-                               }}}}};
-extern const KernelList affine{{{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
-                                    HWY_DYNAMIC_DISPATCH(affine)(args);
-                                  }}}}};
+extern const KernelList add = list(add_floats, add_integers);
+extern const KernelList sub = list(sub_floats, sub_integers);
+extern const KernelList mul = list(mul_floats, mul_integers);
+extern const KernelList div{{{{"cpu_simd", vector_dtypes_only, div_floats}}}};
+extern const KernelList affine{{{{"cpu_simd", vector_dtypes_only, affine_floats}}}};
 
 }  // namespace mezzo::kernels::cpu
 #endif

@@ -12,6 +12,7 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
 #include <hwy/highway.h>
 
@@ -81,18 +82,36 @@ HWY_INLINE void store(F32Vec v, Float16* p) {
 }
 
 // The same for the first `count` < lanes() elements; the others are read as 0 and not written.
+// AVX-512 has masks for this; elsewhere a 16-bit mask would have to read past the end.
 template <class T>
 HWY_INLINE F32Vec load_part(const T* p, std::int64_t count) {
+#if HWY_TARGET <= HWY_AVX3
+  alignas(64) T values[kMaxLanes];
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+  const hn::Rebind<Bits, F32> d;
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
+  const auto bits = hn::MaskedLoad(mask, d, reinterpret_cast<const Bits*>(p));
+  hn::StoreU(bits, d, reinterpret_cast<Bits*>(values));
+#else
   T values[kMaxLanes] = {};
   std::memcpy(values, p, static_cast<std::size_t>(count) * sizeof(T));
+#endif
   return load(values);
 }
 
 template <class T>
 HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
-  T values[kMaxLanes];
+  alignas(64) T values[kMaxLanes];
   store(v, values);
+#if HWY_TARGET <= HWY_AVX3
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+  const hn::Rebind<Bits, F32> d;
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
+  hn::BlendedStore(hn::LoadU(d, reinterpret_cast<const Bits*>(values)), mask, d,
+                   reinterpret_cast<Bits*>(p));
+#else
   std::memcpy(p, values, static_cast<std::size_t>(count) * sizeof(T));
+#endif
 }
 
 // Elements per thread below which a second thread costs more than it brings.
