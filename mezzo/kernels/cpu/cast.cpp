@@ -18,6 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
+constexpr std::int64_t kNarrow = 8;  // rows of at most so many numbers are not worth a panel
+
 // out[i] = in[i]; a plain copy where the types agree.
 template <class In, class Out>
 HWY_INLINE void convert_row(const In* in, Out* out, std::int64_t n) {
@@ -74,29 +76,53 @@ struct Copy {
     const std::int64_t in_stride = loop.strides[1][last];
     const std::int64_t out_stride = loop.strides[0][axis];
     Shape outer = loop.sizes;
-    outer[last] = (width + kTile - 1) / kTile;
+    outer[last] = (width + kPanel - 1) / kPanel;
     outer[axis] = (height + kTile - 1) / kTile;
     std::array<Strides, 2> strides = loop.strides;
     for (Strides& operand : strides) {
-      operand[last] *= kTile;
+      operand[last] *= kPanel;
       operand[axis] *= kTile;
     }
-    const std::int64_t grain = kElementGrain / (kTile * kTile);
+    const std::int64_t grain = kElementGrain / (kTile * kPanel);
     parallel_for(outer.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) In tile[kTile * kTile];
+      alignas(64) In panel[kTile * kPanel];
       for (std::int64_t t = begin; t < end; ++t) {
-        const std::int64_t block = t % outer[last];
-        const std::int64_t row_block = kernels::position_along(t, outer, axis);
-        const std::int64_t w = std::min(kTile, width - block * kTile);
-        const std::int64_t h = std::min(kTile, height - row_block * kTile);
-        const In* from = in + kernels::offset_of(t, outer, strides[1]);
+        const std::int64_t column = t % outer[last] * kPanel;
+        const std::int64_t row = kernels::position_along(t, outer, axis) * kTile;
+        const std::int64_t w = std::min(kPanel, width - column);
+        const std::int64_t h = std::min(kTile, height - row);
         Out* to = out + kernels::offset_of(t, outer, strides[0]);
-        if (w == kTile && h == kTile) {
-          transpose_tile(from, in_stride, tile);
-        } else {
-          transpose_part(from, in_stride, w, h, tile);
+        transpose_panel(in + kernels::offset_of(t, outer, strides[1]), in_stride, w, h, panel);
+        for (std::int64_t r = 0; r < h; ++r) {
+          convert_row(panel + r * kPanel, to + r * out_stride, w);
         }
-        for (std::int64_t r = 0; r < h; ++r) convert_row(tile + r * kTile, to + r * out_stride, w);
+      }
+    });
+  }
+
+  // The same for a few numbers per row, and rows of the output without gaps: images of three
+  // channels.
+  void narrow_tiles(std::size_t axis) const {
+    const std::size_t last = loop.rank() - 1;
+    const std::int64_t width = loop.sizes[last];
+    const std::int64_t height = loop.sizes[axis];
+    const std::int64_t in_stride = loop.strides[1][last];
+    constexpr std::int64_t kRows = kTile * kPanel / kNarrow;
+    Shape outer = loop.sizes;
+    outer[last] = 1;
+    outer[axis] = (height + kRows - 1) / kRows;
+    std::array<Strides, 2> strides = loop.strides;
+    for (Strides& operand : strides) operand[axis] *= kRows;
+    parallel_for(outer.numel(), kElementGrain / kRows, [&](std::int64_t begin, std::int64_t end) {
+      alignas(64) In rows[kTile * kPanel];
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t row = kernels::position_along(t, outer, axis) * kRows;
+        const std::int64_t h = std::min(kRows, height - row);
+        const In* from = in + kernels::offset_of(t, outer, strides[1]);
+        for (std::int64_t c = 0; c < width; ++c) {
+          for (std::int64_t r = 0; r < h; ++r) rows[r * width + c] = from[c * in_stride + r];
+        }
+        convert_row(rows, out + kernels::offset_of(t, outer, strides[0]), h * width);
       }
     });
   }
@@ -105,8 +131,9 @@ struct Copy {
     if (loop.inner_stride(0) == 1 && loop.inner_stride(1) == 1) return rows();
     if (loop.inner_stride(0) == 1) {
       for (std::size_t axis = 0; axis + 1 < loop.rank(); ++axis) {
-        const bool worth_it = loop.sizes[axis] >= 4 && loop.inner() >= 4;
-        if (loop.strides[1][axis] == 1 && worth_it) return tiles(axis);
+        if (loop.strides[1][axis] != 1 || loop.sizes[axis] < kNarrow) continue;
+        if (loop.inner() > kNarrow) return tiles(axis);
+        if (loop.strides[0][axis] == loop.inner()) return narrow_tiles(axis);
       }
     }
     strided();

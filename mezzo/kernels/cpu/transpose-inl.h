@@ -6,28 +6,33 @@
 #define MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_
 #endif
 
+#include <algorithm>
+#include <type_traits>
+
 #include "mezzo/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// Large enough that both sides use whole cache lines, small enough for the first-level cache.
+// A panel has up to kTile rows of kPanel numbers: whole cache lines of the source, and rows long
+// enough for the memory system to see them coming, in the first-level cache.
 inline constexpr std::int64_t kTile = 32;
+inline constexpr std::int64_t kPanel = 128;
 
-// tile[c * kTile + r] = in[r * stride + c].
+// panel[c * kPanel + r] = in[r * stride + c].
 template <class T>
 void transpose_part(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t cols,
-                    T* tile) {
+                    T* panel) {
   for (std::int64_t c = 0; c < cols; ++c) {
-    for (std::int64_t r = 0; r < rows; ++r) tile[c * kTile + r] = in[r * stride + c];
+    for (std::int64_t r = 0; r < rows; ++r) panel[c * kPanel + r] = in[r * stride + c];
   }
 }
 
 #if HWY_TARGET == HWY_SCALAR
 
 template <class T>
-void transpose_tile(const T* in, std::int64_t stride, T* tile) {
-  transpose_part(in, stride, kTile, kTile, tile);
+void transpose_tile(const T* in, std::int64_t stride, T* panel) {
+  transpose_part(in, stride, kTile, kTile, panel);
 }
 
 #else
@@ -61,9 +66,9 @@ HWY_INLINE void transpose_block(const std::uint32_t* in, std::int64_t stride, st
   const auto c = weave_lower(d, r2, r3);
   const auto e = weave_upper(d, r2, r3);
   hn::StoreU(weave_lower(pair, a, c), d, out);
-  hn::StoreU(weave_upper(pair, a, c), d, out + kTile);
-  hn::StoreU(weave_lower(pair, b, e), d, out + 2 * kTile);
-  hn::StoreU(weave_upper(pair, b, e), d, out + 3 * kTile);
+  hn::StoreU(weave_upper(pair, a, c), d, out + kPanel);
+  hn::StoreU(weave_lower(pair, b, e), d, out + 2 * kPanel);
+  hn::StoreU(weave_upper(pair, b, e), d, out + 3 * kPanel);
 }
 
 // 4 rows of 8 numbers of 16 bits, as columns of 4: those of columns 2k and 2k + 1 in columns[k].
@@ -93,26 +98,39 @@ HWY_INLINE void transpose_block(const std::uint16_t* in, std::int64_t stride, st
   weave_four_rows(in, stride, upper);
   weave_four_rows(in + 4 * stride, stride, lower);
   for (std::int64_t k = 0; k < 4; ++k) {
-    hn::StoreU(weave_lower(half, upper[k], lower[k]), Bits16(), out + 2 * k * kTile);
-    hn::StoreU(weave_upper(half, upper[k], lower[k]), Bits16(), out + (2 * k + 1) * kTile);
+    hn::StoreU(weave_lower(half, upper[k], lower[k]), Bits16(), out + 2 * k * kPanel);
+    hn::StoreU(weave_upper(half, upper[k], lower[k]), Bits16(), out + (2 * k + 1) * kPanel);
   }
 }
 
-// transpose_part() of a whole tile, in registers.
+// transpose_part() of kTile rows and columns, in registers.
 template <class T>
-void transpose_tile(const T* in, std::int64_t stride, T* tile) {
+void transpose_tile(const T* in, std::int64_t stride, T* panel) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
   constexpr std::int64_t kBlock = 16 / sizeof(Bits);
   const auto* from = reinterpret_cast<const Bits*>(in);
-  auto* to = reinterpret_cast<Bits*>(tile);
+  auto* to = reinterpret_cast<Bits*>(panel);
   for (std::int64_t r = 0; r < kTile; r += kBlock) {
     for (std::int64_t c = 0; c < kTile; c += kBlock) {
-      transpose_block(from + r * stride + c, stride, to + c * kTile + r);
+      transpose_block(from + r * stride + c, stride, to + c * kPanel + r);
     }
   }
 }
 
 #endif
+
+// transpose_part() in tiles; at most kPanel rows and kTile columns.
+template <class T>
+void transpose_panel(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t cols,
+                     T* panel) {
+  for (std::int64_t r = 0; r < rows; r += kTile) {
+    if (rows - r >= kTile && cols == kTile) {
+      transpose_tile(in + r * stride, stride, panel + r);
+    } else {
+      transpose_part(in + r * stride, stride, std::min(kTile, rows - r), cols, panel + r);
+    }
+  }
+}
 
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -87,7 +87,8 @@ TEST(Arithmetic, IntegersAreExactAndWrapAround) {
 // Every pair of layouts and dtypes, sizes on both sides of the tile.
 TEST(ToFormat, CopiesEveryLayoutIntoEveryOther) {
   Generator generator(6);
-  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 64, 32, 33}, Shape{2, 70, 9, 11}}) {
+  for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 64, 32, 33}, Shape{2, 70, 9, 11},
+                             Shape{1, 3, 40, 41}, Shape{1, 200, 6, 7}}) {
     const Tensor x = randn(shape, generator);
     const std::vector<Tensor> sources = {
         x, to_format(x, Format::kChannelsLast), transpose(contiguous(transpose(x, 0, 3)), 0, 3),
