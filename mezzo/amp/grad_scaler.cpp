@@ -91,9 +91,9 @@ void GradScaler::update() {
 
 void GradScaler::update(double new_scale) {
   if (!enabled_) return;
+  state_.set_scale(new_scale);
   entries_.clear();
   scaled_ = false;
-  state_.set_scale(new_scale);
 }
 
 }  // namespace mezzo::amp

@@ -92,12 +92,15 @@ void fill_uniform(std::span<float> out, RandomPosition position, float low, floa
 
 void fill_normal(std::span<float> out, RandomPosition position, float mean, float deviation) {
   const auto n = static_cast<std::int64_t>(out.size());
-  for_each_block((n + 1) / 2, position, [&](std::int64_t block, const auto& words) {
-    for (std::int64_t i = 0; i < 2 && 2 * block + i < n; ++i) {
-      // In double, and with 1 - u in (0, 1], so that the logarithm is finite.
-      const double radius = std::sqrt(-2.0 * std::log(1.0 - to_unit(words[2 * i])));
-      const double angle = 2.0 * std::numbers::pi * to_unit(words[2 * i + 1]);
-      out[2 * block + i] = static_cast<float>(mean + deviation * radius * std::cos(angle));
+  for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
+    for (std::int64_t i = 0; i < 4 && 4 * block + i < n; i += 2) {
+      // Two words give two numbers. In double, and with 1 - u in (0, 1], so that the logarithm is
+      // finite.
+      const double radius = deviation * std::sqrt(-2.0 * std::log(1.0 - to_unit(words[i])));
+      const double angle = 2.0 * std::numbers::pi * to_unit(words[i + 1]);
+      float* pair = &out[4 * block + i];
+      pair[0] = static_cast<float>(mean + radius * std::cos(angle));
+      if (4 * block + i + 1 < n) pair[1] = static_cast<float>(mean + radius * std::sin(angle));
     }
   });
 }
@@ -112,7 +115,7 @@ Tensor rand(const Shape& shape, Generator& generator) {
 Tensor randn(const Shape& shape, Generator& generator) {
   const Tensor result = empty(shape);
   const auto n = static_cast<std::size_t>(result.numel());
-  fill_normal({result.mutable_data<float>(), n}, generator.reserve(2 * n), 0, 1);
+  fill_normal({result.mutable_data<float>(), n}, generator.reserve(n), 0, 1);
   return result;
 }
 

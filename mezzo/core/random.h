@@ -59,7 +59,8 @@ inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) 
 
 // out[i] from word i of the stream: uniform in [low, high).
 void fill_uniform(std::span<float> out, RandomPosition position, float low, float high);
-// Normal distribution, by the Box-Muller transform of two words per number.
+// Normal distribution, by the Box-Muller transform: words 2 i and 2 i + 1 give numbers 2 i and 2 i
+// + 1.
 void fill_normal(std::span<float> out, RandomPosition position, float mean, float deviation);
 
 // f32 tensors of random numbers from `generator`.

@@ -82,7 +82,7 @@ void uniform(const Tensor& tensor, double low, double high, Generator& generator
 void normal(const Tensor& tensor, double mean, double deviation, Generator& generator) {
   check_arg(deviation >= 0, "init", "the deviation ", deviation, " is negative");
   fill_from(tensor, [&](std::span<float> values) {
-    fill_normal(values, generator.reserve(2 * values.size()), static_cast<float>(mean),
+    fill_normal(values, generator.reserve(values.size()), static_cast<float>(mean),
                 static_cast<float>(deviation));
   });
 }
@@ -90,7 +90,7 @@ void normal(const Tensor& tensor, double mean, double deviation, Generator& gene
 void truncated_normal(const Tensor& tensor, double mean, double deviation, Generator& generator) {
   check_arg(deviation >= 0, "init", "the deviation ", deviation, " is negative");
   fill_from(tensor, [&](std::span<float> values) {
-    fill_normal(values, generator.reserve(2 * values.size()), 0, 1);
+    fill_normal(values, generator.reserve(values.size()), 0, 1);
     for (float& value : values) {
       // One number in twenty is drawn again, in order: the result does not depend on the threads.
       while (std::abs(value) > kTruncation) fill_normal({&value, 1}, generator.reserve(2), 0, 1);
