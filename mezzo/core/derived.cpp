@@ -20,4 +20,10 @@ void DerivedCopies::put(const DerivedKey& key, std::uint64_t version, Ref<RefCou
   entries_.push_back({key, version, std::move(copy)});
 }
 
+void DerivedCopies::clear() {
+  std::vector<Entry> dropped;  // destroyed outside of the lock
+  const std::lock_guard lock(mutex_);
+  dropped.swap(entries_);
+}
+
 }  // namespace mezzo

@@ -29,6 +29,7 @@ class DerivedCopies {
   // The copy made for `key` at `version`, or null. Drops copies of older versions.
   Ref<RefCounted> find(const DerivedKey& key, std::uint64_t version);
   void put(const DerivedKey& key, std::uint64_t version, Ref<RefCounted> copy);
+  void clear();
 
  private:
   struct Entry {

@@ -30,6 +30,10 @@ DerivedCopies& Storage::derived() {
   return *derived;  // another thread was first
 }
 
+void Storage::drop_derived() {
+  if (DerivedCopies* derived = derived_.load(std::memory_order_acquire)) derived->clear();
+}
+
 void Storage::materialize() const {
   static std::mutex mutex;  // rare: once per weight, version and dtype at most
   const std::lock_guard lock(mutex);

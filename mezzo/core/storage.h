@@ -45,6 +45,7 @@ class Storage final : public RefCounted {
   LazyContents* lazy_contents() const { return contents_.get(); }
   // Copies of the contents in other dtypes and layouts.
   DerivedCopies& derived();
+  void drop_derived();
   bool is_materialized() const { return ready_.load(std::memory_order_acquire); }
 
  private:

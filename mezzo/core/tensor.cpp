@@ -8,7 +8,11 @@ TensorImpl::TensorImpl(Ref<Storage> block, std::int64_t first, const Shape& size
                        const Strides& steps, DType type)
     : storage(std::move(block)), offset(first), shape(sizes), strides(steps), dtype(type) {}
 
-TensorImpl::~TensorImpl() = default;
+// A copy that is filled on demand holds the memory it copies, which holds the copy. The end of the
+// parameter ends that circle.
+TensorImpl::~TensorImpl() {
+  if (autograd != nullptr && !autograd->node) storage->drop_derived();
+}
 
 namespace {
 

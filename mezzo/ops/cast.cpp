@@ -21,7 +21,7 @@ struct FormatAttrs {
 constexpr std::uint64_t kCastCopy = 0x63617374;  // DerivedKey::kind of plain 16-bit copies
 
 // The 16-bit copy of a parameter, filled on demand. It holds the parameter's memory, not the
-// parameter, so there is no cycle.
+// parameter: when that goes, it drops its copies.
 class CastContents final : public LazyContents {
  public:
   CastContents(const Tensor& source, DType dtype)
