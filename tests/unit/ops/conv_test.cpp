@@ -1,0 +1,253 @@
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/autograd/engine.h"
+#include "mezzo/core/allocator.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+#include "tests/unit/ops/support.h"
+
+namespace mezzo {
+namespace {
+
+using test::Doubles;
+using test::largest_difference;
+using test::parameter;
+using test::plain_copy;
+using test::random_tensor;
+
+constexpr DType kFloats[] = {DType::kF32, DType::kBf16, DType::kF16};
+
+TEST(Window, SamePaddingIsTensorFlows) {
+  const auto same = [](std::int64_t in, std::int64_t span, std::int64_t stride) {
+    return Padding2d(Padding::kSame).resolve(in, span, stride);
+  };
+  EXPECT_EQ(same(5, 3, 1), (Sides{1, 1, 1, 1}));
+  EXPECT_EQ(same(5, 2, 1), (Sides{0, 1, 0, 1}));  // the odd row goes to the bottom
+  EXPECT_EQ(same(224, 7, 2), (Sides{2, 3, 2, 3}));
+  EXPECT_EQ(same(6, 3, 2), (Sides{0, 1, 0, 1}));
+  EXPECT_EQ(same(4, 1, 3), (Sides{0, 0, 0, 0}));  // never negative
+  EXPECT_EQ(Padding2d(Padding::kValid).resolve(5, 3, 1), Sides());
+  EXPECT_EQ(Padding2d(1, 2).resolve(5, 3, 1), (Sides{1, 1, 2, 2}));
+}
+
+TEST(Conv2d, SameGivesCeilOfInputOverStride) {
+  for (const std::int64_t size : {5, 6, 7, 8}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      const Tensor y =
+          conv2d(random_tensor({1, 2, size, size + 1}, 1), random_tensor({3, 2, 3, 2}, 2), {},
+                 {.stride = stride, .padding = Padding::kSame});
+      EXPECT_EQ(y.shape(), Shape({1, 3, (size + stride - 1) / stride, (size + stride) / stride}));
+    }
+  }
+}
+
+TEST(Conv2d, AKnownResult) {
+  const Tensor x = reshape(arange(9), {1, 1, 3, 3});
+  const Tensor weight = from_values({1.0F, 2.0F, 3.0F, 4.0F}, {1, 1, 2, 2});
+  const Tensor y = conv2d(x, weight, from_values({0.5F}, {1}), {.padding = Padding::kSame});
+  EXPECT_EQ(y.to_vector<double>(), (Doubles{27.5, 37.5, 17.5, 57.5, 67.5, 29.5, 20.5, 23.5, 8.5}));
+  EXPECT_EQ(conv2d(x, weight).to_vector<double>(), (Doubles{27, 37, 57, 67}));
+}
+
+TEST(Conv2d, ResultsAndImageGradientsAreChannelsLast) {
+  const Tensor x = parameter({2, 3, 5, 5}, 1);
+  const Tensor y = conv2d(x, parameter({4, 3, 3, 3}, 2));
+  EXPECT_TRUE(y.is_dense(Format::kChannelsLast));
+  sum(y).backward();
+  EXPECT_TRUE(x.grad().is_dense(Format::kChannelsLast));
+}
+
+TEST(Conv2d, PackedWeightsFollowInPlaceChanges) {
+  for (const DType dtype : kFloats) {
+    const Tensor x = random_tensor({2, 16, 6, 6}, 1, dtype);
+    const Tensor weight = parameter({32, 16, 3, 3}, 2);
+    for (int change = 0; change < 3; ++change) {
+      const Tensor got = conv2d(x, weight.astype(dtype));
+      const Tensor again = conv2d(x, weight.astype(dtype));
+      const Tensor want = conv2d(x, plain_copy(weight).astype(dtype));
+      EXPECT_EQ(largest_difference(got, want), 0) << mezzo::name_of(dtype);
+      EXPECT_EQ(largest_difference(again, want), 0) << mezzo::name_of(dtype);
+      const NoGrad guard;
+      add_into(weight, full(weight.shape(), 0.25));
+    }
+  }
+}
+
+TEST(Conv2d, GradientsAreTheSameWithAndWithoutPacking) {
+  for (const DType dtype : kFloats) {
+    const Tensor weight = parameter({24, 8, 3, 3}, 2);
+    const Tensor x = random_tensor({2, 8, 7, 7}, 1, dtype).set_requires_grad(true);
+    const Tensor other = plain_copy(x).set_requires_grad(true);
+    const Tensor grad = random_tensor({2, 24, 7, 7}, 3, dtype);
+    conv2d(x, weight.astype(dtype), {}, {.padding = 1}).backward(grad);
+    // Not a leaf: its packed form is thrown away.
+    conv2d(other, (weight * 1.0).astype(dtype), {}, {.padding = 1}).backward(grad);
+    EXPECT_EQ(largest_difference(x.grad(), other.grad()), 0) << mezzo::name_of(dtype);
+  }
+}
+
+TEST(Conv2d, APlainBf16CopyOfAPackedParameterIsNeverMade) {
+  const Tensor weight = parameter({64, 32, 3, 3}, 1);
+  const Tensor low = weight.astype(DType::kBf16);
+  const Tensor x = random_tensor({2, 32, 8, 8}, 2, DType::kBf16).set_requires_grad(true);
+  if (!unfilled_source(low).defined()) GTEST_SKIP() << "copies are made at once here";
+  const Tensor y = conv2d(x, low, {}, {.padding = 1});
+  if (!unfilled_source(low).defined()) GTEST_SKIP() << "this CPU widens bf16 to f32";
+  y.backward(random_tensor(y.shape(), 3, DType::kBf16));
+  EXPECT_TRUE(unfilled_source(low).defined());
+  EXPECT_EQ(low.to_vector<double>(), plain_copy(weight).astype(DType::kBf16).to_vector<double>());
+}
+
+TEST(Conv2d, ParameterGradientsAreUnroundedF32) {
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor weight = parameter({5, 3, 3, 3}, 1);
+    const Tensor bias = parameter({5}, 4);
+    const Tensor x = random_tensor({2, 3, 6, 6}, 2, dtype);
+    const Tensor grad = random_tensor({2, 5, 4, 4}, 3, dtype);
+    conv2d(x, weight.astype(dtype), bias).backward(grad);
+    ASSERT_EQ(weight.grad().dtype(), DType::kF32);
+    ASSERT_EQ(bias.grad().dtype(), DType::kF32);
+    // The same operands in double.
+    const Tensor wide = plain_copy(weight).astype(DType::kF64).set_requires_grad(true);
+    const Tensor wide_bias = plain_copy(bias).astype(DType::kF64).set_requires_grad(true);
+    conv2d(x.astype(DType::kF64), wide, wide_bias).backward(grad.astype(DType::kF64));
+    EXPECT_LE(largest_difference(weight.grad(), wide.grad()), test::sum_tolerance(2 * 4 * 4));
+    EXPECT_LE(largest_difference(bias.grad(), wide_bias.grad()), test::sum_tolerance(2 * 4 * 4));
+    EXPECT_GT(largest_difference(weight.grad(), weight.grad().astype(dtype)), 0);
+  }
+}
+
+TEST(Conv2d, F16IsF32ArithmeticRoundedOnce) {
+  const Tensor x = random_tensor({2, 8, 6, 6}, 1, DType::kF16);
+  const Tensor weight = random_tensor({8, 8, 3, 3}, 2, DType::kF16);
+  const Tensor bias = random_tensor({8}, 3);
+  const Tensor wide = conv2d(x.astype(DType::kF32), weight.astype(DType::kF32), bias);
+  EXPECT_EQ(largest_difference(conv2d(x, weight, bias), wide.astype(DType::kF16)), 0);
+}
+
+TEST(Conv2d, ABiasOfAnyFloatingTypeIsAdded) {
+  const Tensor x = zeros({1, 2, 3, 3}, DType::kBf16);
+  const Tensor weight = zeros({2, 2, 1, 1}, DType::kBf16);
+  for (const DType dtype : kFloats) {
+    const Tensor y = conv2d(x, weight, from_values({1.5F, -2.0F}, {2}).astype(dtype));
+    EXPECT_EQ(y.to_vector<double>()[0], 1.5);
+    EXPECT_EQ(y.to_vector<double>()[9], -2);
+  }
+}
+
+TEST(Conv2d, ReadsAnyMemoryLayout) {
+  const Tensor block = random_tensor({2, 6, 8, 9}, 1);
+  const Tensor x = permute(block, {0, 3, 1, 2});  // [2, 9, 6, 8]
+  const Tensor weight = permute(random_tensor({3, 3, 9, 4}, 2), {3, 2, 0, 1});
+  const Tensor want = conv2d(plain_copy(x), plain_copy(weight));
+  EXPECT_EQ(largest_difference(conv2d(x, weight), want), 0);
+  const Tensor part = alias(block, {2, 3, 8, 9}, block.strides(), 2 * 8 * 9);
+  const Tensor small = random_tensor({4, 3, 3, 3}, 3);
+  EXPECT_EQ(largest_difference(conv2d(part, small), conv2d(plain_copy(part), small)), 0);
+}
+
+TEST(Conv2d, AGradientWithGapsIsRead) {
+  const Tensor weight = parameter({4, 3, 3, 3}, 1);
+  const Tensor x = parameter({2, 3, 6, 6}, 2);
+  sum(conv2d(x, weight)).backward();  // the gradient is one number with strides of 0
+  EXPECT_EQ(weight.grad().shape(), weight.shape());
+  const Tensor again = plain_copy(weight).set_requires_grad(true);
+  conv2d(plain_copy(x), again).backward(ones({2, 4, 4, 4}));
+  EXPECT_EQ(largest_difference(weight.grad(), again.grad()), 0);
+}
+
+TEST(Conv2d, OneAndTwoThreadsAgree) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    std::vector<Tensor> results;
+    for (const int threads : {1, 2, 1}) {
+      const test::Threads guard(threads);
+      const Tensor weight = parameter({16, 8, 3, 3}, 1);
+      const Tensor x = random_tensor({4, 8, 9, 9}, 2, dtype);
+      conv2d(x, weight.astype(dtype)).backward(random_tensor({4, 16, 7, 7}, 3, dtype));
+      results.push_back(weight.grad());
+    }
+    EXPECT_LE(largest_difference(results[0], results[1]), test::sum_tolerance(4 * 7 * 7));
+    EXPECT_EQ(largest_difference(results[0], results[2]), 0);
+  }
+}
+
+TEST(Conv2d, ThreadsShareAParameter) {
+  const Tensor weight = parameter({32, 16, 3, 3}, 1);
+  const Tensor x = random_tensor({2, 16, 8, 8}, 2);
+  const Tensor want = conv2d(x, plain_copy(weight));
+  std::vector<double> differences(4, 1);
+  std::vector<std::thread> threads;
+  for (double& difference : differences) {
+    threads.emplace_back([&] {
+      difference = 0;
+      for (int i = 0; i < 20; ++i) {
+        difference = std::max(difference, largest_difference(conv2d(x, weight), want));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(differences, testing::Each(testing::Le(test::sum_tolerance(16 * 9))));
+}
+
+TEST(Conv2d, NoMemoryIsLeftBehind) {
+  const auto live = [] { return cpu_allocator().stats().live_bytes; };
+  const std::int64_t before = live();
+  {
+    const Tensor weight = parameter({16, 8, 3, 3}, 1);
+    for (const DType dtype : kFloats) {
+      const Tensor x = random_tensor({2, 8, 8, 8}, 2, dtype);
+      sum(conv2d(x, weight.astype(dtype))).backward();
+    }
+  }
+  EXPECT_EQ(live(), before);
+}
+
+TEST(Conv2d, AGradientPenaltyCanBeTrained) {
+  // The gradient by x, squared and summed, differentiated by the weight.
+  const Tensor x = parameter({1, 2, 5, 5}, 1, DType::kF64);
+  const Tensor weight = parameter({3, 2, 3, 3}, 2, DType::kF64);
+  const auto penalty = [&] {
+    const GradMode recording(true);
+    const Tensor y = conv2d(x, weight, {}, {.stride = 2, .padding = 1});
+    const Tensor total = sum(y * y * y);
+    const Tensor grad_x = grad({&total, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    return sum(grad_x * grad_x);
+  };
+  penalty().backward();
+  const Doubles got = weight.grad().to_vector<double>();
+  constexpr double kStep = 1e-6;
+  auto* data = weight.mutable_data<double>();
+  for (std::size_t i = 0; i < got.size(); i += 5) {
+    const double value = data[i];
+    data[i] = value + kStep;
+    const double above = penalty().item();
+    data[i] = value - kStep;
+    const double below = penalty().item();
+    data[i] = value;
+    const double numeric = (above - below) / (2 * kStep);
+    // Central differences lose about the cube root of f64's precision of the penalty itself.
+    EXPECT_NEAR(got[i], numeric, kStep * std::max(1.0, std::abs(above)));
+  }
+}
+
+TEST(Conv2d, InfinitiesAndNaNPassThrough) {
+  for (const DType dtype : kFloats) {
+    const Tensor x = zeros({1, 1, 2, 2}, dtype);
+    copy_elements(from_values({INFINITY, 1.0F, NAN, 2.0F}, {1, 1, 2, 2}), x);
+    const Doubles y = conv2d(x, ones({1, 1, 1, 1}).astype(dtype)).to_vector<double>();
+    EXPECT_EQ(y[0], INFINITY);
+    EXPECT_TRUE(std::isnan(y[2]));
+    EXPECT_EQ(y[3], 2);
+  }
+}
+
+}  // namespace
+}  // namespace mezzo

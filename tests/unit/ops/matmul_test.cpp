@@ -1,0 +1,172 @@
+#include "mezzo/ops/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "mezzo/autograd/engine.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
+#include "tests/unit/ops/support.h"
+
+namespace mezzo {
+namespace {
+
+using test::Doubles;
+using test::largest_difference;
+using test::parameter;
+using test::plain_copy;
+using test::random_tensor;
+
+constexpr DType kFloats[] = {DType::kF32, DType::kBf16, DType::kF16};
+
+TEST(Matmul, VectorsAsInNumpy) {
+  const Tensor row = from_values({1.0F, 2.0F}, {2});
+  const Tensor matrix = from_values({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
+  const Tensor dot = matmul(row, row);
+  EXPECT_EQ(dot.shape(), Shape({}));
+  EXPECT_EQ(dot.item(), 5);
+  EXPECT_EQ(matmul(row, matrix).to_vector<double>(), (Doubles{9, 12, 15}));
+  const Tensor column = from_values({1.0F, 1.0F, 2.0F}, {3});
+  EXPECT_EQ(matmul(matrix, column).to_vector<double>(), (Doubles{9, 21}));
+  EXPECT_EQ(matmul(random_tensor({4, 5, 2}, 1), row).shape(), Shape({4, 5}));
+  EXPECT_EQ(matmul(row, random_tensor({4, 2, 3}, 1)).shape(), Shape({4, 3}));
+  EXPECT_EQ(matmul(row, matrix, {.transpose_a = true}).shape(), Shape({3}));
+}
+
+TEST(Matmul, VectorGradients) {
+  const Tensor a = parameter({3}, 1, DType::kF64);
+  const Tensor b = parameter({3}, 2, DType::kF64);
+  matmul(a, b).backward();
+  EXPECT_EQ(a.grad().to_vector<double>(), b.to_vector<double>());
+  EXPECT_EQ(b.grad().to_vector<double>(), a.to_vector<double>());
+}
+
+TEST(Matmul, IntegersAndDoublesAreExact) {
+  const Tensor a = from_values({std::int64_t{3}, std::int64_t{-2}}, {1, 2});
+  const Tensor b = from_values({std::int64_t{1000003}, std::int64_t{7}}, {2, 1});
+  const Tensor product = matmul(a, b);
+  EXPECT_EQ(product.dtype(), DType::kI64);
+  EXPECT_EQ(product.item(), 3000009 - 14);
+  EXPECT_EQ(matmul(a.astype(DType::kF64), b).dtype(), DType::kF64);  // promoted
+}
+
+TEST(Matmul, ReadsPermutedAndSlicedOperandsInPlace) {
+  for (const DType dtype : kFloats) {
+    // Queries and keys as attention has them: slices of one projection, heads before positions.
+    const Tensor projection = random_tensor({2, 5, 3, 4, 8}, 1, dtype);
+    const auto part = [&](std::int64_t i) {
+      return alias(projection, {2, 4, 5, 8}, {480, 8, 96, 1}, 32 * i);
+    };
+    const Tensor scores = matmul(part(0), part(1), {.transpose_b = true});
+    const Tensor want = matmul(plain_copy(part(0)), plain_copy(part(1)), {.transpose_b = true});
+    EXPECT_EQ(scores.shape(), Shape({2, 4, 5, 5}));
+    // Different kernels may add up in another order before rounding once.
+    EXPECT_LE(largest_difference(scores, want), test::sum_tolerance(8) + epsilon_of(dtype) * 4)
+        << mezzo::name_of(dtype);
+    const Tensor values = matmul(scores, part(2));
+    EXPECT_EQ(values.shape(), Shape({2, 4, 5, 8}));
+  }
+}
+
+TEST(Matmul, StridedRowsAndColumns) {
+  const Tensor block = random_tensor({6, 20}, 1);
+  const Tensor part = alias(block, {6, 7}, {20, 1}, 5);
+  const Tensor every_other = alias(block, {6, 7}, {20, 2}, 3);
+  const Tensor other = random_tensor({7, 4}, 2);
+  for (const Tensor& a : {part, every_other}) {
+    EXPECT_LE(largest_difference(matmul(a, other), matmul(plain_copy(a), other)),
+              test::sum_tolerance(7));
+    EXPECT_LE(largest_difference(matmul(other, a, {true, true}),
+                                 matmul(other, plain_copy(a), {true, true})),
+              test::sum_tolerance(7));
+  }
+}
+
+TEST(Matmul, PackedWeightsFollowInPlaceChanges) {
+  for (const DType dtype : kFloats) {
+    const Tensor x = random_tensor({4, 65}, 1, dtype);
+    const Tensor weight = parameter({33, 65}, 2);
+    for (int change = 0; change < 3; ++change) {
+      const Tensor want = linear(x, plain_copy(weight).astype(dtype));
+      for (int read = 0; read < 4; ++read) {  // from plain memory first, then packed
+        EXPECT_LE(largest_difference(linear(x, weight.astype(dtype)), want),
+                  test::sum_tolerance(65) + epsilon_of(dtype) * 65)
+            << mezzo::name_of(dtype);
+      }
+      const NoGrad guard;
+      fill(weight, change);
+    }
+  }
+}
+
+TEST(Matmul, TallProductsPackAtOnce) {
+  for (const DType dtype : kFloats) {
+    const Tensor x = random_tensor({1500, 17}, 1, dtype);
+    const Tensor weight = parameter({9, 17}, 2);
+    const Tensor want = linear(x, plain_copy(weight).astype(dtype));
+    EXPECT_LE(largest_difference(linear(x, weight.astype(dtype)), want),
+              test::sum_tolerance(17) + epsilon_of(dtype) * 4);
+  }
+}
+
+TEST(Linear, ParameterGradientsAreUnroundedF32) {
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor weight = parameter({5, 7}, 1);
+    const Tensor bias = parameter({5}, 2);
+    const Tensor x = random_tensor({2, 3, 7}, 3, dtype).set_requires_grad(true);
+    const Tensor grad = random_tensor({2, 3, 5}, 4, dtype);
+    linear(x, weight.astype(dtype), bias).backward(grad);
+    const Tensor wide = plain_copy(weight).astype(DType::kF64).set_requires_grad(true);
+    const Tensor wide_bias = plain_copy(bias).astype(DType::kF64).set_requires_grad(true);
+    linear(plain_copy(x).astype(DType::kF64), wide, wide_bias).backward(grad.astype(DType::kF64));
+    EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+    EXPECT_EQ(bias.grad().dtype(), DType::kF32);
+    EXPECT_EQ(x.grad().dtype(), dtype);
+    EXPECT_LE(largest_difference(weight.grad(), wide.grad()), test::sum_tolerance(6));
+    EXPECT_LE(largest_difference(bias.grad(), wide_bias.grad()), test::sum_tolerance(6));
+    EXPECT_GT(largest_difference(weight.grad(), weight.grad().astype(dtype)), 0);
+  }
+}
+
+TEST(Linear, IsMatmulPlusBias) {
+  const Tensor x = random_tensor({3, 4, 6}, 1);
+  const Tensor weight = random_tensor({5, 6}, 2);
+  const Tensor bias = random_tensor({5}, 3);
+  const Tensor want = matmul(x, weight, {.transpose_b = true}) + bias;
+  EXPECT_LE(largest_difference(linear(x, weight, bias), want), test::sum_tolerance(7));
+  EXPECT_LE(
+      largest_difference(linear(permute(x, {1, 0, 2}), weight, bias), permute(want, {1, 0, 2})),
+      test::sum_tolerance(7));
+}
+
+TEST(Linear, OneAndTwoThreadsAgree) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    std::vector<Tensor> results;
+    for (const int threads : {1, 2}) {
+      const test::Threads guard(threads);
+      const Tensor weight = parameter({64, 96}, 1);
+      linear(random_tensor({48, 96}, 2, dtype), weight.astype(dtype))
+          .backward(random_tensor({48, 64}, 3, dtype));
+      results.push_back(weight.grad());
+    }
+    EXPECT_LE(largest_difference(results[0], results[1]), test::sum_tolerance(48));
+  }
+}
+
+TEST(Linear, SecondDerivativesUnderMixedPrecision) {
+  // The weight's gradient is f32 while x is bf16; differentiating it again meets both.
+  const Tensor weight = parameter({3, 4}, 1);
+  const Tensor x = random_tensor({5, 4}, 2, DType::kBf16).set_requires_grad(true);
+  const Tensor y = linear(x, weight.astype(DType::kBf16));
+  const Tensor total = sum(y * y);
+  const Tensor first = grad({&total, 1}, {&weight, 1}, {}, {.create_graph = true})[0];
+  EXPECT_EQ(first.dtype(), DType::kF32);
+  sum(first).backward();
+  EXPECT_EQ(x.grad().dtype(), DType::kBf16);
+  EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+}
+
+}  // namespace
+}  // namespace mezzo

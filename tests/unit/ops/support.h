@@ -1,0 +1,67 @@
+// Shared by the tests of convolutions, matrix products and pooling.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/core/random.h"
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::test {
+
+using Doubles = std::vector<double>;
+
+// Uniform numbers in [-1, 1), rounded to the dtype.
+inline Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::kF32) {
+  Generator generator(seed);
+  const Tensor values = empty(shape, DType::kF64);
+  auto* out = values.mutable_data<double>();
+  for (std::int64_t i = 0; i < values.numel(); ++i) out[i] = 2 * generator.uniform() - 1;
+  const Tensor x = empty(shape, dtype);
+  copy_elements(values, x);
+  return x;
+}
+
+inline Tensor parameter(const Shape& shape, std::uint64_t seed, DType dtype = DType::kF32) {
+  return random_tensor(shape, seed, dtype).set_requires_grad(true);
+}
+
+// The same numbers in memory of their own, without history.
+inline Tensor plain_copy(const Tensor& x) {
+  const Tensor copy = empty(x.shape(), x.dtype());
+  copy_elements(x, copy);
+  return copy;
+}
+
+inline double largest_difference(const Tensor& a, const Tensor& b) {
+  const Doubles left = a.to_vector<double>();
+  const Doubles right = b.to_vector<double>();
+  double largest = left.size() == right.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < left.size() && i < right.size(); ++i) {
+    largest = std::max(largest, std::abs(left[i] - right[i]));
+  }
+  return largest;
+}
+
+// How far two sums of `terms` products of numbers below 1 may differ if they are added up in f32 in
+// another order: sqrt(terms) units of the largest partial sum (Higham and Mary 2019).
+inline double sum_tolerance(std::int64_t terms) {
+  const auto n = static_cast<double>(terms);
+  return n * std::sqrt(n) * epsilon_of(DType::kF32);
+}
+
+// Restores the number of threads.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(num_threads()) { set_num_threads(count); }
+  ~Threads() { set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace mezzo::test
