@@ -27,6 +27,8 @@ bool apply() {
 
 }  // namespace
 
+extern const bool has_bf16_rounding = cpu_features().avx512_bf16;
+
 void limit_isa() {
   static const bool kApplied = apply();
   static_cast<void>(kApplied);

@@ -6,4 +6,7 @@ namespace mezzo::kernels {
 // Applies max_isa() to both. Called before the first kernel runs; later calls do nothing.
 void limit_isa();
 
+// True if the CPU rounds f32 to bf16 in one instruction (AVX512-BF16), within max_isa().
+extern const bool has_bf16_rounding;
+
 }  // namespace mezzo::kernels
