@@ -1,3 +1,4 @@
+#include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -137,6 +138,7 @@ Primitive finish(const Description& pd, const Desc& weight) {
 }
 
 Primitive make(const Problem& p) {
+  if (p.dtype == DType::kBf16) warn_if_bf16_is_emulated();
   const Descriptions d = describe(p);
   const dnnl::engine& engine = onednn::engine();
   const dnnl::primitive_attr attr = onednn::attributes();

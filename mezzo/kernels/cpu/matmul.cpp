@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/ops/matmul_attrs.h"
@@ -112,8 +113,8 @@ void merge_axes(Problem& p) {
 
 // One call: its operands, and how they are read.
 struct Call {
-  Tensor a;
-  Tensor b;
+  const Tensor& a;
+  const Tensor& b;
   Problem problem;
   bool packs_b = false;
   bool reads_rows = false;  // a is one row-major block
@@ -167,6 +168,7 @@ Desc bias_desc(const Problem& p) {
 
 Primitive make(const Call& call) {
   const Problem& p = call.problem;
+  if (p.dtype == DType::kBf16) warn_if_bf16_is_emulated();
   const Desc a = onednn::describe(p.a.dims, p.dtype, p.a.strides);
   const Desc b = call.packs_b ? Desc(memory::dims(p.b.dims.begin(), p.b.dims.end()),
                                      onednn::type_of(p.dtype), memory::format_tag::any)

@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/ops/cast.h"
@@ -280,14 +279,14 @@ void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
   std::vector<Tensor> inputs;
   for (const Tensor* input : args.inputs) {
     if (input->defined() && is_lower(input->dtype())) {
-      if (input->dtype() == DType::kBf16) warn_if_bf16_is_emulated();
       inputs.push_back(as_f32(*input));
     } else {
       inputs.push_back(*input);
     }
   }
-  std::vector<const Tensor*> pointers;
-  for (const Tensor& input : inputs) pointers.push_back(&input);
+  std::vector<const Tensor*> pointers(inputs.size());
+  std::transform(inputs.begin(), inputs.end(), pointers.begin(),
+                 [](const Tensor& input) { return &input; });
   std::vector<Tensor> outputs;
   for (const Tensor& output : args.outputs) {
     outputs.push_back(is_lower(output.dtype()) ? empty(output.shape(), DType::kF32, output.format())
