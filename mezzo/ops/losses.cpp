@@ -67,7 +67,8 @@ void cross_entropy_backward_in_ops(Backward& ctx) {
   const Tensor probabilities = is_floating(labels.dtype()) ? labels.astype(grad.dtype())
                                                            : one_hot(labels, classes, grad.dtype());
   if (ctx.needs(0)) {
-    const Tensor target = affine(probabilities, 1 - smoothing, smoothing / classes);
+    const Tensor target =
+        affine(probabilities, 1 - smoothing, smoothing / static_cast<double>(classes));
     ctx.set(0, grad * (softmax(logits, 1) * sum(target, {1}, true) - target));
   }
   if (ctx.needs(1)) ctx.set(1, grad * (log_softmax(logits, 1) * (smoothing - 1)));

@@ -70,13 +70,12 @@ void combine_strided(Run<const T> a, Run<const T> b, Run<T> out, std::int64_t n,
 
 template <class T, class Function>
 void combine(Run<const T> a, Run<const T> b, Run<T> out, std::int64_t n, const Function& f) {
-  if (out.stride != 1) {
-    combine_strided(a, b, out, n, f);
-  } else if (a.stride == 1 && b.stride == 1) {
+  const bool dense = out.stride == 1;
+  if (dense && a.stride == 1 && b.stride == 1) {
     combine_dense<Neighbours, Neighbours>(a.data, b.data, out.data, n, f);
-  } else if (a.stride == 1 && b.stride == 0) {
+  } else if (dense && a.stride == 1 && b.stride == 0) {
     combine_dense<Neighbours, Repeated>(a.data, b.data, out.data, n, f);
-  } else if (a.stride == 0 && b.stride == 1) {
+  } else if (dense && a.stride == 0 && b.stride == 1) {
     combine_dense<Repeated, Neighbours>(a.data, b.data, out.data, n, f);
   } else {
     combine_strided(a, b, out, n, f);

@@ -73,32 +73,45 @@ void vector_words(RandomPosition position, std::uint64_t block, std::uint32_t* w
 }
 #endif
 
+// What becomes of an element: kept and scaled, if the upper 24 bits of its word are not below the
+// threshold.
+struct Rule {
+  std::int32_t threshold;
+  float scale;
+
+  explicit Rule(const DropoutAttrs& attrs)
+      : threshold(static_cast<std::int32_t>(attrs.threshold())),  // at most 2^24
+        scale(static_cast<float>(1 / (1 - attrs.p))) {}
+
+  HWY_INLINE F32Vec apply(F32Vec x, const std::uint32_t* words) const {
+    const U32 u32;
+    const hn::RebindToSigned<F32> i32;
+    const auto unit = hn::BitCast(i32, hn::ShiftRight<8>(hn::LoadU(u32, words)));
+    const auto keep = hn::RebindMask(F32(), hn::Gt(unit, hn::Set(i32, threshold - 1)));
+    return hn::IfThenElseZero(keep, hn::Mul(x, hn::Set(F32(), scale)));
+  }
+};
+
+// Up to 4 * lanes() elements from the words of one group.
+template <class T>
+void drop_group(const T* in, T* out, std::int64_t n, const std::uint32_t* words, const Rule& rule) {
+  std::int64_t i = 0;
+  for (; i + lanes() <= n; i += lanes()) store(rule.apply(load(in + i), words + i), out + i);
+  if (i < n) store_part(rule.apply(load_part(in + i, n - i), words + i), out + i, n - i);
+}
+
 template <class T>
 void drop(const T* in, T* out, std::int64_t n, const DropoutAttrs& attrs) {
-  const auto scale = static_cast<float>(1 / (1 - attrs.p));
-  const auto threshold = static_cast<std::int32_t>(attrs.threshold());  // at most 2^24
+  const Rule rule(attrs);
   const std::int64_t group = 4 * lanes();
   const std::int64_t groups = (n + group - 1) / group;
   parallel_for(groups, kElementGrain / 4 / group, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) std::uint32_t words[kMostWords];
-    const U32 u32;
-    const hn::RebindToSigned<F32> i32;
     for (std::int64_t g = begin; g < end; ++g) {
       const auto block = static_cast<std::uint64_t>(g * lanes());
       vector_words(attrs.position, attrs.position.offset / 4 + block, words);
-      for (std::int64_t k = 0; k < 4 && g * group + k * lanes() < n; ++k) {
-        const std::int64_t i = g * group + k * lanes();
-        const bool whole = n - i >= lanes();
-        const auto x = whole ? load(in + i) : load_part(in + i, n - i);
-        const auto unit = hn::BitCast(i32, hn::ShiftRight<8>(hn::LoadU(u32, words + k * lanes())));
-        const auto keep = hn::RebindMask(F32(), hn::Gt(unit, hn::Set(i32, threshold - 1)));
-        const auto y = hn::IfThenElseZero(keep, hn::Mul(x, hn::Set(F32(), scale)));
-        if (whole) {
-          store(y, out + i);
-        } else {
-          store_part(y, out + i, n - i);
-        }
-      }
+      const std::int64_t first = g * group;
+      drop_group(in + first, out + first, std::min(group, n - first), words, rule);
     }
   });
 }

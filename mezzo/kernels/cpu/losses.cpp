@@ -273,37 +273,50 @@ void mse_loss(const KernelArgs& args) {
   });
 }
 
+namespace {
+
+// out = (a - b) * (grads * factor), element by element.
+template <class T>
+void scale_differences(const T* a, const T* b, const float* grads, T* out, std::int64_t n,
+                       float factor) {
+  for_vectors(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for_row(a + begin, end - begin, 0, [&](std::int64_t offset, F32Vec x) HWY_ATTR {
+      const std::int64_t i = begin + offset;
+      const std::int64_t left = end - i;
+      const bool whole = left >= lanes();
+      const auto y = whole ? load(b + i) : load_part(b + i, left);
+      const auto g = whole ? load(grads + i) : load_part(grads + i, left);
+      const auto result = hn::Mul(hn::Sub(x, y), hn::Mul(g, number(factor)));
+      if (whole) {
+        store(result, out + i);
+      } else {
+        store_part(result, out + i, left);
+      }
+    });
+  });
+}
+
+}  // namespace
+
 void mse_loss_grad(const KernelArgs& args) {
   const Tensor& out = args.output();
   const Reduction reduction = args.attrs<MseAttrs>().reduction;
   const bool separate = reduction == Reduction::kNone;
   const Tensor a = kernels::dense(args.input(1), out.format());
   const Tensor b = kernels::dense(args.input(2), out.format());
-  const auto factor = static_cast<float>(2 * loss_scale(reduction, out.numel()));
   const Tensor grad =
       kernels::dense_f32(args.input(0), separate ? out.format() : Format::kContiguous);
-  const auto* g = grad.data<float>();
+  const auto factor = static_cast<float>(2 * loss_scale(reduction, out.numel()));
+  const auto* grads = grad.data<float>();
   kernels::visit_vector_dtype(out.dtype(), [&]<class T>() {
-    const T* pa = a.data<T>();
-    const T* pb = b.data<T>();
-    T* po = out.mutable_data<T>();
-    for_vectors(out.numel(), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-      const auto all = number(*g * factor);
-      for_row(pa + begin, end - begin, 0, [&](std::int64_t offset, F32Vec x) HWY_ATTR {
-        const std::int64_t i = begin + offset;
-        const bool whole = end - i >= lanes();
-        const auto d = hn::Sub(x, whole ? load(pb + i) : load_part(pb + i, end - i));
-        auto scale = all;
-        if (separate) {
-          scale = hn::Mul(whole ? load(g + i) : load_part(g + i, end - i), number(factor));
-        }
-        if (whole) {
-          store(hn::Mul(d, scale), po + i);
-        } else {
-          store_part(hn::Mul(d, scale), po + i, end - i);
-        }
-      });
-    });
+    T* to = out.mutable_data<T>();
+    if (separate) {
+      scale_differences(a.data<T>(), b.data<T>(), grads, to, out.numel(), factor);
+      return;
+    }
+    const float scale = *grads * factor;
+    map(a.data<T>(), b.data<T>(), to, out.numel(),
+        [scale](F32Vec x, F32Vec y) HWY_ATTR { return hn::Mul(hn::Sub(x, y), number(scale)); });
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/loop.h"
+#include "mezzo/kernels/cpu/reduce_plan.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/reduce_attrs.h"
@@ -146,71 +147,59 @@ void reduce_short_columns(const T* p, std::int64_t rows, std::int64_t row_stride
   reduce_columns<R>(p + done * cols, rows - done, cols, cols, totals);
 }
 
-// The dimensions of a reduction: those kept and those reduced, besides the innermost one.
-struct Plan {
-  Shape kept;
-  Strides kept_in;
-  Strides kept_out;
-  Shape reduced;
-  Strides reduced_in;
-  std::int64_t inner = 1;
-  std::int64_t inner_out = 0;  // stride in the output; 0 if the innermost dimension is reduced
+using Plan = kernels::ReducePlan;
 
-  explicit Plan(const kernels::Loop<2>& loop) {
-    const std::size_t last = loop.rank() - 1;
-    for (std::size_t i = 0; i < last; ++i) {
-      if (loop.strides[1][i] == 0) {
-        reduced.push_back(loop.sizes[i]);
-        reduced_in.push_back(loop.strides[0][i]);
-      } else {
-        kept.push_back(loop.sizes[i]);
-        kept_in.push_back(loop.strides[0][i]);
-        kept_out.push_back(loop.strides[1][i]);
-      }
+// Row r of those that result `result` is reduced from.
+template <class T>
+const T* row_of(const Plan& plan, const T* x, std::int64_t result, std::int64_t r) {
+  return x + kernels::offset_of(result, plan.kept, plan.kept_in) +
+         kernels::offset_of(r, plan.reduced, plan.reduced_in);
+}
+
+// One result, its blocks shared out to threads and combined in order.
+template <class R, class T>
+double reduce_rows_together(const Plan& plan, const T* x, std::int64_t result) {
+  const std::int64_t blocks = (plan.inner + kRowBlock - 1) / kRowBlock;
+  const std::int64_t all = plan.reduced.numel() * blocks;
+  std::vector<double> partial(static_cast<std::size_t>(all));
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain * blocks / plan.inner);
+  parallel_for(all, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b % blocks * kRowBlock;
+      const T* row = row_of(plan, x, result, b / blocks);
+      partial[static_cast<std::size_t>(b)] =
+          reduce_block<R>(row + first, std::min(kRowBlock, plan.inner - first));
     }
-    inner = loop.inner();
-    inner_out = loop.inner_stride(1);
-  }
-};
+  });
+  double total = R::kStart;
+  for (const double value : partial) total = R::combine(total, value);
+  return total;
+}
 
 // The innermost dimension is reduced: every result is a reduction of rows.
 template <class R, class T, class Write>
 void reduce_rows(const Plan& plan, const T* x, const Write& write) {
   const std::int64_t results = plan.kept.numel();
   const std::int64_t rows = plan.reduced.numel();
-  const auto row = [&](std::int64_t result, std::int64_t r) {
-    return x + kernels::offset_of(result, plan.kept, plan.kept_in) +
-           kernels::offset_of(r, plan.reduced, plan.reduced_in);
+  const auto place = [&](std::int64_t i) {
+    return kernels::offset_of(i, plan.kept, plan.kept_out);
   };
-  if (results >= num_threads() || rows * plan.inner <= kElementGrain) {
-    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (rows * plan.inner));
-    parallel_for(results, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        double total = R::kStart;
-        for (std::int64_t r = 0; r < rows; ++r) {
-          total = R::combine(total, reduce_row<R>(row(i, r), plan.inner));
-        }
-        write(kernels::offset_of(i, plan.kept, plan.kept_out), total);
-      }
-    });
+  if (results < num_threads() && rows * plan.inner > kElementGrain) {
+    for (std::int64_t i = 0; i < results; ++i) {
+      write(place(i), reduce_rows_together<R>(plan, x, i));
+    }
     return;
   }
-  // Few long reductions: their blocks are shared out, and combined in order.
-  const std::int64_t blocks = (plan.inner + kRowBlock - 1) / kRowBlock;
-  std::vector<double> partial(static_cast<std::size_t>(rows * blocks));
-  for (std::int64_t i = 0; i < results; ++i) {
-    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain * blocks / plan.inner);
-    parallel_for(rows * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) {
-        const std::int64_t first = b % blocks * kRowBlock;
-        partial[static_cast<std::size_t>(b)] =
-            reduce_block<R>(row(i, b / blocks) + first, std::min(kRowBlock, plan.inner - first));
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (rows * plan.inner));
+  parallel_for(results, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      double total = R::kStart;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        total = R::combine(total, reduce_row<R>(row_of(plan, x, i, r), plan.inner));
       }
-    });
-    double total = R::kStart;
-    for (const double value : partial) total = R::combine(total, value);
-    write(kernels::offset_of(i, plan.kept, plan.kept_out), total);
-  }
+      write(place(i), total);
+    }
+  });
 }
 
 // Rows [begin, end) of the reduced dimensions, combined into totals[0..inner).
@@ -285,14 +274,6 @@ void reduce_typed(const Plan& plan, const T* x, Out* out, double scale) {
   }
 }
 
-// The strides of the output at every axis of the input: 0 where the axis is reduced.
-Strides output_strides(const Shape& shape, const ReduceAttrs& attrs) {
-  const Strides kept = strides_for(reduced_shape(shape, attrs, true), Format::kContiguous);
-  Strides strides = kept;
-  for (const std::int64_t axis : attrs.axes) strides[static_cast<std::size_t>(axis)] = 0;
-  return strides;
-}
-
 template <class R>
 void reduce(const KernelArgs& args, bool is_mean) {
   const auto& attrs = args.attrs<ReduceAttrs>();
@@ -302,19 +283,23 @@ void reduce(const KernelArgs& args, bool is_mean) {
     fill(out, R::kStart);
     return;
   }
-  const Strides to = output_strides(x.shape(), attrs);
+  const Strides to = kernels::output_strides(x.shape(), attrs);
   auto loop = kernels::make_loop<2>(x.shape(), {x.strides(), to});
   if (loop.inner_stride(0) != 1) {
     x = kernels::dense(x, Format::kContiguous);
     loop = kernels::make_loop<2>(x.shape(), {x.strides(), to});
   }
   const Plan plan(loop);
-  const double scale = is_mean ? static_cast<double>(out.numel()) / x.numel() : 1.0;
+  const double scale =
+      is_mean ? static_cast<double>(out.numel()) / static_cast<double>(x.numel()) : 1.0;
   kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
-    if (out.dtype() == x.dtype()) {
-      reduce_typed<R>(plan, x.data<T>(), out.mutable_data<T>(), scale);
+    const auto run = [&](auto* results) { reduce_typed<R>(plan, x.data<T>(), results, scale); };
+    if constexpr (std::is_same_v<T, float>) {
+      run(out.mutable_data<float>());
+    } else if (out.dtype() == DType::kF32) {
+      run(out.mutable_data<float>());
     } else {
-      reduce_typed<R>(plan, x.data<T>(), out.mutable_data<float>(), scale);
+      run(out.mutable_data<T>());
     }
   });
 }

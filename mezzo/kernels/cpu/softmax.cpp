@@ -167,38 +167,53 @@ AxisInMemory find_axis(const Tensor& dense, std::int64_t axis) {
   return {dense.numel() / (n * strides[i]), n, strides[i]};
 }
 
+// The inputs (the second may be the first again) and the output of a call.
+template <class T>
+struct Operands {
+  const T* a;
+  const T* b;
+  T* out;
+};
+
+template <class Function, class T>
+void for_rows_of_neighbours(const Operands<T>& x, const AxisInMemory& axis, std::int64_t grain) {
+  parallel_for(axis.outer, grain, [&](std::int64_t begin, std::int64_t end) {
+    const AlongRow rows{axis.n};
+    std::vector<float> buffer(static_cast<std::size_t>(rows.steps * lanes()));
+    for (std::int64_t at = begin * axis.n; at < end * axis.n; at += axis.n) {
+      Function::run(rows, x.a + at, x.b + at, x.out + at, buffer.data());
+    }
+  });
+}
+
+template <class Function, class T>
+void for_rows_side_by_side(const Operands<T>& x, const AxisInMemory& axis, std::int64_t grain) {
+  const std::int64_t groups = (axis.inner + lanes() - 1) / lanes();
+  parallel_for(axis.outer * groups, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> buffer(static_cast<std::size_t>(axis.n * lanes()));
+    for (std::int64_t g = begin; g < end; ++g) {
+      const std::int64_t first = g % groups * lanes();
+      const AcrossRows rows{axis.n, axis.inner, std::min(lanes(), axis.inner - first)};
+      const std::int64_t at = g / groups * axis.n * axis.inner + first;
+      Function::run(rows, x.a + at, x.b + at, x.out + at, buffer.data());
+    }
+  });
+}
+
 template <class Function>
 void for_rows(const KernelArgs& args) {
   const Tensor& out = args.output();
   const Tensor a = kernels::dense(args.input(0), out.format());
   const Tensor b = args.inputs.size() > 1 ? kernels::dense(args.input(1), out.format()) : a;
   const AxisInMemory axis = find_axis(out, args.attrs<AxisAttrs>().axis);
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / 4 / axis.n);
   kernels::visit_vector_dtype(out.dtype(), [&]<class T>() {
-    const T* pa = a.data<T>();
-    const T* pb = b.data<T>();
-    T* po = out.mutable_data<T>();
-    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / 4 / axis.n);
+    const Operands<T> operands{a.data<T>(), b.data<T>(), out.mutable_data<T>()};
     if (axis.inner == 1) {
-      parallel_for(axis.outer, grain, [&](std::int64_t begin, std::int64_t end) {
-        const AlongRow rows{axis.n};
-        std::vector<float> buffer(static_cast<std::size_t>(rows.steps * lanes()));
-        for (std::int64_t r = begin; r < end; ++r) {
-          const std::int64_t at = r * axis.n;
-          Function::run(rows, pa + at, pb + at, po + at, buffer.data());
-        }
-      });
-      return;
+      for_rows_of_neighbours<Function>(operands, axis, grain);
+    } else {
+      for_rows_side_by_side<Function>(operands, axis, grain);
     }
-    const std::int64_t groups = (axis.inner + lanes() - 1) / lanes();
-    parallel_for(axis.outer * groups, grain, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<float> buffer(static_cast<std::size_t>(axis.n * lanes()));
-      for (std::int64_t g = begin; g < end; ++g) {
-        const std::int64_t first = g % groups * lanes();
-        const AcrossRows rows{axis.n, axis.inner, std::min(lanes(), axis.inner - first)};
-        const std::int64_t at = g / groups * axis.n * axis.inner + first;
-        Function::run(rows, pa + at, pb + at, po + at, buffer.data());
-      }
-    });
   });
 }
 

@@ -29,7 +29,8 @@ extern const RefKernel sum = [](const RefArgs& args) {
 extern const RefKernel mean = [](const RefArgs& args) {
   sum(args);
   const RefTensor& out = args.outputs[0];
-  const double count = static_cast<double>(args.inputs[0].numel()) / out.numel();
+  const double count =
+      static_cast<double>(args.inputs[0].numel()) / static_cast<double>(out.numel());
   for (std::int64_t o = 0; o < out.numel(); ++o) out[o] /= count;
 };
 

@@ -139,6 +139,7 @@ TEST(Cat, PromotesAndKeepsChannelsLast) {
 
 TEST(Cat, MoreTensorsThanFitInPlace) {
   std::vector<Tensor> parts;
+  parts.reserve(40);
   for (int i = 0; i < 40; ++i) parts.push_back(full({2}, i).set_requires_grad(true));
   const Tensor joined = cat(parts);
   EXPECT_EQ(joined.shape(), (Shape{80}));

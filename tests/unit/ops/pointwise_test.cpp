@@ -20,6 +20,7 @@ namespace {
 using Floats = std::vector<float>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr double kFar = std::numeric_limits<double>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 constexpr float kMost = std::numeric_limits<float>::max();
@@ -41,10 +42,10 @@ const Tensor& all_magnitudes() {
 double ulps(float got, double want) {
   const auto rounded = static_cast<float>(want);
   if (std::isnan(rounded) || std::isnan(got)) {
-    return std::isnan(rounded) && std::isnan(got) ? 0 : kInf;
+    return std::isnan(rounded) && std::isnan(got) ? 0 : kFar;
   }
   if (got == rounded) return 0;
-  if (std::isinf(got) || std::isinf(rounded)) return kInf;
+  if (std::isinf(got) || std::isinf(rounded)) return kFar;
   int exponent = 0;
   std::frexp(rounded, &exponent);
   const double unit = std::ldexp(1.0, std::max(exponent - 24, -149));
@@ -70,7 +71,11 @@ double exact_gelu_tanh(double x) {
   return x / (1 + std::exp(-std::numbers::sqrt2 * scale * (x + 0.044715 * x * x * x)));
 }
 
-void PrintTo(const Function& function, std::ostream* out) { *out << function.name; }
+// The name that googletest looks for.
+void PrintTo(  // NOLINT(readability-identifier-naming)
+    const Function& function, std::ostream* out) {
+  *out << function.name;
+}
 
 class Accuracy : public testing::TestWithParam<Function> {};
 

@@ -35,8 +35,9 @@ TEST_P(Reduce, ManyEqualBf16NumbersAreCounted) {
   const std::int64_t n = 1 << 20;
   const Tensor ones_16 = ones({n}, DType::kBf16);
   EXPECT_EQ(sum(ones_16, {}, false, DType::kF32).item(), n);
-  EXPECT_EQ(sum(reshape(ones_16, {n / 8, 8}), {0}, false, DType::kF32).to_vector<float>(),
-            Floats(8, n / 8));
+  const std::int64_t rows = n / 8;
+  EXPECT_EQ(sum(reshape(ones_16, {rows, 8}), {0}, false, DType::kF32).to_vector<float>(),
+            Floats(8, static_cast<float>(rows)));
   EXPECT_EQ(mean(ones_16).item(), 1);
 }
 
