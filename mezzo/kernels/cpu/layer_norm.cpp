@@ -26,6 +26,22 @@ struct RowStatistics {
   float rstd;
 };
 
+// Two sums over a row. `add` adds the terms of vector i to both of its vectors; these go to the
+// totals after every block, because one f32 that takes in thousands of terms loses the last ones.
+template <class Add>
+HWY_INLINE void sum_row(std::int64_t size, F32Vec& first, F32Vec& second, const Add& add) {
+  constexpr std::int64_t kBlock = 512;
+  first = second = hn::Zero(F32());
+  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+    auto a = hn::Zero(F32());
+    auto b = hn::Zero(F32());
+    for_row(std::min(kBlock, size - begin),
+            [&](std::int64_t i, auto part) HWY_ATTR { add(begin + i, part, a, b); });
+    first = hn::Add(first, a);
+    second = hn::Add(second, b);
+  }
+}
+
 // Two passes over the row. The second also sums x - mean, which would be 0 were the mean exact, and
 // corrects both by it: a mean of 1000 deviations, rounded while it was summed, is put right, and
 // the variance does not cancel. Chan, Golub and LeVeque, "Algorithms for computing the sample
@@ -33,16 +49,19 @@ struct RowStatistics {
 template <class T>
 RowStatistics row_statistics(const T* x, std::int64_t size, float eps) {
   const auto count = static_cast<float>(size);
-  auto sum = hn::Zero(F32());
-  for_row(size, [&](std::int64_t i, auto part) HWY_ATTR { sum = hn::Add(sum, load(x + i, part)); });
+  F32Vec sum;
+  F32Vec unused;
+  sum_row(size, sum, unused, [&](std::int64_t i, auto part, F32Vec& terms, F32Vec&) HWY_ATTR {
+    terms = hn::Add(terms, load(x + i, part));
+  });
   const float mean = sum_of_lanes(sum) / count;
   const auto from = hn::Set(F32(), mean);
-  auto off = hn::Zero(F32());
-  auto squares = hn::Zero(F32());
-  for_row(size, [&](std::int64_t i, auto part) HWY_ATTR {
+  F32Vec off;
+  F32Vec squares;
+  sum_row(size, off, squares, [&](std::int64_t i, auto part, F32Vec& a, F32Vec& b) HWY_ATTR {
     const auto v = keep(hn::Sub(load(x + i, part), from), part);
-    off = hn::Add(off, v);
-    squares = hn::MulAdd(v, v, squares);
+    a = hn::Add(a, v);
+    b = hn::MulAdd(v, v, b);
   });
   const float correction = sum_of_lanes(off) / count;
   const float var = std::fmax(sum_of_lanes(squares) / count - correction * correction, 0.0F);
@@ -108,14 +127,14 @@ void grad_of_row(const GradRows<T>& t, std::int64_t row, float* grad_weight, flo
   T* grad_x = t.grad_x + row * t.size;
   const auto mean = hn::Set(F32(), t.means[row]);
   const auto rstd = hn::Set(F32(), t.rstds[row]);
-  auto sum = hn::Zero(F32());
-  auto products = hn::Zero(F32());
-  for_row(t.size, [&](std::int64_t i, auto part) HWY_ATTR {
+  F32Vec sum;
+  F32Vec products;
+  sum_row(t.size, sum, products, [&](std::int64_t i, auto part, F32Vec& a, F32Vec& b) HWY_ATTR {
     const auto g = load(grad + i, part);  // 0 beyond the end
     const auto normal = hn::Mul(hn::Sub(load(x + i, part), mean), rstd);
     const auto scaled = hn::Mul(g, load(t.weight + i, part));
-    sum = hn::Add(sum, scaled);
-    products = hn::MulAdd(scaled, normal, products);
+    a = hn::Add(a, scaled);
+    b = hn::MulAdd(scaled, normal, b);
     store(hn::MulAdd(g, normal, load(grad_weight + i, part)), grad_weight + i, part);
     store(hn::Add(g, load(grad_bias + i, part)), grad_bias + i, part);
   });
