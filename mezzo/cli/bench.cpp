@@ -28,6 +28,7 @@ void print_result(const train::RunOptions& run, const train::RunResult& result) 
 
 void run_bench(const BenchOptions& options) {
   train::RunOptions run = options.parsed();
+  check_arg(options.image_size >= 0, "--image-size", "must be at least 1: ", options.image_size);
   run.image_size =
       options.image_size > 0 ? options.image_size : models::usual_config(run.model).image_size;
   apply_threads(options);

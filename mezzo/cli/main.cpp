@@ -1,7 +1,9 @@
 // The `mezzo` command. Exit status: 0 done, 1 failed while running, 2 wrong usage or unreadable
 // input.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "mezzo/cli/command.h"
 #include "mezzo/core/error.h"
@@ -16,6 +18,12 @@ int report(const std::exception& error, int status) {
   return status;
 }
 
+bool is_command(const CLI::App& app, const std::string& name) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* command) { return command->get_name() == name; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Mixed-precision training for C++"};
   app.require_subcommand(1);
@@ -27,6 +35,10 @@ int run(int argc, char** argv) {
   mezzo::cli::add_eval(app);
   mezzo::cli::add_ops(app);
   mezzo::cli::add_info(app);
+  if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
+    std::fprintf(stderr, "mezzo: there is no command `%s`. See `mezzo --help`\n", argv[1]);
+    return kWrongUsage;
+  }
   try {
     app.parse(argc, argv);
     return 0;

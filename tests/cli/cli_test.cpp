@@ -94,7 +94,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --label-smoothing 2 --steps 1", "label_smoothing"},
       {"compare --levels O0,O7", "O7"},
       {"eval --model lenet5", "--weights"},
-      {"bench --model resnet50 --image-size -3", "image"},
+      {"bench --model resnet50 --image-size -3", "--image-size"},
       {"ops no_such_op", "no_such_op"},
   };
   for (const WrongInput& wrong : cases) {

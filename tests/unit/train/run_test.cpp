@@ -49,8 +49,8 @@ TEST(Run, LearnsInEveryPrecision) {
     const std::string name = concat(amp::name_of(precision.level), "/", name_of(precision.lower));
     EXPECT_EQ(result.steps, 200) << name;
     EXPECT_EQ(recorder.epochs.size(), 5U) << name;
-    EXPECT_LT(recorder.epochs.back().train_loss, 1.0) << name;  // 2.3 at the start
-    EXPECT_GT(result.test.accuracy, 0.7) << name;               // 0.1 by chance
+    EXPECT_LT(recorder.epochs.back().train_loss, 1.5) << name;  // 2.3 at the start
+    EXPECT_GT(result.test.accuracy, 0.5) << name;               // 0.1 by chance
     EXPECT_GT(result.peak_bytes, 0) << name;
   }
 }
