@@ -73,8 +73,8 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
     optimizer.step(inv_scale);
     return {};
   }
-  logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ", *entry->first_bad,
-             " is not finite at scale ", state_.scale());
+  logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ",
+                 *entry->first_bad, " is not finite at scale ", state_.scale());
   return {.stepped = false, .found_inf = true, .first_bad = entry->first_bad};
 }
 

@@ -20,8 +20,8 @@ void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, co
   if (!logging::is_enabled(logging::Topic::kDispatch)) return;
   std::string inputs;
   for (const Tensor* input : args.inputs) inputs += concat(inputs.empty() ? "" : ", ", *input);
-  logging::write(logging::Topic::kDispatch, op.name, "(", inputs, ") ", args.attributes.to_text(), ": ",
-             kernel, " refused: ", reason);
+  logging::write(logging::Topic::kDispatch, op.name, "(", inputs, ") ", args.attributes.to_text(),
+                 ": ", kernel, " refused: ", reason);
 }
 
 RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
