@@ -36,7 +36,7 @@ class GradScaler {
   // Divides the gradients by the scale of this iteration and checks them; for work on true
   // gradients, such as clipping, before step(). Throws ArgumentError if called twice for an
   // optimizer since the last update(), or after its step().
-  void unscale_(optim::Optimizer& optimizer);
+  void unscale_(optim::Optimizer& optimizer);  // NOLINT(readability-identifier-naming): PyTorch's
 
   // Steps the optimizer if all gradients are finite. Unless unscale_() did it, the division by the
   // scale happens inside the optimizer's pass, and the gradients themselves stay scaled. Throws

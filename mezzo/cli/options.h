@@ -16,7 +16,7 @@ struct SharedOptions {
   train::RunOptions run{};
   std::string level = "O2";
   std::string dtype = "bf16";
-  std::string loss_scale = "";
+  std::string loss_scale{};
   std::string schedule = "constant";
   int threads = 0;  // 0: as many as there are cores
   std::string json{};

@@ -1,6 +1,7 @@
 #include "mezzo/cli/output.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ constexpr std::chrono::milliseconds kRedraw{100};
 constexpr int kBarWidth = 24;
 
 std::string format_seconds(double seconds) {
-  const auto whole = static_cast<long>(seconds + 0.5);
+  const long whole = std::lround(seconds);
   return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 

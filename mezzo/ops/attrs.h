@@ -58,8 +58,8 @@ class Attrs {
   Attrs() : Attrs(NoAttrs{}) {}
 
   template <class T>
-  requires(!std::is_same_v<T, Attrs>) Attrs(const T& value)
-      : type_(&kType<T>) {  // NOLINT(google-explicit-constructor)
+  requires(!std::is_same_v<T, Attrs>) Attrs(const T& value)  // NOLINT(google-explicit-constructor)
+      : type_(&kType<T>) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(bytes_));
     std::memcpy(bytes_.data(), &value, sizeof(T));
   }

@@ -294,11 +294,9 @@ void reduce(const KernelArgs& args, bool is_mean) {
       is_mean ? static_cast<double>(out.numel()) / static_cast<double>(x.numel()) : 1.0;
   kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
     const auto run = [&](auto* results) { reduce_typed<R>(plan, x.data<T>(), results, scale); };
-    if constexpr (std::is_same_v<T, float>) {
+    if (out.dtype() == DType::kF32) {
       run(out.mutable_data<float>());
-    } else if (out.dtype() == DType::kF32) {
-      run(out.mutable_data<float>());
-    } else {
+    } else if constexpr (!std::is_same_v<T, float>) {
       run(out.mutable_data<T>());
     }
   });
