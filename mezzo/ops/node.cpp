@@ -12,6 +12,12 @@ namespace {
 
 std::atomic<std::uint64_t> next_sequence{1};
 
+// Bit i of a mask over inputs. Operations on lists have more inputs than a mask has bits; the last
+// bit then speaks for the rest.
+bool has_bit(std::uint32_t mask, std::size_t i) {
+  return (mask >> std::min<std::size_t>(i, 31) & 1U) != 0;
+}
+
 // The nodes whose destruction is under way on this thread. A long tape would otherwise be destroyed
 // by recursion, one stack frame per operation.
 struct Graveyard {
@@ -68,7 +74,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     input.shape = tensor.shape();
     input.dtype = tensor.dtype();
     const AutogradMeta* meta = tensor.autograd_meta();
-    if (meta != nullptr && (op.grad_inputs >> std::min<std::size_t>(i, 31) & 1U) != 0) {
+    if (meta != nullptr && has_bit(op.grad_inputs, i)) {
       if (meta->node) {
         input.node = Ref<Node>(static_cast<Node*>(meta->node.get()));
         input.output = meta->output;
@@ -76,7 +82,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
         input.leaf = tensor.impl_ref();
       }
     }
-    if ((op.saves.inputs >> i & 1U) != 0) {
+    if (has_bit(op.saves.inputs, i)) {
       input.saved = tensor;
       input.version = tensor.version();
     }
