@@ -13,28 +13,47 @@ struct State {
 };
 thread_local State state;
 
-void cast_inputs(const OpDef& op, Operands& operands, DType from_floating_to) {
+bool may_cast(const OpDef& op, std::size_t input) {
+  return (op.precision.cast_mask >> (input < 31 ? input : 31) & 1U) != 0;
+}
+
+// Only f32 and the two 16-bit types take part; f64 was chosen for a reason.
+bool takes_part(const Tensor& input) {
+  return input.defined() && (input.dtype() == DType::kF32 || is_lower(input.dtype()));
+}
+
+void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
-    const bool may_cast = (op.precision.cast_mask >> (i < 31 ? i : 31) & 1U) != 0;
-    if (!may_cast || !input.defined() || input.dtype() == from_floating_to) continue;
-    // Only f32 and the two 16-bit types take part; f64 was chosen for a reason.
-    if (input.dtype() != DType::kF32 && !is_lower(input.dtype())) continue;
-    operands.replace(i, cast(input, from_floating_to));
+    if (!may_cast(op, i) || !takes_part(input) || input.dtype() == dtype) continue;
+    operands.replace(i, cast(input, dtype));
+  }
+}
+
+// Rounds scale and shift of a normalisation as if they were kept in the lower dtype. They are the
+// trained ones among the inputs that are never cast; the others are statistics.
+void round_parameters(const OpDef& op, Operands& operands, DType lower) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Tensor& input = operands[i];
+    if (may_cast(op, i) || !takes_part(input) || !input.requires_grad()) continue;
+    operands.replace(i, cast(cast(input, lower), DType::kF32));
   }
 }
 
 class Hook final : public PrecisionHook {
  public:
   void prepare(const OpDef& op, Operands& operands) override {
-    const DType lower = state.policy.lower;
-    switch (action_for(state.policy.level, op.precision.of(lower))) {
-      case CastAction::kNone: return;
-      case CastAction::kToLower: cast_inputs(op, operands, lower); return;
-      case CastAction::kToFloat32: cast_inputs(op, operands, DType::kF32); return;
+    const Policy& policy = state.policy;
+    const DType lower = policy.lower;
+    switch (action_for(policy, op)) {
+      case CastAction::kNone: break;
+      case CastAction::kToLower: cast_inputs(op, operands, lower); break;
+      case CastAction::kToFloat32: cast_inputs(op, operands, DType::kF32); break;
       case CastAction::kRefuse:
         fail<ArgumentError>(op.name, "is not safe in ", lower, ": ", op.precision.reason);
     }
+    if (op.precision.of(lower) == PrecisionClass::kKeep && !policy.keeps_batchnorm()) [[unlikely]]
+      round_parameters(op, operands, lower);
   }
 };
 
@@ -42,26 +61,42 @@ class Hook final : public PrecisionHook {
 Hook hook;
 
 void apply(bool enabled, const Policy& policy) {
-  state = {enabled, policy};
+  state.enabled = enabled;
+  state.policy = policy;
   set_precision_hook(enabled ? &hook : nullptr);
+}
+
+void check_policy(const Policy& policy) {
+  const bool ok =
+      is_lower(policy.lower) || (policy.lower == DType::kF32 && policy.level == Level::kO3);
+  check_arg(ok, "autocast", "the lower dtype must be bf16 or f16, it is ", policy.lower);
 }
 
 }  // namespace
 
-Autocast::Autocast(DType lower, bool enabled) : Autocast(Policy{Level::kO1, lower}, enabled) {}
+Autocast::Autocast(DType lower, bool enabled) : Autocast(Policy{.lower = lower}, enabled) {}
 
 Autocast::Autocast(const Policy& policy, bool enabled)
     : previous_policy_(state.policy), previous_enabled_(state.enabled) {
-  check_arg(is_lower(policy.lower), "autocast", "the lower dtype must be bf16 or f16, it is ",
-            policy.lower);
-  const bool active = enabled && policy.level != Level::kO0;
-  if (active && policy.lower == DType::kBf16) warn_if_bf16_is_emulated();
-  apply(active, policy);
+  if (enabled && policy.level != Level::kO0) {
+    enable_autocast(policy);
+  } else {
+    check_policy(policy);
+    disable_autocast();
+  }
 }
 
 Autocast::~Autocast() { apply(previous_enabled_, previous_policy_); }
 
+void enable_autocast(const Policy& policy) {
+  check_policy(policy);
+  if (policy.level != Level::kO0 && policy.lower == DType::kBf16) warn_if_bf16_is_emulated();
+  apply(policy.level != Level::kO0, policy);
+}
+
+void disable_autocast() { apply(false, state.policy); }
+
 bool is_autocast_enabled() { return state.enabled; }
-Policy autocast_policy() { return state.policy; }
+const Policy& autocast_policy() { return state.policy; }
 
 }  // namespace mezzo::amp

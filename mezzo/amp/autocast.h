@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "mezzo/amp/level.h"
+#include "mezzo/amp/policy.h"
 
 namespace mezzo::amp {
 
@@ -18,10 +18,10 @@ namespace mezzo::amp {
 //   loss.backward();  // every op in the dtype of its forward, inside a region or not
 //
 // f64 and integer tensors are never cast. Throws ArgumentError unless the lower dtype is bf16 or
-// f16.
+// f16 (or f32 at O3).
 class Autocast {
  public:
-  // Level O1 in that dtype.
+  // Level auto in that dtype.
   explicit Autocast(DType lower, bool enabled = true);
   explicit Autocast(const Policy& policy, bool enabled = true);
   ~Autocast();
@@ -33,15 +33,28 @@ class Autocast {
   bool previous_enabled_;
 };
 
+// The plain switch: from here on this thread computes under the policy, until it is switched off or
+// a surrounding region ends.
+void enable_autocast(const Policy& policy);
+void disable_autocast();
+
 bool is_autocast_enabled();
 // The policy of the innermost region; of no meaning if none is enabled.
-Policy autocast_policy();
+const Policy& autocast_policy();
 
 // Calls function(arguments...) in a region of that policy: the decorator form of Autocast.
 template <class Function, class... Arguments>
 decltype(auto) with_autocast(const Policy& policy, Function&& function, Arguments&&... arguments) {
   const Autocast region(policy);
   return std::forward<Function>(function)(std::forward<Arguments>(arguments)...);
+}
+
+// The same as a wrapper: a function that computes under the policy whenever it is called.
+template <class Function>
+auto autocast(const Policy& policy, Function function) {
+  return [policy, function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
+    return with_autocast(policy, function, std::forward<decltype(arguments)>(arguments)...);
+  };
 }
 
 }  // namespace mezzo::amp

@@ -1,11 +1,25 @@
 #include "mezzo/amp/level.h"
 
 namespace mezzo::amp {
+namespace {
+
+// What happens to inputs that need neither range nor speed.
+CastAction follow_action(Level level) {
+  switch (level) {
+    case Level::kO1: return CastAction::kToFloat32;
+    case Level::kO2:
+    case Level::kO3: return CastAction::kToLower;
+    default: return CastAction::kNone;
+  }
+}
+
+}  // namespace
 
 const char* name_of(Level level) {
   switch (level) {
     case Level::kO0: return "O0";
     case Level::kO1: return "O1";
+    case Level::kAuto: return "auto";
     case Level::kO2: return "O2";
     case Level::kO3: return "O3";
   }
@@ -13,7 +27,7 @@ const char* name_of(Level level) {
 }
 
 std::optional<Level> parse_level(std::string_view name) {
-  for (const Level level : {Level::kO0, Level::kO1, Level::kO2, Level::kO3}) {
+  for (const Level level : kLevels) {
     if (name == name_of(level)) return level;
   }
   return std::nullopt;
@@ -26,8 +40,9 @@ CastAction action_for(Level level, PrecisionClass precision_class) {
     case PrecisionClass::kFloat32:
       return level == Level::kO3 ? CastAction::kToLower : CastAction::kToFloat32;
     case PrecisionClass::kWidest:
-    case PrecisionClass::kFollow:
-      return level == Level::kO1 ? CastAction::kNone : CastAction::kToLower;
+    case PrecisionClass::kFollow: return follow_action(level);
+    case PrecisionClass::kKeep:
+      return level == Level::kO2 ? CastAction::kNone : follow_action(level);
     case PrecisionClass::kRefuse: return CastAction::kRefuse;
   }
   return CastAction::kNone;

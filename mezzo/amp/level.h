@@ -10,40 +10,39 @@
 
 namespace mezzo::amp {
 
-// The names are apex's and MindSpore's. What each does to an operation depends on its precision
-// class:
+// The names are apex's and MindSpore's, the meanings MindSpore's; `auto` is what autocast does in
+// PyTorch, MegEngine and apex (there called O1). What a level does to an operation depends on its
+// precision class:
 //
-//   class      O0   O1       O2       O3
-//   lower      f32  16 bits  16 bits  16 bits
-//   float32    f32  f32      f32      16 bits
-//   widest     as its inputs  16 bits  16 bits
-//   follow     as its inputs  16 bits  16 bits
-//   refuse     f32  error    error    error
+//   class      O0   O1       auto          O2            O3
+//   lower      f32  16 bits  16 bits       16 bits       16 bits
+//   float32    f32  f32      f32           f32           16 bits
+//   widest     f32  f32      as its inputs 16 bits       16 bits
+//   follow     f32  f32      as its inputs 16 bits       16 bits
+//   keep       f32  f32      as its inputs as its inputs 16 bits
+//   refuse     f32  error    error         error         error
 //
-// Inputs outside an operation's cast mask (scale, shift and statistics of a normalisation) stay f32
-// at every level, and so do parameters.
-enum class Level : std::uint8_t { kO0, kO1, kO2, kO3 };
+// In words: O1 is a white list (what gains from 16 bits), O2 all but a black list (normalisation,
+// losses, and what would overflow), O3 everything, auto whatever costs the fewest casts. O0 casts
+// nothing at all.
+//
+// Inputs outside an operation's cast mask (scale, shift and statistics of a normalisation, a
+// convolution's bias, the logits of a loss) stay as they are at every level, and so do parameters.
+// Views are never cast: they compute nothing.
+enum class Level : std::uint8_t { kO0, kO1, kAuto, kO2, kO3 };
+
+inline constexpr Level kLevels[] = {Level::kO0, Level::kO1, Level::kAuto, Level::kO2, Level::kO3};
 
 const char* name_of(Level level);
-// `O0` ... `O3`; empty if unknown.
+// `O0` ... `O3` or `auto`; empty if unknown.
 std::optional<Level> parse_level(std::string_view name);
 
 inline void append_text(std::string& out, Level level) { out += name_of(level); }
 
-// What a mixed-precision region does: a level and its lower dtype.
-struct Policy {
-  Level level = Level::kO1;
-  DType lower = DType::kBf16;
-
-  // What computes in 16 bits is called by that dtype, O0 is f32 whatever `lower` says.
-  DType dtype() const { return level == Level::kO0 ? DType::kF32 : lower; }
-  bool operator==(const Policy&) const = default;
-};
-
 // What a region does with the floating-point inputs of one call.
 enum class CastAction : std::uint8_t { kNone, kToLower, kToFloat32, kRefuse };
 
-// The table above. A level other than O0 is meant; O0 casts nothing.
+// The table above.
 CastAction action_for(Level level, PrecisionClass precision_class);
 
 }  // namespace mezzo::amp

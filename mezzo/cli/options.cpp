@@ -32,7 +32,7 @@ amp::Policy parse_policy(const std::string& text, const std::string& default_dty
   const std::size_t slash = text.find('/');
   const auto level = amp::parse_level(text.substr(0, slash));
   check_arg(level.has_value(), "amp", "unknown level `", text,
-            "`. There are O0, O1, O2 and O3, also with a dtype: O2/f16");
+            "`. There are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
   const std::string name = slash == std::string::npos ? default_dtype : text.substr(slash + 1);
   const auto dtype = parse_dtype(name);
   check_arg(dtype.has_value() && (is_lower(*dtype) || *level == amp::Level::kO0), "--dtype", "`",
@@ -72,7 +72,7 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
 }
 
 void add_level_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--amp", options.level, "Level: O0, O1, O2 or O3")->capture_default_str();
+  command.add_option("--amp", options.level, "Level: O0, O1, auto, O2 or O3")->capture_default_str();
 }
 
 void add_training_options(CLI::App& command, SharedOptions& options) {

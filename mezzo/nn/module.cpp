@@ -72,6 +72,32 @@ std::vector<Module::NamedModule> Module::named_modules() {
   return result;
 }
 
+Module* Module::find(std::string_view path) {
+  Module* module = this;
+  while (module != nullptr && !path.empty()) {
+    const std::string_view name = path.substr(0, path.find('.'));
+    path.remove_prefix(std::min(name.size() + 1, path.size()));
+    const auto child = std::ranges::find(module->children_, name, &Child::name);
+    module = child != module->children_.end() ? child->module : nullptr;
+  }
+  return module;
+}
+
+void Module::remove_forward_hook(const ForwardHook* hook) {
+  std::erase_if(hooks_, [hook](const auto& entry) { return entry.get() == hook; });
+}
+
+Tensor Module::run_hooks(const Tensor& x, const ForwardHook::Forward& body) {
+  const auto hooks = hooks_;  // they may take themselves away
+  const std::function<Tensor(std::size_t, const Tensor&)> from = [&](std::size_t i,
+                                                                     const Tensor& input) {
+    if (i == hooks.size()) return body(input);
+    return hooks[i]->around(*this, input,
+                            [&, i](const Tensor& inner) { return from(i + 1, inner); });
+  };
+  return from(0, x);
+}
+
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> result;
   for (NamedTensor& parameter : named_parameters()) result.push_back(std::move(parameter.tensor));

@@ -84,6 +84,8 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
+  // The module at a path relative to this one, `layer1.0.conv2`, or null; this one for "".
+  Module* find(std::string_view path);
   std::vector<Tensor> parameters() const;
   // Numbers in all parameters.
   std::int64_t parameter_count() const;
@@ -114,9 +116,10 @@ class Module {
   void load_state(std::span<const NamedTensor> state, bool strict = true);
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 
-  // Surrounds the forward pass of this module from now on; null takes the hook away.
-  void set_forward_hook(std::shared_ptr<ForwardHook> hook) { hook_ = std::move(hook); }
-  const std::shared_ptr<ForwardHook>& forward_hook() const { return hook_; }
+  // Surrounds the forward pass of this module from now on. Hooks nest: the first one is outermost.
+  void add_forward_hook(std::shared_ptr<ForwardHook> hook) { hooks_.push_back(std::move(hook)); }
+  void remove_forward_hook(const ForwardHook* hook);
+  const std::vector<std::shared_ptr<ForwardHook>>& forward_hooks() const { return hooks_; }
 
  protected:
   // Registers a child, a parameter (which then requires gradients) or a buffer (which does not).
@@ -130,10 +133,8 @@ class Module {
   template <class Body>
   Tensor run(const Tensor& x, const Body& body) {
     const Entered entered(*this);
-    if (hook_ != nullptr) [[unlikely]] {
-      const std::shared_ptr<ForwardHook> hook = hook_;  // it may take itself away
-      return hook->around(*this, x, ForwardHook::Forward(std::cref(body)));
-    }
+    if (!hooks_.empty()) [[unlikely]]
+      return run_hooks(x, std::cref(body));
     return body(x);
   }
 
@@ -150,6 +151,7 @@ class Module {
     Module* previous_;
   };
 
+  Tensor run_hooks(const Tensor& x, const ForwardHook::Forward& body);
   void check_name(std::string_view name) const;
   template <class Visit>
   void visit(const std::string& prefix, const Visit& visit_module) const;
@@ -160,7 +162,7 @@ class Module {
   std::vector<Child> children_;
   std::vector<Member> parameters_;
   std::vector<Member> buffers_;
-  std::shared_ptr<ForwardHook> hook_;
+  std::vector<std::shared_ptr<ForwardHook>> hooks_;
 };
 
 }  // namespace mezzo::nn

@@ -116,7 +116,10 @@ extern const OpDef batch_norm{
     .doc =
         "(x - mean) / sqrt(var + eps) * weight + bias per channel of [n, c] or [n, c, h, w], "
         "optionally followed by ReLU",
-    .precision = {.cast_mask = 1U << In::kX, .reason = kReason},
+    .precision = {.bf16 = PrecisionClass::kKeep,
+                  .f16 = PrecisionClass::kKeep,
+                  .cast_mask = 1U << In::kX,
+                  .reason = kReason},
     .saves = {.inputs = 0b11111, .outputs = 0b110},
     .infer = infer_batch_norm,
     .backward = backward,
@@ -148,7 +151,10 @@ extern const OpDef batch_norm{
 extern const OpDef batch_norm_add_relu{
     .name = "batch_norm_add_relu",
     .doc = "max(batch_norm(x) + residual, 0)",
-    .precision = {.cast_mask = 1U << In::kX | 1U << In::kResidual, .reason = kReason},
+    .precision = {.bf16 = PrecisionClass::kKeep,
+                  .f16 = PrecisionClass::kKeep,
+                  .cast_mask = 1U << In::kX | 1U << In::kResidual,
+                  .reason = kReason},
     .saves = {.inputs = 0b11111, .outputs = 0b111},
     .promote = 1U << In::kX | 1U << In::kResidual,
     .infer = infer_batch_norm,

@@ -44,7 +44,7 @@ namespace ops {
 extern const OpDef cast{
     .name = "cast",
     .doc = "x in another dtype, rounded to nearest, ties to even",
-    .precision = {.reason = "it is the cast that was asked for"},
+    .precision = {.cast_mask = 0, .reason = "it is the cast that was asked for"},
     .infer =
         [](Infer& infer) {
           infer.output(infer.shape(0), infer.attrs<CastAttrs>().dtype, infer.input(0).format());
@@ -68,7 +68,7 @@ extern const OpDef cast{
 extern const OpDef to_format{
     .name = "to_format",
     .doc = "x copied into a dense block of the given memory format",
-    .precision = {.reason = "moves data without arithmetic"},
+    .precision = {.cast_mask = 0, .reason = "moves data without arithmetic"},
     .infer =
         [](Infer& infer) {
           const Format format = infer.attrs<FormatAttrs>().format;

@@ -75,7 +75,7 @@ extern const OpDef one_hot{
 extern const OpDef argmax{
     .name = "argmax",
     .doc = "the position of the largest element along one axis, the first of equal ones",
-    .precision = {.reason = "compares values, rounds nothing"},
+    .precision = {.cast_mask = 0, .reason = "compares values: rounding them first would make ties"},
     .infer = infer_argmax,
     .samples = []() -> std::vector<Sample> {
       return {{{{{5, 10}}}, AxisAttrs{-1}},
@@ -93,7 +93,8 @@ extern const OpDef argmax{
 extern const OpDef embedding{
     .name = "embedding",
     .doc = "the rows of weight [v, d] that indices name",
-    .precision = {.reason = "copies rows; a cast of the whole table for a few rows would cost more "
+    .precision = {.cast_mask = 0,
+                  .reason = "copies rows; a cast of the whole table for a few rows would cost more "
                             "than it saves"},
     .saves = {.inputs = 0b10},
     .infer = infer_embedding,

@@ -119,7 +119,9 @@ namespace ops {
 extern const OpDef layer_norm{
     .name = "layer_norm",
     .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last axes",
-    .precision = {.cast_mask = 1U << In::kX,
+    .precision = {.bf16 = PrecisionClass::kKeep,
+                  .f16 = PrecisionClass::kKeep,
+                  .cast_mask = 1U << In::kX,
                   .reason = "reads and writes what comes; statistics are f32 inside, for sums of "
                             "squares leave f16's range and lose their terms in bf16"},
     .saves = {.inputs = 0b11, .outputs = 0b110},

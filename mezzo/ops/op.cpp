@@ -8,6 +8,7 @@ const char* name_of(PrecisionClass precision_class) {
     case PrecisionClass::kFloat32: return "float32";
     case PrecisionClass::kWidest: return "widest";
     case PrecisionClass::kFollow: return "follow";
+    case PrecisionClass::kKeep: return "keep";
     case PrecisionClass::kRefuse: return "refuse";
   }
   return "?";

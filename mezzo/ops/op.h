@@ -25,6 +25,7 @@ enum class PrecisionClass : std::uint8_t {
   kFloat32,  // needs range or accuracy: 16-bit inputs are cast to f32
   kWidest,   // inputs must agree: cast to the widest among them
   kFollow,   // takes what comes
+  kKeep,     // takes what comes, and loses by narrowing it: normalisation
   kRefuse,   // wrong in 16 bits: throws, and the reason says what to use instead
 };
 const char* name_of(PrecisionClass precision_class);

@@ -39,8 +39,8 @@ void Adam::update(std::size_t group, const std::vector<Active>& active, double i
   adam_step(tensors, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale});
 }
 
-std::vector<NamedState> Adam::state() const {
-  std::vector<NamedState> result;
+std::vector<NamedTensor> Adam::state() const {
+  std::vector<NamedTensor> result;
   append_state(result, "exp_avg", exp_avg_);
   append_state(result, "exp_avg_sq", exp_avg_sq_);
   return result;

@@ -23,7 +23,7 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
   explicit Adam(const std::vector<Group<AdamOptions>>& groups);
 
-  std::vector<NamedState> state() const override;
+  std::vector<NamedTensor> state() const override;
   std::vector<NamedCounter> counters() const override;
   void set_state(std::string_view name, const Tensor& tensor) override;
   void set_counter(std::string_view name, std::int64_t value) override;

@@ -94,7 +94,7 @@ void Optimizer::assign(Tensor& state, std::size_t i, std::string_view state_name
   state = copy;
 }
 
-void append_state(std::vector<NamedState>& out, std::string_view prefix,
+void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
                   const std::vector<Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].defined()) out.push_back({concat(prefix, ".", i), tensors[i]});

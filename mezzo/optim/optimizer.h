@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mezzo/core/named_tensor.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::optim {
@@ -18,12 +19,7 @@ struct Group {
   Options options;
 };
 
-// A named piece of an optimizer's state: `momentum.3` belongs to parameter 3. A checkpoint holds
-// these, and so resuming is continuing.
-struct NamedState {
-  std::string name;
-  Tensor tensor;
-};
+// A piece of an optimizer's state that is a number.
 struct NamedCounter {
   std::string name;
   std::int64_t value = 0;
@@ -53,8 +49,9 @@ class Optimizer {
   void set_lr(double lr);
   void set_lr(double lr, std::size_t group);
 
-  // The state tensors that exist so far (not copies), and the step counters.
-  virtual std::vector<NamedState> state() const = 0;
+  // The state tensors that exist so far (not copies), and the step counters, by names such as
+  // `momentum.3` for parameter 3. A checkpoint holds these, and so resuming is continuing.
+  virtual std::vector<NamedTensor> state() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
   // Puts one back, as a checkpoint is loaded; a tensor is copied. Throws ArgumentError for names
   // that state() or counters() could never give, and for tensors of another shape.
@@ -94,7 +91,7 @@ class Optimizer {
 };
 
 // `prefix.i` for every tensor that is defined.
-void append_state(std::vector<NamedState>& out, std::string_view prefix,
+void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
                   const std::vector<Tensor>& tensors);
 
 }  // namespace mezzo::optim

@@ -35,8 +35,8 @@ void Sgd::update(std::size_t group, const std::vector<Active>& active, double in
   sgd_step(tensors, {o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale});
 }
 
-std::vector<NamedState> Sgd::state() const {
-  std::vector<NamedState> result;
+std::vector<NamedTensor> Sgd::state() const {
+  std::vector<NamedTensor> result;
   append_state(result, "momentum", momentum_);
   return result;
 }

@@ -22,7 +22,7 @@ class Sgd final : public Optimizer {
   explicit Sgd(std::vector<Tensor> params, SgdOptions options = {});
   explicit Sgd(const std::vector<Group<SgdOptions>>& groups);
 
-  std::vector<NamedState> state() const override;
+  std::vector<NamedTensor> state() const override;
   std::vector<NamedCounter> counters() const override { return {}; }
   void set_state(std::string_view name, const Tensor& tensor) override;
   void set_counter(std::string_view name, std::int64_t value) override;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "mezzo/amp/level.h"
+#include "mezzo/amp/policy.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/schedule.h"

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "mezzo/amp/grad_scaler.h"
-#include "mezzo/amp/level.h"
+#include "mezzo/amp/policy.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/optim/optimizer.h"
 

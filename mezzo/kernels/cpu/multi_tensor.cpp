@@ -94,25 +94,28 @@ std::size_t scale(std::span<const Block> blocks, float factor) {
 
 using F64 = hn::ScalableTag<double>;
 
-// sum + the squares of v, spread over the lanes. In f64 squares of f32 are exact.
-HWY_INLINE hn::Vec<F64> add_squares(hn::Vec<F64> sum, F32Vec v) {
+// Adds the squares of v to both sums, which are spread over the lanes; two of them, so that one
+// addition need not wait for the other. In f64 squares of f32 are exact.
+HWY_INLINE void add_squares(F32Vec v, hn::Vec<F64>& low_sum, hn::Vec<F64>& high_sum) {
 #if HWY_TARGET == HWY_SCALAR
-  const auto wide = hn::PromoteTo(F64(), v);
-  return hn::MulAdd(wide, wide, sum);
+  const auto low = hn::PromoteTo(F64(), v);
+  const auto high = hn::Zero(F64());
 #else
   using Half = hn::Rebind<float, F64>;
   const auto low = hn::PromoteTo(F64(), hn::LowerHalf(Half(), v));
   const auto high = hn::PromoteTo(F64(), hn::UpperHalf(Half(), v));
-  return hn::MulAdd(high, high, hn::MulAdd(low, low, sum));
 #endif
+  low_sum = hn::MulAdd(low, low, low_sum);
+  high_sum = hn::MulAdd(high, high, high_sum);
 }
 
 template <class T>
 double sum_range(const T* data, std::int64_t begin, std::int64_t end) {
-  auto sum = hn::Zero(F64());
+  auto low = hn::Zero(F64());
+  auto high = hn::Zero(F64());
   for_vectors_of(data, begin, end,
-                 [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR { sum = add_squares(sum, v); });
-  return hn::GetLane(hn::SumOfLanes(F64(), sum));
+                 [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR { add_squares(v, low, high); });
+  return hn::GetLane(hn::SumOfLanes(F64(), hn::Add(low, high)));
 }
 
 // Pieces of equal size are summed alone and added up in order, so that the result does not depend

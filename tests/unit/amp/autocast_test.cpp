@@ -125,20 +125,20 @@ TEST(Autocast, EqualsCastingByHandBitForBit) {
   EXPECT_EQ(weight.grad().to_vector<float>(), gradient);
 }
 
-// Every op under O1 and O2: each input arrives at the kernel in the dtype that its rule says.
+// Every op at every level: each input arrives at the kernel in the dtype that its rule says.
 class EveryRule : public testing::TestWithParam<const OpDef*> {};
 
 // The dtype that a rule makes of an f32 input.
 DType wanted_dtype(const OpDef& op, std::size_t input, const Policy& policy) {
   const bool may_cast = (op.precision.cast_mask >> input & 1U) != 0;
-  const CastAction action = action_for(policy.level, op.precision.of(policy.lower));
+  const CastAction action = action_for(policy, op);
   return may_cast && action == CastAction::kToLower ? policy.lower : DType::kF32;
 }
 
 TEST_P(EveryRule, DecidesTheDTypesOfItsInputs) {
   const OpDef& op = *GetParam();
   const Sample sample = op.samples()[0];
-  for (const Level level : {Level::kO1, Level::kO2, Level::kO3}) {
+  for (const Level level : {Level::kO1, Level::kAuto, Level::kO2, Level::kO3}) {
     for (const DType lower : {DType::kBf16, DType::kF16}) {
       const Policy policy{level, lower};
       const std::vector<Tensor> inputs = sweep::make_inputs(op, sample, DType::kF32);

@@ -155,11 +155,11 @@ class DoublingHook : public ForwardHook {
 TEST(Module, HookSurroundsTheForwardPass) {
   ExampleNet net;
   const auto hook = std::make_shared<DoublingHook>();
-  net.body.first.set_forward_hook(hook);
+  net.body.first.add_forward_hook(hook);
   EXPECT_EQ(net(input()).to_vector<float>(), (Floats{13, 25}));
   EXPECT_THAT(hook->seen, ElementsAre("body.first"));
   EXPECT_EQ(net.body.first.path_seen, "body.first");
-  net.body.first.set_forward_hook(nullptr);
+  net.body.first.remove_forward_hook(hook.get());
   EXPECT_EQ(net(input()).to_vector<float>(), (Floats{7, 13}));
 }
 

@@ -110,7 +110,7 @@ TEST(BatchNorm, FusedFormsEnterTheModule) {
   Sequential net;
   auto& layer = net.emplace<BatchNorm2d>(2);
   const auto hook = std::make_shared<PathHook>();
-  layer.set_forward_hook(hook);
+  layer.add_forward_hook(hook);
   layer.forward_relu(ones({2, 2, 3, 3}));
   EXPECT_EQ(hook->path, "0");
 }

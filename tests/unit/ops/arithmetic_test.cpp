@@ -84,6 +84,20 @@ TEST(Arithmetic, IntegersAreExactAndWrapAround) {
   EXPECT_EQ((ints * ints).to_vector<std::int32_t>(), (std::vector<std::int32_t>{4, 49}));
 }
 
+// convert_into from each source, all equal and of different layouts, to both formats of `to`.
+void expect_equal_copies(const std::vector<Tensor>& sources, DType from, DType to) {
+  const Floats expected = sources[0].astype(from).astype(to).to_vector<float>();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Tensor source = sources[i].astype(from);
+    for (const Format format : {Format::kContiguous, Format::kChannelsLast}) {
+      const Tensor copy = empty(source.shape(), to, format);
+      convert_into(source, copy);
+      ASSERT_EQ(copy.to_vector<float>(), expected)
+          << name_of(from) << " " << name_of(to) << " " << i;
+    }
+  }
+}
+
 // Every pair of layouts and dtypes, sizes on both sides of the tile.
 TEST(ToFormat, CopiesEveryLayoutIntoEveryOther) {
   Generator generator(6);
@@ -95,16 +109,7 @@ TEST(ToFormat, CopiesEveryLayoutIntoEveryOther) {
         slice(cat({x, x}, 2), 2, 0, shape[2]), transpose(contiguous(transpose(x, 1, 2)), 1, 2)};
     for (const DType from : {DType::kF32, DType::kBf16, DType::kF16, DType::kI32}) {
       for (const DType to : {DType::kF32, DType::kBf16, DType::kF16}) {
-        const Floats expected = x.astype(from).astype(to).to_vector<float>();
-        for (std::size_t i = 0; i < sources.size(); ++i) {
-          const Tensor source = sources[i].astype(from);
-          for (const Format format : {Format::kContiguous, Format::kChannelsLast}) {
-            const Tensor copy = empty(shape, to, format);
-            convert_into(source, copy);
-            ASSERT_EQ(copy.to_vector<float>(), expected)
-                << name_of(from) << " " << name_of(to) << " " << i;
-          }
-        }
+        expect_equal_copies(sources, from, to);
       }
     }
   }

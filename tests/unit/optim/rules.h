@@ -92,7 +92,7 @@ void expect_resuming_is_continuing(const Options& options) {
   };
   for (const int number : {0, 1}) step(optimizer, param, number);
   copy_elements(param, resumed);
-  for (const NamedState& state : optimizer.state()) other.set_state(state.name, state.tensor);
+  for (const NamedTensor& state : optimizer.state()) other.set_state(state.name, state.tensor);
   for (const NamedCounter& counter : optimizer.counters()) {
     other.set_counter(counter.name, counter.value);
   }

@@ -1,0 +1,52 @@
+#include "mezzo/amp/policy.h"
+
+#include <algorithm>
+
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::amp {
+
+OpRules OpRules::white_list(std::span<const std::string> ops) {
+  OpRules rules;
+  for (const std::string& op : ops) rules.lower(op);
+  rules.others_ = CastAction::kToFloat32;
+  return rules;
+}
+
+OpRules OpRules::black_list(std::span<const std::string> ops) {
+  OpRules rules;
+  for (const std::string& op : ops) rules.keep_float32(op);
+  rules.others_ = CastAction::kToLower;
+  return rules;
+}
+
+OpRules& OpRules::set(std::string_view op, CastAction action) {
+  const OpDef* def = find_op(op);
+  check_arg(def != nullptr, "amp", "there is no operation `", op, "`. `mezzo ops` lists them");
+  const auto found = std::ranges::find(actions_, def, &std::pair<const OpDef*, CastAction>::first);
+  if (found != actions_.end()) {
+    found->second = action;
+  } else {
+    actions_.emplace_back(def, action);
+  }
+  return *this;
+}
+
+std::optional<CastAction> OpRules::action_of(const OpDef& op) const {
+  const auto found = std::ranges::find(actions_, &op, &std::pair<const OpDef*, CastAction>::first);
+  return found != actions_.end() ? found->second : others_;
+}
+
+CastAction action_for(const Policy& policy, const OpDef& op) {
+  if (policy.level == Level::kO0 || op.view != nullptr) return CastAction::kNone;
+  if (policy.rules != nullptr) {
+    const std::optional<CastAction> said = policy.rules->action_of(op);
+    const bool refused = op.precision.of(policy.lower) == PrecisionClass::kRefuse;
+    if (said.has_value() && !(refused && *said == CastAction::kToLower)) return *said;
+  }
+  // In f32 nothing needs to be refused.
+  if (policy.lower == DType::kF32) return CastAction::kToFloat32;
+  return action_for(policy.level, op.precision.of(policy.lower));
+}
+
+}  // namespace mezzo::amp
