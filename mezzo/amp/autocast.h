@@ -52,7 +52,7 @@ decltype(auto) with_autocast(const Policy& policy, Function&& function, Argument
 // The same as a wrapper: a function that computes under the policy whenever it is called.
 template <class Function>
 auto autocast(const Policy& policy, Function function) {
-  return [policy, function = std::move(function)](auto&&... arguments) mutable -> decltype(auto) {
+  return [policy, function = std::move(function)](auto&&... arguments) -> decltype(auto) {
     return with_autocast(policy, function, std::forward<decltype(arguments)>(arguments)...);
   };
 }

@@ -72,7 +72,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --modle lenet5", "--modle"},
       {"train --model lenet6", "lenet6"},
       {"train --model lenet6", "resnet50"},
-      {"train --amp O4", "O0, O1, O2 and O3"},
+      {"train --amp O4", "O0, O1, auto, O2 and O3"},
       {"train --dtype f8", "bf16 and f16"},
       {"train --dtype f64", "bf16 and f16"},
       {"train --loss-scale fast", "--loss-scale"},
