@@ -5,6 +5,7 @@
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/amp/plan.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/allocator.h"

@@ -1,5 +1,9 @@
 #include "mezzo/amp/autocast.h"
 
+#include <utility>
+#include <vector>
+
+#include "mezzo/amp/call_observer.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
@@ -12,6 +16,7 @@ struct State {
   Policy policy;
 };
 thread_local State state;
+thread_local CallObserver* observer = nullptr;
 
 bool may_cast(const OpDef& op, std::size_t input) {
   return (op.precision.cast_mask >> (input < 31 ? input : 31) & 1U) != 0;
@@ -40,20 +45,41 @@ void round_parameters(const OpDef& op, Operands& operands, DType lower) {
   }
 }
 
+// Does what the policy says, and says what it was.
+CastAction apply_policy(const Policy& policy, const OpDef& op, Operands& operands) {
+  const CastAction action = action_for(policy, op);
+  switch (action) {
+    case CastAction::kNone: break;
+    case CastAction::kToLower: cast_inputs(op, operands, policy.lower); break;
+    case CastAction::kToFloat32: cast_inputs(op, operands, DType::kF32); break;
+    case CastAction::kRefuse:
+      fail<ArgumentError>(op.name, "is not safe in ", policy.lower, ": ", op.precision.reason);
+  }
+  if (op.precision.of(policy.lower) == PrecisionClass::kKeep && !policy.keeps_batchnorm())
+      [[unlikely]] {
+    round_parameters(op, operands, policy.lower);
+  }
+  return action;
+}
+
+void apply_observed(const OpDef& op, Operands& operands) {
+  std::vector<Tensor> before;
+  before.reserve(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) before.push_back(operands[i]);
+  const Policy* policy = state.enabled ? &state.policy : nullptr;
+  const CastAction action =
+      policy != nullptr ? apply_policy(*policy, op, operands) : CastAction::kNone;
+  observer->on_call({op, before, operands.view(), action, policy});
+}
+
 class Hook final : public PrecisionHook {
  public:
   void prepare(const OpDef& op, Operands& operands) override {
-    const Policy& policy = state.policy;
-    const DType lower = policy.lower;
-    switch (action_for(policy, op)) {
-      case CastAction::kNone: break;
-      case CastAction::kToLower: cast_inputs(op, operands, lower); break;
-      case CastAction::kToFloat32: cast_inputs(op, operands, DType::kF32); break;
-      case CastAction::kRefuse:
-        fail<ArgumentError>(op.name, "is not safe in ", lower, ": ", op.precision.reason);
+    if (observer != nullptr) [[unlikely]] {
+      apply_observed(op, operands);
+    } else {
+      apply_policy(state.policy, op, operands);
     }
-    if (op.precision.of(lower) == PrecisionClass::kKeep && !policy.keeps_batchnorm()) [[unlikely]]
-      round_parameters(op, operands, lower);
   }
 };
 
@@ -63,7 +89,7 @@ Hook hook;
 void apply(bool enabled, const Policy& policy) {
   state.enabled = enabled;
   state.policy = policy;
-  set_precision_hook(enabled ? &hook : nullptr);
+  set_precision_hook(enabled || observer != nullptr ? &hook : nullptr);
 }
 
 void check_policy(const Policy& policy) {
@@ -95,6 +121,15 @@ void enable_autocast(const Policy& policy) {
 }
 
 void disable_autocast() { apply(false, state.policy); }
+
+ObserveCalls::ObserveCalls(CallObserver& calls) : previous_(std::exchange(observer, &calls)) {
+  apply(state.enabled, state.policy);
+}
+
+ObserveCalls::~ObserveCalls() {
+  observer = previous_;
+  apply(state.enabled, state.policy);
+}
 
 bool is_autocast_enabled() { return state.enabled; }
 const Policy& autocast_policy() { return state.policy; }

@@ -16,7 +16,8 @@ void run_eval(const SharedOptions& options) {
   const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
   JsonLines json(options.json);
   json.write(start_event("eval", run));
-  const train::Evaluation result = train::evaluate(*net, *dataset, run.batch_size, run.policy);
+  const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
+  const train::Evaluation result = train::evaluate(*net, *dataset, run.batch_size, policy);
   json.write({{"event", "result"},
               {"model", run.model},
               {"level", amp::name_of(run.policy.level)},
@@ -33,13 +34,11 @@ void run_eval(const SharedOptions& options) {
 void add_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
   auto options = std::make_shared<SharedOptions>();
-  command->add_option("--model", options->run.model, "Network")->capture_default_str();
+  add_precision_options(*command, *options);
   command->add_option("--weights", options->run.weights, "safetensors file")->required();
   command->add_option("--data", options->run.data, "digits, shapes, mnist:DIR or cifar10:DIR")
       ->capture_default_str();
   add_level_option(*command, *options);
-  command->add_option("--dtype", options->dtype, "Lower precision: bf16 or f16")
-      ->capture_default_str();
   command->add_option("--batch-size", options->run.batch_size, "Images per step")
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Threads to use (all cores)");

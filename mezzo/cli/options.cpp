@@ -1,6 +1,7 @@
 #include "mezzo/cli/options.h"
 
 #include <charconv>
+#include <optional>
 
 #include "mezzo/core/parallel.h"
 
@@ -17,6 +18,13 @@ train::LossScaling parse_loss_scale(const std::string& text) {
   check_arg(error == std::errc() && end == text.data() + text.size() && scale >= 1, "--loss-scale",
             "`", text, "` is neither dynamic, none nor a number of at least 1");
   return {.kind = Kind::kStatic, .scale = scale};
+}
+
+// Empty for an option that was not given.
+std::optional<bool> parse_flag(const char* option, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  check_arg(text == "true" || text == "false", option, "`", text, "` is neither true nor false");
+  return text == "true";
 }
 
 train::ScheduleKind parse_schedule_name(const std::string& text) {
@@ -43,15 +51,30 @@ amp::Policy parse_policy(const std::string& text, const std::string& default_dty
 train::RunOptions SharedOptions::parsed() const {
   train::RunOptions result = run;
   result.policy = parse_policy(level, dtype);
+  result.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", keep_batchnorm);
   result.loss_scale = parse_loss_scale(loss_scale);
   result.schedule = parse_schedule_name(schedule);
   return result;
 }
 
-void add_model_options(CLI::App& command, SharedOptions& options) {
-  command.add_option("--model", options.run.model, "Network to train")->capture_default_str();
+void add_precision_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--model", options.run.model, "Network")->capture_default_str();
   command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16")
       ->capture_default_str();
+  command
+      .add_option("--keep-f32", options.run.precision.keep_float32,
+                  "Operations and modules to compute in f32, e.g. add,fc,layer4.*")
+      ->delimiter(',');
+  command
+      .add_option("--lower", options.run.precision.lower,
+                  "Operations and modules to compute in 16 bits")
+      ->delimiter(',');
+  command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
+                     "Scale and shift of normalisations in f32: true or false (false at O3)");
+}
+
+void add_model_options(CLI::App& command, SharedOptions& options) {
+  add_precision_options(command, options);
   command.add_option("--loss-scale", options.loss_scale,
                      "dynamic, none or a number (dynamic for f16, none for bf16)");
   command.add_option("--batch-size", options.run.batch_size, "Images per step")
@@ -72,7 +95,8 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
 }
 
 void add_level_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--amp", options.level, "Level: O0, O1, auto, O2 or O3")->capture_default_str();
+  command.add_option("--amp", options.level, "Level: O0, O1, auto, O2 or O3")
+      ->capture_default_str();
 }
 
 void add_training_options(CLI::App& command, SharedOptions& options) {

@@ -16,6 +16,7 @@ struct SharedOptions {
   train::RunOptions run{};
   std::string level = "O2";
   std::string dtype = "bf16";
+  std::string keep_batchnorm{};
   std::string loss_scale{};
   std::string schedule = "constant";
   int threads = 0;  // 0: as many as there are cores
@@ -26,10 +27,12 @@ struct SharedOptions {
   train::RunOptions parsed() const;
 };
 
-// --model --dtype --loss-scale --batch-size --seed --threads --json --quiet ...
+// Those of add_precision_options(), --loss-scale --batch-size --seed --threads --json --quiet ...
 void add_model_options(CLI::App& command, SharedOptions& options);
 // --amp
 void add_level_option(CLI::App& command, SharedOptions& options);
+// --model --dtype --keep-f32 --lower --keep-batchnorm-fp32: what names a model and its precision.
+void add_precision_options(CLI::App& command, SharedOptions& options);
 // --data --epochs --lr ...: what only training on data needs.
 void add_training_options(CLI::App& command, SharedOptions& options);
 

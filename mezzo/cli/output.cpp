@@ -22,6 +22,27 @@ std::string format_seconds(double seconds) {
   return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
+// How wide a column is, and whether it holds numbers, which are aligned to the right.
+struct Column {
+  std::size_t width = 0;
+  bool numbers = true;
+
+  void add(const std::string& cell, bool is_header) {
+    width = std::max(width, cell.size());
+    if (!is_header && cell.find_first_of("0123456789-") != 0) numbers = false;
+  }
+};
+
+std::string format_row(const std::vector<std::string>& cells, const std::vector<Column>& columns) {
+  std::string text;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    text += i == 0 ? "" : "  ";
+    text += columns[i].numbers ? fmt::format("{:>{}}", cells[i], columns[i].width)
+                               : fmt::format("{:<{}}", cells[i], columns[i].width);
+  }
+  return text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
+}
+
 }  // namespace
 
 JsonLines::JsonLines(const std::string& path) : path_(path) {
@@ -44,6 +65,8 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"data", options.data},
           {"level", amp::name_of(options.policy.level)},
           {"dtype", name_of(options.policy.dtype())},
+          {"keep_f32", options.precision.keep_float32},
+          {"lower", options.precision.lower},
           {"batch_size", options.batch_size},
           {"epochs", options.epochs},
           {"lr", options.lr},
@@ -144,23 +167,18 @@ void Progress::clear_line() {
 }
 
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::vector<Column> columns;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    columns.resize(std::max(columns.size(), rows[r].size()));
+    for (std::size_t i = 0; i < rows[r].size(); ++i) columns[i].add(rows[r][i], r == 0);
   }
   std::string text;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (std::size_t i = 0; i < rows[r].size(); ++i) {
-      text += i == 0 ? fmt::format("{:<{}}", rows[r][i], widths[i])
-                     : fmt::format("  {:>{}}", rows[r][i], widths[i]);
-    }
-    text += '\n';
+    text += format_row(rows[r], columns);
     if (r > 0) continue;
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      text += (i == 0 ? "" : "  ") + std::string(widths[i], '-');
-    }
-    text += '\n';
+    std::vector<std::string> rules;
+    for (const Column& column : columns) rules.emplace_back(column.width, '-');
+    text += format_row(rules, columns);
   }
   return text;
 }

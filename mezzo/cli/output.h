@@ -57,7 +57,7 @@ class Progress final : public train::RunObserver {
   std::chrono::steady_clock::time_point last_draw_{};
 };
 
-// Rows of cells under a header, columns aligned; the first is left-aligned.
+// Rows of cells under a header; columns of numbers are aligned to the right, others to the left.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
 // `1.25 GB`, `12.3 MB`.

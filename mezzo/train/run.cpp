@@ -77,6 +77,7 @@ void check_options(const RunOptions& options) {
 struct Trainer {
   Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes)
       : net(make_model(options, image_shape, classes)),
+        policy(amp::apply_options(*net, options.policy, options.precision)),
         optimizer(
             net->parameters(),
             {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
@@ -86,9 +87,10 @@ struct Trainer {
             [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
               return cross_entropy(logits, labels, {.label_smoothing = smoothing});
             },
-            optimizer, scaler, options.policy) {}
+            optimizer, scaler, policy) {}
 
   std::unique_ptr<nn::Module> net;
+  amp::Policy policy;
   optim::Sgd optimizer;
   amp::GradScaler scaler;
   TrainStep step;
@@ -141,7 +143,7 @@ class Loop {
       event.train_loss += (loss - event.train_loss) / static_cast<double>(steps + 1);
     }
     result.peak_bytes = std::max(result.peak_bytes, cpu_allocator().stats().peak_bytes);
-    event.test = evaluate(*trainer.net, *data_.test, options_.batch_size, options_.policy);
+    event.test = evaluate(*trainer.net, *data_.test, options_.batch_size, trainer.policy);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     event.seconds = elapsed.count();
     observer_.on_epoch(event);

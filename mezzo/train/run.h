@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/nn/module.h"
@@ -29,6 +30,9 @@ struct RunOptions {
   std::string model = "lenet5";
   std::string data = "digits";
   amp::Policy policy{amp::Level::kO2, DType::kBf16};
+  // Operations and modules that are kept in f32 or computed in 16 bits whatever the level says, and
+  // what becomes of batch normalisation; see amp/module_precision.h.
+  amp::MixedPrecisionOptions precision{};
   LossScaling loss_scale{};
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  // ends the run early

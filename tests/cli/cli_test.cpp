@@ -73,6 +73,11 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --model lenet6", "lenet6"},
       {"train --model lenet6", "resnet50"},
       {"train --amp O4", "O0, O1, auto, O2 and O3"},
+      {"train --keep-f32 fc9", "`fc9` is neither an operation nor the path of a module"},
+      {"train --keep-batchnorm-fp32 maybe", "neither true nor false"},
+      {"plan --model lenet6", "lenet6"},
+      {"plan --batch-size 0", "--batch-size"},
+      {"plan --image-size 5", "image"},
       {"train --dtype f8", "bf16 and f16"},
       {"train --dtype f64", "bf16 and f16"},
       {"train --loss-scale fast", "--loss-scale"},
@@ -106,6 +111,22 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
         << outcome.errors;
     EXPECT_EQ(outcome.output, "") << wrong.arguments;
   }
+}
+
+TEST_F(Command, PlanSaysWhatRunsInWhichPrecisionAndWhy) {
+  const Outcome outcome = run(
+      "plan --model lenet5 --amp O2 --dtype f16 --keep-f32 fc3,relu --json " + path("plan.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("lenet5 at O2/f16"));
+  const std::vector<Json> events = read_events("plan.json");
+  EXPECT_EQ(events.front()["path"], "conv1");
+  EXPECT_EQ(events.front()["dtype"], "f16");
+  EXPECT_EQ(events.front()["rule"], "lower");
+  EXPECT_EQ(events.front()["casts"].size(), 2U);
+  EXPECT_EQ(events[1]["op"], "relu");
+  EXPECT_EQ(events[1]["rule"], "user");
+  EXPECT_EQ(events.back()["event"], "result");
+  EXPECT_EQ(events.back()["ops"], events.size() - 1);
 }
 
 TEST_F(Command, AFailedRunLeavesNothingBehind) {

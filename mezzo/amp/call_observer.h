@@ -1,0 +1,40 @@
+// Watching what autocast does to each call.
+#pragma once
+
+#include <span>
+
+#include "mezzo/amp/policy.h"
+#include "mezzo/ops/op.h"
+
+namespace mezzo::amp {
+
+// What became of one call's inputs.
+struct ObservedCall {
+  const OpDef& op;
+  std::span<const Tensor> before;  // the inputs as they came
+  Inputs after;                    // and as the operation gets them
+  CastAction action;
+  const Policy* policy;  // of the region; null outside of regions
+};
+
+class CallObserver {
+ public:
+  virtual void on_call(const ObservedCall& call) = 0;
+
+ protected:
+  ~CallObserver() = default;
+};
+
+// While it exists, the observer is told of every call on this thread, in regions and outside.
+class ObserveCalls {
+ public:
+  explicit ObserveCalls(CallObserver& observer);
+  ~ObserveCalls();
+  ObserveCalls(const ObserveCalls&) = delete;
+  ObserveCalls& operator=(const ObserveCalls&) = delete;
+
+ private:
+  CallObserver* previous_;
+};
+
+}  // namespace mezzo::amp

@@ -1,0 +1,146 @@
+#include "mezzo/amp/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/call_observer.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/losses.h"
+
+namespace mezzo::amp {
+namespace {
+
+bool is_parameter(const Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
+
+// The dtype that the operation computes in: that of its floating-point inputs once they agree.
+// Inputs that are never cast (a bias, statistics) say nothing, unless there are no others.
+DType dtype_of(const OpDef& op, Inputs inputs) {
+  std::optional<DType> found;
+  for (const std::uint32_t mask : {op.precision.cast_mask, kAllInputs}) {
+    for (std::size_t i = 0; i < inputs.size() && i < 32; ++i) {
+      const bool counts = (mask >> i & 1U) != 0 && inputs[i]->defined();
+      if (!counts || !is_floating(inputs[i]->dtype())) continue;
+      const DType dtype = inputs[i]->dtype();
+      found = found.has_value() ? promote(*found, dtype) : dtype;
+    }
+    if (found.has_value()) break;
+  }
+  return found.value_or(inputs.empty() || !inputs[0]->defined() ? DType::kF32 : inputs[0]->dtype());
+}
+
+class Recorder final : public CallObserver {
+ public:
+  void on_call(const ObservedCall& call) override {
+    if (call.op.view != nullptr) return;
+    if (std::string_view(call.op.name) == "cast") ++plan_.casts;
+    PlannedOp planned{.path = nn::current_module_path(),
+                      .op = call.op.name,
+                      .dtype = dtype_of(call.op, call.after)};
+    explain(call, planned);
+    for (std::size_t i = 0; i < call.before.size(); ++i) note_input(call, i, planned);
+    plan_.ops.push_back(std::move(planned));
+  }
+
+  Plan take() { return std::move(plan_); }
+
+ private:
+  static void explain(const ObservedCall& call, PlannedOp& planned) {
+    if (call.policy == nullptr) {
+      planned.rule = "none";
+      planned.reason = "outside of mixed precision: computes in the dtype of its inputs";
+      return;
+    }
+    const PrecisionClass own = call.op.precision.of(call.policy->lower);
+    planned.rule = name_of(own);
+    planned.reason = call.op.precision.reason;
+    const OpRules* rules = call.policy->rules.get();
+    if (call.policy->lower == DType::kF32) {
+      planned.rule = "user";
+      planned.reason = "its module is set to f32";
+    } else if (rules != nullptr && rules->action_of(call.op).has_value()) {
+      planned.rule = "user";
+      planned.reason = "set by the user";
+    } else if (own == PrecisionClass::kFloat32 && call.action == CastAction::kToLower) {
+      planned.reason = concat("everything is cast here, although it ", planned.reason);
+    }
+  }
+
+  void note_input(const ObservedCall& call, std::size_t i, PlannedOp& planned) {
+    const Tensor& before = call.before[i];
+    if (!before.defined()) return;
+    const DType to = call.after[i]->dtype();
+    if (before.dtype() == to) {
+      const bool wanted_lower = call.action == CastAction::kToLower && is_lower(to);
+      if (wanted_lower && !is_parameter(before)) ++plan_.avoided_casts;
+      return;
+    }
+    PlannedCast cast{.input = i, .from = before.dtype(), .to = to};
+    cast.parameter = is_parameter(before);
+    if (cast.parameter) {
+      cast.shared =
+          !copies_.emplace(before.storage().get(), before.offset(), before.version(), to).second;
+    }
+    ++(cast.shared ? plan_.shared_casts : plan_.casts);
+    planned.casts.push_back(cast);
+  }
+
+  Plan plan_;
+  std::set<std::tuple<const Storage*, std::int64_t, std::uint64_t, DType>> copies_;
+};
+
+// Puts a network into inference mode for a while.
+class InferenceMode {
+ public:
+  explicit InferenceMode(nn::Module& net) : net_(net), was_training_(net.is_training()) {
+    net_.eval();
+  }
+  ~InferenceMode() { net_.train(was_training_); }
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+ private:
+  nn::Module& net_;
+  bool was_training_;
+};
+
+}  // namespace
+
+std::int64_t Plan::count(DType dtype) const {
+  return std::ranges::count(ops, dtype, &PlannedOp::dtype);
+}
+
+Plan make_plan(const std::function<void()>& forward) {
+  const NoGrad no_grad;
+  Recorder recorder;
+  const ObserveCalls observing(recorder);
+  forward();
+  return recorder.take();
+}
+
+Plan make_plan(nn::Module& net, const Shape& input, const Policy& policy) {
+  const InferenceMode inference(net);
+  const Tensor x = zeros(input);
+  const Tensor labels = zeros({input[0]}, DType::kI64);
+  return make_plan([&] {
+    Tensor logits;
+    {
+      const Autocast region(policy);
+      logits = net(x);
+    }
+    cross_entropy(logits.astype(DType::kF32), labels);
+  });
+}
+
+std::string describe_casts(const PlannedOp& op) {
+  std::string text;
+  for (const PlannedCast& cast : op.casts) {
+    if (!text.empty()) text += ", ";
+    text += concat("x", cast.input, " ", cast.from, ">", cast.to);
+    if (cast.parameter) text += cast.shared ? " (parameter, shared)" : " (parameter)";
+  }
+  return text;
+}
+
+}  // namespace mezzo::amp

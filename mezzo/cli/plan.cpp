@@ -1,0 +1,91 @@
+// mezzo plan: what a model would run in which precision, and why.
+#include "mezzo/amp/plan.h"
+
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/options.h"
+#include "mezzo/cli/output.h"
+#include "mezzo/models/model.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct PlanOptions : SharedOptions {
+  std::int64_t batch_size = 1;
+};
+
+Json event_of(const amp::PlannedOp& op) {
+  Json casts = Json::array();
+  for (const amp::PlannedCast& cast : op.casts) {
+    casts.push_back({{"input", cast.input},
+                     {"from", name_of(cast.from)},
+                     {"to", name_of(cast.to)},
+                     {"parameter", cast.parameter},
+                     {"shared", cast.shared}});
+  }
+  return {{"event", "op"},   {"path", op.path},     {"op", op.op},   {"dtype", name_of(op.dtype)},
+          {"rule", op.rule}, {"reason", op.reason}, {"casts", casts}};
+}
+
+Json totals_of(const train::RunOptions& options, const amp::Plan& plan) {
+  return {{"event", "result"},
+          {"model", options.model},
+          {"level", amp::name_of(options.policy.level)},
+          {"dtype", name_of(options.policy.dtype())},
+          {"ops", plan.ops.size()},
+          {"ops_f32", plan.count(DType::kF32)},
+          {"casts", plan.casts},
+          {"shared_casts", plan.shared_casts},
+          {"avoided_casts", plan.avoided_casts}};
+}
+
+void print_plan(const train::RunOptions& options, const amp::Plan& plan) {
+  std::vector<std::vector<std::string>> rows{{"path", "op", "dtype", "rule", "casts", "reason"}};
+  for (const amp::PlannedOp& op : plan.ops) {
+    rows.push_back({op.path, op.op, name_of(op.dtype), op.rule, describe_casts(op), op.reason});
+  }
+  fmt::print("{}", format_table(rows));
+  fmt::print("\n{} at {}/{}: {} operations", options.model, amp::name_of(options.policy.level),
+             name_of(options.policy.dtype()), plan.ops.size());
+  for (const DType dtype : {DType::kBf16, DType::kF16, DType::kF32}) {
+    if (plan.count(dtype) > 0) fmt::print(", {} in {}", plan.count(dtype), name_of(dtype));
+  }
+  fmt::print(
+      "\n{} casts; {} more were saved by sharing the 16-bit copy of a parameter, {} because the "
+      "input was in 16 bits already.\nThe backward pass runs in the dtypes of the forward pass.\n",
+      plan.casts, plan.shared_casts, plan.avoided_casts);
+}
+
+void run_plan(const PlanOptions& options) {
+  const train::RunOptions run = options.parsed();
+  check_arg(options.batch_size >= 1, "plan",
+            "--batch-size must be at least 1: ", options.batch_size);
+  const models::ModelConfig usual = models::usual_config(run.model);
+  const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
+  const auto net = train::make_model(run, {usual.in_channels, size, size}, usual.num_classes);
+  const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
+  const Shape input{options.batch_size, usual.in_channels, size, size};
+  const amp::Plan plan = amp::make_plan(*net, input, policy);
+  JsonLines json(options.json);
+  for (const amp::PlannedOp& op : plan.ops) json.write(event_of(op));
+  json.write(totals_of(run, plan));
+  print_plan(run, plan);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("plan", "The precision of every operation of a model, and why");
+  auto options = std::make_shared<PlanOptions>();
+  options->run.image_size = 0;
+  add_precision_options(*command, *options);
+  add_level_option(*command, *options);
+  command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
+  command->add_option("--batch-size", options->batch_size, "Images")->capture_default_str();
+  command->add_option("--json", options->json, "Write the plan to this file, a line per operation");
+  command->callback([options] { run_plan(*options); });
+}
+
+}  // namespace mezzo::cli

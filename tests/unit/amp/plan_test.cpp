@@ -1,0 +1,105 @@
+#include "mezzo/amp/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/models/lenet5.h"
+#include "mezzo/models/model.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/relu.h"
+
+namespace mezzo::amp {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> lines_of(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const PlannedOp& op : plan.ops) {
+    lines.push_back(concat(op.path, " ", op.op, " ", op.dtype, " ", op.rule));
+  }
+  return lines;
+}
+
+const Shape kImage{1, 1, 28, 28};
+
+TEST(Plan, OfLeNet5NamesEveryOpItsModuleAndItsRule) {
+  const auto net = models::create("lenet5", models::usual_config("lenet5"));
+  const Plan plan = make_plan(*net, kImage, {.level = Level::kO2, .lower = DType::kBf16});
+  ASSERT_FALSE(plan.ops.empty());
+  EXPECT_EQ(plan.ops.front().path, "conv1");
+  EXPECT_EQ(plan.ops.front().op, "conv2d");
+  EXPECT_EQ(plan.ops.front().dtype, DType::kBf16);
+  EXPECT_EQ(plan.ops.front().rule, "lower");
+  EXPECT_EQ(describe_casts(plan.ops.front()), "x0 f32>bf16, x1 f32>bf16 (parameter)");
+  EXPECT_EQ(plan.ops.back().op, "cross_entropy");
+  EXPECT_EQ(plan.ops.back().dtype, DType::kF32);
+  EXPECT_THAT(plan.ops.back().reason, HasSubstr("outside of mixed precision"));
+}
+
+TEST(Plan, AtO0NothingIsCast) {
+  const auto net = models::create("lenet5", models::usual_config("lenet5"));
+  const Plan plan = make_plan(*net, kImage, {.level = Level::kO0});
+  EXPECT_EQ(plan.casts, 0);
+  EXPECT_EQ(plan.avoided_casts, 0);
+  EXPECT_EQ(plan.count(DType::kF32), static_cast<std::int64_t>(plan.ops.size()));
+}
+
+TEST(Plan, CountsWhatIsCastSharedAndAvoided) {
+  const Tensor weight = full({4, 4}, 1).set_requires_grad(true);
+  const Tensor x = full({2, 4}, 1);
+  const Plan plan = make_plan([&] {
+    const Autocast region(DType::kF16);
+    const Tensor y = matmul(x, weight);  // x and the weight are cast
+    const Tensor z = matmul(y, weight);  // y is f16 already, the weight's copy is there
+    exp(relu(z));                        // back to f32
+    x.astype(DType::kF16);               // by hand
+  });
+  EXPECT_THAT(lines_of(plan),
+              ElementsAre(" matmul f16 lower", " matmul f16 lower", " relu f16 follow",
+                          " exp f32 float32", " cast f32 follow"));
+  EXPECT_EQ(plan.casts, 4);
+  EXPECT_EQ(plan.shared_casts, 1);
+  EXPECT_EQ(plan.avoided_casts, 1);
+  EXPECT_EQ(describe_casts(plan.ops[1]), "x1 f32>f16 (parameter, shared)");
+}
+
+TEST(Plan, SaysWhatTheUserSetAndWhatO3Overrules) {
+  OpRules rules;
+  rules.keep_float32("matmul");
+  const Policy policy{
+      .level = Level::kO3, .lower = DType::kF16, .rules = std::make_shared<const OpRules>(rules)};
+  const Plan plan = make_plan([&] {
+    const Autocast region(policy);
+    exp(matmul(full({2, 2}, 1), full({2, 2}, 1)));
+  });
+  EXPECT_EQ(plan.ops[0].rule, "user");
+  EXPECT_EQ(plan.ops[0].dtype, DType::kF32);
+  EXPECT_EQ(plan.ops[1].dtype, DType::kF16);
+  EXPECT_THAT(plan.ops[1].reason, HasSubstr("everything is cast here"));
+}
+
+TEST(Plan, SeesTheSettingsOfModules) {
+  const auto net = models::create("lenet5", models::usual_config("lenet5"));
+  to_float(*net->find("fc3"), DType::kF32);
+  const Plan plan = make_plan(*net, kImage, {.level = Level::kO2, .lower = DType::kF16});
+  EXPECT_THAT(lines_of(plan), testing::Contains("fc2 linear f16 lower"));
+  EXPECT_THAT(lines_of(plan), testing::Contains("fc3 linear f32 user"));
+}
+
+TEST(Plan, LeavesNothingBehind) {
+  const auto net = models::create("resnet20", models::usual_config("resnet20"));
+  const auto before = net->named_buffers()[0].tensor.to_vector<float>();
+  make_plan(*net, {2, 3, 32, 32}, {.level = Level::kO2});
+  EXPECT_EQ(net->named_buffers()[0].tensor.to_vector<float>(), before);
+  EXPECT_TRUE(net->is_training());
+  EXPECT_EQ(precision_hook(), nullptr);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
