@@ -36,6 +36,7 @@
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/binary_cross_entropy.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/dropout.h"

@@ -7,6 +7,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/binary_cross_entropy.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
@@ -82,6 +83,20 @@ TEST(Autocast, LeavesF64AndIntegersAlone) {
 TEST(Autocast, RefusesADTypeThatIsNotLower) {
   EXPECT_THROW(Autocast(DType::kF32), ArgumentError);
   EXPECT_THROW(Autocast(DType::kI64), ArgumentError);
+}
+
+TEST(Autocast, RefusesWhatIsWrongIn16BitsAndSaysWhatToUse) {
+  const Tensor p = full({3}, 0.5);
+  const Autocast region(DType::kF16);
+  try {
+    binary_cross_entropy(p, p);
+    FAIL() << "nothing was thrown";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("use binary_cross_entropy_with_logits"));
+  }
+  EXPECT_EQ(binary_cross_entropy_with_logits(p, p).dtype(), DType::kF32);
+  const Autocast off(DType::kF16, false);
+  EXPECT_NO_THROW(binary_cross_entropy(p, p));
 }
 
 TEST(Autocast, AsADecorator) {

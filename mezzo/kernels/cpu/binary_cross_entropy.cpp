@@ -1,0 +1,75 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/binary_cross_entropy.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/math-inl.h"
+#include "mezzo/kernels/kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+// 16-bit predictions, which come outside of mixed precision only, are widened first: one pass more
+// for inputs as small as those of a loss.
+template <class Function>
+void loss(const KernelArgs& args, const Function& f) {
+  const Tensor& out = args.output();
+  const Tensor x = kernels::dense(args.input(0), out.format()).astype(DType::kF32);
+  const Tensor t = kernels::dense(args.input(1), out.format()).astype(DType::kF32);
+  map(x.data<float>(), t.data<float>(), out.mutable_data<float>(), x.numel(), f);
+}
+
+HWY_INLINE F32Vec bounded_log(F32Vec p) { return hn::Max(log(p), number(-100.0F)); }
+
+// log(1 + y) for y in [0, 1]. Where 1 + y has lost digits of y, the quotient puts them back:
+// Kahan's log1p, in Hewlett-Packard's "HP-15C advanced functions handbook", 1982.
+HWY_INLINE F32Vec log_of_one_plus(F32Vec y) {
+  const auto one = number(1.0F);
+  const auto sum = hn::Add(one, y);
+  const auto part = hn::Sub(sum, one);
+  const auto exact = hn::Mul(log(sum), hn::Div(y, part));
+  return hn::IfThenElse(hn::Eq(part, number(0.0F)), y, exact);
+}
+
+}  // namespace
+
+void probabilities(const KernelArgs& args) {
+  loss(args, [](F32Vec p, F32Vec t) HWY_ATTR {
+    const auto one = number(1.0F);
+    const auto yes = hn::Mul(t, bounded_log(p));
+    const auto no = hn::Mul(hn::Sub(one, t), bounded_log(hn::Sub(one, p)));
+    return hn::Neg(hn::Add(yes, no));
+  });
+}
+
+void logits(const KernelArgs& args) {
+  loss(args, [](F32Vec x, F32Vec t) HWY_ATTR {
+    const auto linear = hn::NegMulAdd(x, t, hn::Max(x, number(0.0F)));
+    return hn::Add(linear, log_of_one_plus(exp(hn::Neg(hn::Abs(x)))));
+  });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::cpu {
+namespace {
+
+HWY_EXPORT(probabilities);
+HWY_EXPORT(logits);
+
+}  // namespace
+
+extern const KernelList binary_cross_entropy{
+    {{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
+         HWY_DYNAMIC_DISPATCH(probabilities)(args);
+       }}}}};
+extern const KernelList binary_cross_entropy_with_logits{
+    {{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
+         HWY_DYNAMIC_DISPATCH(logits)(args);
+       }}}}};
+
+}  // namespace mezzo::kernels::cpu
+#endif

@@ -1,0 +1,102 @@
+#include "mezzo/ops/binary_cross_entropy.h"
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduce.h"
+
+namespace mezzo {
+namespace {
+
+void infer_loss(Infer& infer) {
+  infer.check_floating(0, "the prediction");
+  infer.check_floating(1, "the target");
+  infer.check(infer.shape(0) == infer.shape(1), "the prediction has shape ", infer.shape(0),
+              ", the target ", infer.shape(1));
+  // Elements of a loss are added up next: in 16 bits they would be rounded before.
+  const bool wide = infer.dtype(0) == DType::kF64;
+  infer.output(infer.shape(0), wide ? DType::kF64 : DType::kF32, infer.input(0).format());
+}
+
+// What keeps the quotient of the gradient finite where p is 0 or 1, as in PyTorch.
+constexpr double kSmallest = 1e-12;
+
+std::vector<Sample> samples_of(double low, double high) {
+  const auto sample = [=](const Shape& shape) {
+    return Sample{{{shape, low, high}, {shape, 0, 1}}, {}, 4, 8};
+  };
+  return {sample({2, 3, 4, 5}), sample({37}), sample({}), sample({0, 4})};
+}
+
+std::vector<ErrorSample> shape_errors() {
+  return {{{{{2, 3}}, {{3}}}, {}, "the prediction has shape [2, 3], the target [3]"}};
+}
+
+Tensor reduced(const Tensor& losses, Reduction reduction) {
+  if (reduction == Reduction::kNone) return losses;
+  return reduction == Reduction::kSum ? sum(losses) : mean(losses);
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef binary_cross_entropy{
+    .name = "binary_cross_entropy",
+    .doc = "-(t log p + (1 - t) log(1 - p)) of probabilities and targets, element by element",
+    .precision = {.bf16 = PrecisionClass::kRefuse,
+                  .f16 = PrecisionClass::kRefuse,
+                  .reason = "a probability near 1 is 1 in 16 bits, and its gradient 1 / (1 - p) "
+                            "leaves f16's range; use binary_cross_entropy_with_logits"},
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer = infer_loss,
+    .backward =
+        [](Backward& ctx) {
+          const Tensor p = ctx.input(0);
+          const Tensor target = ctx.input(1);
+          const Tensor spread = p * (1.0 - p) + kSmallest;
+          if (ctx.needs(0)) ctx.set(0, ctx.grad() * (p - target) / spread);
+          if (ctx.needs(1)) {
+            ctx.set(1, ctx.grad() * (mezzo::log(1.0 - p) - mezzo::log(p)));
+          }
+        },
+    .samples = [] { return samples_of(0.05, 0.95); },
+    .errors = shape_errors,
+    .ulps = 16,
+};
+
+extern const OpDef binary_cross_entropy_with_logits{
+    .name = "binary_cross_entropy_with_logits",
+    .doc = "max(x, 0) - x t + log(1 + exp(-|x|)) of logits and targets, element by element",
+    .precision = {.bf16 = PrecisionClass::kFloat32,
+                  .f16 = PrecisionClass::kFloat32,
+                  .reason = "targets rounded to 16 bits are other targets, and the difference of "
+                            "two losses is smaller than their rounding"},
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer = infer_loss,
+    .backward =
+        [](Backward& ctx) {
+          const Tensor x = ctx.input(0);
+          if (ctx.needs(0)) ctx.set(0, ctx.grad() * (sigmoid(x) - ctx.input(1)));
+          if (ctx.needs(1)) ctx.set(1, -(ctx.grad() * x));
+        },
+    .samples = [] { return samples_of(-8, 8); },
+    .errors = shape_errors,
+    .ulps = 16,
+};
+
+}  // namespace ops
+
+Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets,
+                            Reduction reduction) {
+  return reduced(call_one(ops::binary_cross_entropy, {&probabilities, &targets}), reduction);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets,
+                                        Reduction reduction) {
+  return reduced(call_one(ops::binary_cross_entropy_with_logits, {&logits, &targets}), reduction);
+}
+
+}  // namespace mezzo
