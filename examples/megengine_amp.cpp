@@ -1,0 +1,79 @@
+// Mixed precision as MegEngine's guide shows it: autocast as a region, a wrapper and a switch, and
+// gradient scaling with a GradManager, the automatic and the manual way.
+#include <cstdio>
+
+#include "mezzo/mezzo.h"
+
+using namespace mezzo;
+
+namespace {
+
+constexpr amp::Policy kF16{.lower = DType::kF16};
+
+void show_autocast(nn::Module& net, const Tensor& images) {
+  const NoGrad no_grad;
+  {
+    const amp::Autocast region(DType::kF16);
+    std::printf("in a region:    %s\n", name_of(net(images).dtype()));
+  }
+
+  const auto forward = amp::autocast(kF16, [&net](const Tensor& x) { return net(x); });
+  std::printf("as a wrapper:   %s\n", name_of(forward(images).dtype()));
+
+  amp::enable_autocast(kF16);
+  std::printf("switched on:    %s\n", name_of(net(images).dtype()));
+  amp::disable_autocast();
+  std::printf("switched off:   %s\n", name_of(net(images).dtype()));
+}
+
+// The scaler does everything: scales, unscales, adapts.
+Tensor automatic_step(nn::Module& net, amp::GradManager& manager, amp::GradScaler& scaler,
+                      const data::Batch& batch) {
+  const amp::Autocast region(DType::kF16);
+  const amp::GradManager::Recording recording(manager);
+  const Tensor loss = cross_entropy(net(batch.images), batch.labels);
+  scaler.backward(manager, loss);
+  return loss.detach();
+}
+
+// The same in three steps, with room for work on the true gradients.
+Tensor manual_step(nn::Module& net, amp::GradManager& manager, amp::GradScaler& scaler,
+                   const data::Batch& batch) {
+  const amp::Autocast region(DType::kF16);
+  Tensor loss;
+  {
+    const amp::GradManager::Recording recording(manager);
+    loss = cross_entropy(net(batch.images), batch.labels);
+    manager.backward(loss, full({}, scaler.scale_factor()));
+  }
+  scaler.unscale(manager.attached_tensors());
+  optim::clip_grad_norm(manager.attached_tensors(), 5);
+  scaler.update();
+  return loss.detach();
+}
+
+}  // namespace
+
+int main() {
+  const auto digits = data::open_dataset("digits", data::Split::kTrain);
+  data::DataLoader loader(*digits, {.batch_size = 64});
+  manual_seed(1);
+  models::LeNet5 net;
+  data::Batch batch;
+  loader.next(batch);
+  show_autocast(net, batch.images);
+
+  amp::GradManager manager;
+  manager.attach(net.parameters());
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.05, .momentum = 0.9});
+  amp::GradScaler scaler(amp::loss_scale_preset("megengine"));
+  Tensor loss;
+  for (int step = 0; step < 40; ++step) {
+    loader.next(batch);
+    loss = step % 2 == 0 ? automatic_step(net, manager, scaler, batch)
+                         : manual_step(net, manager, scaler, batch);
+    optimizer.step();
+    optimizer.zero_grad();
+  }
+  std::printf("after 40 steps: loss %.4f, scale %.0f\n", loss.item(), scaler.scale_factor());
+}
