@@ -1,0 +1,67 @@
+#include "mezzo/train/callback.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mezzo::train {
+namespace {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+LossMonitor::LossMonitor(std::int64_t per_print_times, std::FILE* out)
+    : every_(per_print_times), out_(out) {
+  check_arg(every_ >= 1, "LossMonitor", "per_print_times must be at least 1: ", every_);
+}
+
+void LossMonitor::on_step_end(FitState& state) {
+  if (state.step % every_ != 0) return;
+  std::fprintf(out_, "epoch: %lld step: %lld, loss is %.7g%s\n",
+               static_cast<long long>(state.epoch), static_cast<long long>(state.step_in_epoch),
+               state.result.loss, state.result.skipped ? " (step skipped)" : "");
+}
+
+void TimeMonitor::on_epoch_begin(FitState&) { start_ = std::chrono::steady_clock::now(); }
+
+void TimeMonitor::on_epoch_end(FitState& state) {
+  const double ms = milliseconds_since(start_);
+  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state.step_in_epoch));
+  std::fprintf(out_, "epoch time: %.3f ms, per step time: %.3f ms\n", ms, ms / steps);
+}
+
+void StepTimer::on_step_begin(FitState&) { start_ = std::chrono::steady_clock::now(); }
+
+void StepTimer::on_step_end(FitState&) { times_.push_back(milliseconds_since(start_)); }
+
+double StepTimer::median_ms() const {
+  if (times_.empty()) return 0;
+  std::vector<double> sorted = times_;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+StopOnDivergence::StopOnDivergence(Options options) : options_(options) {
+  check_arg(options.factor > 1 && options.patience >= 1, "StopOnDivergence",
+            "factor must be over 1 and patience at least 1: ", options.factor, " and ",
+            options.patience);
+}
+
+void StopOnDivergence::on_train_begin(FitState&) {
+  lowest_ = std::numeric_limits<double>::infinity();
+  in_a_row_ = 0;
+}
+
+void StopOnDivergence::on_step_end(FitState& state) {
+  const double loss = state.result.loss;
+  const bool diverged = !std::isfinite(loss) || loss > options_.factor * lowest_;
+  in_a_row_ = diverged ? in_a_row_ + 1 : 0;
+  if (std::isfinite(loss)) lowest_ = std::min(lowest_, loss);
+  if (has_stopped()) state.stop = true;
+}
+
+}  // namespace mezzo::train

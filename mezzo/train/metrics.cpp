@@ -1,0 +1,79 @@
+#include "mezzo/train/metrics.h"
+
+#include <charconv>
+
+#include "mezzo/ops/cast.h"
+
+namespace mezzo::train {
+namespace {
+
+// True if fewer than k logits of a row are larger than that of the label.
+bool is_among_top(const float* row, std::int64_t classes, std::int64_t label, std::int64_t k) {
+  const float own = row[label];
+  if (own != own) return false;
+  std::int64_t larger = 0;
+  for (std::int64_t j = 0; j < classes; ++j) {
+    larger += row[j] > own || (row[j] == own && j < label) ? 1 : 0;
+  }
+  return larger < k;
+}
+
+double quotient(const std::string& name, double sum, std::int64_t examples) {
+  check_arg(examples > 0, "metrics", "there is no ", name, " of nothing. Call update() first");
+  return sum / static_cast<double>(examples);
+}
+
+}  // namespace
+
+TopK::TopK(std::int64_t k) : k_(k) {
+  check_arg(k >= 1, "metrics", "top-k needs a k of at least 1, not ", k);
+}
+
+std::string TopK::name() const { return k_ == 1 ? "accuracy" : concat("top", k_); }
+
+void TopK::reset() { right_ = examples_ = 0; }
+
+void TopK::update(const Tensor& output, const Tensor& labels, double) {
+  check_arg(output.rank() == 2 && labels.shape() == Shape{output.size(0)}, "metrics",
+            "logits are [n, c] and labels [n]: ", output, " and ", labels);
+  const Tensor logits = contiguous(output.detach().astype(DType::kF32));
+  const std::vector<std::int64_t> classes = labels.to_vector<std::int64_t>();
+  const auto* row = logits.data<float>();
+  for (const std::int64_t label : classes) {
+    check_arg(label >= 0 && label < logits.size(1), "metrics", "the label ", label,
+              " is none of the ", logits.size(1), " classes");
+    right_ += is_among_top(row, logits.size(1), label, k_) ? 1 : 0;
+    row += logits.size(1);
+  }
+  examples_ += logits.size(0);
+}
+
+double TopK::value() const { return quotient(name(), static_cast<double>(right_), examples_); }
+
+void MeanLoss::reset() {
+  sum_ = 0;
+  examples_ = 0;
+}
+
+void MeanLoss::update(const Tensor& output, const Tensor&, double loss) {
+  const std::int64_t examples = output.size(0);
+  sum_ += loss * static_cast<double>(examples);
+  examples_ += examples;
+}
+
+double MeanLoss::value() const { return quotient(name(), sum_, examples_); }
+
+std::unique_ptr<Metric> make_metric(std::string_view name) {
+  if (name == "accuracy" || name == "acc") return std::make_unique<TopK>();
+  if (name == "loss") return std::make_unique<MeanLoss>();
+  if (name.starts_with("top")) {
+    std::int64_t k = 0;
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + 3, end, k);
+    if (parsed.ec == std::errc() && parsed.ptr == end) return std::make_unique<TopK>(k);
+  }
+  fail<ArgumentError>("metrics", "there is no metric `", name,
+                      "`. There are accuracy, loss and top5 (or another number)");
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,65 @@
+// Metrics: what evaluation measures, batch by batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::train {
+
+// Gathers batches into one number. The same object serves many evaluations, each begun by reset().
+class Metric {
+ public:
+  Metric() = default;
+  Metric(const Metric&) = delete;
+  Metric& operator=(const Metric&) = delete;
+  virtual ~Metric() = default;
+
+  // What reports call it.
+  virtual std::string name() const = 0;
+  virtual void reset() = 0;
+  // One batch: the network's f32 output, the labels, and the mean loss over the batch.
+  virtual void update(const Tensor& output, const Tensor& labels, double loss) = 0;
+  // Over everything since reset(). Throws ArgumentError if that is nothing.
+  virtual double value() const = 0;
+};
+
+// The part of the examples whose label is among the k largest logits; `accuracy` for k = 1, else
+// `top5` and so on. Logits [n, c], labels i64 [n]. Of equal logits those of lower class numbers
+// count as larger. A NaN is not larger than anything, and the label of a NaN is never among them.
+class TopK final : public Metric {
+ public:
+  // Throws ArgumentError unless k is at least 1.
+  explicit TopK(std::int64_t k = 1);
+  std::string name() const override;
+  void reset() override;
+  void update(const Tensor& output, const Tensor& labels, double loss) override;
+  double value() const override;
+
+ private:
+  std::int64_t k_;
+  std::int64_t right_ = 0;
+  std::int64_t examples_ = 0;
+};
+
+// The mean loss over all examples.
+class MeanLoss final : public Metric {
+ public:
+  std::string name() const override { return "loss"; }
+  void reset() override;
+  void update(const Tensor& output, const Tensor& labels, double loss) override;
+  double value() const override;
+
+ private:
+  double sum_ = 0;
+  std::int64_t examples_ = 0;
+};
+
+// `accuracy` (or `acc`), `loss`, `top5` and other numbers. Throws ArgumentError for other names.
+std::unique_ptr<Metric> make_metric(std::string_view name);
+
+}  // namespace mezzo::train

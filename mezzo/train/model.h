@@ -1,0 +1,74 @@
+// Model: a network with its loss, optimizer and metrics, and the loop that trains it.
+//
+//   optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
+//   train::Model model(net, cross_entropy_loss, optimizer, {.metrics = {"accuracy"},
+//                                                           .amp = {.level = "O2"}});
+//   train::LossMonitor monitor(100);
+//   model.fit(10, loader, {.callbacks = {&monitor}});
+//   const double accuracy = model.eval(test_loader).at("accuracy");
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mezzo/amp/train_network.h"
+#include "mezzo/data/loader.h"
+#include "mezzo/train/callback.h"
+#include "mezzo/train/metrics.h"
+#include "mezzo/train/schedule.h"
+
+namespace mezzo::train {
+
+struct ModelOptions {
+  std::vector<std::string> metrics{"loss", "accuracy"};  // names for make_metric()
+  amp::TrainNetworkOptions amp{};                        // level, dtype, loss scaling
+};
+
+struct FitOptions {
+  std::vector<Callback*> callbacks{};  // called in this order; they must outlive fit()
+  // The learning rate of each step; the last one goes on. Empty: what the optimizer is set to.
+  std::vector<double> lr{};
+  std::int64_t steps = std::numeric_limits<std::int64_t>::max();  // ends the training early
+  data::DataLoader* validation = nullptr;                         // evaluated after each epoch
+};
+
+struct FitResult {
+  std::int64_t epochs = 0;  // begun
+  std::int64_t steps = 0;
+  std::int64_t skipped_steps = 0;
+  bool stopped = false;                     // by a callback
+  std::map<std::string, double> metrics{};  // of the last evaluation
+};
+
+class Model {
+ public:
+  // Network and optimizer must outlive the model, which sets the network's precision. Throws
+  // ArgumentError for unknown metrics and levels.
+  Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimizer,
+        const ModelOptions& options = {});
+
+  // Trains for that many epochs from the loader's position on; an epoch that it is in the middle of
+  // is finished first and counts. Throws ArgumentError unless epochs and steps are at least 1.
+  FitResult fit(std::int64_t epochs, data::DataLoader& loader, const FitOptions& options = {});
+  // The metrics over one epoch of the loader, from its beginning, by name.
+  std::map<std::string, double> eval(data::DataLoader& loader);
+  // The network's f32 output, in inference mode and without recording.
+  Tensor predict(const Tensor& input);
+
+  // Adds a metric of the user's own. Throws ArgumentError if the name is taken.
+  void add_metric(std::unique_ptr<Metric> metric);
+
+  nn::Module& net() { return step_.net(); }
+  optim::Optimizer& optimizer() { return step_.optimizer(); }
+  amp::TrainOneStepWithLossScale& train_step() { return step_; }
+
+ private:
+  amp::LossFunction loss_;
+  amp::TrainOneStepWithLossScale step_;
+  std::vector<std::unique_ptr<Metric>> metrics_;
+};
+
+}  // namespace mezzo::train

@@ -1,0 +1,223 @@
+#include "mezzo/train/model.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/data/open.h"
+#include "mezzo/models/mlp.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tensor loss_function(const Tensor& logits, const Tensor& labels) {
+  return cross_entropy(logits, labels);
+}
+
+// A hundred images of `digits`, four steps an epoch.
+class Fixture {
+ public:
+  Fixture() {
+    data::ImageTable table;
+    const auto digits = data::open_dataset("digits", data::Split::kTrain);
+    table.image_shape = digits->image_shape();
+    table.num_classes = digits->num_classes();
+    table.normalization = digits->normalization();
+    const auto bytes = static_cast<std::size_t>(table.image_shape.numel());
+    table.pixels.resize(kImages * bytes);
+    Generator generator;
+    for (std::size_t i = 0; i < kImages; ++i) {
+      const std::span<std::uint8_t> image(table.pixels.data() + i * bytes, bytes);
+      table.labels.push_back(
+          static_cast<std::uint8_t>(digits->read(static_cast<std::int64_t>(i), generator, image)));
+    }
+    dataset = std::make_unique<data::MemoryDataset>(std::move(table));
+    loader = std::make_unique<data::DataLoader>(*dataset,
+                                                data::LoaderOptions{.batch_size = 25, .seed = 3});
+    manual_seed(4);
+    net = std::make_unique<models::Mlp>();
+    optimizer = std::make_unique<optim::Sgd>(net->parameters(), optim::SgdOptions{.lr = 0.05});
+  }
+
+  static constexpr std::size_t kImages = 100;
+  std::unique_ptr<data::MemoryDataset> dataset;
+  std::unique_ptr<data::DataLoader> loader;
+  std::unique_ptr<models::Mlp> net;
+  std::unique_ptr<optim::Sgd> optimizer;
+};
+
+// Notes every call.
+class Diary final : public Callback {
+ public:
+  void on_train_begin(FitState& state) override { note("train", state); }
+  void on_epoch_begin(FitState& state) override { note("epoch", state); }
+  void on_step_begin(FitState& state) override { note("step", state); }
+  void on_step_end(FitState& state) override { note("done", state); }
+  void on_epoch_end(FitState& state) override { note("end", state); }
+  void on_train_end(FitState& state) override { note("bye", state); }
+  std::vector<std::string> lines;
+
+ private:
+  void note(const char* what, const FitState& state) {
+    lines.push_back(concat(what, " ", state.epoch, ".", state.step_in_epoch, " ", state.step));
+  }
+};
+
+TEST(Model, TrainsEvaluatesAndPredicts) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer, {.amp = {.level = "O2", .dtype = DType::kBf16}});
+  const double before = model.eval(*f.loader).at("loss");
+  const FitResult result = model.fit(8, *f.loader, {.validation = f.loader.get()});
+  EXPECT_EQ(result.steps, 32);
+  EXPECT_EQ(result.epochs, 8);
+  EXPECT_LT(result.metrics.at("loss"), before);
+  EXPECT_GT(result.metrics.at("accuracy"), 0.3);
+  const Tensor logits = model.predict(zeros({2, 1, 28, 28}));
+  EXPECT_EQ(logits.shape(), (Shape{2, 10}));
+  EXPECT_EQ(logits.dtype(), DType::kF32);
+  EXPECT_FALSE(logits.requires_grad());
+}
+
+TEST(Model, CallsItsCallbacksInOrder) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  Diary diary;
+  model.fit(2, *f.loader, {.callbacks = {&diary}, .steps = 5});
+  EXPECT_THAT(diary.lines, ElementsAre("train 0.0 0", "epoch 1.0 0", "step 1.1 1", "done 1.1 1",
+                                       "step 1.2 2", "done 1.2 2", "step 1.3 3", "done 1.3 3",
+                                       "step 1.4 4", "done 1.4 4", "end 1.4 4", "epoch 2.0 4",
+                                       "step 2.1 5", "done 2.1 5", "end 2.1 5", "bye 2.0 5"));
+}
+
+TEST(Model, TwoFitsAreOneLongOne) {
+  Fixture once;
+  Fixture twice;
+  Model a(*once.net, loss_function, *once.optimizer);
+  Model b(*twice.net, loss_function, *twice.optimizer);
+  a.fit(3, *once.loader);
+  b.fit(1, *twice.loader);
+  b.fit(2, *twice.loader);
+  EXPECT_EQ(once.net->parameters()[0].to_vector<float>(),
+            twice.net->parameters()[0].to_vector<float>());
+}
+
+TEST(Model, GoesOnInTheMiddleOfAnEpoch) {
+  Fixture f;
+  f.loader->seek({.epoch = 0, .step = 3});
+  Model model(*f.net, loss_function, *f.optimizer);
+  EXPECT_EQ(model.fit(2, *f.loader).steps, 5);
+  EXPECT_EQ(f.loader->position(), (data::LoaderPosition{.epoch = 2, .step = 0}));
+}
+
+TEST(Model, TakesALearningRateForEachStep) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  std::vector<double> seen;
+  LambdaCallback watch({.step_end = [&](FitState& state) { seen.push_back(state.lr); }});
+  model.fit(1, *f.loader, {.callbacks = {&watch}, .lr = {0.1, 0.2, 0.05}});
+  EXPECT_THAT(seen, ElementsAre(0.1, 0.2, 0.05, 0.05));
+}
+
+TEST(Model, ACallbackCanEndTheTraining) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  LambdaCallback stop({.step_end = [](FitState& state) { state.stop = state.step == 2; }});
+  const FitResult result = model.fit(5, *f.loader, {.callbacks = {&stop}});
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.steps, 2);
+}
+
+TEST(Model, RefusesWhatItCannotDo) {
+  Fixture f;
+  EXPECT_THROW(Model(*f.net, loss_function, *f.optimizer, {.metrics = {"acuracy"}}), ArgumentError);
+  EXPECT_THROW(Model(*f.net, loss_function, *f.optimizer, {.metrics = {"loss", "loss"}}),
+               ArgumentError);
+  EXPECT_THROW(Model(*f.net, loss_function, *f.optimizer, {.amp = {.level = "O7"}}), ArgumentError);
+  Model model(*f.net, loss_function, *f.optimizer);
+  EXPECT_THROW(model.fit(0, *f.loader), ArgumentError);
+}
+
+TEST(StopOnDivergence, WaitsForItsPatience) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  StopOnDivergence guard({.factor = 2, .patience = 2});
+  FitState state{.model = model};
+  guard.on_train_begin(state);
+  const double nan = std::nan("");
+  for (const double loss : {1.0, 1.9, 2.1, 0.5, 0.9, nan, 0.7, 1.1}) {
+    state.result.loss = loss;
+    guard.on_step_end(state);
+    EXPECT_FALSE(state.stop) << loss;
+  }
+  state.result.loss = nan;
+  guard.on_step_end(state);
+  EXPECT_TRUE(state.stop);
+}
+
+TEST(LossMonitor, PrintsEverySoManySteps) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  std::FILE* out = std::tmpfile();
+  LossMonitor monitor(2, out);
+  FitState state{.model = model, .epoch = 1};
+  state.result.loss = 0.5;
+  for (state.step = 1; state.step <= 4; ++state.step) {
+    state.step_in_epoch = state.step;
+    state.result.skipped = state.step == 4;
+    monitor.on_step_end(state);
+  }
+  std::rewind(out);
+  std::string text(256, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), out));
+  std::fclose(out);
+  EXPECT_EQ(text, "epoch: 1 step: 2, loss is 0.5\nepoch: 1 step: 4, loss is 0.5 (step skipped)\n");
+  EXPECT_THROW(LossMonitor(0), ArgumentError);
+}
+
+TEST(Metrics, TopKCountsTheLabelsAmongTheLargest) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor logits = from_values({3.0F, 1.0F, 2.0F,  // labels 0, 2, 1, 1
+                                     3.0F, 1.0F, 2.0F,  //
+                                     1.0F, 1.0F, 0.0F,  // a tie: class 0 counts as larger
+                                     0.0F, nan, 0.0F},
+                                    {4, 3});
+  const Tensor labels = from_values<std::int64_t>({0, 2, 1, 1}, {4});
+  for (const auto& [name, expected] :
+       std::map<std::string, double>{{"accuracy", 0.25}, {"top2", 0.75}, {"top3", 0.75}}) {
+    const auto metric = make_metric(name);
+    metric->update(logits, labels, 0);
+    EXPECT_EQ(metric->name(), name);
+    EXPECT_EQ(metric->value(), expected) << name;
+    metric->reset();
+    EXPECT_THROW(metric->value(), ArgumentError);
+  }
+}
+
+TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
+  MeanLoss loss;
+  loss.update(zeros({3, 2}), zeros({3}, DType::kI64), 1);
+  loss.update(zeros({1, 2}), zeros({1}, DType::kI64), 5);
+  EXPECT_EQ(loss.value(), 2);
+}
+
+TEST(Metrics, UnknownNamesAndLabelsAreNamed) {
+  for (const char* name : {"precision", "top", "top0", "top-1", "top5x"}) {
+    EXPECT_THROW(make_metric(name), ArgumentError) << name;
+  }
+  try {
+    TopK().update(zeros({1, 3}), from_values<std::int64_t>({7}, {1}), 0);
+    FAIL() << "nothing was thrown";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the label 7 is none of the 3 classes"));
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::train
