@@ -2,8 +2,11 @@
 #pragma once
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_manager.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/loss_scale.h"
+#include "mezzo/amp/loss_scale_manager.h"
+#include "mezzo/amp/loss_scaler.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/plan.h"
 #include "mezzo/amp/policy.h"

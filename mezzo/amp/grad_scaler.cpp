@@ -1,39 +1,113 @@
 #include "mezzo/amp/grad_scaler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/optim/gradients.h"
 
 namespace mezzo::amp {
+namespace {
+
+bool has_gradients(std::span<const Tensor> params) {
+  return std::ranges::any_of(params, [](const Tensor& param) { return param.grad().defined(); });
+}
+
+// Dividing in 16 bits loses what the scale has saved.
+void check_f32_gradients(std::span<const Tensor> params) {
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const Tensor& grad = params[i].grad();
+    if (!grad.defined()) continue;
+    check_arg(grad.dtype() == DType::kF32, "grad_scaler", "the gradient of parameter ", i, " is ",
+              grad, ", it must be f32 to be unscaled: divided in ", grad.dtype(),
+              " it loses what the scale has saved. Keep the parameter in f32 and compute in ",
+              grad.dtype(), " with amp::Autocast");
+  }
+}
+
+// What a saved state calls its entries.
+constexpr const char* kScale = "scale";
+constexpr const char* kGrowthFactor = "growth_factor";
+constexpr const char* kBackoffFactor = "backoff_factor";
+constexpr const char* kGrowthInterval = "growth_interval";
+constexpr const char* kGrowthTracker = "_growth_tracker";
+constexpr const char* kHysteresisLeft = "_hysteresis_left";
+constexpr std::string_view kKeys[] = {kScale,          kGrowthFactor,  kBackoffFactor,
+                                      kGrowthInterval, kGrowthTracker, kHysteresisLeft};
+
+const double* find_entry(const GradScaler::StateDict& state, std::string_view name) {
+  const auto found = std::ranges::find(state, name, &GradScaler::StateDict::value_type::first);
+  return found != state.end() ? &found->second : nullptr;
+}
+
+double entry_of(const GradScaler::StateDict& state, std::string_view name) {
+  const double* entry = find_entry(state, name);
+  check_arg(entry != nullptr, "grad_scaler", "the state has no entry `", name, "`");
+  return *entry;
+}
+
+std::int64_t whole_entry_of(const GradScaler::StateDict& state, std::string_view name) {
+  const double entry = entry_of(state, name);
+  check_arg(entry == std::trunc(entry) && std::abs(entry) < 0x1p53, "grad_scaler", "the entry `",
+            name, "` must be a whole number: ", entry);
+  return static_cast<std::int64_t>(entry);
+}
+
+}  // namespace
 
 GradScaler::GradScaler(const LossScaleOptions& options, bool enabled)
-    : state_(options), enabled_(enabled) {}
+    : state_(std::make_shared<LossScaleState>(options)), enabled_(enabled) {}
+
+GradScaler::GradScaler(const LossScaleManager& manager)
+    : state_(manager.scales() ? manager.state()
+                              : std::make_shared<LossScaleState>(LossScaleOptions{})),
+      enabled_(manager.scales()),
+      checks_(manager.get_drop_overflow_update()) {}
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
-  scaled_ = true;
-  return loss.astype(DType::kF32) * state_.scale();
+  if (!used_.has_value()) used_ = state_->scale();
+  return loss.astype(DType::kF32) * *used_;
+}
+
+std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
+  std::vector<Tensor> result;
+  result.reserve(losses.size());
+  for (const Tensor& loss : losses) result.push_back(scale(loss));
+  return result;
+}
+
+std::optional<std::size_t> GradScaler::check_gradients(std::span<const Tensor> params,
+                                                       double factor) const {
+  if (factor != 1) {
+    const std::optional<std::size_t> bad = optim::unscale_grads(params, factor);
+    return checks_ ? bad : std::nullopt;
+  }
+  return checks_ ? optim::first_nonfinite_grad(params) : std::nullopt;
 }
 
 GradScaler::Entry* GradScaler::find(const optim::Optimizer& optimizer) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.optimizer == &optimizer;
-  });
+  const auto found = std::ranges::find(entries_, &optimizer, &Entry::optimizer);
   return found != entries_.end() ? &*found : nullptr;
 }
 
-GradScaler::Entry& GradScaler::add_entry(const optim::Optimizer& optimizer, Stage stage,
-                                         std::optional<std::size_t> first_bad) {
-  entries_.push_back({&optimizer, stage, first_bad});
-  return entries_.back();
-}
-
 void GradScaler::check_scaled() const {
-  check_arg(scaled_, "grad_scaler",
+  check_arg(used_.has_value(), "grad_scaler",
             "gradients cannot be unscaled before scale() was called in this iteration. Use "
             "scaler.scale(loss).backward()");
+}
+
+void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
+  if (unscaled_.empty()) return;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    check_arg(std::ranges::find(unscaled_, tensors[i].impl()) == unscaled_.end(), "grad_scaler",
+              "the gradient of tensor ", i, " (", tensors[i],
+              ") was already unscaled since the last update(). After unscale() or backward() call "
+              "the optimizer's own step()");
+  }
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
@@ -45,55 +119,175 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
             "per iteration");
   check_arg(entry == nullptr, "grad_scaler",
             "unscale_() is called after step(). Unscale first, or call update()");
-  add_entry(optimizer, Stage::kUnscaled, optim::unscale_grads(optimizer.params(), inverse_scale()));
+  check_not_unscaled(optimizer.params());
+  check_f32_gradients(optimizer.params());
+  entries_.push_back({&optimizer, Stage::kUnscaled, has_gradients(optimizer.params()), 1,
+                      check_gradients(optimizer.params(), 1 / *used_)});
+}
+
+GradScaler::Entry& GradScaler::checked(optim::Optimizer& optimizer) {
+  Entry* known = find(optimizer);
+  check_arg(known == nullptr || known->stage != Stage::kStepped, "grad_scaler",
+            "step() was already called for this optimizer since the last update(). Call update() "
+            "after each iteration");
+  if (known != nullptr) return *known;
+  check_not_unscaled(optimizer.params());
+  // A scale of at least 1 makes gradients smaller, so finite scaled ones are finite unscaled. The
+  // check then only reads, and the optimizer's own pass divides.
+  const bool fused = *used_ >= 1;
+  const double inverse = 1 / *used_;
+  if (!fused) check_f32_gradients(optimizer.params());
+  entries_.push_back({&optimizer, Stage::kUnscaled, has_gradients(optimizer.params()),
+                      fused ? inverse : 1,
+                      check_gradients(optimizer.params(), fused ? 1 : inverse)});
+  return entries_.back();
+}
+
+StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const {
+  entry.stage = Stage::kStepped;
+  StepResult result{.stepped = entry.has_gradients && !skip,
+                    .found_inf = entry.first_bad.has_value(),
+                    .nothing_to_do = !entry.has_gradients,
+                    .scale_used = *used_,
+                    .skipped_in_a_row = skip ? skipped_in_a_row_ + 1 : 0,
+                    .first_bad = entry.first_bad};
+  if (result.stepped) optimizer.step(entry.inv_scale);
+  if (result.found_inf) {
+    logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ",
+                   *entry.first_bad, " is not finite at scale ", *used_);
+  }
+  return result;
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
   if (!enabled_) {
+    const bool any = has_gradients(optimizer.params());
     optimizer.step();
-    return {};
+    return {.stepped = any, .nothing_to_do = !any, .first_bad = std::nullopt};
   }
   check_scaled();
-  Entry* entry = find(optimizer);
-  check_arg(entry == nullptr || entry->stage != Stage::kStepped, "grad_scaler",
-            "step() was already called for this optimizer since the last update(). Call update() "
-            "after each iteration");
-  double inv_scale = 1;
-  if (entry == nullptr) {
-    // A scale of at least 1 makes gradients smaller, so finite scaled ones are finite unscaled. The
-    // check then only reads, and the optimizer's own pass divides.
-    const bool fused = state_.scale() >= 1;
-    if (fused) inv_scale = inverse_scale();
-    entry = &add_entry(optimizer, Stage::kUnscaled,
-                       fused ? optim::first_nonfinite_grad(optimizer.params())
-                             : optim::unscale_grads(optimizer.params(), inverse_scale()));
+  Entry& entry = checked(optimizer);
+  return apply(optimizer, entry, entry.first_bad.has_value());
+}
+
+std::vector<StepResult> GradScaler::step_together(std::span<optim::Optimizer* const> optimizers) {
+  std::vector<StepResult> results;
+  bool skip = false;
+  if (enabled_) {
+    check_scaled();
+    for (optim::Optimizer* optimizer : optimizers)
+      skip |= checked(*optimizer).first_bad.has_value();
   }
-  entry->stage = Stage::kStepped;
-  if (!entry->first_bad.has_value()) {
-    optimizer.step(inv_scale);
-    return {};
+  for (optim::Optimizer* optimizer : optimizers) {
+    results.push_back(enabled_ ? apply(*optimizer, checked(*optimizer), skip) : step(*optimizer));
   }
-  logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ",
-                 *entry->first_bad, " is not finite at scale ", state_.scale());
-  return {.stepped = false, .found_inf = true, .first_bad = entry->first_bad};
+  return results;
+}
+
+void GradScaler::end_iteration() {
+  entries_.clear();
+  unscaled_.clear();
+  tensors_overflowed_ = false;
+  used_.reset();
 }
 
 void GradScaler::update() {
   if (!enabled_) return;
-  check_arg(!entries_.empty(), "grad_scaler",
+  check_arg(!entries_.empty() || !unscaled_.empty(), "grad_scaler",
             "no gradients were checked since the last update(). Call step() or unscale_() first");
-  const bool overflow = std::any_of(entries_.begin(), entries_.end(),
-                                    [](const Entry& entry) { return entry.first_bad.has_value(); });
-  entries_.clear();
-  scaled_ = false;
-  state_.update(overflow);
+  const bool overflow =
+      tensors_overflowed_ ||
+      std::ranges::any_of(entries_, [](const Entry& entry) { return entry.first_bad.has_value(); });
+  const bool any = !unscaled_.empty() || std::ranges::any_of(entries_, &Entry::has_gradients);
+  end_iteration();
+  if (!any) return;
+  skipped_in_a_row_ = overflow ? skipped_in_a_row_ + 1 : 0;
+  state_->update(overflow);
 }
 
 void GradScaler::update(double new_scale) {
   if (!enabled_) return;
-  state_.set_scale(new_scale);
-  entries_.clear();
-  scaled_ = false;
+  check_arg(
+      !used_.has_value() || !entries_.empty() || !unscaled_.empty(), "grad_scaler",
+      "the scale cannot change between scale() and step(): gradients of this iteration carry ",
+      *used_, ". Call step() first, or discard() and drop the gradients");
+  state_->set_scale(new_scale);
+  end_iteration();
+}
+
+void GradScaler::discard() { end_iteration(); }
+
+std::optional<std::size_t> GradScaler::unscale(std::span<const Tensor> tensors) {
+  if (!enabled_) return std::nullopt;
+  check_not_unscaled(tensors);
+  check_f32_gradients(tensors);
+  if (!used_.has_value()) used_ = state_->scale();
+  const std::optional<std::size_t> bad = check_gradients(tensors, 1 / *used_);
+  for (const Tensor& tensor : tensors) {
+    unscaled_.push_back(tensor.impl());
+    if (bad.has_value()) tensor.clear_grad();
+  }
+  tensors_overflowed_ |= bad.has_value();
+  return bad;
+}
+
+std::optional<std::size_t> GradScaler::backward(GradManager& manager, const Tensor& loss,
+                                                const Tensor& dy, bool unscale_grad) {
+  // The loss is scaled rather than dy, so that it happens in f32 for a 16-bit loss too.
+  manager.backward(scale(loss), enabled_ && dy.defined() ? dy.astype(DType::kF32) : dy);
+  if (!enabled_ || !unscale_grad) return std::nullopt;
+  const std::optional<std::size_t> bad = unscale(manager.attached_tensors());
+  update();
+  return bad;
+}
+
+GradScaler::StateDict GradScaler::state_dict() const {
+  if (!enabled_) return {};
+  return {{kScale, state_->scale()},
+          {kGrowthFactor, get_growth_factor()},
+          {kBackoffFactor, get_backoff_factor()},
+          {kGrowthInterval, static_cast<double>(get_growth_interval())},
+          {kGrowthTracker, static_cast<double>(state_->growth_tracker())},
+          {kHysteresisLeft, static_cast<double>(state_->hysteresis_left())}};
+}
+
+void GradScaler::load_state_dict(const StateDict& state) {
+  if (!enabled_) return;
+  check_arg(!state.empty(), "grad_scaler",
+            "the state is empty, as a disabled scaler saves it. Make this one disabled too, or do "
+            "not load");
+  check_arg(!used_.has_value(), "grad_scaler",
+            "a state cannot be loaded between scale() and update(). Call update() first");
+  for (const auto& [name, value] : state) {
+    check_arg(std::ranges::find(kKeys, name) != std::end(kKeys), "grad_scaler",
+              "the state has an unknown entry `", name, "`");
+  }
+  LossScaleState loaded = *state_;
+  loaded.set_growth_factor(entry_of(state, kGrowthFactor));
+  loaded.set_backoff_factor(entry_of(state, kBackoffFactor));
+  loaded.set_growth_interval(whole_entry_of(state, kGrowthInterval));
+  const bool has_hysteresis = find_entry(state, kHysteresisLeft) != nullptr;
+  loaded.restore(
+      entry_of(state, kScale), whole_entry_of(state, kGrowthTracker),
+      has_hysteresis ? whole_entry_of(state, kHysteresisLeft) : state_->options().hysteresis);
+  *state_ = loaded;
+}
+
+GradScaler oneflow_grad_scaler(double init_scale, double growth_factor, double backoff_factor,
+                               std::int64_t growth_interval) {
+  check_arg(backoff_factor == 1 / growth_factor, "oneflow_grad_scaler",
+            "backoff_factor must be 1 / growth_factor, they are ", backoff_factor, " and ",
+            growth_factor);
+  LossScaleOptions options = loss_scale_preset("oneflow");
+  options.init_scale = init_scale;
+  options.growth_factor = growth_factor;
+  options.backoff_factor = backoff_factor;
+  options.growth_interval = growth_interval;
+  return GradScaler(options);
+}
+
+GradScaler static_grad_scaler(double scale_factor) {
+  return GradScaler(LossScaleManager(fixed_loss_scale(scale_factor), false));
 }
 
 }  // namespace mezzo::amp

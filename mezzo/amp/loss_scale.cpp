@@ -1,23 +1,118 @@
 #include "mezzo/amp/loss_scale.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
+#include <string>
 
 namespace mezzo::amp {
 
+namespace {
+
+struct Preset {
+  std::string_view name;
+  LossScaleOptions options;
+};
+
+// Each from the framework's own sources, as a user meets it who gives no number of his own.
+// Everywhere the floor is at least kNoFloor and the ceiling at most kNoCeiling.
+constexpr Preset kPresets[] = {
+    // mindspore.amp.DynamicLossScaleManager. It has no ceiling. After 1000 overflows in a row its
+    // host path throws; ours counts them in StepResult::skipped_in_a_row.
+    {"mindspore", {.init_scale = 0x1p24}},
+    // megengine.amp.GradScaler: starts at 2^4, where the others start at 2^15 and more. It has
+    // neither floor nor ceiling. A growth_interval of 0 makes the scale static, as here; there it
+    // also switches the check for overflow off.
+    {"megengine", {.init_scale = 16, .min_scale = kNoFloor}},
+    // oneflow.amp.GradScaler, for graphs: clamps at FLT_MAX and at 1.
+    {"oneflow", {.init_scale = 65536, .at_ceiling = AtCeiling::kClamp}},
+    // torch.amp.GradScaler: holds if the product is not finite; its scale may fall to 0, ours to
+    // kNoFloor.
+    {"pytorch", {.init_scale = 65536, .min_scale = kNoFloor}},
+    // apex.amp's dynamic scaler: min_loss_scale None, max_loss_scale 2^24, clamped.
+    {"apex",
+     {.init_scale = 65536,
+      .min_scale = kNoFloor,
+      .max_scale = 0x1p24,
+      .at_ceiling = AtCeiling::kClamp}},
+    // tf.mixed_precision's DynamicLossScale: assigns a grown scale only if it is finite. (Keras 3
+    // has dropped the floor.)
+    {"tensorflow", {.init_scale = 32768}},
+    // DeepSpeed's configuration: initial_scale_power 16, hysteresis 2, consecutive_hysteresis
+    // false; throws when it cannot go below min_loss_scale. (The class alone starts at 2^32 with a
+    // hysteresis of 1.)
+    {"deepspeed",
+     {.init_scale = 65536,
+      .growth_interval = 1000,
+      .hysteresis = 2,
+      .refill = Refill::kGrowth,
+      .at_floor = AtFloor::kThrow}},
+    // Megatron-LM's DynamicGradScaler with the defaults of OptimizerConfig. The hysteresis counts
+    // overflows since the last growth, not in a row.
+    {"megatron",
+     {.init_scale = 0x1p32, .growth_interval = 1000, .hysteresis = 2, .refill = Refill::kGrowth}},
+};
+
+constexpr auto kPresetNames = [] {
+  std::array<std::string_view, std::size(kPresets)> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kPresets[i].name;
+  return names;
+}();
+
+template <class... Parts>
+void check(bool ok, const Parts&... parts) {
+  check_arg(ok, "loss_scale", parts...);
+}
+
+void check_growth_factor(double factor) {
+  check(std::isfinite(factor) && factor > 1, "growth_factor must be over 1 and finite: ", factor);
+}
+
+void check_backoff_factor(double factor) {
+  check(factor > 0 && factor < 1, "backoff_factor must be between 0 and 1: ", factor);
+}
+
+void check_growth_interval(std::int64_t interval) {
+  check(interval >= 0, "growth_interval must not be negative: ", interval);
+}
+
+// The scale as the f32 number that losses are multiplied by.
+double in_f32(const char* name, double scale) {
+  check(scale >= kNoFloor && scale <= kNoCeiling, name,
+        " must be positive, and it and its reciprocal finite in f32: ", scale);
+  return static_cast<float>(scale);
+}
+
+}  // namespace
+
+LossScaleOptions loss_scale_preset(std::string_view name) {
+  const auto* found = std::ranges::find(kPresets, name, &Preset::name);
+  if (found != std::end(kPresets)) return found->options;
+  std::string known;
+  for (const std::string_view other : kPresetNames) known += concat(" ", other);
+  fail("loss_scale", "there is no preset `", name, "`. There are", known);
+}
+
+std::span<const std::string_view> loss_scale_preset_names() { return kPresetNames; }
+
+LossScaleOptions fixed_loss_scale(double scale) {
+  return {.init_scale = scale, .growth_interval = 0, .min_scale = scale};
+}
+
 LossScaleState::LossScaleState(const LossScaleOptions& options)
-    : options_(options), scale_(options.init_scale), hysteresis_left_(options.hysteresis) {
-  const auto check = [](bool ok, const auto&... parts) { check_arg(ok, "loss_scale", parts...); };
-  check(std::isfinite(scale_) && scale_ > 0, "init_scale must be positive and finite: ", scale_);
-  check(options.growth_factor > 1, "growth_factor must be over 1: ", options.growth_factor);
-  check(options.backoff_factor > 0 && options.backoff_factor < 1,
-        "backoff_factor must be between 0 and 1: ", options.backoff_factor);
-  check(options.growth_interval >= 0,
-        "growth_interval must not be negative: ", options.growth_interval);
-  check(options.min_scale >= 0 && options.min_scale <= scale_, "min_scale ", options.min_scale,
-        " must lie between 0 and init_scale ", scale_);
-  check(options.max_scale >= scale_, "max_scale ", options.max_scale,
-        " must not be under init_scale ", scale_);
+    : options_(options),
+      scale_(in_f32("init_scale", options.init_scale)),
+      hysteresis_left_(options.hysteresis) {
+  check_growth_factor(options.growth_factor);
+  check_backoff_factor(options.backoff_factor);
+  check_growth_interval(options.growth_interval);
+  check(options.min_scale >= 0 && options.min_scale <= options.init_scale, "min_scale ",
+        options.min_scale, " must lie between 0 and init_scale ", options.init_scale);
+  check(options.max_scale >= options.init_scale, "max_scale ", options.max_scale,
+        " must not be under init_scale ", options.init_scale);
+  check(options.max_scale <= kNoCeiling, "max_scale ", options.max_scale,
+        " is beyond f32, in which the scale is applied");
   check(options.hysteresis >= 1, "hysteresis must be at least 1: ", options.hysteresis);
 }
 
@@ -33,13 +128,15 @@ void LossScaleState::on_overflow() {
   growth_tracker_ = 0;
   if (hysteresis_left_ > 0) --hysteresis_left_;
   if (hysteresis_left_ > 0) return;
-  const double reduced = scale_ * options_.backoff_factor;
-  if (reduced < options_.min_scale && options_.at_floor == AtFloor::kThrow) {
-    fail<Error>("loss_scale", "overflow at the smallest scale allowed: ", options_.min_scale,
+  const double floor = std::max(options_.min_scale, kNoFloor);
+  if (scale_ <= floor && options_.at_floor == AtFloor::kThrow) {
+    fail<Error>("loss_scale", "overflow at the smallest scale allowed: ", scale_,
                 ". The gradients are not finite for another reason: look at the learning rate, the "
                 "data and the loss");
   }
-  scale_ = std::max(reduced, options_.min_scale);
+  // A scale that was set below the floor stays where it is.
+  const double reduced = std::max(scale_ * options_.backoff_factor, floor);
+  scale_ = static_cast<float>(std::min(reduced, scale_));
   if (options_.refill == Refill::kGoodStepAndBackoff) hysteresis_left_ = options_.hysteresis;
 }
 
@@ -50,9 +147,9 @@ void LossScaleState::on_good_step() {
   if (options_.refill == Refill::kGrowth) hysteresis_left_ = options_.hysteresis;
   const double grown = scale_ * options_.growth_factor;
   if (grown <= options_.max_scale) {
-    scale_ = grown;
+    scale_ = static_cast<float>(grown);
   } else if (options_.at_ceiling == AtCeiling::kClamp) {
-    scale_ = options_.max_scale;
+    scale_ = static_cast<float>(options_.max_scale);
   }
 }
 
@@ -66,10 +163,21 @@ void LossScaleState::restore(double scale, std::int64_t growth_tracker,
   hysteresis_left_ = hysteresis_left;
 }
 
-void LossScaleState::set_scale(double scale) {
-  check_arg(std::isfinite(scale) && scale > 0, "loss_scale",
-            "the scale must be positive and finite: ", scale);
-  scale_ = scale;
+void LossScaleState::set_scale(double scale) { scale_ = in_f32("the scale", scale); }
+
+void LossScaleState::set_growth_factor(double factor) {
+  check_growth_factor(factor);
+  options_.growth_factor = factor;
+}
+
+void LossScaleState::set_backoff_factor(double factor) {
+  check_backoff_factor(factor);
+  options_.backoff_factor = factor;
+}
+
+void LossScaleState::set_growth_interval(std::int64_t interval) {
+  check_growth_interval(interval);
+  options_.growth_interval = interval;
 }
 
 }  // namespace mezzo::amp

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <string_view>
 
 #include "mezzo/core/error.h"
 
@@ -18,8 +20,15 @@ enum class Refill : std::uint8_t {
 // What happens when growth would pass the ceiling.
 enum class AtCeiling : std::uint8_t { kHold, kClamp };
 
-// What happens when a reduction would pass the floor.
+// What happens when a reduction would pass the floor: the scale stays there, or an overflow at the
+// floor throws.
 enum class AtFloor : std::uint8_t { kHold, kThrow };
+
+// No floor at all: the smallest scale whose reciprocal is finite in f32. What frameworks without a
+// floor do below it is to reach 0, from where no gradient returns.
+inline constexpr double kNoFloor = std::numeric_limits<float>::min();
+// No ceiling: the largest f32. What frameworks without a ceiling do above it is to reach infinity.
+inline constexpr double kNoCeiling = std::numeric_limits<float>::max();
 
 // The defaults are PyTorch's, with a floor of 1: below 1 a scale hides gradients instead of saving
 // them, and the user asks why nothing is learnt (pytorch#99640).
@@ -29,15 +38,26 @@ struct LossScaleOptions {
   double backoff_factor = 0.5;
   std::int64_t growth_interval = 2000;  // steps without overflow before the scale grows; 0: never
   double min_scale = 1;
-  double max_scale = std::numeric_limits<float>::max();  // the scale is applied in f32
-  std::int64_t hysteresis = 1;                           // overflows until the scale is reduced
+  double max_scale = kNoCeiling;
+  std::int64_t hysteresis = 1;  // overflows until the scale is reduced
   Refill refill = Refill::kGrowth;
   AtCeiling at_ceiling = AtCeiling::kHold;
   AtFloor at_floor = AtFloor::kHold;
 };
 
+// The loss scaling of other frameworks by name, with their defaults; what we do differently stands
+// beside the numbers in loss_scale.cpp. Throws ArgumentError for other names, naming those there
+// are.
+LossScaleOptions loss_scale_preset(std::string_view name);
+// mindspore, megengine, oneflow, pytorch, apex, tensorflow, deepspeed, megatron.
+std::span<const std::string_view> loss_scale_preset_names();
+
+// A scale that stays.
+LossScaleOptions fixed_loss_scale(double scale);
+
 // The scale that follows from a history of steps. An overflow multiplies it by the backoff factor
 // and restarts the count; growth_interval steps without overflow multiply it by the growth factor.
+// It is an f32 number at all times, as it is applied in f32.
 class LossScaleState {
  public:
   // Throws ArgumentError for options that make no sense, naming the first one.
@@ -54,8 +74,12 @@ class LossScaleState {
 
   // Continues from a saved state. Throws ArgumentError for values that no history leads to.
   void restore(double scale, std::int64_t growth_tracker, std::int64_t hysteresis_left);
-  // Sets the scale and leaves the counters as they are.
+  // Sets the scale, also beyond floor and ceiling, and leaves the counters as they are.
   void set_scale(double scale);
+  // Go on by other rules from here. Throw ArgumentError like the constructor.
+  void set_growth_factor(double factor);
+  void set_backoff_factor(double factor);
+  void set_growth_interval(std::int64_t interval);
 
  private:
   void on_overflow();

@@ -1,0 +1,59 @@
+#include "mezzo/amp/grad_manager.h"
+
+#include <algorithm>
+
+#include "mezzo/autograd/engine.h"
+#include "mezzo/ops/arithmetic.h"
+
+namespace mezzo::amp {
+namespace {
+
+bool is_attached(const std::vector<Tensor>& tensors, const Tensor& tensor) {
+  return std::ranges::any_of(tensors, [&](const Tensor& t) { return t.impl() == tensor.impl(); });
+}
+
+}  // namespace
+
+GradManager& GradManager::attach(std::span<const Tensor> tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    check_arg(tensors[i].defined() && is_floating(tensors[i].dtype()), "grad_manager", "tensor ", i,
+              " cannot have a gradient. Attach floating-point tensors");
+  }
+  for (Tensor tensor : tensors) {
+    if (is_attached(tensors_, tensor)) continue;
+    if (!tensor.requires_grad()) tensor.set_requires_grad(true);
+    tensors_.push_back(tensor);
+  }
+  return *this;
+}
+
+void GradManager::record() {
+  check_arg(!is_recording(), "grad_manager",
+            "record() was called twice. Call release() or backward() in between");
+  mode_.emplace(true);
+}
+
+void GradManager::release() { mode_.reset(); }
+
+void GradManager::backward(const Tensor& y, const Tensor& dy) {
+  backward(std::span(&y, 1), std::span(&dy, 1));
+}
+
+void GradManager::backward(std::span<const Tensor> ys, std::span<const Tensor> dys) {
+  check_arg(is_recording(), "grad_manager",
+            "backward() without a recording. Call record() before the forward pass");
+  // Also after an exception: what was recorded is of no more use.
+  struct Release {
+    GradManager& manager;
+    ~Release() { manager.release(); }
+  } const release{*this};
+  const std::vector<Tensor> grads = grad(ys, tensors_, dys);
+  const NoGrad guard;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    const Tensor& sum = tensors_[i].grad();
+    tensors_[i].set_grad(sum.defined() ? sum + grads[i] : grads[i]);
+  }
+}
+
+}  // namespace mezzo::amp

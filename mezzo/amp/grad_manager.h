@@ -1,0 +1,66 @@
+// GradManager: MegEngine's way to say which tensors get gradients, and when operations are
+// recorded.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/grad_mode.h"
+
+namespace mezzo::amp {
+
+// Collects the gradients of the attached tensors, and of no others.
+//
+//   GradManager gm;
+//   gm.attach(net.parameters());
+//   {
+//     const GradManager::Recording recording(gm);
+//     gm.backward(loss_of(net(x), y));  // adds to the grad() of each parameter
+//   }
+//   optimizer.step();
+class GradManager {
+ public:
+  // Records from here to the end of the scope, or to backward().
+  class Recording {
+   public:
+    explicit Recording(GradManager& manager) : manager_(manager) { manager_.record(); }
+    ~Recording() { manager_.release(); }
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    GradManager& manager_;
+  };
+
+  GradManager() = default;
+  ~GradManager() = default;
+  GradManager(const GradManager&) = delete;
+  GradManager& operator=(const GradManager&) = delete;
+
+  // Leaves that require no gradient do from now on; results may be attached while recording. A
+  // tensor that is attached already stays so once. Throws ArgumentError for undefined and integer
+  // tensors.
+  GradManager& attach(std::span<const Tensor> tensors);
+  GradManager& attach(const Tensor& tensor) { return attach({&tensor, 1}); }
+  const std::vector<Tensor>& attached_tensors() const { return tensors_; }
+
+  // Operations of this thread are recorded from here on, also under an outer NoGrad. Throws
+  // ArgumentError if they are being recorded for this manager already.
+  void record();
+  // Ends that; nothing happens if nothing is recorded.
+  void release();
+  bool is_recording() const { return mode_.has_value(); }
+
+  // Adds d(y)/d(tensor), weighted by dy, to grad() of every attached tensor, and stops recording. y
+  // must be a scalar if dy is undefined. Throws ArgumentError unless recording.
+  void backward(const Tensor& y, const Tensor& dy = Tensor());
+  void backward(std::span<const Tensor> ys, std::span<const Tensor> dys = {});
+
+ private:
+  std::vector<Tensor> tensors_;
+  std::optional<GradMode> mode_;
+};
+
+}  // namespace mezzo::amp

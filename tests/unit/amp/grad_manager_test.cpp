@@ -1,0 +1,187 @@
+#include "mezzo/amp/grad_manager.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::amp {
+namespace {
+
+std::vector<float> grad_of(const Tensor& tensor) { return tensor.grad().to_vector<float>(); }
+
+struct Pair {
+  Tensor a = from_values({1.0F, 2.0F}, {2});
+  Tensor b = from_values({3.0F, 4.0F}, {2});
+
+  Tensor loss() const { return sum(a * b); }
+};
+
+TEST(GradManager, CollectsForAttachedTensorsOnly) {
+  Pair p;
+  p.b.set_requires_grad(true);
+  GradManager gm;
+  gm.attach(p.a);
+  gm.record();
+  gm.backward(p.loss());
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+  EXPECT_FALSE(p.b.grad().defined());
+  ASSERT_EQ(gm.attached_tensors().size(), 1U);
+}
+
+TEST(GradManager, AddsToGradientsAndTakesDy) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a).attach(p.a);
+  EXPECT_EQ(gm.attached_tensors().size(), 1U);
+  for (int i = 0; i < 2; ++i) {
+    const GradManager::Recording recording(gm);
+    gm.backward(p.a * p.b, from_values({1.0F, 10.0F}, {2}));
+  }
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{6, 80}));
+}
+
+TEST(GradManager, TakesSeveralResultsAndAttachedResults) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  gm.record();
+  const Tensor middle = p.a * 2;
+  gm.attach(middle);
+  const std::vector<Tensor> ys = {sum(middle), sum(middle * p.b)};
+  gm.backward(ys);
+  EXPECT_EQ(grad_of(middle), (std::vector<float>{4, 5}));
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{8, 10}));
+}
+
+TEST(GradManager, RecordsUnderNoGradAndOnlyInside) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  const NoGrad guard;
+  {
+    const GradManager::Recording recording(gm);
+    EXPECT_TRUE(gm.is_recording());
+    EXPECT_TRUE(p.loss().requires_grad());
+  }
+  EXPECT_FALSE(gm.is_recording());
+  EXPECT_FALSE(p.loss().requires_grad());
+}
+
+TEST(GradManager, AnExceptionEndsTheRecording) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  const NoGrad guard;
+  gm.record();
+  EXPECT_THROW(gm.backward(p.a * p.b), ArgumentError);  // not a scalar, and no dy
+  EXPECT_FALSE(gm.is_recording());
+  EXPECT_FALSE(grad_enabled());
+}
+
+TEST(GradManager, MisuseThrows) {
+  Pair p;
+  GradManager gm;
+  EXPECT_THROW(gm.attach(Tensor()), ArgumentError);
+  EXPECT_THROW(gm.attach(zeros({2}, DType::kI64)), ArgumentError);
+  gm.attach(p.a);
+  EXPECT_THROW(gm.backward(p.loss()), ArgumentError);
+  gm.record();
+  EXPECT_THROW(gm.record(), ArgumentError);
+}
+
+// MegEngine's one call: scale, backward, unscale, update.
+TEST(GradManager, TheScalersOneCallLeavesTrueGradients) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 1024, .growth_interval = 1});
+  gm.record();
+  EXPECT_FALSE(scaler.backward(gm, p.loss()).has_value());
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+  EXPECT_EQ(scaler.scale_factor(), 2048);
+}
+
+// 3 * 2^20 is infinite in f16.
+TEST(GradManager, TheScalersOneCallWeighsWithDyInF32) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 0x1p20});
+  gm.record();
+  scaler.backward(gm, p.loss(), from_values({3.0F}, {}).astype(DType::kF16));
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{9, 12}));
+}
+
+TEST(GradManager, MicroBatchesAreUnscaledOnce) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 8, .growth_interval = 1});
+  gm.record();
+  scaler.backward(gm, p.loss(), Tensor(), false);
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{24, 32}));
+  gm.record();
+  scaler.backward(gm, p.loss());
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{6, 8}));
+}
+
+TEST(GradManager, AnOverflowDropsTheGradientsAndTheOptimizerStandsStill) {
+  Pair p;
+  p.b = from_values({std::numeric_limits<float>::infinity(), 1.0F}, {2});
+  GradManager gm;
+  gm.attach(p.a);
+  optim::Sgd optimizer(gm.attached_tensors(), {.lr = 1});
+  GradScaler scaler({.init_scale = 8});
+  gm.record();
+  EXPECT_EQ(scaler.backward(gm, p.loss()), 0U);
+  EXPECT_FALSE(p.a.grad().defined());
+  optimizer.step();
+  EXPECT_EQ(p.a.to_vector<float>(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(scaler.scale_factor(), 4);
+  EXPECT_EQ(scaler.skipped_in_a_row(), 1);
+}
+
+TEST(GradManager, ByHandWithTheScaleFactor) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 16});
+  gm.record();
+  gm.backward(p.loss(), full({}, scaler.scale_factor()));
+  EXPECT_FALSE(scaler.unscale(gm.attached_tensors()).has_value());
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+  EXPECT_THROW(scaler.unscale(gm.attached_tensors()), ArgumentError);
+  scaler.update();
+  EXPECT_EQ(scaler.state().growth_tracker(), 1);
+}
+
+TEST(GradManager, UnscaledTensorsAreNotUnscaledAgainByStep) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  optim::Sgd optimizer(gm.attached_tensors(), {.lr = 1});
+  GradScaler scaler({.init_scale = 16});
+  gm.record();
+  gm.backward(scaler.scale(p.loss()));
+  scaler.unscale(gm.attached_tensors());
+  EXPECT_THROW(scaler.step(optimizer), ArgumentError);
+  EXPECT_THROW(scaler.unscale_(optimizer), ArgumentError);
+}
+
+TEST(GradManager, ADisabledScalerPassesThrough) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({}, false);
+  gm.record();
+  EXPECT_FALSE(scaler.backward(gm, p.loss()).has_value());
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+}
+
+}  // namespace
+}  // namespace mezzo::amp
