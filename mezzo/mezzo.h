@@ -10,6 +10,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/plan.h"
 #include "mezzo/amp/policy.h"
+#include "mezzo/amp/train_network.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"
@@ -62,4 +63,3 @@
 #include "mezzo/train/model.h"
 #include "mezzo/train/run.h"
 #include "mezzo/train/schedule.h"
-#include "mezzo/train/step.h"

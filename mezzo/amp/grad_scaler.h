@@ -97,6 +97,8 @@ class GradScaler {
 
   // The state -------------------------------------------------------------------------------------
   bool is_enabled() const { return enabled_; }
+  // False if no step is ever skipped: disabled, or asked to unscale only.
+  bool checks_gradients() const { return enabled_ && checks_; }
   // The scale of the next iteration; 1 if disabled.
   double get_scale() const { return enabled_ ? state_->scale() : 1; }
   // The scale of the iteration that is under way; the next one's if there is none.

@@ -119,14 +119,14 @@ void Progress::on_start(std::int64_t total_steps) {
 }
 
 void Progress::on_step(const train::StepEvent& event) {
-  const train::StepReport& report = event.report;
+  const amp::TrainStepResult& report = event.report;
   json_.write({{"event", "step"},
                {"step", event.step},
                {"epoch", event.epoch},
                {"loss", report.loss},
                {"lr", event.lr},
                {"scale", report.scale},
-               {"found_inf", report.found_inf},
+               {"found_inf", report.overflow || report.nonfinite_loss},
                {"skipped", report.skipped},
                {"ms", report.total_ms()}});
   if (!quiet_ && is_terminal_) draw(event);

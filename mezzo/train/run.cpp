@@ -31,7 +31,7 @@ double median(std::vector<double> values) {
 // Gathers the steps of a run into its result.
 class Statistics {
  public:
-  void add(const StepReport& report) {
+  void add(const amp::TrainStepResult& report) {
     total_.push_back(report.total_ms());
     forward_.push_back(report.forward_ms);
     backward_.push_back(report.backward_ms);
@@ -73,7 +73,7 @@ void check_options(const RunOptions& options) {
         "--warmup-epochs must not be negative: ", options.warmup_epochs);
 }
 
-// Network, optimizer, scaler and step of a run.
+// Network, optimizer and step of a run.
 struct Trainer {
   Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes)
       : net(make_model(options, image_shape, classes)),
@@ -81,19 +81,16 @@ struct Trainer {
         optimizer(
             net->parameters(),
             {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
-        scaler(make_scaler(options.loss_scale, options.policy)),
-        step(
-            *net,
-            [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
-              return cross_entropy(logits, labels, {.label_smoothing = smoothing});
-            },
-            optimizer, scaler, policy) {}
+        step(*net,
+             [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
+               return cross_entropy(logits, labels, {.label_smoothing = smoothing});
+             },
+             optimizer, make_scaler(options.loss_scale, options.policy), {.policy = policy}) {}
 
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;
   optim::Sgd optimizer;
-  amp::GradScaler scaler;
-  TrainStep step;
+  amp::TrainOneStepWithLossScale step;
 };
 
 Schedule make_schedule(const RunOptions& options, std::int64_t steps_per_epoch,
@@ -181,8 +178,7 @@ amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& polic
   }
   if (kind == Kind::kNone) return amp::GradScaler({}, false);
   if (kind == Kind::kDynamic) return amp::GradScaler();
-  return amp::GradScaler(
-      {.init_scale = scaling.scale, .growth_interval = 0, .min_scale = scaling.scale});
+  return amp::GradScaler(amp::fixed_loss_scale(scaling.scale));
 }
 
 DataPair open_data(const std::string& spec) {
@@ -228,7 +224,7 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
   observer.on_start(warmup + steps);
   Statistics statistics;
   for (std::int64_t i = 0; i < warmup + steps; ++i) {
-    const StepReport report = trainer.step(images, labels);
+    const amp::TrainStepResult report = trainer.step(images, labels);
     if (i >= warmup) statistics.add(report);
     observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
   }
@@ -246,7 +242,7 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
   data::DataLoader loader(dataset, {.batch_size = batch_size, .shuffle = false});
   Evaluation result;
   for (data::Batch batch; loader.next(batch);) {
-    const Tensor logits = forward(net, batch.images, policy);
+    const Tensor logits = amp::forward(net, batch.images, policy);
     const auto images = static_cast<double>(batch.labels.numel());
     result.loss += cross_entropy(logits, batch.labels).item() * images;
     result.accuracy += static_cast<double>(count_correct(logits, batch.labels));

@@ -8,10 +8,10 @@
 
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
+#include "mezzo/amp/train_network.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/schedule.h"
-#include "mezzo/train/step.h"
 
 namespace mezzo::train {
 
@@ -53,7 +53,7 @@ struct StepEvent {
   std::int64_t step = 0;   // from 1, over all epochs
   std::int64_t epoch = 0;  // from 1
   double lr = 0;
-  StepReport report{};
+  amp::TrainStepResult report{};
 };
 
 struct Evaluation {

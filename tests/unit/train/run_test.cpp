@@ -90,7 +90,7 @@ TEST(Run, AnOverflowingScaleIsSkippedDownAndThenTrains) {
   const RunResult result = run(options, data, recorder);
   EXPECT_EQ(result.skipped_steps, 3);
   EXPECT_EQ(recorder.steps[0].report.scale, 0x1p30);
-  EXPECT_TRUE(recorder.steps[2].report.found_inf);
+  EXPECT_TRUE(recorder.steps[2].report.overflow);
 }
 
 TEST(Run, TheScalerIsOnForF16AndOffForBf16) {

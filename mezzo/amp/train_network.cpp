@@ -1,0 +1,260 @@
+#include "mezzo/amp/train_network.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/core/log.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/shape_ops.h"
+#include "mezzo/optim/gradients.h"
+
+namespace mezzo::amp {
+namespace {
+
+class Stopwatch {
+ public:
+  // Milliseconds since the last call.
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(start_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+bool is_flat(const Tensor& tensor) {
+  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
+}
+
+// Both have the same shape, and the same format if `from` is flat.
+void copy_bits(const Tensor& from, const Tensor& to) {
+  if (is_flat(from) && is_flat(to)) {
+    std::memcpy(to.mutable_raw_data(), from.raw_data(), from.bytes());
+  } else {
+    copy_elements(from, to);
+  }
+}
+
+void check_options(const TrainStepOptions& options) {
+  check_arg(options.micro_batches >= 1, "train_step",
+            "micro_batches must be at least 1: ", options.micro_batches);
+  check_arg(options.max_grad_norm.value_or(1) > 0, "train_step",
+            "max_grad_norm must be positive: ", options.max_grad_norm.value_or(1));
+}
+
+// The dtype that the network computes in.
+DType dtype_of(const nn::Module& net, const Policy& policy) {
+  return policy_of(net).value_or(policy).dtype();
+}
+
+}  // namespace
+
+Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy) {
+  const Autocast region(policy);
+  return net(input).astype(DType::kF32);
+}
+
+void TrainOneStepWithLossScale::Snapshot::add(nn::Module& module) {
+  for (const nn::Module::Member& member : module.own_buffers()) {
+    const Tensor& buffer = *member.tensor;
+    if (count_ == buffers_.size()) {
+      buffers_.emplace_back();
+      copies_.emplace_back();
+    }
+    Tensor& copy = copies_[count_];
+    const bool fits = copy.defined() && copy.shape() == buffer.shape() &&
+                      copy.dtype() == buffer.dtype() && copy.format() == buffer.format();
+    if (!fits) copy = empty(buffer.shape(), buffer.dtype(), buffer.format());
+    copy_bits(buffer, copy);
+    buffers_[count_++] = buffer;
+  }
+  for (const nn::Module::Child& child : module.children()) add(*child.module);
+}
+
+void TrainOneStepWithLossScale::Snapshot::take(nn::Module& net) {
+  count_ = 0;
+  add(net);
+}
+
+void TrainOneStepWithLossScale::Snapshot::restore() const {
+  for (std::size_t i = 0; i < count_; ++i) copy_bits(copies_[i], buffers_[i]);
+}
+
+TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFunction loss,
+                                                     optim::Optimizer& optimizer, GradScaler scaler,
+                                                     TrainStepOptions options)
+    : net_(net),
+      loss_(std::move(loss)),
+      optimizer_(optimizer),
+      scaler_(std::move(scaler)),
+      options_(std::move(options)) {
+  check_options(options_);
+  if (scaler_.is_enabled() && dtype_of(net_, options_.policy) == DType::kBf16) {
+    logging::warn_once(
+        "bf16 has the range of f32: its gradients do not underflow, and the loss scaling that was "
+        "asked for only costs its check. Leave it away");
+  }
+}
+
+TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
+  TrainStepResult result{.scale = scaler_.get_scale()};
+  const bool restores = options_.restore_buffers && may_skip();
+  if (restores) snapshot_.take(net_);
+  try {
+    if (accumulate_all(input, labels, result)) {
+      update(result);
+    } else {
+      skip(result);
+    }
+  } catch (...) {
+    if (restores) snapshot_.restore();
+    optimizer_.zero_grad();
+    scaler_.discard();
+    throw;
+  }
+  result.next_scale = scaler_.get_scale();
+  return result;
+}
+
+bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels,
+                                               TrainStepResult& result) {
+  const std::int64_t parts = options_.micro_batches;
+  if (parts == 1) return accumulate(input, labels, 1, result);
+  const std::int64_t n = input.size(0);
+  check_arg(n >= parts && labels.size(0) == n, "train_step", "cannot split a batch of ", n,
+            " examples and ", labels.size(0), " labels into ", parts, " micro-batches");
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const std::int64_t start = i * n / parts;
+    const std::int64_t end = (i + 1) * n / parts;
+    const double weight = static_cast<double>(end - start) / static_cast<double>(n);
+    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), weight, result)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels, double weight,
+                                           TrainStepResult& result) {
+  Stopwatch watch;
+  const Tensor output = forward(net_, input, options_.policy);
+  const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
+  const double value = loss.item();
+  result.loss += weight * value;
+  result.nonfinite_loss |= !std::isfinite(value);
+  result.forward_ms += watch.lap();
+  const bool skips = options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
+  if (result.nonfinite_loss && skips) return false;
+  scaler_.scale(weight == 1 ? loss : loss * weight).backward();
+  result.backward_ms += watch.lap();
+  return true;
+}
+
+void TrainOneStepWithLossScale::update(TrainStepResult& result) {
+  Stopwatch watch;
+  clip(result);
+  if (!result.skipped) {
+    const StepResult step = scaler_.step(optimizer_);
+    result.overflow = step.found_inf;
+    result.skipped = step.found_inf;
+    if (step.first_bad.has_value()) result.first_bad = name_of_parameter(*step.first_bad);
+  }
+  optimizer_.zero_grad();
+  skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
+  result.skipped_in_a_row = skipped_in_a_row_;
+  if (result.skipped && options_.restore_buffers) snapshot_.restore();
+  scaler_.update();
+  if (result.skipped) {
+    logging::write(logging::Topic::kAmp, "the gradient of ", result.first_bad,
+                   " is not finite at scale ", result.scale, "; the next scale is ",
+                   scaler_.get_scale());
+  }
+  result.update_ms += watch.lap();
+}
+
+void TrainOneStepWithLossScale::clip(TrainStepResult& result) {
+  if (!options_.max_grad_norm.has_value()) return;
+  scaler_.unscale_(optimizer_);
+  result.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
+  // Known for free, although nothing else checks where nothing is scaled.
+  if (scaler_.is_enabled() || std::isfinite(*result.grad_norm)) return;
+  const std::optional<std::size_t> bad = optim::first_nonfinite_grad(optimizer_.params());
+  result.overflow = true;
+  result.skipped = true;
+  if (bad.has_value()) result.first_bad = name_of_parameter(*bad);
+}
+
+void TrainOneStepWithLossScale::skip(TrainStepResult& result) {
+  result.skipped = true;
+  result.skipped_in_a_row = ++skipped_in_a_row_;
+  optimizer_.zero_grad();
+  scaler_.discard();
+  if (options_.restore_buffers) snapshot_.restore();
+  logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result.loss,
+                 ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
+}
+
+std::string TrainOneStepWithLossScale::name_of_parameter(std::size_t i) const {
+  const Tensor& param = optimizer_.params()[i];
+  for (const NamedTensor& entry : net_.named_parameters()) {
+    if (entry.tensor.impl() == param.impl()) return entry.name;
+  }
+  return concat("parameter ", i, " of the optimizer");
+}
+
+namespace {
+
+// What the network is to be set to; empty if it stays as it is.
+std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
+  const bool casts = level == Level::kO2 || level == Level::kO3;
+  const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
+  const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
+  check_arg(is_lower(options.dtype), "build_train_network", "dtype must be bf16 or f16, it is ",
+            options.dtype);
+  check_arg(model_type == DType::kF32 || is_lower(model_type), "build_train_network",
+            "cast_model_type must be f32, bf16 or f16, it is ", model_type);
+  if (is_lower(model_type)) {
+    return Policy{.level = keeps ? Level::kO2 : Level::kO3,
+                  .lower = model_type,
+                  .keep_batchnorm_fp32 = keeps};
+  }
+  if (level == Level::kO2 && !keeps) {
+    return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
+  }
+  if (casts) return std::nullopt;
+  return Policy{
+      .level = level, .lower = options.dtype, .keep_batchnorm_fp32 = options.keep_batchnorm_fp32};
+}
+
+LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {
+  if (options.loss_scale_manager.has_value()) return *options.loss_scale_manager;
+  if (dtype != DType::kF16) return {};
+  if (level == Level::kO2) return DynamicLossScaleManager();
+  logging::warn_once(concat("f16 at level ", name_of(level),
+                            " without loss scaling, which is this level's default: gradients under "
+                            "2^-24 are lost. Give a DynamicLossScaleManager"));
+  return {};
+}
+
+}  // namespace
+
+TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
+                                              optim::Optimizer& optimizer,
+                                              const TrainNetworkOptions& options) {
+  const std::optional<Level> level = parse_level(options.level);
+  check_arg(level.has_value(), "build_train_network", "unknown level `", options.level,
+            "`. There are O0, O1, auto, O2 and O3");
+  check_options(options.step);
+  const std::optional<Policy> policy = policy_for(*level, options);
+  const DType dtype = policy.has_value() ? policy->dtype() : DType::kF32;
+  GradScaler scaler(manager_for(*level, dtype, options));
+  if (policy.has_value()) set_policy(net, *policy);
+  return {net, std::move(loss), optimizer, std::move(scaler), options.step};
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,153 @@
+// A training step under mixed precision: forward, loss, backward, unscale and check, update.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/loss_scale_manager.h"
+#include "mezzo/amp/policy.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::amp {
+
+// f32 output of the network and labels to a scalar loss.
+using LossFunction = std::function<Tensor(const Tensor& output, const Tensor& labels)>;
+
+// The network's output in f32, computed under the policy. The loss belongs outside of the region:
+// it is computed in f32 at every level.
+Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy);
+
+// What becomes of a step whose loss is infinite or NaN: data or activations are not finite, and no
+// smaller scale makes them so.
+enum class NonfiniteLoss : std::uint8_t {
+  kSkip,      // the step is skipped before its backward pass; the loss scale stays
+  kOverflow,  // PyTorch's way: backward, and what the gradients say counts; the scale shrinks
+};
+
+struct TrainStepOptions {
+  // Of a region around the forward pass; what is set on the network itself wins.
+  Policy policy{.level = Level::kO0};
+  // Into how many parts a batch is split. Their gradients are added up, all at one scale, before
+  // the one update; memory for activations is needed for one part only. Losses are taken to be
+  // means over their examples. Batch norm sees each part by itself.
+  std::int64_t micro_batches = 1;
+  // Gradients are shortened to this norm after they were unscaled.
+  std::optional<double> max_grad_norm{};
+  NonfiniteLoss nonfinite_loss = NonfiniteLoss::kSkip;
+  // A skipped step leaves the buffers of the network (running statistics of batch norm) as if it
+  // had not been. Without, they keep what the forward pass of a skipped step made of them.
+  bool restore_buffers = true;
+};
+
+// What a step did, and how long its parts took.
+struct TrainStepResult {
+  double loss = 0;              // before the update, unscaled; the mean over the micro-batches
+  bool overflow = false;        // a gradient was not finite
+  bool nonfinite_loss = false;  // the loss was not
+  bool skipped = false;         // hence nothing was updated
+  double scale = 1;             // the loss scale of this step
+  double next_scale = 1;        // and of the next
+  std::int64_t skipped_in_a_row = 0;  // up to and with this step
+  std::string first_bad{};            // the first parameter with a non-finite gradient, by its name
+  std::optional<double> grad_norm{};  // before it was clipped, if it is to be
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double update_ms = 0;  // unscaling, checking, clipping, the optimizer
+  double total_ms() const { return forward_ms + backward_ms + update_ms; }
+};
+
+// MindSpore's TrainOneStepWithLossScaleCell: does steps with a network, a loss and an optimizer,
+// which must outlive it.
+//
+// A skipped step changes no parameter, no optimizer state and no buffer of the network, bit for
+// bit; only the loss scale and the random numbers that dropout took move on. Without loss scaling
+// gradients are not checked, and only a loss that is not finite skips its step (and, where
+// gradients are clipped, their norm). A scaler that does not check skips nothing at all.
+class TrainOneStepWithLossScale {
+ public:
+  // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
+  // is on for a network in bf16, which needs none.
+  TrainOneStepWithLossScale(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
+                            GradScaler scaler, TrainStepOptions options = {});
+
+  // One step on a batch. Gradients are dropped afterwards, also after an exception. Throws
+  // ArgumentError if there are fewer examples than micro-batches.
+  TrainStepResult operator()(const Tensor& input, const Tensor& labels);
+
+  nn::Module& net() { return net_; }
+  optim::Optimizer& optimizer() { return optimizer_; }
+  GradScaler& scaler() { return scaler_; }
+  const GradScaler& scaler() const { return scaler_; }
+  const TrainStepOptions& options() const { return options_; }
+
+ private:
+  // Copies of all buffers, into memory that is kept from step to step.
+  class Snapshot {
+   public:
+    void take(nn::Module& net);
+    void restore() const;
+
+   private:
+    void add(nn::Module& module);
+
+    std::vector<Tensor> buffers_;
+    std::vector<Tensor> copies_;
+    std::size_t count_ = 0;
+  };
+
+  // False if the loss is not finite and the step is to be skipped.
+  bool accumulate(const Tensor& input, const Tensor& labels, double weight,
+                  TrainStepResult& result);
+  bool accumulate_all(const Tensor& input, const Tensor& labels, TrainStepResult& result);
+  void update(TrainStepResult& result);
+  void clip(TrainStepResult& result);
+  void skip(TrainStepResult& result);
+  bool may_skip() const { return !scaler_.is_enabled() || scaler_.checks_gradients(); }
+  std::string name_of_parameter(std::size_t i) const;
+
+  nn::Module& net_;
+  LossFunction loss_;
+  optim::Optimizer& optimizer_;
+  GradScaler scaler_;
+  TrainStepOptions options_;
+  Snapshot snapshot_;
+  std::int64_t skipped_in_a_row_ = 0;
+};
+
+// What is left open follows from the level, as in MindSpore:
+//
+//   level  keep_batchnorm_fp32  cast_model_type  loss_scale_manager
+//   O0     false                f32              none
+//   O1     false                f32              none
+//   O2     true                 dtype            DynamicLossScaleManager() for f16, none for bf16
+//   O3     false                dtype            none
+//   auto   false                f32              none
+struct TrainNetworkOptions {
+  std::string level = "O0";
+  DType dtype = DType::kF16;  // what 16 bits means at levels that use them: f16, as there, or bf16
+  // A network with a 16-bit cast_model_type computes all in it (O3) or, with keep_batchnorm_fp32,
+  // all but normalisations and losses (O2), whatever the level. With an f32 one O2 and O3 leave the
+  // network as it is, except O2 with an explicit keep_batchnorm_fp32 = false, which computes all in
+  // `dtype`. The other levels are auto_mixed_precision()'s.
+  std::optional<bool> keep_batchnorm_fp32{};
+  std::optional<DType> cast_model_type{};
+  // LossScaleManager() stands for none.
+  std::optional<LossScaleManager> loss_scale_manager{};
+  TrainStepOptions step{};
+};
+
+// Sets the precision of the network (see module_precision.h) and gives the step that trains it.
+// Output, labels and loss are f32. Throws ArgumentError for an unknown level, naming those that
+// exist, and for dtypes that do not fit. Warns where f16 is to be trained without loss scaling by
+// default, as it is at O1, auto and O3.
+TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
+                                              optim::Optimizer& optimizer,
+                                              const TrainNetworkOptions& options = {});
+
+}  // namespace mezzo::amp
