@@ -8,7 +8,7 @@ using namespace mezzo;
 
 namespace {
 
-constexpr amp::Policy kF16{.lower = DType::kF16};
+const amp::Policy f16{.lower = DType::kF16};
 
 void show_autocast(nn::Module& net, const Tensor& images) {
   const NoGrad no_grad;
@@ -17,10 +17,10 @@ void show_autocast(nn::Module& net, const Tensor& images) {
     std::printf("in a region:    %s\n", name_of(net(images).dtype()));
   }
 
-  const auto forward = amp::autocast(kF16, [&net](const Tensor& x) { return net(x); });
+  const auto forward = amp::autocast(f16, [&net](const Tensor& x) { return net(x); });
   std::printf("as a wrapper:   %s\n", name_of(forward(images).dtype()));
 
-  amp::enable_autocast(kF16);
+  amp::enable_autocast(f16);
   std::printf("switched on:    %s\n", name_of(net(images).dtype()));
   amp::disable_autocast();
   std::printf("switched off:   %s\n", name_of(net(images).dtype()));

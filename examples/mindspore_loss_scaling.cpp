@@ -1,6 +1,6 @@
 // Mixed precision as MindSpore's current guide shows it: a level, precision by hand for single
 // layers and single tensors, a training step with a dynamic loss scaler written as a function, and
-// the same step built by build_train_network.
+// the same step built by build_train_network and inside of a Model.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"
@@ -41,7 +41,7 @@ class NetworkByHand : public nn::Module {
 
 // Trains for some steps and returns the last loss. The gradients are functions of the loss here;
 // the optimizer is only given finite ones.
-double train(nn::Module& net, data::DataLoader& loader, int steps) {
+double train_by_hand(nn::Module& net, data::DataLoader& loader, int steps) {
   amp::DynamicLossScaler scaler(/*scale_value=*/1024, /*scale_factor=*/2, /*scale_window=*/50);
   const std::vector<Tensor> weights = net.parameters();
   optim::Sgd optimizer(weights, {.lr = 1e-2});
@@ -75,25 +75,36 @@ int main() {
 
   models::Mlp net;
   amp::auto_mixed_precision(net, "O2", DType::kF16);
-  std::printf("level O2:               loss %.4f\n", train(net, loader, 30));
+  std::printf("level O2:               loss %.4f\n", train_by_hand(net, loader, 30));
 
   NetworkFp16 by_layer;
-  std::printf("layers set to f16:      loss %.4f\n", train(by_layer, loader, 30));
+  std::printf("layers set to f16:      loss %.4f\n", train_by_hand(by_layer, loader, 30));
 
   NetworkByHand by_hand;
-  std::printf("cast by hand:           loss %.4f\n", train(by_hand, loader, 30));
+  std::printf("cast by hand:           loss %.4f\n", train_by_hand(by_hand, loader, 30));
 
-  models::Mlp model;
-  optim::Sgd optimizer(model.parameters(), {.lr = 1e-2});
-  auto network = amp::build_train_network(
-      model,
-      [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
-      optimizer, {.level = "O2", .loss_scale_manager = amp::FixedLossScaleManager()});
-  double loss = 0;
-  data::Batch batch;
-  for (int step = 0; step < 30; ++step) {
-    loader.next(batch);
-    loss = network(batch.images, batch.labels).loss;
+  const auto loss_function = [](const Tensor& logits, const Tensor& labels) {
+    return cross_entropy(logits, labels);
+  };
+  const amp::TrainNetworkOptions options{.level = "O2",
+                                         .loss_scale_manager = amp::FixedLossScaleManager()};
+  {
+    models::Mlp model;
+    optim::Sgd optimizer(model.parameters(), {.lr = 1e-2});
+    auto network = amp::build_train_network(model, loss_function, optimizer, options);
+    double loss = 0;
+    data::Batch batch;
+    for (int step = 0; step < 30; ++step) {
+      loader.next(batch);
+      loss = network(batch.images, batch.labels).loss;
+    }
+    std::printf("build_train_network:    loss %.4f\n", loss);
   }
-  std::printf("build_train_network:    loss %.4f\n", loss);
+
+  models::Mlp network;
+  optim::Sgd optimizer(network.parameters(), {.lr = 1e-2});
+  train::Model model(network, loss_function, optimizer, {.metrics = {"accuracy"}, .amp = options});
+  train::LossMonitor monitor(10);
+  loader.seek({});
+  model.fit(1, loader, {.callbacks = {&monitor}, .steps = 30});
 }

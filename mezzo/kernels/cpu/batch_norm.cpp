@@ -114,6 +114,12 @@ struct Affine {
   const float* bias;
 };
 
+// A NaN is not <= 0 and stays.
+HWY_INLINE F32Vec positive_part(F32Vec v) {
+  const auto zero = hn::Zero(F32());
+  return hn::IfThenElse(hn::Le(v, zero), zero, v);
+}
+
 template <Tail kTail, class T>
 void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const Affine& affine) {
   const std::int64_t width = rows.width();
@@ -126,10 +132,7 @@ void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const A
         auto v = normalize(load(x + i, part), load(affine.mean + c), load(affine.scale + c),
                            load(affine.bias + c));
         if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, load(residual + i, part));
-        if constexpr (kTail != Tail::kNone) {
-          const auto zero = hn::Zero(F32());
-          v = hn::IfThenElse(hn::Le(v, zero), zero, v);  // a NaN is not <= 0 and stays
-        }
+        if constexpr (kTail != Tail::kNone) v = positive_part(v);
         store(v, y + i, part);
       });
     });

@@ -60,6 +60,13 @@ bool check_range(T* data, std::int64_t begin, std::int64_t end, float factor) {
   return hn::AllTrue(I32(), hn::Lt(largest, hn::Set(I32(), kInfinityBits<T>)));
 }
 
+// value = min(value, candidate), whoever else does the same.
+void lower_to(std::atomic<std::size_t>& value, std::size_t candidate) {
+  std::size_t before = value.load(std::memory_order_relaxed);
+  while (candidate < before && !value.compare_exchange_weak(before, candidate)) {
+  }
+}
+
 template <bool kScale>
 std::size_t check_blocks(std::span<const Block> blocks, float factor) {
   // Whole blocks would make a thread that reads a large finite tensor go on for long after another
@@ -75,9 +82,7 @@ std::size_t check_blocks(std::span<const Block> blocks, float factor) {
                           kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
                             if (check_range<kScale>(static_cast<T*>(block.data), from, to, factor))
                               return;
-                            std::size_t before = first.load(std::memory_order_relaxed);
-                            while (index < before && !first.compare_exchange_weak(before, index)) {
-                            }
+                            lower_to(first, index);
                           });
                         }
                       });

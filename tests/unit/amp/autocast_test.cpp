@@ -81,8 +81,8 @@ TEST(Autocast, LeavesF64AndIntegersAlone) {
 }
 
 TEST(Autocast, RefusesADTypeThatIsNotLower) {
-  EXPECT_THROW(Autocast(DType::kF32), ArgumentError);
-  EXPECT_THROW(Autocast(DType::kI64), ArgumentError);
+  EXPECT_THROW(Autocast{DType::kF32}, ArgumentError);
+  EXPECT_THROW(Autocast{DType::kI64}, ArgumentError);
 }
 
 TEST(Autocast, RefusesWhatIsWrongIn16BitsAndSaysWhatToUse) {
