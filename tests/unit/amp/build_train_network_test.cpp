@@ -1,0 +1,186 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/amp/train_network.h"
+#include "mezzo/core/log.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+
+namespace mezzo::amp {
+namespace {
+
+using testing::HasSubstr;
+
+// What build_train_network() made of a network.
+struct Built {
+  explicit Built(const TrainNetworkOptions& options, const LossFunction& loss = class_loss)
+      : step(build_train_network(net, loss, optimizer, options)) {}
+
+  std::optional<Policy> policy() const { return policy_of(net); }
+
+  SmallNet net;
+  optim::Sgd optimizer{net.parameters(), {.lr = 0.1}};
+  TrainOneStepWithLossScale step;
+};
+
+std::string message_of(const TrainNetworkOptions& options) {
+  try {
+    const Built built(options);
+  } catch (const ArgumentError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Collects warnings while it exists.
+class Warnings {
+ public:
+  Warnings() {
+    logging::set_sink([this](logging::Topic topic, std::string_view line) {
+      if (topic == logging::Topic::kWarning) text_ += concat(line, "\n");
+    });
+  }
+  ~Warnings() { logging::set_sink(nullptr); }
+  Warnings(const Warnings&) = delete;
+  Warnings& operator=(const Warnings&) = delete;
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+struct Row {
+  const char* level;
+  DType dtype;
+  Level applied;  // O0: nothing was set
+  bool keeps_batchnorm;
+  double scale;  // 1: no loss scaling
+};
+
+constexpr Row kRows[] = {
+    {"O0", DType::kF16, Level::kO0, true, 1},      {"O1", DType::kF16, Level::kO1, true, 1},
+    {"O2", DType::kF16, Level::kO2, true, 0x1p24}, {"O3", DType::kF16, Level::kO3, false, 1},
+    {"auto", DType::kF16, Level::kAuto, true, 1},  {"O0", DType::kBf16, Level::kO0, true, 1},
+    {"O1", DType::kBf16, Level::kO1, true, 1},     {"O2", DType::kBf16, Level::kO2, true, 1},
+    {"O3", DType::kBf16, Level::kO3, false, 1},    {"auto", DType::kBf16, Level::kAuto, true, 1},
+};
+
+TEST(BuildTrainNetwork, DefaultsFollowFromTheLevel) {
+  const Warnings warnings;
+  for (const Row& row : kRows) {
+    const Built built({.level = row.level, .dtype = row.dtype});
+    const Policy policy = built.policy().value_or(Policy{.level = Level::kO0});
+    EXPECT_EQ(policy.level, row.applied) << row.level;
+    EXPECT_EQ(policy.keeps_batchnorm(), row.keeps_batchnorm) << row.level;
+    EXPECT_EQ(policy.dtype(), row.applied == Level::kO0 ? DType::kF32 : row.dtype) << row.level;
+    EXPECT_EQ(built.step.scaler().is_enabled(), row.scale != 1) << row.level;
+    EXPECT_EQ(built.step.scaler().get_scale(), row.scale) << row.level;
+  }
+  for (const char* level : {"O1", "O3", "auto"}) {
+    EXPECT_THAT(warnings.text(), HasSubstr(concat("f16 at level ", level, " without loss")));
+  }
+}
+
+TEST(BuildTrainNetwork, Bf16ScalesIfAskedAndSaysThatItNeedNot) {
+  const Warnings warnings;
+  const Built built(
+      {.level = "O2", .dtype = DType::kBf16, .loss_scale_manager = DynamicLossScaleManager(64)});
+  EXPECT_EQ(built.step.scaler().get_scale(), 64);
+  EXPECT_THAT(warnings.text(), HasSubstr("bf16 has the range of f32"));
+}
+
+struct Override {
+  const char* level;
+  std::optional<bool> keeps;
+  std::optional<DType> model_type;
+  std::optional<Policy> policy;  // empty: the network is left as it is
+};
+
+TEST(BuildTrainNetwork, OverridesDecideInMindSporesOrder) {
+  const DType f16 = DType::kF16;
+  const DType bf16 = DType::kBf16;
+  const DType f32 = DType::kF32;
+  const Override overrides[] = {
+      {"O2", false, {}, Policy{Level::kO3, f16, false}},
+      {"O3", true, {}, Policy{Level::kO2, f16, true}},
+      {"O0", {}, f16, Policy{Level::kO3, f16, false}},
+      {"O1", true, bf16, Policy{Level::kO2, bf16, true}},
+      {"O2", {}, f32, std::nullopt},
+      {"O3", true, f32, std::nullopt},
+      {"O2", false, f32, Policy{Level::kO3, f16, false}},
+      {"O1", false, {}, Policy{Level::kO1, f16, false}},
+  };
+  for (const Override& o : overrides) {
+    const Built built({.level = o.level,
+                       .keep_batchnorm_fp32 = o.keeps,
+                       .cast_model_type = o.model_type,
+                       .loss_scale_manager = FixedLossScaleManager()});
+    EXPECT_EQ(built.policy(), o.policy) << o.level;
+    EXPECT_EQ(built.step.scaler().get_scale(), 128) << o.level;
+  }
+}
+
+TEST(BuildTrainNetwork, AManagerOverridesTheLevels) {
+  EXPECT_FALSE(
+      Built({.level = "O2", .loss_scale_manager = LossScaleManager()}).step.scaler().is_enabled());
+  const DynamicLossScaleManager manager(0x1p127);
+  Built built({.level = "O0", .loss_scale_manager = manager}, steep_loss);
+  const Batch batch = small_batch(1);
+  EXPECT_TRUE(built.step(batch.images, batch.labels).skipped);
+  EXPECT_EQ(manager.get_loss_scale(), 0x1p126);
+}
+
+TEST(BuildTrainNetwork, TrainsAtEveryLevelWithAnF32Loss) {
+  for (const Row& row : kRows) {
+    Built built({.level = row.level,
+                 .dtype = row.dtype,
+                 .loss_scale_manager = row.dtype == DType::kF16
+                                           ? LossScaleManager(LossScaleOptions{.init_scale = 256})
+                                           : LossScaleManager()});
+    const Batch batch = small_batch(1);
+    const double first = built.step(batch.images, batch.labels).loss;
+    TrainStepResult last;
+    for (int i = 0; i < 10; ++i) last = built.step(batch.images, batch.labels);
+    EXPECT_FALSE(last.skipped) << row.level;
+    EXPECT_LT(last.loss, first) << row.level;
+  }
+}
+
+TEST(BuildTrainNetwork, LabelsIn16BitsAreCastForTheLoss) {
+  nn::Linear net(2, 2);
+  optim::Sgd optimizer(net.parameters());
+  DType seen_output = DType::kI64;
+  DType seen_labels = DType::kI64;
+  const auto loss = [&](const Tensor& output, const Tensor& labels) {
+    seen_output = output.dtype();
+    seen_labels = labels.dtype();
+    return mse_loss(output, labels);
+  };
+  auto step = build_train_network(net, loss, optimizer, {.level = "O2", .dtype = DType::kBf16});
+  step(ones({4, 2}), ones({4, 2}, DType::kBf16));
+  EXPECT_EQ(seen_output, DType::kF32);
+  EXPECT_EQ(seen_labels, DType::kF32);
+}
+
+TEST(BuildTrainNetwork, RefusesWhatItDoesNotKnow) {
+  EXPECT_THAT(message_of({.level = "O4"}),
+              HasSubstr("unknown level `O4`. There are O0, O1, auto, O2 and O3"));
+  EXPECT_THAT(message_of({.level = "O1", .dtype = DType::kF32}), HasSubstr("dtype must be"));
+  EXPECT_THAT(message_of({.level = "O2", .cast_model_type = DType::kI64}),
+              HasSubstr("cast_model_type must be f32, bf16 or f16"));
+  EXPECT_THAT(message_of({.step = {.micro_batches = 0}}), HasSubstr("micro_batches"));
+}
+
+TEST(BuildTrainNetwork, AnErrorLeavesTheNetworkAsItWas) {
+  SmallNet net;
+  optim::Sgd optimizer(net.parameters());
+  EXPECT_THROW(build_train_network(net, class_loss, optimizer,
+                                   {.level = "O2", .step = {.max_grad_norm = -1}}),
+               ArgumentError);
+  EXPECT_FALSE(policy_of(net).has_value());
+}
+
+}  // namespace
+}  // namespace mezzo::amp

@@ -1,0 +1,302 @@
+// What one training step does, and what a skipped one leaves alone.
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/train_network.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+
+namespace mezzo::amp {
+namespace {
+
+constexpr double kHuge = 0x1p127;  // as a loss scale it makes gradients of steep_loss() infinite
+
+// A network, Adam, and a step in f32 with that scaler.
+struct Training {
+  explicit Training(GradScaler scaler, TrainStepOptions options = {},
+                    LossFunction loss = steep_loss)
+      : step(seeded(net), std::move(loss), optimizer, std::move(scaler), std::move(options)) {}
+
+  static SmallNet& seeded(SmallNet& net) {
+    Generator generator(11);
+    for (const Tensor& param : net.parameters()) {
+      copy_elements(randn(param.shape(), generator) * 0.3, param);
+    }
+    return net;
+  }
+
+  TrainStepResult operator()(const Batch& batch) { return step(batch.images, batch.labels); }
+  auto state() const { return everything(net, optimizer); }
+
+  SmallNet net;
+  optim::Adam optimizer{net.parameters(), {.lr = 0.05}};
+  TrainOneStepWithLossScale step;
+};
+
+GradScaler scaler_at(double scale) { return GradScaler({.init_scale = scale}); }
+GradScaler no_scaler() { return GradScaler({}, false); }
+
+Batch with_nan(Batch batch, std::int64_t element = 0) {
+  batch.images.mutable_data<float>()[element] = std::nanf("");
+  return batch;
+}
+
+TEST(TrainStep, ReportsTheTrueLossAndBothScales) {
+  Training plain(no_scaler());
+  Training scaled(GradScaler({.init_scale = 256, .growth_interval = 1}));
+  const TrainStepResult a = plain(small_batch(1));
+  const TrainStepResult b = scaled(small_batch(1));
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.scale, 1);
+  EXPECT_EQ(b.scale, 256);
+  EXPECT_EQ(b.next_scale, 512);
+  EXPECT_FALSE(b.skipped || b.overflow || b.nonfinite_loss);
+  EXPECT_EQ(b.first_bad, "");
+  EXPECT_FALSE(scaled.net.parameters()[0].grad().defined());
+}
+
+// Powers of two commute with everything: the scale, also one that grows, leaves no trace.
+TEST(TrainStep, ScalingChangesNoBit) {
+  Training plain(no_scaler());
+  Training scaled(GradScaler({.init_scale = 256, .growth_interval = 1}));
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    plain(small_batch(i));
+    scaled(small_batch(i));
+  }
+  EXPECT_EQ(scaled.step.scaler().get_scale(), 256 * 32);
+  EXPECT_EQ(plain.state(), scaled.state());
+}
+
+TEST(TrainStep, AnOverflowChangesNothingAndShrinksTheScale) {
+  Training training(scaler_at(4));
+  training(small_batch(1));
+  training.step.scaler().update(kHuge);
+  const auto before = training.state();
+  for (int i = 1; i <= 3; ++i) {
+    const TrainStepResult result = training(small_batch(2));
+    EXPECT_TRUE(result.overflow && result.skipped);
+    EXPECT_EQ(result.skipped_in_a_row, i);
+    EXPECT_EQ(result.scale, std::ldexp(kHuge, 1 - i));
+    EXPECT_EQ(result.next_scale, std::ldexp(kHuge, -i));
+    EXPECT_EQ(result.first_bad, "conv.weight");
+    EXPECT_TRUE(std::isfinite(result.loss));
+    EXPECT_EQ(training.state(), before);
+    training.step.scaler().update(std::ldexp(kHuge, -i));
+  }
+  training.step.scaler().update(4);
+  EXPECT_EQ(training(small_batch(3)).skipped_in_a_row, 0);
+  EXPECT_NE(training.state(), before);
+}
+
+// As if the skipped step had never been, to the last bit.
+TEST(TrainStep, TheFutureAfterASkippedStepIsTheSame) {
+  Training with(scaler_at(4));
+  Training without(scaler_at(4));
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    if (i == 3) {
+      with.step.scaler().update(kHuge);
+      EXPECT_TRUE(with(small_batch(77)).skipped);
+      with.step.scaler().update(4);
+    }
+    with(small_batch(i));
+    without(small_batch(i));
+  }
+  EXPECT_EQ(with.state(), without.state());
+}
+
+TEST(TrainStep, BuffersKeepASkippedStepIfAsked) {
+  Training training(scaler_at(kHuge), {.restore_buffers = false});
+  const auto before = training.net.named_buffers()[0].tensor.to_vector<float>();
+  EXPECT_TRUE(training(small_batch(1)).skipped);
+  EXPECT_NE(training.net.named_buffers()[0].tensor.to_vector<float>(), before);
+}
+
+TEST(TrainStep, NaNInTheDataSkipsAndLeavesTheScaleAlone) {
+  Training training(GradScaler({.init_scale = 4, .growth_interval = 3}));
+  training(small_batch(1));
+  const auto before = training.state();
+  for (int i = 1; i <= 50; ++i) {
+    const TrainStepResult result = training(with_nan(small_batch(2)));
+    EXPECT_TRUE(result.nonfinite_loss && result.skipped && !result.overflow);
+    EXPECT_EQ(result.skipped_in_a_row, i);
+    EXPECT_EQ(result.next_scale, 4);
+    EXPECT_TRUE(std::isnan(result.loss));
+  }
+  EXPECT_EQ(training.state(), before);
+  EXPECT_EQ(training.step.scaler().state().growth_tracker(), 1);
+}
+
+TEST(TrainStep, NaNInTheDataShrinksTheScaleToTheFloorPyTorchsWay) {
+  Training training(scaler_at(4), {.nonfinite_loss = NonfiniteLoss::kOverflow});
+  const auto before = training.state();
+  std::vector<double> scales;
+  for (int i = 0; i < 4; ++i) {
+    const TrainStepResult result = training(with_nan(small_batch(2)));
+    EXPECT_TRUE(result.nonfinite_loss && result.skipped && result.overflow);
+    scales.push_back(result.next_scale);
+  }
+  EXPECT_EQ(scales, (std::vector<double>{2, 1, 1, 1}));
+  EXPECT_EQ(training.state(), before);
+}
+
+TEST(TrainStep, WithoutScalingANonfiniteLossSkipsToo) {
+  Training training(no_scaler());
+  const auto before = training.state();
+  EXPECT_TRUE(training(with_nan(small_batch(2))).skipped);
+  EXPECT_EQ(training.state(), before);
+  EXPECT_FALSE(training(small_batch(2)).skipped);
+}
+
+TEST(TrainStep, NamesTheFirstBadParameter) {
+  SmallNet net;
+  optim::Adam optimizer(net.parameters());
+  const auto loss = [&](const Tensor& logits, const Tensor& labels) {
+    return cross_entropy(logits, labels) + sum(net.fc_bias() * 1e30) * 1e-10;
+  };
+  TrainOneStepWithLossScale step(net, loss, optimizer, scaler_at(0x1p70));
+  const Batch batch = small_batch(1);
+  const TrainStepResult result = step(batch.images, batch.labels);
+  EXPECT_TRUE(result.skipped);
+  EXPECT_EQ(result.first_bad, "fc.bias");
+}
+
+// mse over integers and powers of two is exact in f32, so parts and whole agree to the last bit.
+struct Exact {
+  explicit Exact(std::int64_t parts, GradScaler scaler)
+      : step(initial(net), mse, optimizer, std::move(scaler), {.micro_batches = parts}) {}
+
+  static Tensor mse(const Tensor& output, const Tensor& target) { return mse_loss(output, target); }
+  static nn::Linear& initial(nn::Linear& net) {
+    for (const Tensor& param : net.parameters()) fill(param, 1);
+    return net;
+  }
+  static Tensor integers(const Shape& shape, int modulus) {
+    std::vector<float> values;
+    for (int i = 0; i < shape.numel(); ++i) values.push_back(static_cast<float>(i * 7 % modulus));
+    return from_values(values, shape);
+  }
+  TrainStepResult operator()() { return step(integers({8, 4}, 5), integers({8, 2}, 3)); }
+
+  nn::Linear net{4, 2};
+  optim::Sgd optimizer{net.parameters(), {.lr = 0.125}};
+  TrainOneStepWithLossScale step;
+};
+
+TEST(TrainStep, MicroBatchesEqualOneBigBatch) {
+  Exact whole(1, no_scaler());
+  const double loss = whole().loss;
+  for (const std::int64_t parts : {2, 4, 8}) {
+    Exact split(parts, GradScaler({.init_scale = 64, .growth_interval = 1}));
+    const TrainStepResult result = split();
+    EXPECT_EQ(result.loss, loss) << parts;
+    EXPECT_EQ(result.next_scale, 128) << parts;  // one step, however many parts
+    EXPECT_EQ(everything(split.net, split.optimizer), everything(whole.net, whole.optimizer));
+  }
+}
+
+// Gradients up to 16 with the rounding of a division by 3 or by 6 in each of 3 parts.
+TEST(TrainStep, UnevenMicroBatchesAreWeighed) {
+  Exact whole(1, no_scaler());
+  Exact split(3, no_scaler());
+  EXPECT_NEAR(split().loss, whole().loss, 16 * 6 * 0x1p-24);
+  const auto a = whole.net.parameters()[0].to_vector<float>();
+  const auto b = split.net.parameters()[0].to_vector<float>();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 16 * 6 * 0x1p-24) << i;
+}
+
+TEST(TrainStep, OneBadMicroBatchSkipsTheWholeStep) {
+  Training training(scaler_at(4), {.micro_batches = 4});
+  const auto before = training.state();
+  EXPECT_TRUE(training(with_nan(small_batch(1), 5 * 64)).nonfinite_loss);
+  EXPECT_EQ(training.state(), before);
+  EXPECT_NO_THROW(training.step.scaler().update(8));  // no iteration is under way
+  EXPECT_FALSE(training(small_batch(1)).skipped);
+}
+
+TEST(TrainStep, TooFewExamplesForTheMicroBatches) {
+  Training training(scaler_at(4), {.micro_batches = 4});
+  EXPECT_THROW(training(small_batch(1, 3)), ArgumentError);
+}
+
+TEST(TrainStep, ClippingActsOnTrueGradients) {
+  Training plain(no_scaler(), {.max_grad_norm = 0.25});
+  Training scaled(scaler_at(1024), {.max_grad_norm = 0.25});
+  Training unclipped(no_scaler());
+  const TrainStepResult a = plain(small_batch(1));
+  const TrainStepResult b = scaled(small_batch(1));
+  EXPECT_GT(*a.grad_norm, 0.25);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_EQ(plain.state(), scaled.state());
+  EXPECT_FALSE(unclipped(small_batch(1)).grad_norm.has_value());
+  EXPECT_NE(unclipped.state(), plain.state());
+}
+
+TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
+  for (const bool scaled : {false, true}) {
+    SmallNet net;
+    optim::Adam optimizer(net.parameters());
+    // A slope of 1e30, times a scale of 2^40 or another 1e20.
+    const auto steep = [&](const Tensor& logits, const Tensor& labels) {
+      const Tensor zero = net.fc_bias() - net.fc_bias().detach();
+      return cross_entropy(logits, labels) + sum(zero * 1e30 * (scaled ? 1.0 : 1e20));
+    };
+    TrainOneStepWithLossScale step(net, steep, optimizer, scaled ? scaler_at(0x1p40) : no_scaler(),
+                                   {.max_grad_norm = 1});
+    const auto before = everything(net, optimizer);
+    const Batch batch = small_batch(1);
+    const TrainStepResult result = step(batch.images, batch.labels);
+    EXPECT_TRUE(result.skipped && result.overflow) << scaled;
+    EXPECT_EQ(result.first_bad, "fc.bias") << scaled;
+    EXPECT_EQ(everything(net, optimizer), before) << scaled;
+  }
+}
+
+// Unlike MindSpore's: the optimizer does not have to know the scale.
+TEST(TrainStep, AManagerThatDropsNothingUnscalesAndNeverSkips) {
+  Training plain(no_scaler());
+  Training fixed(GradScaler(FixedLossScaleManager(512, false)));
+  plain(small_batch(1));
+  fixed(small_batch(1));
+  EXPECT_EQ(plain.state(), fixed.state());
+  const TrainStepResult result = fixed(with_nan(small_batch(1)));
+  EXPECT_TRUE(result.nonfinite_loss);
+  EXPECT_FALSE(result.skipped || result.overflow);
+  EXPECT_EQ(result.next_scale, 512);
+  EXPECT_TRUE(std::isnan(fixed.net.parameters()[0].to_vector<float>()[0]));
+}
+
+TEST(TrainStep, AnExceptionLeavesTheStateAndTheNextStepWhole) {
+  Training interrupted(scaler_at(4));
+  Training plain(scaler_at(4));
+  Batch bad = small_batch(1);
+  bad.labels = full({8}, 99, DType::kI64);
+  const auto before = interrupted.state();
+  EXPECT_THROW(interrupted(bad), ArgumentError);
+  EXPECT_EQ(interrupted.state(), before);
+  interrupted(small_batch(2));
+  plain(small_batch(2));
+  EXPECT_EQ(interrupted.state(), plain.state());
+}
+
+TEST(TrainStep, TheFloorThrowsAndNothingHasChanged) {
+  Training training(
+      GradScaler({.init_scale = kHuge, .min_scale = kHuge, .at_floor = AtFloor::kThrow}));
+  const auto before = training.state();
+  EXPECT_THROW(training(small_batch(1)), Error);
+  EXPECT_EQ(training.state(), before);
+  EXPECT_FALSE(training.net.parameters()[0].grad().defined());
+}
+
+TEST(TrainStep, RefusesOptionsThatMakeNoSense) {
+  EXPECT_THROW(Training(no_scaler(), {.micro_batches = 0}), ArgumentError);
+  EXPECT_THROW(Training(no_scaler(), {.max_grad_norm = 0}), ArgumentError);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
