@@ -3,6 +3,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/half_parameters.h"
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
@@ -42,6 +43,7 @@
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/param_update.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/pool.h"
 #include "mezzo/ops/reduce.h"
