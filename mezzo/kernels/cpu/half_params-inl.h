@@ -50,11 +50,13 @@ HWY_INLINE void for_piece(std::int64_t n, const Body& body) {
         i, [=](const auto* p) HWY_ATTR { return load(p + i); },
         [=](F32Vec v, auto* p) HWY_ATTR { store(v, p + i); });
   }
-  if (i == n) return;
-  const std::int64_t count = n - i;
-  body(
-      i, [=](const auto* p) HWY_ATTR { return load_part(p + i, count); },
-      [=](F32Vec v, auto* p) HWY_ATTR { store_part(v, p + i, count); });
+  if constexpr (kMaxLanes > 1) {  // else there is no part, and the compiler cannot know
+    if (i == n) return;
+    const std::int64_t count = n - i;
+    body(
+        i, [=](const auto* p) HWY_ATTR { return load_part(p + i, count); },
+        [=](F32Vec v, auto* p) HWY_ATTR { store_part(v, p + i, count); });
+  }
 }
 
 template <class T>
