@@ -16,7 +16,8 @@ struct BatchNormOptions {
 // In training the statistics are those of the batch, and the buffers `running_mean` (begins as 0),
 // `running_var` (begins as 1; unbiased) and `num_batches_tracked` follow them; else the running
 // statistics are used. Parameters and statistics are f32 whatever the dtype of x, because the sum
-// of a batch of squares neither fits into f16 nor into the 8 bits of bf16.
+// of a batch of squares neither fits into f16 nor into the 8 bits of bf16. (The parameters may be
+// made 16-bit by amp::half_parameters(); everything is computed in f32 all the same.)
 class BatchNorm : public Module {
  public:
   // Throws ArgumentError unless channels > 0.

@@ -4,6 +4,7 @@
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/batch_norm_grad.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/relu.h"
 
 namespace mezzo {
@@ -172,8 +173,11 @@ extern const OpDef batch_norm_add_relu{
 
 }  // namespace ops
 
-BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& shift,
                            const BatchNormOptions& options) {
+  // A few numbers per channel: their f32 copies cost nothing, and the kernels have one case.
+  const Tensor weight = widen(scale);
+  const Tensor bias = widen(shift);
   const bool add_relu = options.residual.defined() && options.relu;
   const BatchNormAttrs attrs{options.training, options.relu, options.eps};
   // Batch statistics take no part in training; leaving them out keeps them free to be updated.

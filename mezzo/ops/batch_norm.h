@@ -26,11 +26,12 @@ struct BatchNormResult {
 // y = (x - mean) / sqrt(var + eps) * weight + bias per channel, then + residual, then ReLU.
 //
 // x: [n, c] or [n, c, h, w] in f32, bf16 or f16; y has its dtype, and is channels-last if it has
-// four dimensions. weight, bias and all statistics: [c], always f32 (f64 for f64 x); weight and
-// bias may be undefined for 1 and 0. Nothing is changed in place: see update_running_stats().
-// Gradients flow to x, weight, bias and the residual, not through `mean` and `var` of the result.
-// Throws ArgumentError for other shapes and dtypes, in training for less than two values per
-// channel, and outside of training without running statistics.
+// four dimensions. weight, bias and all statistics: [c] and f32 (f64 for f64 x); weight and bias
+// may be 16-bit, which is widened before anything is computed, and undefined for 1 and 0. Nothing
+// is changed in place: see update_running_stats(). Gradients flow to x, weight, bias and the
+// residual, not through `mean` and `var` of the result. Throws ArgumentError for other shapes and
+// dtypes, in training for less than two values per channel, and outside of training without running
+// statistics.
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const BatchNormOptions& options = {});
 

@@ -140,6 +140,10 @@ Tensor cast(const Tensor& x, DType dtype) {
   return call_one(ops::cast, {&x}, attrs);
 }
 
+Tensor widen(const Tensor& x) {
+  return x.defined() && is_lower(x.dtype()) ? cast(x, DType::kF32) : x;
+}
+
 Tensor unfilled_source(const Tensor& x) {
   const Storage& storage = *x.storage();
   if (storage.is_materialized()) return {};

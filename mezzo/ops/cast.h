@@ -12,6 +12,9 @@ namespace mezzo {
 // The gradient flows back in the dtype of x: exact from 16 bits to f32.
 Tensor cast(const Tensor& x, DType dtype);
 
+// A bf16 or f16 tensor as f32, differentiably; any other, and an undefined one, as it is.
+Tensor widen(const Tensor& x);
+
 // The same elements in a dense block of that format; the same handle if it is already one.
 Tensor to_format(const Tensor& x, Format format);
 inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContiguous); }

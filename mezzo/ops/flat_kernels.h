@@ -7,6 +7,8 @@
 #include <span>
 
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/random.h"
+#include "mezzo/ops/param_update.h"
 
 namespace mezzo::flat {
 
@@ -23,12 +25,25 @@ std::size_t scale(std::span<const Block> blocks, float factor);
 double sum_of_squares(std::span<const Block> blocks);
 void clamp(std::span<const Block> blocks, float limit);
 
+// What stands behind a block whose parameter has 16 bits. The block's own `param` is then the f32
+// master copy if there is one, and its `grad` is not used.
+struct HalfBlock {
+  void* param = nullptr;  // null: the parameter is f32
+  const void* grad = nullptr;
+  void* compensation = nullptr;
+  DType dtype = DType::kBf16;  // of param and compensation
+  DType grad_dtype = DType::kF32;
+  ParamUpdate rule = ParamUpdate::kMaster;
+  RandomPosition random{};  // a whole number of blocks of four words into the stream
+};
+
 struct SgdBlock {
   float* param = nullptr;
   const float* grad = nullptr;
   float* momentum = nullptr;
   std::int64_t count = 0;
   float intake = 1;  // how much of the gradient the momentum takes in
+  HalfBlock half{};
 };
 struct SgdFactors {
   float lr = 0;
@@ -47,6 +62,7 @@ struct AdamBlock {
   std::int64_t count = 0;
   float step_size = 0;   // lr / (1 - beta1^step)
   float correction = 1;  // 1 / sqrt(1 - beta2^step)
+  HalfBlock half{};
 };
 struct AdamFactors {
   float one_minus_beta1 = 0;

@@ -177,7 +177,9 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
       std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - axes);
   check_arg(fits, "layer_norm", "x of shape ", x.shape(), " does not end in the axes ",
             normalized_shape);
-  return call_one(ops::layer_norm, {&x, &weight, &bias},
+  const Tensor scale = widen(weight);
+  const Tensor shift = widen(bias);
+  return call_one(ops::layer_norm, {&x, &scale, &shift},
                   LayerNormAttrs{static_cast<std::int64_t>(axes), eps});
 }
 

@@ -18,7 +18,8 @@ struct MatmulOptions {
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
 // x [..., in] times the transpose of weight [out, in], plus bias [out] if it is defined:
-// [..., out], in the dtype of x. Sums are kept in f32. The bias may be f32 beside a 16-bit x.
+// [..., out], in the dtype of x. Sums are kept in f32, and the bias is added to them there: it may
+// have any floating dtype beside any x.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor());
 
 }  // namespace mezzo

@@ -3,20 +3,75 @@
 #include <cmath>
 #include <vector>
 
+#include "mezzo/core/parallel.h"
 #include "mezzo/ops/flat_kernels.h"
 
 namespace mezzo {
 namespace {
 
-// Moments and updates are f32: a bf16 parameter stops moving when the update falls below 1/512 of
-// it, which is where most updates of a trained network lie.
+bool same_layout(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() &&
+         ((a.is_dense() && b.is_dense()) ||
+          (a.is_dense(Format::kChannelsLast) && b.is_dense(Format::kChannelsLast)));
+}
+
+// Moments are f32 whatever the parameter is: in 16 bits they would stop moving as parameters do.
 void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor& tensor,
-                const char* name) {
-  check_arg(tensor.defined() && tensor.dtype() == DType::kF32 && tensor.shape() == param.shape() &&
-                ((tensor.is_dense() && param.is_dense()) ||
-                 (tensor.is_dense(Format::kChannelsLast) && param.is_dense(Format::kChannelsLast))),
-            op, "the ", name, " of parameter ", i, " is ", tensor,
-            ", it must be f32 and laid out like the parameter (", param, ")");
+                const char* name, DType dtype = DType::kF32) {
+  check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
+            name, " of parameter ", i, " is ", tensor, ", it must be ", dtype,
+            " and laid out like the parameter (", param, ")");
+}
+
+void check_param(const char* op, std::size_t i, const Tensor& param, const Tensor& grad) {
+  check_arg(param.defined() && (param.dtype() == DType::kF32 || is_lower(param.dtype())), op,
+            "parameter ", i, " is ", param, ", only f32, bf16 and f16 are trained");
+  check_fits(op, i, param, param, "value", param.dtype());
+  const bool half_grad = grad.defined() && is_lower(param.dtype()) && grad.dtype() == param.dtype();
+  check_fits(op, i, param, grad, "gradient", half_grad ? param.dtype() : DType::kF32);
+}
+
+flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, const Tensor& grad,
+                           const HalfUpdate& half) {
+  flat::HalfBlock block{.param = param.mutable_raw_data(),
+                        .grad = grad.raw_data(),
+                        .dtype = param.dtype(),
+                        .grad_dtype = grad.dtype(),
+                        .rule = half.rule,
+                        .random = half.random};
+  if (half.rule == ParamUpdate::kMaster) {
+    check_fits(op, i, param, half.master, "master copy");
+  } else if (half.rule == ParamUpdate::kKahan) {
+    check_fits(op, i, param, half.compensation, "compensation", param.dtype());
+    block.compensation = half.compensation.mutable_raw_data();
+  } else if (half.rule == ParamUpdate::kStochastic) {
+    check_arg(half.random.offset % 4 == 0, op, "random words come in blocks of four, parameter ", i,
+              " begins at ", half.random.offset);
+  }
+  return block;
+}
+
+// Parameter and gradient of a block, and what stands behind it if they have 16 bits.
+template <class Block>
+void set_param(Block& block, const char* op, std::size_t i, const Tensor& param, const Tensor& grad,
+               const HalfUpdate& half) {
+  block.count = param.numel();
+  if (!is_lower(param.dtype())) {
+    block.param = param.mutable_data<float>();
+    block.grad = grad.data<float>();
+    return;
+  }
+  block.half = half_block(op, i, param, grad, half);
+  if (half.rule == ParamUpdate::kMaster) block.param = half.master.mutable_data<float>();
+}
+
+template <class T>
+void refresh(const T* param, float* master, std::int64_t count) {
+  parallel_for(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (T(master[i]).bits != param[i].bits) master[i] = static_cast<float>(param[i]);
+    }
+  });
 }
 
 }  // namespace
@@ -27,12 +82,12 @@ void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
   blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const SgdTensors& t = tensors[i];
-    check_fits("sgd_step", i, t.param, t.param, "value");
-    check_fits("sgd_step", i, t.param, t.grad, "gradient");
+    check_param("sgd_step", i, t.param, t.grad);
     if (with_momentum) check_fits("sgd_step", i, t.param, t.momentum, "momentum");
-    blocks.push_back({t.param.mutable_data<float>(), t.grad.data<float>(),
-                      with_momentum ? t.momentum.mutable_data<float>() : nullptr, t.param.numel(),
-                      static_cast<float>(t.first ? 1 : 1 - step.dampening)});
+    flat::SgdBlock& block = blocks.emplace_back();
+    set_param(block, "sgd_step", i, t.param, t.grad, t.half);
+    if (with_momentum) block.momentum = t.momentum.mutable_data<float>();
+    block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
   }
   flat::sgd(blocks, {static_cast<float>(step.lr), static_cast<float>(step.momentum),
                      static_cast<float>(step.weight_decay), static_cast<float>(step.inv_scale),
@@ -44,17 +99,18 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const AdamTensors& t = tensors[i];
-    check_fits("adam_step", i, t.param, t.param, "value");
-    check_fits("adam_step", i, t.param, t.grad, "gradient");
+    check_param("adam_step", i, t.param, t.grad);
     check_fits("adam_step", i, t.param, t.exp_avg, "first moment");
     check_fits("adam_step", i, t.param, t.exp_avg_sq, "second moment");
     check_arg(t.step >= 1, "adam_step", "steps count from 1, parameter ", i, " is at ", t.step);
     // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
     const auto n = static_cast<double>(t.step);
-    blocks.push_back({t.param.mutable_data<float>(), t.grad.data<float>(),
-                      t.exp_avg.mutable_data<float>(), t.exp_avg_sq.mutable_data<float>(),
-                      t.param.numel(), static_cast<float>(step.lr / (1 - std::pow(step.beta1, n))),
-                      static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)))});
+    flat::AdamBlock& block = blocks.emplace_back();
+    set_param(block, "adam_step", i, t.param, t.grad, t.half);
+    block.exp_avg = t.exp_avg.mutable_data<float>();
+    block.exp_avg_sq = t.exp_avg_sq.mutable_data<float>();
+    block.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, n)));
+    block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
   }
   flat::AdamFactors factors;
   factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
@@ -65,6 +121,18 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
   factors.inv_scale = static_cast<float>(step.inv_scale);
   flat::adam(blocks, factors);
+}
+
+void refresh_master(const Tensor& param, const Tensor& master) {
+  check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param,
+            ", only one of bf16 or f16 has a master copy");
+  check_fits("refresh_master", 0, param, master, "master copy");
+  float* values = master.mutable_data<float>();
+  if (param.dtype() == DType::kBf16) {
+    refresh(param.data<BFloat16>(), values, param.numel());
+  } else {
+    refresh(param.data<Float16>(), values, param.numel());
+  }
 }
 
 }  // namespace mezzo

@@ -5,16 +5,28 @@
 #include <cstdint>
 #include <span>
 
+#include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/param_update.h"
 
 namespace mezzo {
 
-// One parameter's tensors. All are f32, of one shape and dense in one format.
+// What the update of a bf16 or f16 parameter needs besides; of no meaning for one in f32.
+struct HalfUpdate {
+  ParamUpdate rule = ParamUpdate::kMaster;
+  Tensor master{};          // of kMaster: f32, at first the parameter
+  Tensor compensation{};    // of kKahan: in the parameter's dtype, at first zeros
+  RandomPosition random{};  // of kStochastic: element i is rounded by word i of the stream
+};
+
+// One parameter's tensors, of one shape and dense in one format. The parameter is f32, bf16 or f16;
+// its gradient is f32, or in the parameter's dtype; everything else is f32.
 struct SgdTensors {
   Tensor param;
   Tensor grad;
   Tensor momentum;    // zeros before the first step; undefined without momentum
   bool first = true;  // nothing was gathered yet: the momentum becomes the gradient, undampened
+  HalfUpdate half{};
 };
 
 struct SgdStep {
@@ -32,6 +44,9 @@ struct SgdStep {
 // as torch.optim.SGD does; Sutskever et al., "On the importance of initialization and momentum in
 // deep learning", ICML 2013. In place and not recorded. Throws ArgumentError naming the index of a
 // tensor that does not fit.
+//
+// All of it is computed in f32, for 16-bit parameters too: their values, and 16-bit gradients, are
+// widened exactly, before inv_scale is applied; only the result is rounded, as param_update.h says.
 void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step);
 
 struct AdamTensors {
@@ -40,6 +55,7 @@ struct AdamTensors {
   Tensor exp_avg;         // first moment, zeros before the first step
   Tensor exp_avg_sq;      // second moment, zeros before the first step
   std::int64_t step = 1;  // which step this is, from 1: corrects the bias of the moments
+  HalfUpdate half{};
 };
 
 struct AdamStep {
@@ -61,5 +77,9 @@ struct AdamStep {
 // Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015; Loshchilov and Hutter,
 // "Decoupled weight decay regularization", ICLR 2019. Otherwise like sgd_step().
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step);
+
+// Makes `master` fit to a 16-bit parameter that may have been changed by others: elements whose
+// rounding is not the parameter's become the parameter's, the others keep their f32 bits.
+void refresh_master(const Tensor& param, const Tensor& master);
 
 }  // namespace mezzo

@@ -18,7 +18,7 @@ Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool
               o.weight_decay);
     check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
               "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
-    add_group(group.params);
+    add_group(group.params, o.param_update);
     options_.push_back(o);
   }
   exp_avg_.resize(params().size());
@@ -34,7 +34,8 @@ void Adam::update(std::size_t group, const std::vector<Active>& active, double i
     const std::size_t i = a.index;
     if (!exp_avg_[i].defined()) exp_avg_[i] = zeros_like(i);
     if (!exp_avg_sq_[i].defined()) exp_avg_sq_[i] = zeros_like(i);
-    tensors.push_back({params()[i], a.grad, exp_avg_[i], exp_avg_sq_[i], ++steps_[i]});
+    tensors.push_back(
+        {params()[i], a.grad, exp_avg_[i], exp_avg_sq_[i], ++steps_[i], half_update(i)});
   }
   adam_step(tensors, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale});
 }
@@ -43,6 +44,7 @@ std::vector<NamedTensor> Adam::state() const {
   std::vector<NamedTensor> result;
   append_state(result, "exp_avg", exp_avg_);
   append_state(result, "exp_avg_sq", exp_avg_sq_);
+  append_half_state(result);
   return result;
 }
 
@@ -51,16 +53,19 @@ std::vector<NamedCounter> Adam::counters() const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i] > 0) result.push_back({concat("step.", i), steps_[i]});
   }
+  append_half_counters(result);
   return result;
 }
 
 void Adam::set_state(std::string_view state_name, const Tensor& tensor) {
+  if (set_half_state(state_name, tensor)) return;
   const bool squares = state_name.starts_with("exp_avg_sq.");
   const std::size_t i = index_in(state_name, squares ? "exp_avg_sq" : "exp_avg");
   assign(squares ? exp_avg_sq_[i] : exp_avg_[i], i, state_name, tensor);
 }
 
 void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
+  if (set_half_counter(counter_name, value)) return;
   const std::size_t i = index_in(counter_name, "step");
   check_arg(value >= 0, name(), "the counter '", counter_name, "' must not be negative: ", value);
   steps_[i] = value;

@@ -11,12 +11,13 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
+  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
 };
 
 // torch.optim.Adam: see adam_step() in mezzo/ops/optimizer_steps.h for the rule. The weight decay
 // is added to the gradient.
 // State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`; counters: `step.<parameter>`. They
-// exist from the first step with a gradient on.
+// exist from the first step with a gradient on. Besides, what Optimizer says of 16-bit parameters.
 class Adam : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained and options out of range.

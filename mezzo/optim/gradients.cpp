@@ -4,6 +4,8 @@
 #include <set>
 #include <vector>
 
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/multi_tensor.h"
 
 namespace mezzo::optim {
@@ -59,6 +61,11 @@ void clip_grad_value(std::span<const Tensor> params, double limit) {
 }
 
 std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale) {
+  const NoGrad guard;
+  for (const Tensor& param : params) {
+    const Tensor& grad = param.grad();
+    if (grad.defined() && is_lower(param.dtype())) param.set_grad(cast(grad, DType::kF32));
+  }
   return scale_in_place(own_gradients_of(params), static_cast<float>(inv_scale));
 }
 

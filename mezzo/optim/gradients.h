@@ -22,7 +22,8 @@ double clip_grad_norm(std::span<const Tensor> params, double max_norm);
 void clip_grad_value(std::span<const Tensor> params, double limit);
 
 // Multiplies the gradients by inv_scale and returns the index of the first parameter whose gradient
-// is not finite.
+// is not finite. 16-bit gradients, which 16-bit parameters have, become f32: without the loss scale
+// they would underflow, and that is what the scale was for.
 std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale);
 
 // The index of the first parameter whose gradient is not finite; changes nothing.

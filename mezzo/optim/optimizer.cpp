@@ -8,13 +8,12 @@
 
 namespace mezzo::optim {
 
-void Optimizer::add_group(const std::vector<Tensor>& params) {
+void Optimizer::add_group(const std::vector<Tensor>& params, ParamUpdate rule) {
   for (const Tensor& param : params) {
     const std::size_t i = params_.size();
     check_arg(param.defined(), name_, "parameter ", i, " is undefined");
-    check_arg(param.dtype() == DType::kF32, name_, "parameter ", i, " (", param,
-              ") must be f32: updates are too small for 16 bits. Keep the parameter in f32 and "
-              "compute in 16 bits with amp");
+    check_arg(param.dtype() == DType::kF32 || is_lower(param.dtype()), name_, "parameter ", i, " (",
+              param, ") must be f32, bf16 or f16. Use astype()");
     check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", i, " (", param,
               ") is not trained. Call set_requires_grad(true) on it");
     check_arg(param.is_dense() || param.is_dense(Format::kChannelsLast), name_, "parameter ", i,
@@ -23,8 +22,23 @@ void Optimizer::add_group(const std::vector<Tensor>& params) {
         std::ranges::none_of(params_, [&](const Tensor& p) { return p.impl() == param.impl(); }),
         name_, "parameter ", i, " (", param, ") was given twice");
     params_.push_back(param);
+    halves_.push_back({.rule = rule});
+    if (rule == ParamUpdate::kStochastic && is_lower(param.dtype()) && !rounding_.has_value()) {
+      const std::uint64_t high = default_generator().next();
+      rounding_.emplace(high << 32 | default_generator().next());
+    }
   }
   ends_.push_back(params_.size());
+}
+
+void Optimizer::check_grad(std::size_t i, const Tensor& grad) const {
+  const Tensor& param = params_[i];
+  if (grad.dtype() == DType::kF32 || (is_lower(param.dtype()) && grad.dtype() == param.dtype())) {
+    return;
+  }
+  const std::string also = is_lower(param.dtype()) ? concat(" or ", param.dtype()) : std::string();
+  fail(name_, "the gradient of parameter ", i, " (", param, ") is ", grad, ", it must be f32", also,
+       ". Let backward() make it, or cast it with astype(DType::kF32)");
 }
 
 void Optimizer::step(double inv_scale) {
@@ -36,13 +50,49 @@ void Optimizer::step(double inv_scale) {
     const Tensor& param = params_[i];
     const Tensor& grad = param.grad();
     if (!grad.defined()) continue;
-    check_arg(grad.dtype() == DType::kF32, name_, "the gradient of parameter ", i, " is ", grad,
-              ", it must be f32. Let backward() make it, or cast it with astype(DType::kF32)");
+    check_grad(i, grad);
     active[group].push_back({i, to_format(grad.detach(), param.format())});
+  }
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (has_half_state(i)) follow_parameter(i);
   }
   for (std::size_t g = 0; g < groups(); ++g) {
     if (!active[g].empty()) update(g, active[g], inv_scale);
   }
+  // Only now: parameters may be views of one block of memory, which counts the changes of all.
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (has_half_state(i)) halves_[i].version = params_[i].version();
+  }
+}
+
+bool Optimizer::has_half_state(std::size_t i) const {
+  return halves_[i].master.defined() || halves_[i].compensation.defined();
+}
+
+// Takes over what others wrote into the parameter since the last step.
+void Optimizer::follow_parameter(std::size_t i) {
+  Half& half = halves_[i];
+  if (half.version == params_[i].version()) return;
+  // A change of the version may be no change of the values: a master loses nothing by asking.
+  if (half.master.defined()) refresh_master(params_[i], half.master);
+  if (half.compensation.defined() && half.version.has_value()) fill(half.compensation, 0);
+}
+
+HalfUpdate Optimizer::half_update(std::size_t i) {
+  const Tensor& param = params_[i];
+  Half& half = halves_[i];
+  HalfUpdate result{.rule = half.rule};
+  if (!is_lower(param.dtype())) return result;
+  if (half.rule == ParamUpdate::kMaster) {
+    if (!half.master.defined()) half.master = cast(param.detach(), DType::kF32);
+    result.master = half.master;
+  } else if (half.rule == ParamUpdate::kKahan) {
+    if (!half.compensation.defined()) half.compensation = zeros_like(i, param.dtype());
+    result.compensation = half.compensation;
+  } else if (half.rule == ParamUpdate::kStochastic) {
+    result.random = rounding_->reserve(static_cast<std::uint64_t>(param.numel()));
+  }
+  return result;
 }
 
 void Optimizer::zero_grad() {
@@ -68,8 +118,8 @@ void Optimizer::set_lr(double lr, std::size_t group) {
   lr_of(group) = lr;
 }
 
-Tensor Optimizer::zeros_like(std::size_t i) const {
-  return zeros(params_[i].shape(), DType::kF32, params_[i].format());
+Tensor Optimizer::zeros_like(std::size_t i, DType dtype) const {
+  return zeros(params_[i].shape(), dtype, params_[i].format());
 }
 
 std::size_t Optimizer::index_in(std::string_view state_name, std::string_view prefix) const {
@@ -86,12 +136,56 @@ std::size_t Optimizer::index_in(std::string_view state_name, std::string_view pr
 }
 
 void Optimizer::assign(Tensor& state, std::size_t i, std::string_view state_name,
-                       const Tensor& tensor) const {
+                       const Tensor& tensor, DType dtype) const {
   check_arg(tensor.defined() && tensor.shape() == params_[i].shape(), name_, "the state '",
             state_name, "' is ", tensor, ", parameter ", i, " is ", params_[i]);
-  const Tensor copy = zeros_like(i);
+  const Tensor copy = zeros_like(i, dtype);
   copy_elements(tensor, copy);
   state = copy;
+}
+
+void Optimizer::append_half_state(std::vector<NamedTensor>& out) const {
+  for (std::size_t i = 0; i < halves_.size(); ++i) {
+    const Half& half = halves_[i];
+    if (half.master.defined()) out.push_back({concat("master.", i), half.master});
+    if (half.compensation.defined()) out.push_back({concat("compensation.", i), half.compensation});
+  }
+}
+
+bool Optimizer::set_half_state(std::string_view state_name, const Tensor& tensor) {
+  const bool is_master = state_name.starts_with("master.");
+  if (!is_master && !state_name.starts_with("compensation.")) return false;
+  const std::size_t i = index_in(state_name, is_master ? "master" : "compensation");
+  const DType dtype = params_[i].dtype();
+  Half& half = halves_[i];
+  const ParamUpdate wanted = is_master ? ParamUpdate::kMaster : ParamUpdate::kKahan;
+  check_arg(is_lower(dtype) && half.rule == wanted, name_, "has no state called '", state_name,
+            "': parameter ", i, " (", params_[i], ") is not updated that way. Make the optimizer ",
+            "for the same parameters and with the same param_update as the one that was saved");
+  assign(is_master ? half.master : half.compensation, i, state_name, tensor,
+         is_master ? DType::kF32 : dtype);
+  half.version.reset();
+  return true;
+}
+
+void Optimizer::append_half_counters(std::vector<NamedCounter>& out) const {
+  if (!rounding_.has_value()) return;
+  const RandomPosition position = rounding_->position();
+  out.push_back({"rounding.seed", static_cast<std::int64_t>(position.seed)});
+  out.push_back({"rounding.offset", static_cast<std::int64_t>(position.offset)});
+}
+
+bool Optimizer::set_half_counter(std::string_view counter_name, std::int64_t value) {
+  const bool is_seed = counter_name == "rounding.seed";
+  if (!is_seed && counter_name != "rounding.offset") return false;
+  check_arg(rounding_.has_value(), name_, "has no counter called '", counter_name,
+            "': no parameter is rounded stochastically");
+  check_arg(is_seed || value >= 0, name_, "the counter '", counter_name,
+            "' must not be negative: ", value);
+  RandomPosition position = rounding_->position();
+  (is_seed ? position.seed : position.offset) = static_cast<std::uint64_t>(value);
+  rounding_->set_position(position);
+  return true;
 }
 
 void append_state(std::vector<NamedTensor>& out, std::string_view prefix,

@@ -3,14 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mezzo/core/named_tensor.h"
+#include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/optimizer_steps.h"
 
 namespace mezzo::optim {
+
+using mezzo::ParamUpdate;
 
 // Parameters that are trained with the same options.
 template <class Options>
@@ -25,7 +30,21 @@ struct NamedCounter {
   std::int64_t value = 0;
 };
 
-// Parameters are numbered in the order in which they were given, over all groups.
+// Parameters are numbered in the order in which they were given, over all groups. They are f32,
+// bf16 or f16; everything that an optimizer computes and gathers is f32. How the result reaches a
+// 16-bit parameter is said for each group, and param_update.h says why it matters:
+//
+//   amp::half_parameters(net, DType::kBf16);
+//   optim::Sgd sgd(net.parameters(), {.lr = 0.1, .param_update = optim::ParamUpdate::kKahan});
+//
+// State of a 16-bit parameter: `master.<parameter>` (f32) or `compensation.<parameter>`, from the
+// first step with a gradient on; counters `rounding.seed` and `rounding.offset`, the place in the
+// random stream of stochastic rounding. The stream is seeded from default_generator() when the
+// optimizer is made, and the same whatever the number of threads.
+//
+// A 16-bit parameter that is changed by others, by load_state() for example, keeps its new value:
+// the next step makes the master's elements that no longer round to it the parameter's own, and
+// begins a new compensation, unless set_state() has put one there since.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -36,8 +55,8 @@ class Optimizer {
 
   // One update of every parameter that has a gradient, in place. Gradients are multiplied by
   // `inv_scale` on the way, which takes out a loss scale without a pass of its own.
-  // Throws ArgumentError, before anything has changed, if a gradient is not f32: the gradient of an
-  // f32 parameter is f32, a 16-bit one has lost what the step needs.
+  // Throws ArgumentError, before anything has changed, if a gradient is neither f32 nor in its
+  // parameter's dtype: a 16-bit gradient of an f32 parameter has lost what the step needs.
   void step(double inv_scale = 1);
   // Drops all gradients. The next backward pass then writes them instead of adding to zeros.
   void zero_grad();
@@ -67,27 +86,49 @@ class Optimizer {
 
   // `name` is what messages call the optimizer.
   explicit Optimizer(const char* name) : name_(name) {}
-  // Throws ArgumentError unless the parameters are dense f32 leaves that are not yet in a group.
-  void add_group(const std::vector<Tensor>& params);
+  // Throws ArgumentError unless the parameters are dense leaves in f32, bf16 or f16 that are not
+  // yet in a group.
+  void add_group(const std::vector<Tensor>& params, ParamUpdate rule);
   // Updates the given parameters, all of them in `group`.
   virtual void update(std::size_t group, const std::vector<Active>& active, double inv_scale) = 0;
   virtual double& lr_of(std::size_t group) = 0;
 
   const char* name() const { return name_; }
   // A tensor of zeros laid out like parameter i.
-  Tensor zeros_like(std::size_t i) const;
+  Tensor zeros_like(std::size_t i, DType dtype = DType::kF32) const;
+  // What the step of parameter i needs if it has 16 bits; made if it does not exist yet.
+  HalfUpdate half_update(std::size_t i);
+  // The parts of state(), counters(), set_state() and set_counter() that 16-bit parameters have;
+  // the latter two return false if the name is not one of theirs.
+  void append_half_state(std::vector<NamedTensor>& out) const;
+  void append_half_counters(std::vector<NamedCounter>& out) const;
+  bool set_half_state(std::string_view state_name, const Tensor& tensor);
+  bool set_half_counter(std::string_view counter_name, std::int64_t value);
   // The index in `prefix.index`; throws ArgumentError if `state_name` is not of that form.
   std::size_t index_in(std::string_view state_name, std::string_view prefix) const;
-  // Copies a loaded tensor into the state of parameter i.
-  void assign(Tensor& state, std::size_t i, std::string_view state_name,
-              const Tensor& tensor) const;
+  // Copies a loaded tensor into the state of parameter i, which is kept in `dtype`.
+  void assign(Tensor& state, std::size_t i, std::string_view state_name, const Tensor& tensor,
+              DType dtype = DType::kF32) const;
 
  private:
+  // How a parameter is updated, and what belongs to it if it has 16 bits.
+  struct Half {
+    ParamUpdate rule = ParamUpdate::kMaster;
+    Tensor master{};
+    Tensor compensation{};
+    std::optional<std::uint64_t> version{};  // of the parameter that these belong to, if known
+  };
+
+  bool has_half_state(std::size_t i) const;
+  void follow_parameter(std::size_t i);
+  void check_grad(std::size_t i, const Tensor& grad) const;
   void check_group(std::size_t group) const;
 
   const char* name_;
   std::vector<Tensor> params_;
-  std::vector<std::size_t> ends_;  // group g is the parameters [ends_[g - 1], ends_[g])
+  std::vector<Half> halves_;           // one per parameter
+  std::optional<Generator> rounding_;  // only with stochastic rounding
+  std::vector<std::size_t> ends_;      // group g is the parameters [ends_[g - 1], ends_[g])
 };
 
 // `prefix.i` for every tensor that is defined.

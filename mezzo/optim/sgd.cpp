@@ -16,7 +16,7 @@ Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
     check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
               "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
               o.dampening);
-    add_group(group.params);
+    add_group(group.params, o.param_update);
     options_.push_back(o);
   }
   momentum_.resize(params().size());
@@ -30,7 +30,7 @@ void Sgd::update(std::size_t group, const std::vector<Active>& active, double in
     Tensor& momentum = momentum_[a.index];
     const bool first = !momentum.defined();
     if (first && o.momentum != 0) momentum = zeros_like(a.index);
-    tensors.push_back({params()[a.index], a.grad, momentum, first});
+    tensors.push_back({params()[a.index], a.grad, momentum, first, half_update(a.index)});
   }
   sgd_step(tensors, {o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale});
 }
@@ -38,15 +38,24 @@ void Sgd::update(std::size_t group, const std::vector<Active>& active, double in
 std::vector<NamedTensor> Sgd::state() const {
   std::vector<NamedTensor> result;
   append_state(result, "momentum", momentum_);
+  append_half_state(result);
+  return result;
+}
+
+std::vector<NamedCounter> Sgd::counters() const {
+  std::vector<NamedCounter> result;
+  append_half_counters(result);
   return result;
 }
 
 void Sgd::set_state(std::string_view state_name, const Tensor& tensor) {
+  if (set_half_state(state_name, tensor)) return;
   const std::size_t i = index_in(state_name, "momentum");
   assign(momentum_[i], i, state_name, tensor);
 }
 
-void Sgd::set_counter(std::string_view counter_name, std::int64_t) {
+void Sgd::set_counter(std::string_view counter_name, std::int64_t value) {
+  if (set_half_counter(counter_name, value)) return;
   fail(name(), "has no counter called '", counter_name, "'");
 }
 

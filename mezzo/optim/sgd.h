@@ -11,10 +11,12 @@ struct SgdOptions {
   double dampening = 0;     // how much of the gradient the momentum leaves out
   double weight_decay = 0;  // added to the gradient, times the parameter
   bool nesterov = false;    // needs momentum and no dampening
+  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
 };
 
 // torch.optim.SGD: see sgd_step() in mezzo/ops/optimizer_steps.h for the rule.
-// State: `momentum.<parameter>`, from the first step with a gradient on.
+// State: `momentum.<parameter>`, from the first step with a gradient on, and what Optimizer says of
+// 16-bit parameters.
 class Sgd final : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, negative options, and Nesterov
@@ -23,7 +25,7 @@ class Sgd final : public Optimizer {
   explicit Sgd(const std::vector<Group<SgdOptions>>& groups);
 
   std::vector<NamedTensor> state() const override;
-  std::vector<NamedCounter> counters() const override { return {}; }
+  std::vector<NamedCounter> counters() const override;
   void set_state(std::string_view name, const Tensor& tensor) override;
   void set_counter(std::string_view name, std::int64_t value) override;
 

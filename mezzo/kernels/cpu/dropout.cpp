@@ -6,6 +6,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/philox-inl.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/dropout_attrs.h"
@@ -13,65 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
-
-// Random words in groups of lanes() blocks of four.
-constexpr std::int64_t kMostWords = 4 * kMaxLanes;
-
-void scalar_words(RandomPosition position, std::uint64_t block, std::uint32_t* words) {
-  for (std::int64_t i = 0; i < lanes(); ++i, ++block) {
-    const auto four =
-        philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0},
-               {static_cast<std::uint32_t>(position.seed),
-                static_cast<std::uint32_t>(position.seed >> 32)});
-    std::copy(four.begin(), four.end(), words + 4 * i);
-  }
-}
-
-#if HWY_TARGET == HWY_SCALAR
-void vector_words(RandomPosition position, std::uint64_t block, std::uint32_t* words) {
-  scalar_words(position, block, words);
-}
-#else
-using U32Vec = hn::Vec<U32>;
-
-// The two halves of the 64-bit products of 32-bit lanes.
-HWY_INLINE void multiply(U32Vec a, std::uint32_t factor, U32Vec& high, U32Vec& low) {
-  const U32 u32;
-  const hn::RepartitionToWide<U32> u64;
-  const auto b = hn::Set(u32, factor);
-  const auto even = hn::MulEven(a, b);
-  const auto odd = hn::MulEven(hn::BitCast(u32, hn::ShiftRight<32>(hn::BitCast(u64, a))), b);
-  low = hn::OddEven(hn::BitCast(u32, hn::ShiftLeft<32>(odd)), hn::BitCast(u32, even));
-  high = hn::OddEven(hn::BitCast(u32, odd), hn::BitCast(u32, hn::ShiftRight<32>(even)));
-}
-
-void vector_words(RandomPosition position, std::uint64_t block, std::uint32_t* words) {
-  const U32 u32;
-  const auto low_counter = static_cast<std::uint32_t>(block);
-  if (low_counter > ~0U - kMaxLanes) return scalar_words(position, block, words);  // a carry
-  auto c0 = hn::Add(hn::Set(u32, low_counter), hn::Iota(u32, 0));
-  auto c1 = hn::Set(u32, static_cast<std::uint32_t>(block >> 32));
-  auto c2 = hn::Zero(u32);
-  auto c3 = hn::Zero(u32);
-  auto key0 = static_cast<std::uint32_t>(position.seed);
-  auto key1 = static_cast<std::uint32_t>(position.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    auto high0 = c0;
-    auto low0 = c0;
-    auto high1 = c0;
-    auto low1 = c0;
-    multiply(c0, 0xD2511F53U, high0, low0);
-    multiply(c2, 0xCD9E8D57U, high1, low1);
-    c0 = hn::Xor(hn::Xor(high1, c1), hn::Set(u32, key0));
-    c1 = low1;
-    c2 = hn::Xor(hn::Xor(high0, c3), hn::Set(u32, key1));
-    c3 = low0;
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-  hn::StoreInterleaved4(c0, c1, c2, c3, u32, words);
-}
-#endif
 
 // What becomes of an element: kept and scaled, if the upper 24 bits of its word are not below the
 // threshold.
@@ -106,10 +48,10 @@ void drop(const T* in, T* out, std::int64_t n, const DropoutAttrs& attrs) {
   const std::int64_t group = 4 * lanes();
   const std::int64_t groups = (n + group - 1) / group;
   parallel_for(groups, kElementGrain / 4 / group, [&](std::int64_t begin, std::int64_t end) {
-    alignas(64) std::uint32_t words[kMostWords];
+    alignas(64) std::uint32_t words[kPhiloxWords];
     for (std::int64_t g = begin; g < end; ++g) {
       const auto block = static_cast<std::uint64_t>(g * lanes());
-      vector_words(attrs.position, attrs.position.offset / 4 + block, words);
+      philox_words(attrs.position, attrs.position.offset / 4 + block, words);
       const std::int64_t first = g * group;
       drop_group(in + first, out + first, std::min(group, n - first), words, rule);
     }

@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optimizer_steps.cpp"
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/half_params-inl.h"
 #include "mezzo/kernels/cpu/ranges.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/ops/flat_kernels.h"
@@ -54,24 +55,57 @@ HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64
   put(hn::NegMulAdd(set(b.step_size), update, hn::Mul(param, set(f.shrink))), b.param + i);
 }
 
-// Runs `rule(block, i, get, put)` for the vectors of every block.
+// Runs `rule(block, i, get, put)` for the vectors of [begin, end) of a block.
+template <class Block, class Rule>
+void run_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+  const std::int64_t step = lanes();
+  std::int64_t i = begin;
+  for (; i + step <= end; i += step) {
+    rule(
+        block, i, [](const float* p) HWY_ATTR { return load(p); },
+        [](F32Vec v, float* p) HWY_ATTR { store(v, p); });
+  }
+  if (i == end) return;
+  const std::int64_t count = end - i;
+  rule(
+      block, i, [=](const float* p) HWY_ATTR { return load_part(p, count); },
+      [=](F32Vec v, float* p) HWY_ATTR { store_part(v, p, count); });
+}
+
+// Moves the pointers to a block's state on.
+void advance(SgdBlock& block, std::int64_t by) {
+  if (block.momentum != nullptr) block.momentum += by;
+}
+
+void advance(AdamBlock& block, std::int64_t by) {
+  block.exp_avg += by;
+  block.exp_avg_sq += by;
+}
+
+// The same for a 16-bit parameter, in pieces.
+template <class Block, class Rule>
+void run_half_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+  PieceRoom room;
+  for (std::int64_t at = begin; at < end; at += kPiece) {
+    const std::int64_t count = std::min(kPiece, end - at);
+    Block piece = block;
+    advance(piece, at);
+    read_piece(piece, block, at, count, room);
+    run_range(piece, 0, count, rule);
+    write_piece(block.half, at, count, piece.param, room);
+  }
+}
+
 template <class Block, class Rule>
 void for_elements(std::span<const Block> blocks, const Rule& rule) {
   kernels::for_ranges(blocks, kElementGrain,
                       [&](std::size_t index, std::int64_t begin, std::int64_t end) HWY_ATTR {
                         const Block& block = blocks[index];
-                        const std::int64_t step = lanes();
-                        std::int64_t i = begin;
-                        for (; i + step <= end; i += step) {
-                          rule(
-                              block, i, [](const float* p) HWY_ATTR { return load(p); },
-                              [](F32Vec v, float* p) HWY_ATTR { store(v, p); });
+                        if (block.half.param == nullptr) {
+                          run_range(block, begin, end, rule);
+                        } else {
+                          run_half_range(block, begin, end, rule);
                         }
-                        if (i == end) return;
-                        const std::int64_t count = end - i;
-                        rule(
-                            block, i, [=](const float* p) HWY_ATTR { return load_part(p, count); },
-                            [=](F32Vec v, float* p) HWY_ATTR { store_part(v, p, count); });
                       });
 }
 

@@ -1,0 +1,273 @@
+#include "mezzo/amp/half_parameters.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/core/random.h"
+#include "mezzo/models/model.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::amp {
+namespace {
+
+using optim::ParamUpdate;
+
+constexpr DType kLowerDTypes[] = {DType::kBf16, DType::kF16};
+
+// Convolution with bias, both normalisations, a linear layer whose weight is used twice.
+class Net final : public nn::Module {
+ public:
+  Net() {
+    add("conv", conv_);
+    add("norm", norm_);
+    add("fc", fc_);
+    add("layer_norm", layer_norm_);
+    add_parameter("tied", tied_);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = nn::Flatten()(norm_(conv_(x)));
+    return linear_of(layer_norm_(fc_(y)));
+  }
+
+ private:
+  Tensor linear_of(const Tensor& x) const { return linear(x, tied_); }
+
+  nn::Conv2d conv_{2, 4, 3, {.bias = true}};
+  nn::BatchNorm2d norm_{4};
+  nn::Linear fc_{16, 16};
+  nn::LayerNorm layer_norm_{16};
+  Tensor tied_ = *fc_.own_parameters()[0].tensor;
+};
+
+Tensor images() {
+  manual_seed(5);
+  return randn({8, 2, 4, 4});
+}
+
+DType dtype_of(nn::Module& net, std::string_view name) {
+  for (const NamedTensor& entry : net.state()) {
+    if (entry.name == name) return entry.tensor.dtype();
+  }
+  ADD_FAILURE() << "there is no " << name;
+  return DType::kBool;
+}
+
+std::vector<std::vector<float>> values_of(const nn::Module& net) {
+  std::vector<std::vector<float>> result;
+  for (const NamedTensor& entry : net.state()) result.push_back(entry.tensor.to_vector<float>());
+  return result;
+}
+
+TEST(HalfParameters, RoundsInPlaceAndKeepsNormalisation) {
+  Net net;
+  const auto before = net.state();
+  const std::int64_t count = net.parameter_count();
+  net.parameters()[0].set_grad(ones(net.parameters()[0].shape()));
+  EXPECT_EQ(&half_parameters(net, DType::kBf16), &net);
+  EXPECT_EQ(net.parameter_count(), count) << "the tied weight is still one";
+  for (const char* name : {"conv.weight", "conv.bias", "fc.weight", "fc.bias", "tied"}) {
+    EXPECT_EQ(dtype_of(net, name), DType::kBf16) << name;
+  }
+  for (const char* name : {"norm.weight", "norm.bias", "norm.running_var", "layer_norm.bias"}) {
+    EXPECT_EQ(dtype_of(net, name), DType::kF32) << name;
+  }
+  for (const Tensor& parameter : net.parameters()) {
+    EXPECT_TRUE(parameter.requires_grad() && parameter.is_leaf());
+    EXPECT_FALSE(parameter.grad().defined());
+  }
+  const auto after = net.state();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].tensor.to_vector<float>(),
+              before[i].tensor.detach().astype(after[i].tensor.dtype()).to_vector<float>())
+        << after[i].name;
+  }
+}
+
+TEST(HalfParameters, NormalisationFollowsIfAsked) {
+  Net net;
+  half_parameters(net, DType::kF16, {.keep_batchnorm_fp32 = false});
+  for (const char* name : {"norm.weight", "norm.bias", "layer_norm.weight"}) {
+    EXPECT_EQ(dtype_of(net, name), DType::kF16) << name;
+  }
+  EXPECT_EQ(dtype_of(net, "norm.running_mean"), DType::kF32);
+  EXPECT_EQ(dtype_of(net, "norm.num_batches_tracked"), DType::kI64);
+}
+
+TEST(HalfParameters, FullParametersIsTheWayBack) {
+  Net net;
+  half_parameters(net, DType::kBf16, {.keep_batchnorm_fp32 = false});
+  const auto values = values_of(net);
+  full_parameters(net);
+  EXPECT_EQ(values_of(net), values);
+  for (const Tensor& parameter : net.parameters()) EXPECT_EQ(parameter.dtype(), DType::kF32);
+  EXPECT_EQ(net.find("fc")->own_parameters()[0].tensor->impl(),
+            net.own_parameters()[0].tensor->impl())
+      << "the tied weight is tied again";
+}
+
+TEST(HalfParameters, FrozenParametersStayFrozen) {
+  nn::Linear layer(3, 2);
+  layer.own_parameters()[0].tensor->set_requires_grad(false);
+  half_parameters(layer, DType::kBf16);
+  EXPECT_FALSE(layer.own_parameters()[0].tensor->requires_grad());
+  EXPECT_TRUE(layer.own_parameters()[1].tensor->requires_grad());
+}
+
+TEST(HalfParameters, RefusesOtherDTypes) {
+  nn::Linear layer(3, 2);
+  EXPECT_THROW(half_parameters(layer, DType::kF32), ArgumentError);
+  EXPECT_THROW(half_parameters(layer, DType::kF64), ArgumentError);
+  EXPECT_EQ(layer.weight().dtype(), DType::kF32);
+}
+
+TEST(HalfParameters, StatesOfEitherKindLoadIntoTheOther) {
+  Net full;
+  Net half;
+  half_parameters(half, DType::kBf16);
+  half.load_state(full.state());
+  EXPECT_EQ(dtype_of(half, "fc.weight"), DType::kBf16);
+  full.load_state(half.state());
+  EXPECT_EQ(values_of(full), values_of(half));
+}
+
+// In f32, 16-bit parameters compute what f32 parameters of the same values compute.
+TEST(HalfParameters, WithoutARegionTheComputationIsThatOfTheWidenedValues) {
+  for (const DType dtype : kLowerDTypes) {
+    manual_seed(1);
+    Net half;
+    half_parameters(half, dtype, {.keep_batchnorm_fp32 = false});
+    Net full;
+    full.load_state(half.state());
+    const Tensor x = images();
+    const Tensor y = half(x);
+    const Tensor want = full(x);
+    EXPECT_EQ(y.dtype(), DType::kF32);
+    EXPECT_EQ(y.to_vector<float>(), want.to_vector<float>());
+    sum(y * y).backward();
+    sum(want * want).backward();
+    for (std::size_t i = 0; i < full.parameters().size(); ++i) {
+      const Tensor grad = half.parameters()[i].grad();
+      EXPECT_EQ(grad.dtype(), dtype);
+      EXPECT_EQ(grad.shape(), half.parameters()[i].shape());
+    }
+  }
+}
+
+// The gradient of a bias that is 16-bit is the rounding of the f32 one.
+TEST(HalfParameters, GradientsAreRoundedOnce) {
+  for (const DType dtype : kLowerDTypes) {
+    nn::Linear half(3, 2);
+    nn::Linear full(3, 2);
+    half_parameters(half, dtype);
+    full.load_state(half.state());
+    const Tensor x = images();
+    const Tensor rows = alias(x, {80, 3}, {3, 1}, 0);
+    sum(half(rows)).backward();
+    sum(full(rows)).backward();
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(half.parameters()[i].grad().to_vector<float>(),
+                full.parameters()[i].grad().astype(dtype).to_vector<float>());
+    }
+  }
+}
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+struct Setting {
+  DType dtype;
+  Level level;
+  bool keep_batchnorm_fp32;
+};
+
+// All of them for small networks; the large ones are made of the same layers.
+std::vector<Setting> settings_for(const std::string& name) {
+  const bool small = name == "lenet5" || name == "mlp" || name == "resnet20";
+  if (!small) return {{DType::kBf16, Level::kAuto, true}, {DType::kF16, Level::kO3, false}};
+  std::vector<Setting> result;
+  for (const DType dtype : kLowerDTypes) {
+    for (const Level level : kLevels) {
+      result.push_back({dtype, level, true});
+      result.push_back({dtype, level, false});
+    }
+  }
+  return result;
+}
+
+void expect_gradients(const std::string& name, const Setting& setting) {
+  manual_seed(1);
+  const std::int64_t size = name == "lenet5" ? 28 : 16;
+  const auto model = models::create(name, {.in_channels = 2, .num_classes = 5, .image_size = size});
+  half_parameters(*model, setting.dtype, {.keep_batchnorm_fp32 = setting.keep_batchnorm_fp32});
+  auto_mixed_precision(*model, setting.level, setting.dtype);
+  const Tensor logits = (*model)(randn({2, 2, size, size}));
+  const Tensor labels = from_values<std::int64_t>({1, 4}, {2});
+  cross_entropy(logits.astype(DType::kF32), labels).backward();
+  for (const NamedTensor& parameter : model->named_parameters()) {
+    const Tensor& grad = parameter.tensor.grad();
+    ASSERT_TRUE(grad.defined()) << parameter.name;
+    EXPECT_EQ(grad.dtype(), parameter.tensor.dtype()) << parameter.name;
+    EXPECT_EQ(grad.shape(), parameter.tensor.shape()) << parameter.name;
+  }
+}
+
+TEST_P(EveryModel, GradientsReachEveryParameterAtEveryLevel) {
+  for (const Setting& setting : settings_for(GetParam())) {
+    SCOPED_TRACE(concat(setting.dtype, " ", setting.level, " ", setting.keep_batchnorm_fp32));
+    expect_gradients(GetParam(), setting);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models::names()),
+                         [](const auto& test) { return test.param; });
+
+// The losses of some steps on one batch.
+std::vector<double> train(const std::string& name, DType dtype, ParamUpdate update) {
+  manual_seed(1);
+  const std::int64_t size = name == "lenet5" ? 28 : 16;
+  const auto model = models::create(name, {.in_channels = 2, .num_classes = 5, .image_size = size});
+  half_parameters(*model, dtype);
+  auto_mixed_precision(*model, Level::kO2, dtype);
+  const Tensor x = randn({8, 2, size, size});
+  const Tensor labels = from_values<std::int64_t>({0, 1, 2, 3, 4, 0, 1, 2}, {8});
+  optim::Sgd sgd(model->parameters(), {.lr = 0.05, .momentum = 0.9, .param_update = update});
+  GradScaler scaler({.init_scale = 1024}, dtype == DType::kF16);
+  std::vector<double> losses;
+  for (int step = 0; step < 14; ++step) {
+    const Tensor loss = cross_entropy((*model)(x), labels);
+    losses.push_back(loss.item());
+    scaler.scale(loss).backward();
+    EXPECT_TRUE(scaler.step(sgd).stepped);
+    if (scaler.is_enabled()) scaler.update();
+    sgd.zero_grad();
+  }
+  return losses;
+}
+
+TEST(HalfParameters, NetworksTrainInEveryWay) {
+  for (const char* name : {"lenet5", "resnet20"}) {
+    for (const DType dtype : kLowerDTypes) {
+      for (const ParamUpdate update :
+           {ParamUpdate::kMaster, ParamUpdate::kStochastic, ParamUpdate::kKahan}) {
+        const std::vector<double> losses = train(name, dtype, update);
+        EXPECT_LT(losses.back(), 0.9 * losses.front())
+            << name << ' ' << name_of(dtype) << ' ' << static_cast<int>(update);
+        EXPECT_EQ(train(name, dtype, update), losses) << "the same bits again";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::amp
