@@ -7,6 +7,7 @@
 #include <span>
 
 #include "mezzo/core/dtype.h"
+#include "mezzo/ops/exponent_counts.h"
 
 namespace mezzo::flat {
 
@@ -22,6 +23,8 @@ std::size_t first_nonfinite(std::span<const Block> blocks);
 std::size_t scale(std::span<const Block> blocks, float factor);
 double sum_of_squares(std::span<const Block> blocks);
 void clamp(std::span<const Block> blocks, float limit);
+// Adds the values of blocks[i], times `factor`, to counts[i].
+void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
 
 struct SgdBlock {
   float* param = nullptr;
