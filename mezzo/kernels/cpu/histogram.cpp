@@ -2,6 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/histogram.cpp"
 #include <mutex>
+#include <utility>
 
 #include <hwy/foreach_target.h>
 
@@ -52,9 +53,11 @@ void count_range(const T* data, std::int64_t count, float factor, Table& table) 
   const auto by = hn::Set(F32(), factor);
   const auto count_lanes = [&](F32Vec v) HWY_ATTR {
     hn::Store(rows_of(scaled_magnitude<kScale>(v, by)), I32(), rows);
-    for (std::int64_t lane = 0; lane < lanes(); ++lane) {
-      ++table[static_cast<std::size_t>(rows[lane] + (lane & (kColumns - 1)))];
+    // Written out: as a loop this takes twice as long.
+    [&]<std::size_t... kLane>(std::index_sequence<kLane...>) {
+      (++table[static_cast<std::size_t>(rows[kLane]) + kLane % kColumns], ...);
     }
+    (std::make_index_sequence<kMaxLanes>());
   };
   const std::int64_t step = lanes();
   std::int64_t i = 0;
@@ -63,7 +66,7 @@ void count_range(const T* data, std::int64_t count, float factor, Table& table) 
   count_lanes(load_part(data + i, count - i));
   // The rest of the vector was read as zeros.
   for (std::int64_t lane = count - i; lane < step; ++lane) {
-    --table[static_cast<std::size_t>(lane & (kColumns - 1))];
+    --table[static_cast<std::size_t>(lane % kColumns)];
   }
 }
 
