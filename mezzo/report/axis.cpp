@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mezzo/core/error.h"
 #include "mezzo/report/text.h"
 
 namespace mezzo::report {
@@ -96,7 +97,7 @@ std::vector<Tick> Axis::log2_ticks(int count) const {
   const int every = std::max(1, static_cast<int>(std::ceil((high_ - low_) / count)));
   std::vector<Tick> result;
   for (int exponent = static_cast<int>(std::ceil(low_)); exponent <= high_; exponent += every) {
-    result.push_back({std::exp2(exponent), power_of_two(exponent)});
+    result.push_back({std::exp2(exponent), concat("2^", exponent)});
   }
   return result;
 }

@@ -84,17 +84,18 @@ double draw_ranges(Svg& svg, const ExponentScale& scale, double y, int shift) {
   row("bf16", {-126, -126, 128});
   row("f16", {kF16Subnormal, kF16Normal, kF16Infinite});
   if (shift != 0) {
-    row(concat("f16 at ", power_of_two(shift)),
+    row(concat("f16 at 2^", shift),
         {kF16Subnormal - shift, kF16Normal - shift, kF16Infinite - shift});
   }
   return y;
 }
 
+// The exponents alone: raised digits would be too small to read.
 void draw_exponents(Svg& svg, const ExponentScale& scale, double y) {
   const int every = scale.high - scale.low > 60 ? 10 : 5;
   for (int exponent = scale.low; exponent < scale.high; ++exponent) {
     if (exponent % every != 0) continue;
-    svg.text({scale.place(exponent), y}, power_of_two(exponent), "tick", Anchor::kMiddle);
+    svg.text({scale.place(exponent), y}, std::to_string(exponent), "tick", Anchor::kMiddle);
   }
 }
 
@@ -137,6 +138,11 @@ std::string short_part(double part) {
   return part < 0.001 ? "<0.1 %" : format_fixed(100 * part, 1) + " %";
 }
 
+// The part that would become zero or infinite.
+double outside_f16(const GradientHistogram& histogram, double scale) {
+  return histogram.lost_in(DType::kF16, scale) + histogram.overflowing_in(DType::kF16, scale);
+}
+
 class HeatMap {
  public:
   HeatMap(std::span<const GradientHistogram> histograms, const ExponentChart& chart)
@@ -164,7 +170,7 @@ class HeatMap {
  private:
   static constexpr double kMapLeft = 196;
   static constexpr double kMapRight = 570;
-  static constexpr double kRow = 13;
+  static constexpr double kRow = 14;
   static constexpr int kShades = 8;
   static constexpr std::size_t kNameLength = 28;
 
@@ -199,26 +205,27 @@ class HeatMap {
   }
 
   void draw_heads() {
-    svg_.text({632, top_ - 6}, "zero", "tick", Anchor::kEnd);
-    svg_.text({694, top_ - 6}, "lost in f16", "tick", Anchor::kEnd);
+    svg_.text({kMapLeft - 8, top_ - 6}, "exponent", "tick", Anchor::kEnd);
+    svg_.text({616, top_ - 6}, "zero", "tick", Anchor::kEnd);
+    svg_.text({694, top_ - 6}, "outside f16", "tick", Anchor::kEnd);
     if (chart_.shift != 0) {
-      svg_.text({756, top_ - 6}, "at " + power_of_two(chart_.shift), "tick", Anchor::kEnd);
+      svg_.text({756, top_ - 6}, concat("at 2^", chart_.shift), "tick", Anchor::kEnd);
     }
   }
 
   void draw_numbers(std::size_t row) {
     const GradientHistogram& histogram = histograms_[row];
-    const double y = y_of(row) + 10;
+    const double y = y_of(row) + 11;
     svg_.text({kMapLeft - 8, y}, shortened(histogram.name, kNameLength), "name", Anchor::kEnd,
               concat(histogram.name, " ", histogram.shape));
     const std::int64_t total = histogram.counts.total();
     if (total == 0) return;
     const double zeros = static_cast<double>(histogram.counts.zeros()) / static_cast<double>(total);
-    svg_.text({632, y}, short_part(zeros), "number", Anchor::kEnd);
-    svg_.text({694, y}, short_part(histogram.lost_in(DType::kF16)), "number", Anchor::kEnd);
+    svg_.text({616, y}, short_part(zeros), "number", Anchor::kEnd);
+    svg_.text({694, y}, short_part(outside_f16(histogram, 1)), "number", Anchor::kEnd);
     if (chart_.shift == 0) return;
-    const double scaled = histogram.lost_in(DType::kF16, std::exp2(chart_.shift));
-    svg_.text({756, y}, short_part(scaled), "number", Anchor::kEnd);
+    svg_.text({756, y}, short_part(outside_f16(histogram, std::exp2(chart_.shift))), "number",
+              Anchor::kEnd);
   }
 
   std::span<const GradientHistogram> histograms_;
@@ -258,6 +265,7 @@ std::string bars_to_svg(const GradientHistogram& histogram, const ExponentChart&
   svg.line({scale.left, kBottom}, {scale.right, kBottom}, "axis");
   draw_limits(svg, scale, top, kBottom, chart.shift);
   draw_exponents(svg, scale, kBottom + 17);
+  svg.text({scale.left - 8, kBottom + 17}, "exponent", "tick", Anchor::kEnd);
   return svg.take();
 }
 

@@ -35,9 +35,9 @@ p { margin: .4rem 0; }
 figure { margin: .5rem 0 0; background: var(--card); border: 1px solid var(--edge);
   border-radius: 6px; padding: .8rem .8rem .4rem; }
 svg { display: block; width: 100%; height: auto; }
-svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
-svg .name { fill: var(--text); font-size: 10.5px; }
-svg .number { font-size: 10.5px; }
+svg text { fill: var(--soft); font-size: 12px; font-variant-numeric: tabular-nums; }
+svg .name { fill: var(--text); font-size: 11px; }
+svg .number { font-size: 11px; }
 .axis, .grid { stroke: var(--edge); fill: none; }
 .axis { stroke: var(--soft); }
 .plot { fill: var(--ground); }
@@ -61,7 +61,7 @@ svg .number { font-size: 10.5px; }
 i.kept { background: var(--kept); } i.weak { background: var(--weak); }
 i.lost { background: var(--lost); } i.over { background: var(--over); }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(14rem, 1fr));
-  gap: .35rem 1.5rem; margin: .5rem 0 0; }
+  gap: .35rem 1.5rem; margin: 1.25rem 0 0; }
 .facts div { border-top: 1px solid var(--edge); padding-top: .3rem; }
 dt { color: var(--soft); font-size: .8125rem; } dd { margin: 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
