@@ -119,7 +119,7 @@ void GradientStatistics::begin_step(double scale) {
   due_ = step_++ % options_.every == 0;
   scale_ = scale;
   if (!due_) return;
-  ++counted_steps_;
+  counted_ = false;
   parameters_.clear_latest();
   activations_.clear_latest();
 }
@@ -136,8 +136,10 @@ std::optional<std::size_t> GradientStatistics::count(std::span<const Tensor> par
   for (std::size_t i = 0; i < params.size(); ++i) {
     const auto known = index_of_.find(params[i].impl());
     if (!gradients[i].defined() || known == index_of_.end()) continue;
+    if (parameters_.latest[known->second].passes > 0) continue;
     parameters_.add(known->second, gradients[i], counts[i]);
   }
+  if (!std::exchange(counted_, true)) ++counted_steps_;
   return first_nonfinite(counts);
 }
 

@@ -50,7 +50,8 @@ class GradientStatistics {
 
   // Counts the gradients of the parameters times `inv_scale`, and answers as
   // optim::first_nonfinite_grad() would: the index of the first parameter whose gradient, times
-  // inv_scale, is not finite. Parameters that the network does not have are checked, not counted.
+  // inv_scale, is not finite. Parameters that the network does not have, and those that were
+  // counted in this step already, are checked and not counted.
   std::optional<std::size_t> count(std::span<const Tensor> params, double inv_scale);
 
   // Steps in which gradients were counted.
@@ -88,6 +89,7 @@ class GradientStatistics {
   std::int64_t counted_steps_ = 0;
   double scale_ = 1;
   bool due_ = false;
+  bool counted_ = false;  // something, in this step
 };
 
 }  // namespace mezzo::amp

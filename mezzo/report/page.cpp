@@ -65,6 +65,12 @@ Series series_of(const std::string& name, const std::vector<Record>& records,
   return series;
 }
 
+// Why a step was skipped.
+std::string reason_of(const StepRecord& step) {
+  if (step.nonfinite_loss) return "the loss";
+  return step.culprit.empty() ? "not recorded" : step.culprit;
+}
+
 std::vector<Mark> marks_of(const RunData& run) {
   std::vector<Mark> marks;
   for (const StepRecord& step : run.steps) {
@@ -115,13 +121,12 @@ std::string lr_chart(const RunData& run) {
 // The steps that were skipped, one row each, the first ones if there are very many.
 std::string skipped_table(const RunData& run) {
   constexpr std::size_t kMostRows = 50;
-  Table content{.header = {"step", "loss scale", "loss", "first gradient that was not finite"}};
+  Table content{.header = {"step", "loss scale", "loss", "first that was not finite"}};
   std::size_t skipped = 0;
   for (const StepRecord& step : run.steps) {
     if (!step.skipped || ++skipped > kMostRows) continue;
     content.rows.push_back({std::to_string(step.step), format_scale(step.scale),
-                            format_number(step.loss),
-                            step.culprit.empty() ? "not recorded" : step.culprit});
+                            format_number(step.loss), reason_of(step)});
   }
   if (skipped == 0) return {};
   std::string html = element("h3", "Skipped steps") + table(content);

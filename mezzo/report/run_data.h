@@ -17,7 +17,8 @@ struct StepRecord {
   double lr = 0;
   double scale = 1;  // the loss scale of this step
   bool skipped = false;
-  std::string culprit{};  // the first parameter whose gradient was not finite
+  bool nonfinite_loss = false;  // why it was skipped, if that is not the gradient of
+  std::string culprit{};        // the first parameter where it was not finite
 };
 
 struct EpochRecord {

@@ -47,8 +47,9 @@ std::string skipped_steps(const RunData& run) {
   const auto skipped = std::ranges::count_if(run.steps, &StepRecord::skipped);
   if (skipped == 0) return "No step was skipped.";
   const auto first = std::ranges::find_if(run.steps, &StepRecord::skipped);
-  const std::string culprit =
-      first->culprit.empty() ? "a gradient" : "the gradient of " + first->culprit;
+  const std::string culprit = first->nonfinite_loss    ? "the loss"
+                              : first->culprit.empty() ? "a gradient"
+                                                       : "the gradient of " + first->culprit;
   return concat(count_of(skipped, "step"), " of ", run.steps.size(),
                 skipped == 1 ? " was" : " were", " skipped. In the first of them, step ",
                 first->step, ", ", culprit, " was not finite at scale ", format_scale(first->scale),
