@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/random.h"
 #include "mezzo/models/model.h"
@@ -15,6 +16,8 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/multi_tensor.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/optim/gradients.h"
+#include "mezzo/optim/sgd.h"
 #include "tests/unit/nn/example_net.h"
 
 namespace mezzo::amp {
@@ -146,6 +149,90 @@ std::vector<Tensor> gradients_of(nn::Module& net, const Tensor& images, const Po
   std::vector<Tensor> gradients;
   for (const Tensor& parameter : net.parameters()) gradients.push_back(parameter.grad());
   return gradients;
+}
+
+// Two parameters with known gradients, d(loss)/da = factor and d(loss)/db = 2 * factor.
+class TwoParameters : public nn::Module {
+ public:
+  TwoParameters() {
+    add_parameter("a", a);
+    add_parameter("b", b);
+  }
+  Tensor forward(const Tensor& factor) override { return sum(a * factor) + sum(b * factor) * 2; }
+
+  Tensor a = ones({2}).set_requires_grad(true);
+  Tensor b = ones({1}).set_requires_grad(true);
+  optim::Sgd optimizer{{a, b}, {.lr = 0.5}};
+};
+
+// One iteration with those gradients; true gradients are what is counted.
+StepResult run_iteration(TwoParameters& net, GradientStatistics& statistics, GradScaler& scaler,
+                         float factor = 0.25F) {
+  statistics.begin_step(scaler.get_scale());
+  scaler.scale(net(from_values({factor}, {1}))).backward();
+  const StepResult result = scaler.step(net.optimizer);
+  scaler.update();
+  net.optimizer.zero_grad();
+  return result;
+}
+
+TEST(ScalerWithStatistics, CountsTrueGradientsInPlaceOfTheCheck) {
+  for (const double scale : {65536.0, 0.25}) {  // checked with the update, and before it
+    TwoParameters net;
+    GradientStatistics statistics(net, {.every = 2});
+    GradScaler scaler({.init_scale = scale, .min_scale = 0x1p-10});
+    scaler.set_statistics(&statistics);
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(run_iteration(net, statistics, scaler).stepped);
+    EXPECT_EQ(statistics.counted_steps(), 2);
+    EXPECT_EQ(statistics.total()[0].counts.at(-2), 4) << scale;  // 0.25, twice in two steps
+    EXPECT_EQ(statistics.total()[1].counts.at(-1), 2) << scale;
+    EXPECT_EQ(net.b.to_vector<float>(), std::vector<float>{1 - 4 * 0.5F * 0.5F});
+  }
+}
+
+TEST(ScalerWithStatistics, SkipsTheSameStepsAsWithout) {
+  for (const float factor : {1.0F, 0x1p111F, 0x1p112F, kInf}) {
+    TwoParameters watched;
+    TwoParameters plain;
+    GradientStatistics statistics(watched, {.every = 1});
+    GradScaler scaler;
+    GradScaler blind;
+    scaler.set_statistics(&statistics);
+    GradientStatistics idle(plain, {.every = 1});
+    const StepResult expected = run_iteration(plain, idle, blind, factor);
+    const StepResult result = run_iteration(watched, statistics, scaler, factor);
+    EXPECT_EQ(result.stepped, expected.stepped) << factor;
+    EXPECT_EQ(result.first_bad, expected.first_bad) << factor;
+    EXPECT_EQ(scaler.get_scale(), blind.get_scale()) << factor;
+    EXPECT_EQ(watched.a.to_vector<float>(), plain.a.to_vector<float>()) << factor;
+    EXPECT_EQ(sum_of(idle.total(), "all").counts.total(), 0);
+  }
+}
+
+TEST(ScalerWithStatistics, ADisabledOneCountsToo) {
+  TwoParameters net;
+  GradientStatistics statistics(net, {.every = 1});
+  GradScaler scaler({}, false);
+  scaler.set_statistics(&statistics);
+  EXPECT_TRUE(run_iteration(net, statistics, scaler).stepped);
+  EXPECT_EQ(statistics.total()[0].counts.at(-2), 2);
+  EXPECT_EQ(statistics.counted_steps(), 1);
+}
+
+TEST(ScalerWithStatistics, GradientsAreCountedBeforeTheyAreClippedAndOnce) {
+  for (const bool enabled : {true, false}) {
+    TwoParameters net;
+    GradientStatistics statistics(net, {.every = 1});
+    GradScaler scaler({}, enabled);
+    scaler.set_statistics(&statistics);
+    statistics.begin_step(scaler.get_scale());
+    scaler.scale(net(from_values({0.25F}, {1}))).backward();
+    scaler.unscale_(net.optimizer);
+    optim::clip_grad_value(net.optimizer.params(), 0x1p-10);
+    scaler.step(net.optimizer);
+    EXPECT_EQ(statistics.total()[0].counts.at(-2), 2) << enabled;
+    EXPECT_EQ(statistics.total()[0].counts.total(), 2) << enabled;
+  }
 }
 
 // Watching changes no bit of any gradient, in any precision.

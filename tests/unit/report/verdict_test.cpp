@@ -31,6 +31,8 @@ TEST(Verdict, NamesTheFirstSkippedStepAndItsCulprit) {
   EXPECT_THAT(verdict(run),
               Contains("1 step of 400 was skipped. In the first of them, step 17, the "
                        "gradient of conv1.weight was not finite at scale 2¹⁶."));
+  run.steps[16].nonfinite_loss = true;
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("step 17, the loss was not finite")));
   run.steps[20].skipped = true;
   EXPECT_THAT(verdict(run), Contains(HasSubstr("2 steps of 400 were skipped")));
 }
