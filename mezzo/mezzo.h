@@ -5,6 +5,8 @@
 #include "mezzo/amp/grad_manager.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/gradient_histogram.h"
+#include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/loss_scaler.h"

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/optim/gradients.h"
@@ -82,11 +83,20 @@ std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
 
 std::optional<std::size_t> GradScaler::check_gradients(std::span<const Tensor> params,
                                                        double factor) const {
+  // In the iterations that are counted, counting is the check.
+  const bool counts = statistics_ != nullptr && statistics_->is_due();
+  std::optional<std::size_t> bad;
+  if (counts) bad = statistics_->count(params, 1 / *used_);
   if (factor != 1) {
-    const std::optional<std::size_t> bad = optim::unscale_grads(params, factor);
-    return checks_ ? bad : std::nullopt;
+    bad = optim::unscale_grads(params, factor);
+  } else if (checks_ && !counts) {
+    bad = optim::first_nonfinite_grad(params);
   }
-  return checks_ ? optim::first_nonfinite_grad(params) : std::nullopt;
+  return checks_ ? bad : std::nullopt;
+}
+
+void GradScaler::show_unscaled(std::span<const Tensor> params) const {
+  if (statistics_ != nullptr && statistics_->is_due()) statistics_->count(params, 1);
 }
 
 GradScaler::Entry* GradScaler::find(const optim::Optimizer& optimizer) {
@@ -111,7 +121,7 @@ void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
-  if (!enabled_) return;
+  if (!enabled_) return show_unscaled(optimizer.params());
   check_scaled();
   const Entry* entry = find(optimizer);
   check_arg(entry == nullptr || entry->stage != Stage::kUnscaled, "grad_scaler",
@@ -161,6 +171,7 @@ StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool ski
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
   if (!enabled_) {
+    show_unscaled(optimizer.params());
     const bool any = has_gradients(optimizer.params());
     optimizer.step();
     return {.stepped = any, .nothing_to_do = !any, .first_bad = std::nullopt};

@@ -17,6 +17,8 @@
 
 namespace mezzo::amp {
 
+class GradientStatistics;
+
 // What step() did with one optimizer.
 struct StepResult {
   bool stepped = true;
@@ -95,6 +97,11 @@ class GradScaler {
                                       const Tensor& dy = Tensor(), bool unscale_grad = true);
   double scale_factor() const { return get_scale(); }
 
+  // Shows the gradients of every iteration to the statistics, true ones, where they are checked;
+  // a disabled scaler, which does not check, shows them in unscale_() and step(). Null for none,
+  // else it must outlive the scaler's use.
+  void set_statistics(GradientStatistics* statistics) { statistics_ = statistics; }
+
   // The state -------------------------------------------------------------------------------------
   bool is_enabled() const { return enabled_; }
   // False if no step is ever skipped: disabled, or asked to unscale only.
@@ -143,6 +150,7 @@ class GradScaler {
   // The optimizer's entry, ready to step: its gradients are checked now if they were not yet.
   Entry& checked(optim::Optimizer& optimizer);
   void check_scaled() const;
+  void show_unscaled(std::span<const Tensor> params) const;
   void check_not_unscaled(std::span<const Tensor> tensors) const;
   StepResult apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const;
   void end_iteration();
@@ -155,6 +163,7 @@ class GradScaler {
   std::vector<const TensorImpl*> unscaled_;  // by unscale()
   bool tensors_overflowed_ = false;          // what unscale() found
   std::int64_t skipped_in_a_row_ = 0;
+  GradientStatistics* statistics_ = nullptr;
 };
 
 // OneFlow's GradScaler: clamped between 1 and the largest f32. Throws ArgumentError unless

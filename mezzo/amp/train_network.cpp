@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
@@ -94,6 +95,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
       scaler_(std::move(scaler)),
       options_(std::move(options)) {
   check_options(options_);
+  scaler_.set_statistics(options_.statistics);
   if (scaler_.is_enabled() && dtype_of(net_, options_.policy) == DType::kBf16) {
     logging::warn_once(
         "bf16 has the range of f32: its gradients do not underflow, and the loss scaling that was "
@@ -103,6 +105,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
   TrainStepResult result{.scale = scaler_.get_scale()};
+  if (options_.statistics != nullptr) options_.statistics->begin_step(result.scale);
   const bool restores = options_.restore_buffers && may_skip();
   if (restores) snapshot_.take(net_);
   try {

@@ -43,6 +43,8 @@ struct TrainStepOptions {
   // A skipped step leaves the buffers of the network (running statistics of batch norm) as if it
   // had not been. Without, they keep what the forward pass of a skipped step made of them.
   bool restore_buffers = true;
+  // Told of every step and shown its gradients; it must outlive the step.
+  GradientStatistics* statistics = nullptr;
 };
 
 // What a step did, and how long its parts took.

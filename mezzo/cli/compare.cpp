@@ -4,6 +4,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/run_report.h"
 
 namespace mezzo::cli {
 namespace {
@@ -35,6 +36,7 @@ void run_compare(const CompareOptions& options) {
     runs.back().policy = parse_policy(level, options.dtype);
   }
   apply_threads(options);
+  RunReport report(fmt::format("{} on {}", runs.front().model, runs.front().data), options.report);
   const train::DataPair data = train::open_data(runs.front().data);
   JsonLines json(options.json);
   std::vector<std::vector<std::string>> rows{kHeader};
@@ -43,11 +45,14 @@ void run_compare(const CompareOptions& options) {
     const std::string label = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
                                           name_of(run.policy.dtype()));
     Progress progress(json, label, options.quiet);
-    const train::RunResult result = train::run(run, data, progress);
+    report.begin(label, run, data);
+    ReportObserver observer(report, progress);
+    const train::RunResult result = train::run(run, data, observer);
     json.write(result_event(run, result, true));
     rows.push_back(table_row(run, result));
   }
   fmt::print("{}", format_table(rows));
+  report.write();
 }
 
 }  // namespace
@@ -58,6 +63,7 @@ void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
   add_model_options(*command, *options);
   add_training_options(*command, *options);
+  add_report_options(*command, *options);
   command
       ->add_option("--levels", options->levels,
                    "Levels to compare, each with a dtype if it is not --dtype: O0,O2,O2/f16")

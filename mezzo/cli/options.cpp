@@ -54,6 +54,14 @@ train::RunOptions SharedOptions::parsed() const {
   result.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", keep_batchnorm);
   result.loss_scale = parse_loss_scale(loss_scale);
   result.schedule = parse_schedule_name(schedule);
+  check_arg(!report.empty() || (!histogram_every.has_value() && !run.activation_gradients),
+            "--report",
+            "is missing: --histogram-every and --activation-gradients gather what only ",
+            "a report shows");
+  constexpr std::int64_t kHistogramEvery = 50;
+  if (!report.empty()) result.histogram_every = histogram_every.value_or(kHistogramEvery);
+  check_arg(!run.activation_gradients || result.histogram_every != 0, "--activation-gradients",
+            "are counted with the others, which --histogram-every 0 turns off");
   return result;
 }
 
@@ -112,6 +120,16 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   command.add_option("--weights", options.run.weights, "Start from this safetensors file");
   command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
+}
+
+void add_report_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--report", options.report,
+                     "Write an HTML page about the run: verdict, curves, gradients, plan");
+  command.add_option("--histogram-every", options.histogram_every,
+                     "Count the exponents of gradients every so many steps (50 with --report, 0: "
+                     "never)");
+  command.add_flag("--activation-gradients", options.run.activation_gradients,
+                   "Count the gradients of every module's output, too");
 }
 
 void apply_threads(const SharedOptions& options) {

@@ -1,7 +1,9 @@
 // Options that several subcommands share.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,8 @@ struct SharedOptions {
   std::string schedule = "constant";
   int threads = 0;  // 0: as many as there are cores
   std::string json{};
+  std::string report{};
+  std::optional<std::int64_t> histogram_every{};
   bool quiet = false;
 
   // The run options with the texts above parsed into them. Throws ArgumentError for unknown names.
@@ -35,6 +39,9 @@ void add_level_option(CLI::App& command, SharedOptions& options);
 void add_precision_options(CLI::App& command, SharedOptions& options);
 // --data --epochs --lr ...: what only training on data needs.
 void add_training_options(CLI::App& command, SharedOptions& options);
+
+// --report --histogram-every --activation-gradients
+void add_report_options(CLI::App& command, SharedOptions& options);
 
 // `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists.
 amp::Policy parse_policy(const std::string& text, const std::string& default_dtype);

@@ -128,6 +128,7 @@ void Progress::on_step(const train::StepEvent& event) {
                {"scale", report.scale},
                {"found_inf", report.overflow || report.nonfinite_loss},
                {"skipped", report.skipped},
+               {"first_bad", report.first_bad},
                {"ms", report.total_ms()}});
   if (!quiet_ && is_terminal_) draw(event);
 }

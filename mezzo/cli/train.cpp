@@ -4,6 +4,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/run_report.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::cli {
@@ -26,15 +27,21 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
 void run_train(const TrainOptions& options) {
   const train::RunOptions run = options.parsed();
   apply_threads(options);
+  const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
+                                       name_of(run.policy.dtype()));
+  RunReport report(fmt::format("{} on {}", name, run.data), options.report);
   const train::DataPair data = train::open_data(run.data);
   JsonLines json(options.json);
   json.write(start_event("train", run));
   Progress progress(json, run.model, options.quiet);
+  report.begin(name, run, data);
+  ReportObserver observer(report, progress);
   std::unique_ptr<nn::Module> trained;
-  const train::RunResult result = train::run(run, data, progress, &trained);
+  const train::RunResult result = train::run(run, data, observer, &trained);
   json.write(result_event(run, result, true));
   if (!options.save.empty()) io::write_safetensors(options.save, trained->state());
   print_result(run, result);
+  report.write();
 }
 
 }  // namespace
@@ -45,6 +52,7 @@ void add_train(CLI::App& app) {
   add_model_options(*command, *options);
   add_level_option(*command, *options);
   add_training_options(*command, *options);
+  add_report_options(*command, *options);
   command->add_option("--save", options->save,
                       "Write the trained weights to this safetensors file");
   command->callback([options] { run_train(*options); });

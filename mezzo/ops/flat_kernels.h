@@ -8,6 +8,7 @@
 
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/random.h"
+#include "mezzo/ops/exponent_counts.h"
 #include "mezzo/ops/param_update.h"
 
 namespace mezzo::flat {
@@ -24,6 +25,8 @@ std::size_t first_nonfinite(std::span<const Block> blocks);
 std::size_t scale(std::span<const Block> blocks, float factor);
 double sum_of_squares(std::span<const Block> blocks);
 void clamp(std::span<const Block> blocks, float limit);
+// Adds the values of blocks[i], times `factor`, to counts[i].
+void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
 
 // What stands behind a block whose parameter has 16 bits. The block's own `param` is then the f32
 // master copy if there is one, and its `grad` is not used.

@@ -1,6 +1,7 @@
 #include "mezzo/ops/multi_tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "mezzo/ops/flat_kernels.h"
@@ -63,6 +64,23 @@ std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors) {
 std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float factor) {
   const Blocks blocks = writable_blocks_of("scale_in_place", tensors);
   return blocks.original(flat::scale(blocks.blocks, factor));
+}
+
+std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, float factor) {
+  check_arg(factor > 0 && std::isfinite(factor), "count_exponents",
+            "the factor must be positive and finite: ", factor);
+  const Blocks blocks = blocks_of("count_exponents", tensors);
+  std::vector<ExponentCounts> of_blocks(blocks.blocks.size());
+  flat::count_exponents(blocks.blocks, factor, of_blocks);
+  std::vector<ExponentCounts> result(tensors.size());
+  for (std::size_t i = 0; i < of_blocks.size(); ++i) result[blocks.index[i]] = of_blocks[i];
+  return result;
+}
+
+std::optional<std::size_t> first_nonfinite(std::span<const ExponentCounts> counts) {
+  const auto bad = std::ranges::find_if_not(counts, &ExponentCounts::all_finite);
+  if (bad == counts.end()) return std::nullopt;
+  return static_cast<std::size_t>(bad - counts.begin());
 }
 
 double sum_of_squares(std::span<const Tensor> tensors) {

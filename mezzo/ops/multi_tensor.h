@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/exponent_counts.h"
 
 namespace mezzo {
 
@@ -26,6 +28,13 @@ std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float
 inline std::optional<std::size_t> unscale(std::span<const Tensor> grads, float inv_scale) {
   return scale_in_place(grads, inv_scale);
 }
+
+// The exponents of every tensor's values times `factor`; nothing is changed. Replaces the check of
+// a step that wants both: a tensor is finite if its counts are. Throws ArgumentError unless the
+// factor is positive and finite.
+std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, float factor = 1);
+// The index of the first count with an infinity or a NaN.
+std::optional<std::size_t> first_nonfinite(std::span<const ExponentCounts> counts);
 
 // The sum of the squares of all elements, in f64: squares of f32 gradients above 1.8e19 leave f32's
 // range, and a norm over millions of elements needs more than f32's 24 bits.

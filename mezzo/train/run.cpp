@@ -71,6 +71,17 @@ void check_options(const RunOptions& options) {
   check(options.weight_decay >= 0, "--weight-decay must not be negative: ", options.weight_decay);
   check(options.warmup_epochs >= 0,
         "--warmup-epochs must not be negative: ", options.warmup_epochs);
+  check(options.histogram_every >= 0,
+        "--histogram-every must not be negative: ", options.histogram_every);
+}
+
+// Null if the options do not ask for any.
+std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
+                                                         const RunOptions& options) {
+  if (options.histogram_every == 0) return nullptr;
+  return std::make_unique<amp::GradientStatistics>(
+      net, amp::GradientStatistics::Options{.every = options.histogram_every,
+                                            .activations = options.activation_gradients});
 }
 
 // Network, optimizer and step of a run.
@@ -78,6 +89,7 @@ struct Trainer {
   Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes)
       : net(make_model(options, image_shape, classes)),
         policy(amp::apply_options(*net, options.policy, options.precision)),
+        statistics(make_statistics(*net, options)),
         optimizer(
             net->parameters(),
             {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
@@ -85,10 +97,12 @@ struct Trainer {
              [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
                return cross_entropy(logits, labels, {.label_smoothing = smoothing});
              },
-             optimizer, make_scaler(options.loss_scale, options.policy), {.policy = policy}) {}
+             optimizer, make_scaler(options.loss_scale, options.policy),
+             {.policy = policy, .statistics = statistics.get()}) {}
 
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;
+  std::unique_ptr<amp::GradientStatistics> statistics;
   optim::Sgd optimizer;
   amp::TrainOneStepWithLossScale step;
 };
@@ -125,6 +139,7 @@ class Loop {
       result.test = run_epoch(trainer, result);
     }
     statistics_.write(result, options_.batch_size);
+    if (trainer.statistics != nullptr) observer_.on_gradients(*trainer.statistics);
     return result;
   }
 

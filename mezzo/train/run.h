@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/train_network.h"
@@ -46,7 +47,9 @@ struct RunOptions {
   double label_smoothing = 0;
   std::uint64_t seed = 1;
   bool shuffle = true;
-  std::string weights{};  // safetensors file to start from
+  std::string weights{};              // safetensors file to start from
+  std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
+  bool activation_gradients = false;  // count those, too
 };
 
 struct StepEvent {
@@ -91,6 +94,10 @@ class RunObserver {
   virtual void on_start(std::int64_t total_steps) { static_cast<void>(total_steps); }
   virtual void on_step(const StepEvent& event) { static_cast<void>(event); }
   virtual void on_epoch(const EpochEvent& event) { static_cast<void>(event); }
+  // After the last step, if gradients were counted.
+  virtual void on_gradients(const amp::GradientStatistics& statistics) {
+    static_cast<void>(statistics);
+  }
 };
 
 // Training and test set of one spec, opened once and shared by the runs of a comparison.

@@ -54,6 +54,11 @@ class Command : public testing::Test {
     return events;
   }
 
+  std::string read_text(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   fs::path folder_;
@@ -97,6 +102,12 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --weights /no/such/file", "/no/such/file"},
       {"train --json /no/such/folder/log.json", "/no/such/folder/log.json"},
       {"train --label-smoothing 2 --steps 1", "label_smoothing"},
+      {"train --report /no/such/folder/run.html", "/no/such/folder/run.html"},
+      {"compare --report /no/such/folder/run.html", "/no/such/folder/run.html"},
+      {"train --histogram-every 5", "--report"},
+      {"train --activation-gradients", "--report"},
+      {"train --report run.html --histogram-every -1", "--histogram-every"},
+      {"train --report run.html --histogram-every 0 --activation-gradients", "--histogram-every"},
       {"compare --levels O0,O7", "O7"},
       {"eval --model lenet5", "--weights"},
       {"bench --model resnet50 --image-size -3", "--image-size"},
@@ -158,6 +169,38 @@ TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
                                 " --batch-size 16 --json " + path("eval.json"));
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   EXPECT_EQ(read_events("eval.json").back()["accuracy"], result["accuracy"]);
+}
+
+TEST_F(Command, TrainWritesAReport) {
+  const Outcome outcome =
+      run("train --steps 4 --batch-size 16 --dtype f16 --loss-scale 1e30 --quiet --histogram-every "
+          "2 --activation-gradients --report " +
+          path("run.html") + " --json " + path("log.json"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const std::string page = read_text("run.html");
+  for (const char* part : {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped",
+                           "Parameter gradients", "counted in 2 steps", "Activation gradients",
+                           "Precision plan", "conv1.weight", "</html>"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_THAT(read_events("log.json")[1]["first_bad"], testing::Ne(""));
+}
+
+TEST_F(Command, AReportWithoutHistogramsHasNoGradients) {
+  const Outcome outcome = run(
+      "train --steps 2 --batch-size 16 --quiet --histogram-every 0 --report " + path("run.html"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(read_text("run.html"), testing::Not(HasSubstr("Parameter gradients")));
+}
+
+TEST_F(Command, CompareWritesOneReportOfAllRuns) {
+  const Outcome outcome = run(
+      "compare --steps 2 --levels O0,O2/f16 --batch-size 16 --quiet --report " + path("run.html"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const std::string page = read_text("run.html");
+  for (const char* part : {"Comparison", "lenet5 O0/f32", "lenet5 O2/f16", "Parameter gradients"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
 }
 
 TEST_F(Command, CompareStartsEveryLevelFromTheSameWeightsAndPrintsOneTable) {

@@ -71,6 +71,39 @@ TEST(Run, TheSameOptionsGiveTheSameBits) {
   }
 }
 
+class GradientRecorder final : public RunObserver {
+ public:
+  void on_gradients(const amp::GradientStatistics& statistics) override {
+    counted_steps = statistics.counted_steps();
+    parameters = statistics.total();
+    activations = statistics.total_activations();
+  }
+  std::int64_t counted_steps = 0;
+  std::vector<amp::GradientHistogram> parameters;
+  std::vector<amp::GradientHistogram> activations;
+};
+
+// The gradients are looked at and not changed, in whatever precision.
+TEST(Run, CountingGradientsChangesNoBit) {
+  const DataPair data = small_digits();
+  for (const Precision& precision : kPrecisions) {
+    GradientRecorder recorder;
+    RunOptions options = options_for(precision.level, precision.lower);
+    options.steps = 5;
+    const double plain = run(options, data, recorder).test.loss;
+    EXPECT_EQ(recorder.counted_steps, 0);
+    options.histogram_every = 2;
+    options.activation_gradients = true;
+    EXPECT_EQ(run(options, data, recorder).test.loss, plain);
+    EXPECT_EQ(recorder.counted_steps, 3);
+    EXPECT_EQ(recorder.parameters.size(), 10U);
+    EXPECT_EQ(recorder.parameters[0].name, "conv1.weight");
+    EXPECT_EQ(recorder.parameters[0].counts.total(), 3 * recorder.parameters[0].shape.numel());
+    EXPECT_EQ(recorder.activations.size(), 5U);
+    EXPECT_EQ(recorder.activations[4].counts.total(), 3 * 32 * 10);
+  }
+}
+
 TEST(Run, DifferentSeedsDiffer) {
   const DataPair data = small_digits();
   Recorder recorder;

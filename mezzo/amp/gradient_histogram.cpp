@@ -1,0 +1,77 @@
+#include "mezzo/amp/gradient_histogram.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::amp {
+namespace {
+
+// log2 of a power of two.
+int shift_of(double scale) {
+  int exponent = 0;
+  check_arg(scale > 0 && std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5,
+            "gradient_histogram", "the scale ", scale,
+            " is no power of two, which alone moves whole binades. Use floor_power_of_two()");
+  return exponent - 1;
+}
+
+double part(std::int64_t count, std::int64_t of) {
+  return of == 0 ? 0 : static_cast<double>(count) / static_cast<double>(of);
+}
+
+}  // namespace
+
+double floor_power_of_two(double scale) {
+  check_arg(scale > 0 && std::isfinite(scale), "gradient_histogram",
+            "a scale must be positive and finite: ", scale);
+  return std::exp2(std::ilogb(scale));
+}
+
+void GradientHistogram::merge(const GradientHistogram& other) {
+  counts += other.counts;
+  passes += other.passes;
+}
+
+double GradientHistogram::lost_in(DType dtype, double scale) const {
+  return part(counts.rounded_to(dtype, shift_of(scale)).to_zero, counts.finite_nonzero());
+}
+
+double GradientHistogram::overflowing_in(DType dtype, double scale) const {
+  return part(counts.rounded_to(dtype, shift_of(scale)).to_infinity, counts.finite_nonzero());
+}
+
+double GradientHistogram::subnormal_in(DType dtype, double scale) const {
+  return part(counts.rounded_to(dtype, shift_of(scale)).to_subnormal, counts.finite_nonzero());
+}
+
+std::optional<double> GradientHistogram::best_scale(DType dtype, int margin) const {
+  const auto largest = counts.largest();
+  if (!largest.has_value()) return std::nullopt;
+  // The largest gradients begin their binade within the range; whether they also end there depends
+  // on their fraction.
+  int shift = (dtype == DType::kF16 ? 15 : 127) - *largest - margin;
+  if (counts.rounded_to(dtype, shift + margin).to_infinity > 0) --shift;
+  return std::exp2(shift);
+}
+
+std::optional<int> GradientHistogram::quantile(double q) const {
+  check_arg(q >= 0 && q <= 1, "gradient_histogram", "a quantile is in [0, 1]: ", q);
+  const std::int64_t count = counts.finite_nonzero();
+  if (count == 0) return std::nullopt;
+  const auto rank = std::min(count - 1, static_cast<std::int64_t>(q * static_cast<double>(count)));
+  std::int64_t below = 0;
+  int exponent = ExponentCounts::kLowest;
+  while ((below += counts.at(exponent)) <= rank) ++exponent;
+  return exponent;
+}
+
+GradientHistogram sum_of(std::span<const GradientHistogram> histograms, std::string name) {
+  GradientHistogram sum{.name = std::move(name)};
+  for (const GradientHistogram& histogram : histograms) sum.merge(histogram);
+  return sum;
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,110 @@
+#include "mezzo/cli/run_report.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "mezzo/amp/plan.h"
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/parallel.h"
+
+namespace mezzo::cli {
+namespace {
+
+std::string describe_scaling(const train::RunOptions& options) {
+  const amp::GradScaler scaler = train::make_scaler(options.loss_scale, options.policy);
+  if (!scaler.is_enabled()) return "none";
+  const bool is_fixed = options.loss_scale.kind == train::LossScaling::Kind::kStatic;
+  return fmt::format("{}, from {}", is_fixed ? "fixed" : "dynamic", scaler.get_scale());
+}
+
+std::vector<std::pair<std::string, std::string>> configuration_of(
+    const train::RunOptions& options) {
+  std::string optimizer = fmt::format("SGD, momentum {}", options.momentum);
+  if (options.weight_decay > 0) optimizer += fmt::format(", decay {}", options.weight_decay);
+  return {{"model", options.model},
+          {"data", options.data},
+          {"level", amp::name_of(options.policy.level)},
+          {"dtype", name_of(options.policy.dtype())},
+          {"loss scaling", describe_scaling(options)},
+          {"batch size", std::to_string(options.batch_size)},
+          {"optimizer", optimizer},
+          {"learning rate", fmt::format("{}, {}", options.lr, train::name_of(options.schedule))},
+          {"seed", std::to_string(options.seed)},
+          {"machine", fmt::format("{}, {} thread{}", cpu_name(), num_threads(),
+                                  num_threads() == 1 ? "" : "s")},
+          {"bf16 in hardware", cpu_features().avx512_bf16 ? "yes" : "no"}};
+}
+
+report::Table plan_table(const train::RunOptions& options, const train::DataPair& data) {
+  const Shape image = data.train->image_shape();
+  const auto net = train::make_model(options, image, data.train->num_classes());
+  const amp::Policy policy = amp::apply_options(*net, options.policy, options.precision);
+  report::Table table{.header = {"path", "op", "dtype", "rule", "casts", "reason"}};
+  for (const amp::PlannedOp& op :
+       amp::make_plan(*net, {1, image[0], image[1], image[2]}, policy).ops) {
+    table.rows.push_back(
+        {op.path, op.op, name_of(op.dtype), op.rule, amp::describe_casts(op), op.reason});
+  }
+  return table;
+}
+
+}  // namespace
+
+RunReport::RunReport(std::string title, const std::string& path) : path_(path) {
+  report_.title = std::move(title);
+  if (is_wanted()) report::check_writable(path_);
+}
+
+void RunReport::begin(const std::string& name, const train::RunOptions& options,
+                      const train::DataPair& data) {
+  if (!is_wanted()) return;
+  report_.runs.push_back(
+      {.name = name,
+       .configuration = configuration_of(options),
+       .dtype = options.policy.dtype(),
+       .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
+       .plan = plan_table(options, data)});
+}
+
+void RunReport::write() const {
+  if (is_wanted()) report::write_page(path_, report_);
+}
+
+void ReportObserver::on_start(std::int64_t total_steps) { next_.on_start(total_steps); }
+
+void ReportObserver::on_step(const train::StepEvent& event) {
+  if (report_.is_wanted()) {
+    report_.run().steps.push_back({.step = event.step,
+                                   .loss = event.report.loss,
+                                   .lr = event.lr,
+                                   .scale = event.report.scale,
+                                   .skipped = event.report.skipped,
+                                   .nonfinite_loss = event.report.nonfinite_loss,
+                                   .culprit = event.report.first_bad});
+  }
+  next_.on_step(event);
+}
+
+void ReportObserver::on_epoch(const train::EpochEvent& event) {
+  if (report_.is_wanted()) {
+    report_.run().epochs.push_back({.epoch = event.epoch,
+                                    .train_loss = event.train_loss,
+                                    .test_loss = event.test.loss,
+                                    .accuracy = event.test.accuracy,
+                                    .seconds = event.seconds});
+  }
+  next_.on_epoch(event);
+}
+
+void ReportObserver::on_gradients(const amp::GradientStatistics& statistics) {
+  if (report_.is_wanted()) {
+    report::RunData& run = report_.run();
+    run.gradients = statistics.total();
+    run.activation_gradients = statistics.total_activations();
+    run.counted_steps = statistics.counted_steps();
+  }
+  next_.on_gradients(statistics);
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,277 @@
+#include "mezzo/report/exponent_chart.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "mezzo/core/error.h"
+#include "mezzo/report/svg.h"
+#include "mezzo/report/text.h"
+
+namespace mezzo::report {
+namespace {
+
+using amp::GradientHistogram;
+
+constexpr const char* kNothing = "<p class=\"empty\">No gradients were counted.</p>\n";
+constexpr double kWidth = 760;
+
+// What f16 does to the gradients of a binade, as the class that paints them.
+enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };
+constexpr std::array kFates{Fate::kLost, Fate::kSubnormal, Fate::kKept, Fate::kInfinite};
+
+const char* class_of(Fate fate) {
+  switch (fate) {
+    case Fate::kLost: return "lost";
+    case Fate::kSubnormal: return "weak";
+    case Fate::kKept: return "kept";
+    case Fate::kInfinite: return "over";
+  }
+  return "";
+}
+
+// The first exponents of each fate after kLost.
+constexpr int kF16Subnormal = -25;
+constexpr int kF16Normal = -14;
+constexpr int kF16Infinite = 16;
+
+Fate fate_in_f16(int exponent) {
+  if (exponent < kF16Subnormal) return Fate::kLost;
+  if (exponent < kF16Normal) return Fate::kSubnormal;
+  return exponent < kF16Infinite ? Fate::kKept : Fate::kInfinite;
+}
+
+// The exponents [low, high) over the places [left, right].
+struct ExponentScale {
+  int low;
+  int high;
+  double left;
+  double right;
+
+  double cell() const { return (right - left) / (high - low); }
+  double place(int exponent) const {
+    return left + cell() * (std::clamp(exponent, low, high) - low);
+  }
+};
+
+// Wide enough for all gradients and for the ends of f16.
+ExponentScale scale_for(std::span<const GradientHistogram> histograms, double left, double right) {
+  ExponentScale scale{kF16Subnormal - 2, kF16Infinite + 2, left, right};
+  for (const GradientHistogram& histogram : histograms) {
+    scale.low = std::min(scale.low, histogram.quantile(0).value_or(scale.low));
+    scale.high = std::max(scale.high, histogram.quantile(1).value_or(scale.high - 1) + 1);
+  }
+  return scale;
+}
+
+void draw_range(Svg& svg, const ExponentScale& scale, double y, std::array<int, 3> ends) {
+  const auto draw = [&](int from, int to, const char* css_class) {
+    const double x = scale.place(from);
+    if (scale.place(to) > x) svg.rect({x, y}, {scale.place(to) - x, 7}, css_class);
+  };
+  draw(ends[0], ends[1], "range weak-range");
+  draw(ends[1], ends[2], "range");
+}
+
+// Strips for the ranges of the types, above a plot; returns where they end.
+double draw_ranges(Svg& svg, const ExponentScale& scale, double y, int shift) {
+  const auto row = [&](const std::string& name, std::array<int, 3> ends) {
+    svg.text({scale.left - 8, y + 8}, name, "tick", Anchor::kEnd);
+    draw_range(svg, scale, y, ends);
+    y += 14;
+  };
+  row("bf16", {-126, -126, 128});
+  row("f16", {kF16Subnormal, kF16Normal, kF16Infinite});
+  if (shift != 0) {
+    row(concat("f16 at 2^", shift),
+        {kF16Subnormal - shift, kF16Normal - shift, kF16Infinite - shift});
+  }
+  return y;
+}
+
+// The exponents alone: raised digits would be too small to read.
+void draw_exponents(Svg& svg, const ExponentScale& scale, double y) {
+  const int every = scale.high - scale.low > 60 ? 10 : 5;
+  for (int exponent = scale.low; exponent < scale.high; ++exponent) {
+    if (exponent % every != 0) continue;
+    svg.text({scale.place(exponent), y}, std::to_string(exponent), "tick", Anchor::kMiddle);
+  }
+}
+
+// Where f16 begins and ends, through a plot.
+void draw_limits(Svg& svg, const ExponentScale& scale, double top, double bottom, int shift) {
+  const auto draw = [&](int exponent, const char* css_class) {
+    if (exponent <= scale.low || exponent >= scale.high) return;
+    svg.line({scale.place(exponent), top}, {scale.place(exponent), bottom}, css_class);
+  };
+  draw(kF16Subnormal, "limit");
+  draw(kF16Infinite, "limit");
+  if (shift == 0) return;
+  draw(kF16Subnormal - shift, "limit scaled");
+  draw(kF16Infinite - shift, "limit scaled");
+}
+
+// The part of the gradients in each binade of the scale.
+std::vector<double> parts_of(const GradientHistogram& histogram, const ExponentScale& scale) {
+  const auto total =
+      static_cast<double>(std::max<std::int64_t>(1, histogram.counts.finite_nonzero()));
+  std::vector<double> parts;
+  for (int exponent = scale.low; exponent < scale.high; ++exponent) {
+    parts.push_back(static_cast<double>(histogram.counts.at(exponent)) / total);
+  }
+  return parts;
+}
+
+// A name that is too long keeps its end, where names differ.
+std::string shortened(const std::string& name, std::size_t most) {
+  if (name.size() <= most) return name;
+  std::size_t begin = name.size() - most + 1;
+  // Not within a character: those of UTF-8 go on with bytes 10xxxxxx.
+  while (begin < name.size() && (static_cast<unsigned char>(name[begin]) & 0xc0U) == 0x80) ++begin;
+  return "…" + name.substr(begin);
+}
+
+// A part of 1 in few characters; 0 stays apart from what is only small.
+std::string short_part(double part) {
+  if (part == 0) return "0";
+  return part < 0.001 ? "<0.1 %" : format_fixed(100 * part, 1) + " %";
+}
+
+// The part that would become zero or infinite.
+double outside_f16(const GradientHistogram& histogram, double scale) {
+  return histogram.lost_in(DType::kF16, scale) + histogram.overflowing_in(DType::kF16, scale);
+}
+
+class HeatMap {
+ public:
+  HeatMap(std::span<const GradientHistogram> histograms, const ExponentChart& chart)
+      : histograms_(histograms),
+        chart_(chart),
+        scale_(scale_for(histograms, kMapLeft, kMapRight)),
+        top_(chart.shift != 0 ? 66 : 52),
+        bottom_(top_ + kRow * static_cast<double>(histograms.size())),
+        svg_(kWidth, bottom_ + 24, chart.label) {
+    for (const GradientHistogram& histogram : histograms) shades_.push_back(shades_of(histogram));
+  }
+
+  std::string draw() {
+    draw_ranges(svg_, scale_, 6, chart_.shift);
+    draw_exponents(svg_, scale_, top_ - 6);
+    svg_.rect({kMapLeft, top_}, {kMapRight - kMapLeft, bottom_ - top_}, "plot");
+    for (const Fate fate : kFates) draw_cells(fate);
+    draw_limits(svg_, scale_, top_, bottom_, chart_.shift);
+    draw_heads();
+    for (std::size_t row = 0; row < histograms_.size(); ++row) draw_numbers(row);
+    draw_exponents(svg_, scale_, bottom_ + 16);
+    return svg_.take();
+  }
+
+ private:
+  static constexpr double kMapLeft = 196;
+  static constexpr double kMapRight = 570;
+  static constexpr double kRow = 14;
+  static constexpr int kShades = 8;
+  static constexpr std::size_t kNameLength = 28;
+
+  double y_of(std::size_t row) const { return top_ + kRow * static_cast<double>(row); }
+
+  // From 0 for none to kShades for the fullest binade of the row. The root lets binades with a
+  // hundredth of the gradients be seen.
+  std::vector<int> shades_of(const GradientHistogram& histogram) const {
+    const std::vector<double> parts = parts_of(histogram, scale_);
+    const double most = *std::ranges::max_element(parts);
+    std::vector<int> shades;
+    for (const double part : parts) {
+      shades.push_back(most > 0 ? static_cast<int>(std::ceil(kShades * std::sqrt(part / most)))
+                                : 0);
+    }
+    return shades;
+  }
+
+  void draw_cells(Fate fate) {
+    for (int wanted = 1; wanted <= kShades; ++wanted) {
+      for (std::size_t row = 0; row < histograms_.size(); ++row) add_cells(row, fate, wanted);
+      svg_.fill_cells(class_of(fate), static_cast<double>(wanted) / kShades);
+    }
+  }
+
+  void add_cells(std::size_t row, Fate fate, int wanted) {
+    for (int exponent = scale_.low; exponent < scale_.high; ++exponent) {
+      const int shade = shades_[row][static_cast<std::size_t>(exponent - scale_.low)];
+      if (fate_in_f16(exponent) != fate || shade != wanted) continue;
+      svg_.add_cell({scale_.place(exponent), y_of(row) + 1}, {scale_.cell(), kRow - 1});
+    }
+  }
+
+  void draw_heads() {
+    svg_.text({kMapLeft - 8, top_ - 6}, "exponent", "tick", Anchor::kEnd);
+    svg_.text({616, top_ - 6}, "zero", "tick", Anchor::kEnd);
+    svg_.text({694, top_ - 6}, "outside f16", "tick", Anchor::kEnd);
+    if (chart_.shift != 0) {
+      svg_.text({756, top_ - 6}, concat("at 2^", chart_.shift), "tick", Anchor::kEnd);
+    }
+  }
+
+  void draw_numbers(std::size_t row) {
+    const GradientHistogram& histogram = histograms_[row];
+    const double y = y_of(row) + 11;
+    svg_.text({kMapLeft - 8, y}, shortened(histogram.name, kNameLength), "name", Anchor::kEnd,
+              concat(histogram.name, " ", histogram.shape));
+    const std::int64_t total = histogram.counts.total();
+    if (total == 0) return;
+    const double zeros = static_cast<double>(histogram.counts.zeros()) / static_cast<double>(total);
+    svg_.text({616, y}, short_part(zeros), "number", Anchor::kEnd);
+    svg_.text({694, y}, short_part(outside_f16(histogram, 1)), "number", Anchor::kEnd);
+    if (chart_.shift == 0) return;
+    svg_.text({756, y}, short_part(outside_f16(histogram, std::exp2(chart_.shift))), "number",
+              Anchor::kEnd);
+  }
+
+  std::span<const GradientHistogram> histograms_;
+  const ExponentChart& chart_;
+  ExponentScale scale_;
+  double top_;
+  double bottom_;
+  Svg svg_;
+  std::vector<std::vector<int>> shades_;  // by row and binade
+};
+
+}  // namespace
+
+std::string bars_to_svg(const GradientHistogram& histogram, const ExponentChart& chart) {
+  if (histogram.counts.finite_nonzero() == 0) return kNothing;
+  constexpr double kHeight = 300;
+  constexpr double kBottom = kHeight - 26;
+  const ExponentScale scale = scale_for({&histogram, 1}, 92, kWidth - 12);
+  Svg svg(kWidth, kHeight, chart.label);
+  const double top = draw_ranges(svg, scale, 6, chart.shift) + 12;
+  const std::vector<double> parts = parts_of(histogram, scale);
+  const double most = *std::ranges::max_element(parts);
+  for (const double part : {most, most / 2}) {
+    const double y = kBottom - (kBottom - top) * part / most;
+    svg.line({scale.left, y}, {scale.right, y}, "grid");
+    svg.text({scale.left - 8, y + 4}, short_part(part), "tick", Anchor::kEnd);
+  }
+  for (int exponent = scale.low; exponent < scale.high; ++exponent) {
+    const double part = parts[static_cast<std::size_t>(exponent - scale.low)];
+    const double height = (kBottom - top) * part / most;
+    if (height <= 0) continue;
+    // What is there is seen, however little it is.
+    const double seen = std::max(height, 1.0);
+    svg.rect({scale.place(exponent) + 0.5, kBottom - seen}, {scale.cell() - 1, seen},
+             class_of(fate_in_f16(exponent)));
+  }
+  svg.line({scale.left, kBottom}, {scale.right, kBottom}, "axis");
+  draw_limits(svg, scale, top, kBottom, chart.shift);
+  draw_exponents(svg, scale, kBottom + 17);
+  svg.text({scale.left - 8, kBottom + 17}, "exponent", "tick", Anchor::kEnd);
+  return svg.take();
+}
+
+std::string heat_map_to_svg(std::span<const GradientHistogram> histograms,
+                            const ExponentChart& chart) {
+  return histograms.empty() ? std::string(kNothing) : HeatMap(histograms, chart).draw();
+}
+
+}  // namespace mezzo::report

@@ -1,0 +1,42 @@
+// Curves over steps or epochs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mezzo/report/axis.h"
+#include "mezzo/report/svg.h"
+
+namespace mezzo::report {
+
+struct Series {
+  std::string name{};
+  std::vector<Point> points{};  // by ascending x; points that are not finite leave a gap
+};
+
+// Something that happened at one x.
+struct Mark {
+  double x = 0;
+  std::string title{};
+};
+
+struct LineChart {
+  std::string label{};  // what is drawn
+  std::string x_label{};
+  AxisKind y_axis = AxisKind::kLinear;
+  bool from_zero = false;   // the y axis begins at 0
+  bool is_stepped = false;  // values hold until the next point
+  bool has_dots = false;
+  std::vector<Series> series{};
+  std::vector<Mark> marks{};
+};
+
+// The drawing. Long series are averaged down to as many points as can be told apart, before a band
+// from their smallest to their largest values. A chart without points says so.
+std::string to_svg(const LineChart& chart);
+
+// kLog10 if all values are positive and span more than a factor of 20, which a linear axis would
+// squeeze into its lowest line; else kLinear.
+AxisKind axis_for(const std::vector<Series>& series);
+
+}  // namespace mezzo::report

@@ -1,0 +1,74 @@
+#include "mezzo/report/text.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace mezzo::report {
+namespace {
+
+std::string to_text(double value, std::chars_format format, int digits) {
+  std::array<char, 512> buffer{};
+  const auto [end, error] =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format, digits);
+  return {buffer.data(), error == std::errc() ? end : buffer.data()};
+}
+
+}  // namespace
+
+std::string escape(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (const char c : text) {
+    switch (c) {
+      case '&': result += "&amp;"; break;
+      case '<': result += "&lt;"; break;
+      case '>': result += "&gt;"; break;
+      case '"': result += "&quot;"; break;
+      case '\'': result += "&#39;"; break;
+      default: result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+    }
+  }
+  return result;
+}
+
+std::string format_number(double value, int digits) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return to_text(value, std::chars_format::general, digits);
+}
+
+std::string format_fixed(double value, int digits) {
+  return std::isfinite(value) ? to_text(value, std::chars_format::fixed, digits)
+                              : format_number(value);
+}
+
+std::string format_part(double part) {
+  if (part == 0) return "none";
+  if (part == 1) return "all";
+  const double percent = 100 * part;
+  if (percent < 0.01) return "less than 0.01 %";
+  if (percent > 99.99) return "more than 99.99 %";
+  return format_fixed(percent, percent < 10 ? 2 : 1) + " %";
+}
+
+std::string power_of_two(int exponent) {
+  constexpr std::array<const char*, 10> kRaised{"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string result = exponent < 0 ? "2⁻" : "2";
+  for (const char digit : std::to_string(std::abs(exponent))) {
+    result += kRaised[static_cast<std::size_t>(digit - '0')];
+  }
+  return result;
+}
+
+std::string format_scale(double scale) {
+  int exponent = 0;
+  const bool is_power = std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5;
+  return is_power && scale != 1 ? power_of_two(exponent - 1) : format_number(scale, 6);
+}
+
+std::string count_of(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+}  // namespace mezzo::report

@@ -1,0 +1,32 @@
+// Numbers and names as a report writes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace mezzo::report {
+
+// The text with what HTML would take for markup replaced: & < > " and '. Control characters, which
+// no page may hold, become spaces.
+std::string escape(std::string_view text);
+
+// `0.0314`, `12.5`, `1.2e-07`: so many significant digits at most, no zeros at the end. What is not
+// finite is written as `nan`, `inf` or `-inf`.
+std::string format_number(double value, int digits = 4);
+// `3.20`: so many digits after the point.
+std::string format_fixed(double value, int digits);
+
+// A part of 1 as a percentage: `none`, `less than 0.01 %`, `0.25 %`, `12.3 %`, `all`. Only nothing
+// is none, and only everything is all.
+std::string format_part(double part);
+
+// `2^13` with a raised exponent.
+std::string power_of_two(int exponent);
+// The same of a number; as a plain number if it is no power of two.
+std::string format_scale(double scale);
+
+// `1 step`, `3 steps`.
+std::string count_of(std::int64_t count, std::string_view noun);
+
+}  // namespace mezzo::report

@@ -1,0 +1,20 @@
+// The findings of a run in plain sentences.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mezzo/report/run_data.h"
+
+namespace mezzo::report {
+
+// What came out, whether steps were skipped and why, what each 16-bit type would do to the
+// gradients, and which loss scale would fit. Only what the data says: without histograms there is
+// no sentence about gradients.
+std::vector<std::string> verdict(const RunData& run);
+
+// log2 of the loss scale that the drawings show: the one that the run ended with, or else the best
+// one for all gradients that were counted; 0 if there is neither.
+int shown_shift(const RunData& run);
+
+}  // namespace mezzo::report

@@ -1,0 +1,98 @@
+#include "mezzo/report/line_chart.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/report/markup.h"
+
+namespace mezzo::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Series line(std::size_t count) {
+  Series series{.name = "a"};
+  for (std::size_t i = 0; i < count; ++i) {
+    series.points.push_back({static_cast<double>(i), 1 + std::sin(static_cast<double>(i))});
+  }
+  return series;
+}
+
+void expect_sound(const std::string& svg) {
+  EXPECT_EQ(markup_fault(svg), "");
+  EXPECT_FALSE(has_bad_coordinates(svg)) << svg;
+}
+
+TEST(LineChart, DrawsEverySeriesAndNamesSeveral) {
+  LineChart chart{.label = "loss", .x_label = "step", .series = {line(10)}};
+  const std::string one = to_svg(chart);
+  expect_sound(one);
+  EXPECT_EQ(count_of_text(one, "class=\"line"), 1U);
+  EXPECT_THAT(one, Not(HasSubstr(">a<")));
+  chart.series.push_back({.name = "b<i>", .points = {{0, 1}, {5, 2}}});
+  const std::string two = to_svg(chart);
+  expect_sound(two);
+  EXPECT_THAT(two, HasSubstr(">a<"));
+  EXPECT_THAT(two, HasSubstr(">b&lt;i&gt;<"));
+}
+
+TEST(LineChart, WithoutPointsThereIsNoDrawing) {
+  for (const LineChart& chart :
+       {LineChart{}, LineChart{.series = {{.name = "a"}}},
+        LineChart{.series = {{.name = "a", .points = {{1, kNan}}}}},
+        LineChart{.y_axis = AxisKind::kLog2, .series = {{.name = "a", .points = {{1, 0}}}}}}) {
+    const std::string html = to_svg(chart);
+    EXPECT_THAT(html, HasSubstr("nothing to draw"));
+    EXPECT_EQ(markup_fault(html), "");
+  }
+}
+
+TEST(LineChart, PointsThatAreNotFiniteLeaveAGap) {
+  Series series = line(10);
+  series.points[4].y = kNan;
+  series.points[5].y = std::numeric_limits<double>::infinity();
+  const std::string svg = to_svg({.series = {series}});
+  expect_sound(svg);
+  EXPECT_EQ(count_of_text(svg, "class=\"line"), 2U);
+}
+
+TEST(LineChart, OnePointIsADot) {
+  const std::string svg = to_svg({.series = {line(1)}});
+  expect_sound(svg);
+  EXPECT_EQ(count_of_text(svg, "class=\"dot"), 1U);
+}
+
+TEST(LineChart, LongSeriesAreAveragedBeforeABand) {
+  const std::string svg = to_svg({.series = {line(100'000)}});
+  expect_sound(svg);
+  EXPECT_EQ(count_of_text(svg, "class=\"band"), 1U);
+  EXPECT_LT(svg.size(), 30'000U);
+  EXPECT_THAT(to_svg({.series = {line(300)}}), Not(HasSubstr("class=\"band")));
+}
+
+TEST(LineChart, MarksAreDrawnOncePerPlace) {
+  LineChart chart{.series = {line(1000)}};
+  for (int i = 0; i < 100; ++i) chart.marks.push_back({.x = 500, .title = "skipped & <gone>"});
+  chart.marks.push_back({.x = 900, .title = "later"});
+  chart.marks.push_back({.x = kNan, .title = "never"});
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_EQ(count_of_text(svg, "class=\"mark\""), 2U);
+  EXPECT_THAT(svg, HasSubstr("<title>skipped &amp; &lt;gone&gt;</title>"));
+}
+
+TEST(LineChart, WideRangesOfPositiveNumbersAreLogarithmic) {
+  EXPECT_EQ(axis_for({}), AxisKind::kLinear);
+  EXPECT_EQ(axis_for({{.name = "a", .points = {{0, 1}, {1, 2}}}}), AxisKind::kLinear);
+  EXPECT_EQ(axis_for({{.name = "a", .points = {{0, 1}, {1, 1e-3}}}}), AxisKind::kLog10);
+  EXPECT_EQ(axis_for({{.name = "a", .points = {{0, 1}, {1, 0}}}}), AxisKind::kLinear);
+}
+
+}  // namespace
+}  // namespace mezzo::report

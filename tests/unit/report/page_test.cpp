@@ -1,0 +1,126 @@
+#include "mezzo/report/page.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/error.h"
+#include "tests/unit/report/markup.h"
+#include "tests/unit/report/support.h"
+
+namespace mezzo::report {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+// Everything a page can hold.
+RunData full_run() {
+  RunData run = example_run(60, 65536);
+  run.configuration = {{"model", "lenet5"}, {"data", "<mnist>:\"x\" & 'y'"}};
+  run.dtype = DType::kF16;
+  run.steps[3].skipped = true;
+  run.steps[3].culprit = "conv1.<weight>";
+  run.steps[5].loss = std::nan("");
+  run.epochs.push_back({.epoch = 2, .train_loss = 0.1, .test_loss = 0.2, .accuracy = 0.95});
+  run.gradients = {histogram_of("conv1.<weight>", {1, 0x1p-30F, 0}), histogram_of("b", {})};
+  run.activation_gradients = {histogram_of("conv1", {1, 0x1p-12F})};
+  run.counted_steps = 2;
+  run.plan = {.header = {"path", "op", "dtype", "rule", "reason", "casts"},
+              .rows = {{"conv1", "conv2d", "f16", "lower", "gains & <more>", "2"}}};
+  return run;
+}
+
+void expect_sound(const std::string& html) {
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_FALSE(has_bad_coordinates(html));
+}
+
+TEST(Markup, TheCheckerFindsFaults) {
+  EXPECT_EQ(markup_fault("<!DOCTYPE html><p>a<b>c</b><br/></p>"), "");
+  for (const char* wrong :
+       {"<p>a", "a</p>", "<p><b></p></b>", "<p>a > b</p>", "<p a <b></p>", "<p"}) {
+    EXPECT_NE(markup_fault(wrong), "") << wrong;
+  }
+  EXPECT_TRUE(has_bad_coordinates("<rect x=\"nan\"/>"));
+  EXPECT_TRUE(has_bad_coordinates("<path d=\"M0 -inf\"/>"));
+  EXPECT_FALSE(has_bad_coordinates("<p>nan</p>"));
+}
+
+TEST(Page, HoldsEverySectionOfARun) {
+  const std::string html = to_html({.title = "lenet5 & <co>", .runs = {full_run()}});
+  expect_sound(html);
+  EXPECT_THAT(html, HasSubstr("<h1>lenet5 &amp; &lt;co&gt;</h1>"));
+  for (const char* part :
+       {"<h3>Loss</h3>", "<h3>Test accuracy, in percent</h3>", "<h3>Loss scale</h3>",
+        "<h3>Skipped steps</h3>", "<h3>Learning rate</h3>", "<h2>Parameter gradients</h2>",
+        "<h2>Activation gradients</h2>", "<h2>Precision plan</h2>", "conv1.&lt;weight&gt;",
+        "&lt;mnist&gt;:&quot;x&quot; &amp; &#39;y&#39;", "gains &amp; &lt;more&gt;",
+        "With the scale 2¹⁶"}) {
+    EXPECT_THAT(html, HasSubstr(part));
+  }
+  EXPECT_THAT(html, Not(HasSubstr("<weight>")));
+  EXPECT_LT(html.find("class=\"verdict\""), html.find("<dl"));
+}
+
+TEST(Page, NeedsNothingElse) {
+  const std::string html = to_html({.title = "t", .runs = {full_run()}});
+  for (const char* outside : {"http:", "https:", "<script", "<link", "url(", "@import", "src="}) {
+    EXPECT_THAT(html, Not(HasSubstr(outside)));
+  }
+}
+
+TEST(Page, LeavesOutWhatThereIsNot) {
+  const std::string html = to_html({.title = "t", .runs = {example_run(3)}});
+  expect_sound(html);
+  for (const char* absent : {"Loss scale", "Skipped", "gradients", "plan"}) {
+    EXPECT_THAT(html.substr(html.find("<main>")), Not(HasSubstr(absent))) << absent;
+  }
+  expect_sound(to_html({}));
+  expect_sound(to_html({.title = "", .runs = {RunData()}}));
+}
+
+TEST(Page, ComparesSeveralRuns) {
+  RunData f32 = example_run(60);
+  f32.name = "lenet5 O0";
+  const std::string html = to_html({.title = "compare", .runs = {f32, full_run()}});
+  expect_sound(html);
+  EXPECT_THAT(html, HasSubstr("<h2>Comparison</h2>"));
+  EXPECT_EQ(count_of_text(html, "<article>"), 2U);
+  EXPECT_THAT(html,
+              HasSubstr("<td>lenet5 O0</td><td>92.50 %</td><td>0.25</td><td>60</td><td>0</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>50.0 %</td>"));
+}
+
+TEST(Page, ListsTheFirstOfVeryManySkippedSteps) {
+  RunData run = example_run(200, 4);
+  for (StepRecord& step : run.steps) step.skipped = true;
+  const std::string html = to_html({.title = "t", .runs = {run}});
+  EXPECT_EQ(count_of_text(html, "<td>not recorded</td>"), 50U);
+  EXPECT_THAT(html, HasSubstr("and 150 more."));
+}
+
+TEST(Page, IsWrittenWholeOrNotAtAll) {
+  const fs::path folder = fs::temp_directory_path() / "mezzo_report_page";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const std::string path = (folder / "run.html").string();
+  EXPECT_NO_THROW(check_writable(path));
+  EXPECT_TRUE(fs::is_empty(folder));
+  const Report report{.title = "t", .runs = {full_run()}};
+  write_page(path, report);
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), to_html(report));
+  EXPECT_THROW(check_writable((folder / "none" / "run.html").string()), FileError);
+  EXPECT_THROW(write_page((folder / "none" / "run.html").string(), report), FileError);
+  EXPECT_THROW(check_writable(folder.string()), FileError);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace mezzo::report

@@ -1,0 +1,97 @@
+#include "mezzo/report/verdict.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/report/support.h"
+
+namespace mezzo::report {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Verdict, SaysOnlyWhatTheDataSays) {
+  EXPECT_THAT(verdict({}), testing::IsEmpty());
+  EXPECT_THAT(verdict(example_run(20)),
+              ElementsAre("The run did 20 steps in 1 epoch and ended with a test accuracy of "
+                          "92.50 % and a test loss of 0.25.",
+                          "No step was skipped."));
+}
+
+TEST(Verdict, NamesTheFirstSkippedStepAndItsCulprit) {
+  RunData run = example_run(400, 65536);
+  run.steps[16].skipped = true;
+  run.steps[16].culprit = "conv1.weight";
+  EXPECT_THAT(verdict(run),
+              Contains("1 step of 400 was skipped. In the first of them, step 17, the "
+                       "gradient of conv1.weight was not finite at scale 2¹⁶."));
+  run.steps[16].nonfinite_loss = true;
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("step 17, the loss was not finite")));
+  run.steps[20].skipped = true;
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("2 steps of 400 were skipped")));
+}
+
+TEST(Verdict, SaysWhatF16LosesAndWhichScaleLosesNothing) {
+  RunData run = example_run(5);
+  run.gradients = {histogram_of("conv.weight", {0x1p-28F, 0x1p-3F, 0x1p-4F, 0x1p-5F}),
+                   histogram_of("fc.weight", {0x1p-6F, 0x1p-7F, 0x1p-8F, 0x1p-9F, 0, 0})};
+  run.counted_steps = 1;
+  // The largest is 2^-3; with room for 4 times as much, 2^16 still fits.
+  EXPECT_EQ(shown_shift(run), 16);
+  const auto sentences = verdict(run);
+  EXPECT_THAT(sentences, Contains("Exactly zero: 20.0 % of the parameter gradients; what follows "
+                                  "is about the others."));
+  EXPECT_THAT(sentences, Contains("Without scaling, f16 would lose 12.5 % of the parameter "
+                                  "gradients to zero."));
+  EXPECT_THAT(sentences, Contains("With the scale 2¹⁶, f16 would lose none of the parameter "
+                                  "gradients to zero."));
+  EXPECT_THAT(sentences, Contains("Most affected by f16 without scaling: conv.weight (25.0 %)."));
+  EXPECT_THAT(sentences, Contains("bf16 has the range of f32: it loses none of them and needs no "
+                                  "loss scaling."));
+}
+
+TEST(Verdict, TheScaleOfTheRunIsShownIfItHadOne) {
+  RunData run = example_run(5, 1024);
+  run.dtype = DType::kF16;
+  run.gradients = {histogram_of("w", {0x1p-28F, 0x1p-3F})};
+  EXPECT_EQ(shown_shift(run), 10);
+  const auto sentences = verdict(run);
+  EXPECT_THAT(sentences, Contains(HasSubstr("With the scale 2¹⁰")));
+  EXPECT_THAT(sentences, Contains(HasSubstr("four times as large is 2¹⁶")));
+  EXPECT_THAT(sentences, Contains(HasSubstr("what it lost itself")));
+  run.dtype = DType::kBf16;
+  EXPECT_THAT(verdict(run), Not(Contains(HasSubstr("what it lost itself"))));
+}
+
+TEST(Verdict, ActivationGradientsLimitTheScaleToo) {
+  RunData run = example_run(5);
+  run.gradients = {histogram_of("w", {0x1p-3F})};
+  run.activation_gradients = {histogram_of("conv", {0x1p2F, 0x1p-26F})};
+  EXPECT_EQ(shown_shift(run), 11);
+  EXPECT_THAT(verdict(run), Contains("Without scaling, f16 would lose 50.0 % of the activation "
+                                     "gradients to zero."));
+}
+
+TEST(Verdict, OverflowAndDivergenceAreSaid) {
+  RunData run = example_run(5, 0x1p24);
+  run.gradients = {histogram_of("w", {1, 0x1p-10F})};
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("and 50.0 % would overflow")));
+  run.steps[2].loss = std::nan("");
+  run.steps[3].loss = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("not finite in step 3 (nan)")));
+}
+
+TEST(Verdict, Bf16LosesWhatIsBelowF32) {
+  RunData run = example_run(1);
+  run.gradients = {histogram_of("w", {1, 0x1p-130F})};
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("it would still lose 50.0 % of them")));
+}
+
+}  // namespace
+}  // namespace mezzo::report
