@@ -53,7 +53,7 @@ void run_gradients(const train::DataPair& data, Table& table) {
     if (step % kEvery == 0) count_gradients(*net, batch, counts);
   });
   table.add(between(name, "activation gradients that are 0", 100 * counts.zero / counts.all,
-                    {65, 85}, "%"));
+                    {65, 90}, "%"));
   table.add(
       between(name, "of the others, below 2^-24", counts.of_nonzero(counts.below), {8, 16}, "%"));
   table.add(

@@ -1,12 +1,15 @@
 // mezzo_numerics: five experiments on what 16 bits do to training, in one table.
 //
-//   mezzo_numerics --data mnist:DIR [--out FILE]
+//   mezzo_numerics --data mnist:DIR [--only 2 5] [--out FILE]
 //
 // Ends with status 1 if a value is not in its band.
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -16,15 +19,19 @@ namespace {
 
 using numerics::Table;
 
-int run(const std::string& data_spec, const std::string& out) {
+using Experiment = void (*)(const mezzo::train::DataPair& data, Table& table);
+constexpr Experiment kExperiments[] = {numerics::run_matching, numerics::run_gradients,
+                                       numerics::run_scaling, numerics::run_exact,
+                                       numerics::run_weight_update};
+
+int run(const std::string& data_spec, const std::vector<int>& only, const std::string& out) {
   const auto start = std::chrono::steady_clock::now();
   const mezzo::train::DataPair data = mezzo::train::open_data(data_spec);
   Table table;
-  numerics::run_matching(data, table);
-  numerics::run_gradients(data, table);
-  numerics::run_scaling(data, table);
-  numerics::run_exact(data, table);
-  numerics::run_weight_update(data, table);
+  for (int number = 1; const Experiment experiment : kExperiments) {
+    if (only.empty() || std::ranges::count(only, number) > 0) experiment(data, table);
+    ++number;
+  }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   std::cerr << "took " << numerics::fixed(elapsed.count(), 0) << " s on " << mezzo::num_threads()
             << " threads\n";
@@ -43,12 +50,15 @@ int run(const std::string& data_spec, const std::string& out) {
 int main(int argc, char** argv) {
   CLI::App app("Five experiments on what 16 bits do to training, in one table.", "mezzo_numerics");
   std::string data = "digits";
+  std::vector<int> only;
   std::string out;
   app.add_option("--data", data, "data set: mnist:DIR, digits")->capture_default_str();
+  app.add_option("--only", only, "numbers of the experiments to run; all by default")
+      ->check(CLI::Range(1, 5));
   app.add_option("--out", out, "file to write the table to, too");
   CLI11_PARSE(app, argc, argv);
   try {
-    return run(data, out);
+    return run(data, only, out);
   } catch (const std::exception& error) {
     std::cerr << "mezzo_numerics: " << error.what() << '\n';
     return 2;

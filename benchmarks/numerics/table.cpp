@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Two digits, unless the number is too small to be seen in them.
+// Two digits behind the point, none for whole numbers.
 std::string in_words(double number, const std::string& unit) {
-  const bool whole = number == std::floor(number) && std::abs(number) >= 1;
+  const bool whole = number == std::floor(number);
   const std::string digits = fixed(number, whole ? 0 : 2);
   return unit.empty() ? digits : digits + " " + unit;
 }
@@ -61,7 +61,9 @@ Row at_least(std::string experiment, std::string quantity, double measured, doub
 
 Row between(std::string experiment, std::string quantity, double measured, Band band,
             std::string unit) {
-  const std::string expected = in_words(band.low, "") + " to " + in_words(band.high, unit);
+  const std::string high = in_words(band.high, unit);
+  const std::string expected =
+      band.low == band.high ? "exactly " + high : in_words(band.low, "") + " to " + high;
   return {std::move(experiment), std::move(quantity), measured, std::move(unit), band, expected};
 }
 

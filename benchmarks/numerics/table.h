@@ -36,7 +36,7 @@ class Table {
   std::vector<Row> rows_;
 };
 
-// Bands of accuracies in percent, in words.
+// Rows with their bands in words.
 Row at_most(std::string experiment, std::string quantity, double measured, double limit,
             std::string unit);
 Row at_least(std::string experiment, std::string quantity, double measured, double limit,

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "mezzo/mezzo.h"
 
@@ -69,9 +71,10 @@ std::unique_ptr<Net> make(const mezzo::train::DataPair& data, std::uint64_t seed
   return std::make_unique<Net>(data.train->image_shape(), data.train->num_classes());
 }
 
-// A new network trained and tested: accuracy in percent.
+// The accuracy on the test images in percent.
 double percent_right(mezzo::nn::Module& net, const mezzo::train::DataPair& data,
                      const mezzo::amp::Policy& policy);
+// The accuracy of a new CNN after training, from the recipe's seed.
 double trained_cnn(const mezzo::train::DataPair& data, const Recipe& recipe);
 
 // f16 and bf16 as the experiments use them: everything but normalisation and losses in 16 bits.

@@ -14,9 +14,10 @@ namespace mezzo {
 // What the update of a bf16 or f16 parameter needs besides; of no meaning for one in f32.
 struct HalfUpdate {
   ParamUpdate rule = ParamUpdate::kMaster;
-  Tensor master{};          // of kMaster: f32, at first the parameter
-  Tensor compensation{};    // of kKahan: in the parameter's dtype, at first zeros
-  RandomPosition random{};  // of kStochastic: element i is rounded by word i of the stream
+  Tensor master{};        // of kMaster: f32, at first the parameter
+  Tensor compensation{};  // of kKahan: in the parameter's dtype, at first zeros
+  RandomPosition
+      random{};  // of kStochastic: element i is rounded by the 16 bits number i from here
 };
 
 // One parameter's tensors, of one shape and dense in one format. The parameter is f32, bf16 or f16;

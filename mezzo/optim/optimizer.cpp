@@ -90,7 +90,8 @@ HalfUpdate Optimizer::half_update(std::size_t i) {
     if (!half.compensation.defined()) half.compensation = zeros_like(i, param.dtype());
     result.compensation = half.compensation;
   } else if (half.rule == ParamUpdate::kStochastic) {
-    result.random = rounding_->reserve(static_cast<std::uint64_t>(param.numel()));
+    // 16 bits per element
+    result.random = rounding_->reserve((static_cast<std::uint64_t>(param.numel()) + 1) / 2);
   }
   return result;
 }

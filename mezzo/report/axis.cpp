@@ -31,9 +31,11 @@ Axis::Axis(AxisKind kind, double low, double high, double from, double to)
     low_ = position_of(std::min(low, high));
     high_ = position_of(std::max(low, high));
   }
-  const double least = kind == AxisKind::kLinear ? std::max(1e-12, std::abs(high_) * 1e-6) : 1;
-  const double missing = std::max(0.0, least - (high_ - low_));
-  const double margin = missing > 0 ? missing / 2 : (high_ - low_) * 0.03;
+  double margin = (high_ - low_) * 0.03;
+  if (high_ - low_ <= 1e-9 * std::abs(high_)) {
+    // One number: a twentieth to either side keeps its leading digits on the axis.
+    margin = kind == AxisKind::kLinear && high_ != 0 ? std::abs(high_) / 20 : 0.5;
+  }
   low_ -= margin;
   high_ += margin;
 }
@@ -55,17 +57,17 @@ double Axis::place(double value) const {
   return from_ + (to_ - from_) * (position_of(value) - low_) / (high_ - low_);
 }
 
-std::vector<Tick> Axis::ticks(int count) const {
+std::vector<Tick> Axis::ticks(int count, double least_step) const {
   switch (kind_) {
-    case AxisKind::kLinear: return linear_ticks(count);
+    case AxisKind::kLinear: return linear_ticks(count, least_step);
     case AxisKind::kLog10: return log10_ticks(count);
     case AxisKind::kLog2: return log2_ticks(count);
   }
   return {};
 }
 
-std::vector<Tick> Axis::linear_ticks(int count) const {
-  const double step = round_step(high_ - low_, count);
+std::vector<Tick> Axis::linear_ticks(int count, double least_step) const {
+  const double step = std::max(least_step, round_step(high_ - low_, count));
   std::vector<Tick> result;
   // Counted, because a step added up again and again drifts.
   const double first = std::ceil(low_ / step);

@@ -22,12 +22,13 @@ class Axis {
   // True for numbers that have a place: finite, and positive on a logarithmic axis.
   bool has(double value) const;
   double place(double value) const;
-  // About `count` numbers, round ones, within the range.
-  std::vector<Tick> ticks(int count = 5) const;
+  // About `count` numbers, round ones, within the range; on a linear axis no closer than
+  // `least_step`: 1 for what is counted.
+  std::vector<Tick> ticks(int count = 5, double least_step = 0) const;
 
  private:
   double position_of(double value) const;  // value, or its logarithm
-  std::vector<Tick> linear_ticks(int count) const;
+  std::vector<Tick> linear_ticks(int count, double least_step) const;
   std::vector<Tick> log10_ticks(int count) const;
   std::vector<Tick> log2_ticks(int count) const;
 

@@ -94,7 +94,8 @@ double draw_ranges(Svg& svg, const ExponentScale& scale, double y, int shift) {
 void draw_exponents(Svg& svg, const ExponentScale& scale, double y) {
   const int every = scale.high - scale.low > 60 ? 10 : 5;
   for (int exponent = scale.low; exponent < scale.high; ++exponent) {
-    if (exponent % every != 0) continue;
+    // The first place belongs to the word beside the axis.
+    if (exponent % every != 0 || scale.place(exponent) < scale.left + 10) continue;
     svg.text({scale.place(exponent), y}, std::to_string(exponent), "tick", Anchor::kMiddle);
   }
 }

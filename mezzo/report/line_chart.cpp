@@ -86,7 +86,7 @@ class Drawing {
       svg_.line({kLeft, y}, {kRight, y}, "grid");
       svg_.text({kLeft - 8, y + 4}, tick.text, "tick", Anchor::kEnd);
     }
-    for (const Tick& tick : x_.ticks(8)) {
+    for (const Tick& tick : x_.ticks(8, 1)) {
       svg_.text({x_.place(tick.value), kBottom + 17}, tick.text, "tick", Anchor::kMiddle);
     }
     svg_.line({kLeft, kBottom}, {kRight, kBottom}, "axis");

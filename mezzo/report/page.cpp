@@ -98,8 +98,12 @@ std::string loss_chart(std::span<const RunData> runs) {
   return figure(to_svg(step_chart(runs, "Training loss by step", &StepRecord::loss)));
 }
 
-// In percent, so that the axis needs no explanation.
+// In percent, so that the axis needs no explanation. One epoch makes no curve: its number is in the
+// verdict.
 std::string accuracy_chart(std::span<const RunData> runs) {
+  if (std::ranges::all_of(runs, [](const RunData& run) { return run.epochs.size() < 2; })) {
+    return {};
+  }
   LineChart chart{
       .label = "Test accuracy by epoch, in percent", .x_label = "epoch", .has_dots = true};
   for (const RunData& run : runs) {
@@ -107,7 +111,7 @@ std::string accuracy_chart(std::span<const RunData> runs) {
         series_of(run.name, run.epochs, &EpochRecord::epoch, &EpochRecord::accuracy));
     for (Point& point : chart.series.back().points) point.y *= 100;
   }
-  return figure(to_svg(chart));
+  return element("h3", "Test accuracy, in percent") + figure(to_svg(chart));
 }
 
 std::string lr_chart(const RunData& run) {
@@ -144,11 +148,8 @@ std::string scale_section(const RunData& run) {
 
 std::string training_section(const RunData& run) {
   if (run.steps.empty()) return {};
-  std::string html = element("h2", "Training") + element("h3", "Loss") + loss_chart({&run, 1});
-  if (!run.epochs.empty()) {
-    html += element("h3", "Test accuracy, in percent") + accuracy_chart({&run, 1});
-  }
-  html += scale_section(run);
+  std::string html = element("h2", "Training") + element("h3", "Loss") + loss_chart({&run, 1}) +
+                     accuracy_chart({&run, 1}) + scale_section(run);
   // Without a scaler there may still be skipped steps, and they are worth a row.
   if (!run.is_scaled) html += skipped_table(run);
   return html + element("h3", "Learning rate") + lr_chart(run);
@@ -208,8 +209,7 @@ std::string comparison(const Report& report) {
                            "gradients that f16 loses unscaled"}};
   for (const RunData& run : report.runs) content.rows.push_back(comparison_row(run));
   return element("h2", "Comparison") + table(content) + element("h3", "Loss") +
-         loss_chart(report.runs) + element("h3", "Test accuracy, in percent") +
-         accuracy_chart(report.runs);
+         loss_chart(report.runs) + accuracy_chart(report.runs);
 }
 
 }  // namespace

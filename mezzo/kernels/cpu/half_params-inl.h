@@ -26,8 +26,9 @@ inline constexpr std::int64_t kPiece = 1024;
 struct PieceRoom {
   alignas(64) float param[kPiece];
   alignas(64) float grad[kPiece];
-  // A piece may begin inside a block of four words, and words are made in whole vectors.
-  alignas(64) std::uint32_t words[kPiece + 4 + kPhiloxWords];
+  // A piece may begin inside a block of four words, words are made in whole vectors, and the last
+  // part of a piece reads a whole vector of halves.
+  alignas(64) std::uint32_t words[kPiece / 2 + 4 + 2 * kPhiloxWords];
 };
 
 template <class Function>
@@ -89,44 +90,47 @@ void round_kahan(const float* in, T* out, T* rest, std::int64_t n) {
 }
 
 // v moved to one of its two neighbours in bf16, away from zero with the probability that makes the
-// mean v: 16 random bits are added to the 16 that are cut off. Infinities and NaN stay.
-HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> word, BFloat16 /*to*/) {
+// mean v: the 16 bits of `random` are added to the 16 that are cut off. Infinities and NaN stay.
+HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> random, BFloat16 /*to*/) {
   const U32 u32;
-  const auto sum = hn::Add(hn::BitCast(u32, v), hn::ShiftRight<16>(word));
+  const auto sum = hn::Add(hn::BitCast(u32, v), random);
   const auto cut = hn::BitCast(F32(), hn::And(sum, hn::Set(u32, 0xffff0000U)));
   return hn::IfThenElse(hn::IsFinite(v), cut, v);
 }
 
-// The same for f16, where 13 bits are cut off, and below 2^-14 what lies below 2^-24.
-HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> word, Float16 /*to*/) {
+// The same for f16, where 13 bits are cut off, and below 2^-14 whatever lies below 2^-24: there the
+// probability is rounded up to a multiple of 2^-16.
+HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> random, Float16 /*to*/) {
   const U32 u32;
   const F32 f32;
   const hn::RebindToSigned<F32> i32;
-  const auto sum = hn::Add(hn::BitCast(u32, v), hn::ShiftRight<19>(word));
+  const auto sum = hn::Add(hn::BitCast(u32, v), hn::ShiftRight<3>(random));
   const auto cut = hn::BitCast(f32, hn::And(sum, hn::Set(u32, 0xffffe000U)));
   const auto units = hn::Mul(hn::Abs(v), hn::Set(f32, 0x1p24F));
   const auto down = hn::Floor(units);
-  const auto unit = hn::Mul(hn::ConvertTo(f32, hn::BitCast(i32, hn::ShiftRight<8>(word))),
-                            hn::Set(f32, 0x1p-24F));
+  const auto unit = hn::Mul(hn::ConvertTo(f32, hn::BitCast(i32, random)), hn::Set(f32, 0x1p-16F));
   const auto one = hn::IfThenElseZero(hn::Lt(unit, hn::Sub(units, down)), hn::Set(f32, 1));
   const auto small = hn::CopySign(hn::Mul(hn::Add(down, one), hn::Set(f32, 0x1p-24F)), v);
   const auto finite = hn::IfThenElse(hn::Lt(hn::Abs(v), hn::Set(f32, 0x1p-14F)), small, cut);
   return hn::IfThenElse(hn::IsFinite(v), finite, v);
 }
 
-// Element i is rounded by word i of the stream from `position`, whose offset may be any.
+// Element i is rounded by the 16 bits number i of the stream, counted from `start`. Both dtypes cut
+// off no more than 16 bits, and the words are what costs time here.
 template <class T>
-void round_stochastic(const float* in, T* out, std::int64_t n, RandomPosition position,
-                      std::uint32_t* words) {
-  const auto skip = static_cast<std::int64_t>(position.offset % 4);
-  std::uint64_t block = position.offset / 4;
-  for (std::int64_t made = 0; made < skip + n; made += 4 * lanes()) {
-    philox_words(position, block, words + made);
+void round_stochastic(const float* in, T* out, std::int64_t n, RandomPosition stream,
+                      std::uint64_t start, std::uint32_t* words) {
+  const std::uint64_t first = 2 * stream.offset + start;
+  const auto skip = static_cast<std::int64_t>(first % 8);
+  std::uint64_t block = first / 8;
+  for (std::int64_t made = 0; 2 * made < skip + n; made += 4 * lanes()) {
+    philox_words(stream, block, words + made);
     block += static_cast<std::uint64_t>(lanes());
   }
+  const auto* halves = reinterpret_cast<const std::uint16_t*>(words) + skip;
   for_piece(n, [=](std::int64_t i, auto get, auto put) HWY_ATTR {
-    const auto word = hn::LoadU(U32(), words + skip + i);
-    put(dither(get(in), word, T()), out);  // the value is one of T's: this rounding is exact
+    const auto random = hn::PromoteTo(U32(), hn::LoadU(U16(), halves + i));
+    put(dither(get(in), random, T()), out);  // the value is one of T's: this rounding is exact
   });
 }
 
@@ -163,9 +167,7 @@ inline void write_piece(const flat::HalfBlock& half, std::int64_t at, std::int64
     if (half.rule == ParamUpdate::kKahan) {
       round_kahan(values, param, static_cast<T*>(half.compensation) + at, n);
     } else if (half.rule == ParamUpdate::kStochastic) {
-      RandomPosition position = half.random;
-      position.offset += static_cast<std::uint64_t>(at);
-      round_stochastic(values, param, n, position, room.words);
+      round_stochastic(values, param, n, half.random, static_cast<std::uint64_t>(at), room.words);
     } else {
       round_nearest(values, param, n);
     }

@@ -44,6 +44,21 @@ TEST(Axis, TicksAreRound) {
               ElementsAre("2^10", "2^13", "2^16"));
 }
 
+TEST(Axis, WhatIsCountedHasWholeTicks) {
+  std::vector<std::string> texts;
+  for (const Tick& tick : Axis(AxisKind::kLinear, 1, 2, 0, 1).ticks(8, 1)) {
+    texts.push_back(tick.text);
+  }
+  EXPECT_THAT(texts, ElementsAre("1", "2"));
+  EXPECT_EQ(Axis(AxisKind::kLinear, 1, 1, 0, 1).ticks(8, 1).size(), 1U);
+}
+
+TEST(Axis, OneNumberLiesInTheMiddleAmongRoundOnes) {
+  const Axis axis(AxisKind::kLinear, 80, 80, 0, 100);
+  EXPECT_NEAR(axis.place(80), 50, 1e-9);
+  EXPECT_THAT(texts_of(axis), ElementsAre("76", "78", "80", "82", "84"));
+}
+
 // Whatever the ends, every tick has a place between `from` and `to`, and there are not many.
 TEST(Axis, AnyEndsMakeARange) {
   const double ends[] = {-kInf, -1e300, -5, 0, 1e-300, 1, 1 + 1e-15, 1e300, kInf, std::nan("")};

@@ -85,6 +85,15 @@ TEST(Page, LeavesOutWhatThereIsNot) {
   expect_sound(to_html({.title = "", .runs = {RunData()}}));
 }
 
+TEST(Page, OneEpochIsNoCurve) {
+  RunData run = example_run(3);
+  EXPECT_THAT(to_html({.title = "t", .runs = {run, run}}), Not(HasSubstr("Test accuracy, in")));
+  run.epochs.push_back(run.epochs.front());
+  EXPECT_EQ(
+      count_of_text(to_html({.title = "t", .runs = {run, example_run(3)}}), "Test accuracy, in"),
+      2U);  // of both, and of the first
+}
+
 TEST(Page, ComparesSeveralRuns) {
   RunData f32 = example_run(60);
   f32.name = "lenet5 O0";
