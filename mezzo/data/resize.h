@@ -13,7 +13,7 @@ namespace mezzo::data {
 // goes on. That is OpenCV's INTER_LINEAR, hence MindSpore's Resize, and PyTorch's interpolate()
 // with align_corners off. With `antialias` a shrinking image is averaged over all that an output
 // pixel covers, as Pillow's and torchvision's resize do it; an enlarged one comes out the same. The
-// arithmetic is in integers, so that every machine gives the same bytes; they are within 0.52 of
+// arithmetic is in integers, so that every machine gives the same bytes; they are within 0.51 of
 // the exact value where an output pixel sees two pixels per axis.
 void resize_bilinear(const ImageView& in, std::int64_t height, std::int64_t width, bool antialias,
                      std::span<std::uint8_t> out);
