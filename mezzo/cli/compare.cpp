@@ -35,7 +35,7 @@ void run_compare(const CompareOptions& options) {
     runs.back().policy = parse_policy(level, options.dtype);
   }
   apply_threads(options);
-  const train::DataPair data = train::open_data(runs.front().data);
+  const train::DataPair data = train::open_data(runs.front());
   JsonLines json(options.json);
   std::vector<std::vector<std::string>> rows{kHeader};
   for (const train::RunOptions& run : runs) {

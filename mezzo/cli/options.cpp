@@ -54,6 +54,8 @@ train::RunOptions SharedOptions::parsed() const {
   result.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", keep_batchnorm);
   result.loss_scale = parse_loss_scale(loss_scale);
   result.schedule = parse_schedule_name(schedule);
+  check_arg(result.image_size >= 0, "--image-size", "must be at least 1: ", result.image_size);
+  check_arg(result.workers >= 0, "--workers", "must not be negative: ", result.workers);
   return result;
 }
 
@@ -99,9 +101,17 @@ void add_level_option(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
 }
 
-void add_training_options(CLI::App& command, SharedOptions& options) {
-  command.add_option("--data", options.run.data, "digits, shapes, mnist:DIR or cifar10:DIR")
+void add_data_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--data", options.run.data, std::string(data::kDatasetNames))
       ->capture_default_str();
+  command.add_option("--image-size", options.run.image_size,
+                     "Height and width that images are brought to (the data's own; images: 224)");
+  command.add_option("--workers", options.run.workers, "Threads that make batches; 0: none")
+      ->capture_default_str();
+}
+
+void add_training_options(CLI::App& command, SharedOptions& options) {
+  add_data_options(command, options);
   command.add_option("--epochs", options.run.epochs, "Passes over the data")->capture_default_str();
   command.add_option("--steps", options.run.steps, "End after so many steps");
   command.add_option("--lr-schedule", options.schedule, "constant, steps, poly, linear or cosine")
@@ -112,6 +122,8 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   command.add_option("--weights", options.run.weights, "Start from this safetensors file");
   command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
+  command.add_flag("!--no-augment", options.run.augment,
+                   "Training images as they are: cifar10 and images are cropped and flipped else");
 }
 
 void apply_threads(const SharedOptions& options) {

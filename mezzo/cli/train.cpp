@@ -26,7 +26,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
 void run_train(const TrainOptions& options) {
   const train::RunOptions run = options.parsed();
   apply_threads(options);
-  const train::DataPair data = train::open_data(run.data);
+  const train::DataPair data = train::open_data(run);
   JsonLines json(options.json);
   json.write(start_event("train", run));
   Progress progress(json, run.model, options.quiet);

@@ -145,12 +145,13 @@ std::unique_ptr<Dataset> open_images(const std::string& folder, Split split) {
   const bool has_train = is_folder(parent / "train");
   const fs::path test = test_folder(parent);
   if (!has_train && test.empty()) {
+    auto set = std::make_unique<ImageFolder>(folder);
     if (split == Split::kTrain) {
       logging::warn_once(concat("[images] ", folder,
                                 ": there are no folders train and val: the same pictures train and "
                                 "test"));
     }
-    return std::make_unique<ImageFolder>(folder);
+    return set;
   }
   const std::string train = (parent / "train").string();
   if (split == Split::kTrain) return std::make_unique<ImageFolder>(train);
