@@ -10,7 +10,6 @@ namespace mezzo::cli {
 namespace {
 
 struct BenchOptions : SharedOptions {
-  std::int64_t image_size = 0;  // 0: the model's usual one
   std::int64_t warmup = 3;
   std::int64_t steps = 10;
 };
@@ -28,14 +27,10 @@ void print_result(const train::RunOptions& run, const train::RunResult& result) 
 
 void run_bench(const BenchOptions& options) {
   train::RunOptions run = options.parsed();
-  check_arg(options.image_size >= 0, "--image-size", "must be at least 1: ", options.image_size);
-  run.image_size =
-      options.image_size > 0 ? options.image_size : models::usual_config(run.model).image_size;
+  if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
   apply_threads(options);
   JsonLines json(options.json);
-  Json start = start_event("bench", run);
-  start["image_size"] = run.image_size;
-  json.write(start);
+  json.write(start_event("bench", run));
   Progress progress(json, run.model, options.quiet);
   const train::RunResult result = train::bench(run, options.warmup, options.steps, progress);
   json.write(result_event(run, result, false));
@@ -49,7 +44,8 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   add_model_options(*command, *options);
   add_level_option(*command, *options);
-  command->add_option("--image-size", options->image_size, "Height and width (the model's usual)");
+  command->add_option("--image-size", options->run.image_size,
+                      "Height and width (the model's usual)");
   command->add_option("--warmup", options->warmup, "Steps that do not count")
       ->capture_default_str();
   command->add_option("--steps", options->steps, "Steps to time")->capture_default_str();

@@ -37,7 +37,7 @@ void run_compare(const CompareOptions& options) {
   }
   apply_threads(options);
   RunReport report(fmt::format("{} on {}", runs.front().model, runs.front().data), options.report);
-  const train::DataPair data = train::open_data(runs.front().data);
+  const train::DataPair data = train::open_data(runs.front());
   JsonLines json(options.json);
   std::vector<std::vector<std::string>> rows{kHeader};
   for (const train::RunOptions& run : runs) {

@@ -12,12 +12,14 @@ namespace {
 void run_eval(const SharedOptions& options) {
   const train::RunOptions run = options.parsed();
   apply_threads(options);
-  const auto dataset = data::open_dataset(run.data, data::Split::kTest);
+  const auto dataset =
+      data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
   const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
   JsonLines json(options.json);
   json.write(start_event("eval", run));
   const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
-  const train::Evaluation result = train::evaluate(*net, *dataset, run.batch_size, policy);
+  const train::Evaluation result =
+      train::evaluate(*net, *dataset, run.batch_size, policy, run.workers);
   json.write({{"event", "result"},
               {"model", run.model},
               {"level", amp::name_of(run.policy.level)},
@@ -36,8 +38,7 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<SharedOptions>();
   add_precision_options(*command, *options);
   command->add_option("--weights", options->run.weights, "safetensors file")->required();
-  command->add_option("--data", options->run.data, "digits, shapes, mnist:DIR or cifar10:DIR")
-      ->capture_default_str();
+  add_data_options(*command, *options);
   add_level_option(*command, *options);
   command->add_option("--batch-size", options->run.batch_size, "Images per step")
       ->capture_default_str();

@@ -62,6 +62,8 @@ train::RunOptions SharedOptions::parsed() const {
   if (!report.empty()) result.histogram_every = histogram_every.value_or(kHistogramEvery);
   check_arg(!run.activation_gradients || result.histogram_every != 0, "--activation-gradients",
             "are counted with the others, which --histogram-every 0 turns off");
+  check_arg(result.image_size >= 0, "--image-size", "must be at least 1: ", result.image_size);
+  check_arg(result.workers >= 0, "--workers", "must not be negative: ", result.workers);
   return result;
 }
 
@@ -107,9 +109,17 @@ void add_level_option(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
 }
 
-void add_training_options(CLI::App& command, SharedOptions& options) {
-  command.add_option("--data", options.run.data, "digits, shapes, mnist:DIR or cifar10:DIR")
+void add_data_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--data", options.run.data, std::string(data::kDatasetNames))
       ->capture_default_str();
+  command.add_option("--image-size", options.run.image_size,
+                     "Height and width that images are brought to (the data's own; images: 224)");
+  command.add_option("--workers", options.run.workers, "Threads that make batches; 0: none")
+      ->capture_default_str();
+}
+
+void add_training_options(CLI::App& command, SharedOptions& options) {
+  add_data_options(command, options);
   command.add_option("--epochs", options.run.epochs, "Passes over the data")->capture_default_str();
   command.add_option("--steps", options.run.steps, "End after so many steps");
   command.add_option("--lr-schedule", options.schedule, "constant, steps, poly, linear or cosine")
@@ -120,6 +130,8 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   command.add_option("--weights", options.run.weights, "Start from this safetensors file");
   command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
+  command.add_flag("!--no-augment", options.run.augment,
+                   "Training images as they are: cifar10 and images are cropped and flipped else");
 }
 
 void add_report_options(CLI::App& command, SharedOptions& options) {

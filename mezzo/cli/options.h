@@ -37,7 +37,9 @@ void add_model_options(CLI::App& command, SharedOptions& options);
 void add_level_option(CLI::App& command, SharedOptions& options);
 // --model --dtype --keep-f32 --lower --keep-batchnorm-fp32: what names a model and its precision.
 void add_precision_options(CLI::App& command, SharedOptions& options);
-// --data --epochs --lr ...: what only training on data needs.
+// --data --image-size --workers: what names images and their size.
+void add_data_options(CLI::App& command, SharedOptions& options);
+// Those, and --epochs --lr-schedule --no-augment ...: what only training on data needs.
 void add_training_options(CLI::App& command, SharedOptions& options);
 
 // --report --histogram-every --activation-gradients

@@ -63,6 +63,9 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"command", command},
           {"model", options.model},
           {"data", options.data},
+          {"image_size", options.image_size},
+          {"augment", options.augment},
+          {"workers", options.workers},
           {"level", amp::name_of(options.policy.level)},
           {"dtype", name_of(options.policy.dtype())},
           {"keep_f32", options.precision.keep_float32},
@@ -99,6 +102,7 @@ Json result_event(const train::RunOptions& options, const train::RunResult& resu
              {"skipped_steps", result.skipped_steps}};
   if (with_data) {
     event["epochs"] = result.epochs;
+    event["wait_ms"] = result.wait_ms_mean;
     event["accuracy"] = result.test.accuracy;
     event["loss"] = result.test.loss;
   }
@@ -129,7 +133,8 @@ void Progress::on_step(const train::StepEvent& event) {
                {"found_inf", report.overflow || report.nonfinite_loss},
                {"skipped", report.skipped},
                {"first_bad", report.first_bad},
-               {"ms", report.total_ms()}});
+               {"ms", report.total_ms()},
+               {"wait_ms", event.wait_ms}});
   if (!quiet_ && is_terminal_) draw(event);
 }
 

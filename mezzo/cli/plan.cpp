@@ -79,7 +79,6 @@ void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "The precision of every operation of a model, and why");
   auto options = std::make_shared<PlanOptions>();
-  options->run.image_size = 0;
   add_precision_options(*command, *options);
   add_level_option(*command, *options);
   command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");

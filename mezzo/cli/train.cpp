@@ -30,7 +30,7 @@ void run_train(const TrainOptions& options) {
   const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
                                        name_of(run.policy.dtype()));
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);
-  const train::DataPair data = train::open_data(run.data);
+  const train::DataPair data = train::open_data(run);
   JsonLines json(options.json);
   json.write(start_event("train", run));
   Progress progress(json, run.model, options.quiet);

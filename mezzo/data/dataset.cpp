@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/transforms.h"
 
 namespace mezzo::data {
 
@@ -12,6 +13,35 @@ Normalization grey_normalization() { return {.mean = {0.1307F}, .deviation = {0.
 Normalization cifar10_normalization() {
   return {.mean = {0.4914F, 0.4822F, 0.4465F}, .deviation = {0.2023F, 0.1994F, 0.2010F}};
 }
+
+Normalization imagenet_normalization() {
+  return {.mean = {0.485F, 0.456F, 0.406F}, .deviation = {0.229F, 0.224F, 0.225F}};
+}
+
+std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels) {
+  constexpr int kByteValues = 256;
+  const Normalize normalize{normalization.mean, normalization.deviation};
+  normalize.check(channels);
+  std::vector<float> numbers;
+  numbers.reserve(static_cast<std::size_t>(channels) * kByteValues);
+  for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
+    for (int byte = 0; byte < kByteValues; ++byte) {
+      numbers.push_back(normalize.value(static_cast<float>(byte) / 255.0F, c));
+    }
+  }
+  return numbers;
+}
+
+std::vector<float> Dataset::numbers() const {
+  return numbers_of(normalization(), image_shape()[0]);
+}
+
+std::int64_t Dataset::read_image(std::int64_t index, Generator& random, Image& image) const {
+  image.reshape(image_shape());
+  return read(index, random, image.pixels);
+}
+
+std::string Dataset::describe(std::int64_t index) const { return concat("image ", index); }
 
 MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {
   check_arg(!table_.labels.empty(), "dataset", "there are no images");

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mezzo/core/random.h"
 #include "mezzo/core/shape.h"
+#include "mezzo/data/image.h"
 
 namespace mezzo::data {
 
@@ -24,8 +26,15 @@ struct Normalization {
 Normalization grey_normalization();
 // Of CIFAR-10, and of the generated set `shapes`.
 Normalization cifar10_normalization();
+// Of ImageNet, and of folders of images.
+Normalization imagenet_normalization();
 
-// A numbered set of images of one size. Reading is const and may happen on several threads at once.
+// What byte b becomes in channel c, at [c * 256 + b], in f32 and in the order of operations above,
+// as other frameworks do it: the same image gives the same numbers. Throws ArgumentError if there
+// is not one mean and one positive deviation per channel.
+std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels);
+
+// A numbered set of images. Reading is const and may happen on several threads at once.
 class Dataset {
  public:
   Dataset() = default;
@@ -35,18 +44,25 @@ class Dataset {
 
   // The number of images, at least 1.
   virtual std::int64_t size() const = 0;
-  // [channels, height, width].
+  // [channels, height, width]; a height and width of 0 if the images differ in size.
   virtual Shape image_shape() const = 0;
   virtual std::int64_t num_classes() const = 0;
   // One mean and one deviation per channel.
   virtual Normalization normalization() const = 0;
+  // What each byte becomes in a batch, as numbers_of() has it: by default from normalization().
+  virtual std::vector<float> numbers() const;
 
   // Writes image `index` to `pixels` (height * width * channels bytes, channels innermost) and
   // returns its label, in [0, num_classes()). What is random about an image, if anything, comes
   // from `random`, a stream that belongs to this image in this epoch. Throws FileError if the image
-  // cannot be read. `index` must be in [0, size()).
+  // cannot be read, and ArgumentError if the images differ in size. `index` must be in [0, size()).
   virtual std::int64_t read(std::int64_t index, Generator& random,
                             std::span<std::uint8_t> pixels) const = 0;
+  // The same for images of any size: `image` takes the shape of this one.
+  virtual std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const;
+
+  // What messages call image `index`: `image 17`, after its file's name if it has its own.
+  virtual std::string describe(std::int64_t index) const;
 };
 
 // The images and labels of a data set that fits in memory.

@@ -1,50 +1,81 @@
 #include "mezzo/data/loader.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <mutex>
+#include <cmath>
 #include <numeric>
-#include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/batch_workers.h"
 #include "mezzo/data/stream.h"
 
 namespace mezzo::data {
 namespace {
 
 constexpr std::string_view kOp = "loader";
-constexpr std::size_t kByteValues = 256;
+constexpr std::int64_t kByteValues = 256;
+constexpr std::int64_t kMostWorkers = 1024;
 
 void check_options(const Dataset& dataset, const LoaderOptions& options) {
   check_arg(options.batch_size > 0, kOp, "the batch size must be positive: ", options.batch_size);
   check_arg(options.prefetch >= 0, kOp, "prefetch must not be negative: ", options.prefetch);
+  check_arg(options.workers >= 0 && options.workers <= kMostWorkers, kOp,
+            "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
+  check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kOp,
+            "labels cannot be ", name_of(options.label_dtype), ". There are i64 and i32");
+  check_arg(dataset.image_shape().numel() > 0, kOp,
+            "the images differ in size. Map the data set with a Resize first");
   check_arg(!options.drop_remainder || options.batch_size <= dataset.size(), kOp,
             "the batch is larger than the data set: ", options.batch_size, " of ", dataset.size(),
             " images, and incomplete batches are dropped. Use a batch size of at most ",
             dataset.size());
 }
 
-// What byte b of channel c becomes, at [c * 256 + b]. In f32 and in this order of operations, as
-// other frameworks do it, so that the same image gives the same numbers.
-std::vector<float> normalized_bytes(const Normalization& normalization, std::int64_t channels) {
-  const auto& [mean, deviation] = normalization;
-  const auto count = static_cast<std::size_t>(channels);
-  check_arg(mean.size() == count && deviation.size() == count, kOp,
-            "the normalization needs a mean and a deviation for each of ", count, " channels: got ",
-            mean.size(), " and ", deviation.size());
-  std::vector<float> numbers;
-  numbers.reserve(count * kByteValues);
-  for (std::size_t c = 0; c < count; ++c) {
-    check_arg(deviation[c] > 0, kOp, "the deviation of a channel must be positive: ", deviation[c]);
-    for (std::size_t byte = 0; byte < kByteValues; ++byte) {
-      numbers.push_back((static_cast<float>(byte) / 255.0F - mean[c]) / deviation[c]);
+// `numbers`, [channels, 256], as a table of that dtype.
+Tensor number_table(const std::vector<float>& numbers, DType dtype) {
+  check_arg(dtype == DType::kF32 || is_lower(dtype), kOp, "images cannot be ", name_of(dtype),
+            ". There are f32, bf16 and f16");
+  const auto size = static_cast<std::int64_t>(numbers.size());
+  Tensor table = empty({size / kByteValues, kByteValues}, dtype);
+  const auto convert = [&]<class T>() {
+    T* out = table.mutable_data<T>();
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      out[i] = T(numbers[i]);
+      check_arg(std::isfinite(static_cast<float>(out[i])), kOp, "byte ", i % kByteValues,
+                " of channel ", i / kByteValues, " becomes ", numbers[i],
+                ", which is not finite in ", name_of(dtype),
+                ". Check what the images are rescaled and normalized with");
     }
+  };
+  if (dtype == DType::kF32) convert.operator()<float>();
+  if (dtype == DType::kBf16) convert.operator()<BFloat16>();
+  if (dtype == DType::kF16) convert.operator()<Float16>();
+  return table;
+}
+
+// Bytes by the table, whose elements are looked up as bit patterns. kChannels 0: any number.
+template <std::int64_t kChannels, class Bits>
+void look_up(std::span<const std::uint8_t> pixels, const Bits* table, std::int64_t channels,
+             Bits* out) {
+  const auto step = static_cast<std::size_t>(kChannels == 0 ? channels : kChannels);
+  for (std::size_t i = 0; i < pixels.size(); i += step) {
+    for (std::size_t c = 0; c < step; ++c) out[i + c] = table[c * kByteValues + pixels[i + c]];
   }
-  return numbers;
+}
+
+// To image `row` of the batch.
+template <class Bits>
+void write_numbers(std::span<const std::uint8_t> pixels, const Tensor& numbers, std::int64_t row,
+                   const Tensor& images) {
+  const auto* table = static_cast<const Bits*>(numbers.raw_data());
+  auto* out = static_cast<Bits*>(images.mutable_raw_data()) +
+              row * static_cast<std::int64_t>(pixels.size());
+  switch (numbers.size(0)) {
+    case 1: return look_up<1>(pixels, table, 1, out);
+    case 3: return look_up<3>(pixels, table, 3, out);
+    default: return look_up<0>(pixels, table, numbers.size(0), out);
+  }
 }
 
 // Fisher-Yates: every order is equally likely.
@@ -56,63 +87,18 @@ void shuffle(std::vector<std::int64_t>& order, Generator random) {
 
 }  // namespace
 
-// A thread that makes the batches of one epoch and keeps a few ready. It uses no parallel loops:
-// the cores belong to the training step.
-class DataLoader::Prefetcher {
- public:
-  Prefetcher(const DataLoader& loader, LoaderPosition first)
-      : capacity_(static_cast<std::size_t>(loader.options_.prefetch)),
-        thread_([this, &loader, first](const std::stop_token& stop) { run(loader, first, stop); }) {
-  }
-
-  // Waits for the next batch. Rethrows what making it threw.
-  Batch take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !ready_.empty() || error_ != nullptr; });
-    if (ready_.empty()) std::rethrow_exception(error_);
-    Batch batch = std::move(ready_.front());
-    ready_.pop_front();
-    lock.unlock();
-    changed_.notify_all();
-    return batch;
-  }
-
- private:
-  void run(const DataLoader& loader, LoaderPosition position, const std::stop_token& stop) {
-    try {
-      for (; position.step < loader.steps_per_epoch(); ++position.step) {
-        if (!put(loader.make_batch(position), stop)) return;
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
-    }
-    changed_.notify_all();
-  }
-
-  // Waits for room. False when asked to stop.
-  bool put(Batch batch, const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait(lock, stop, [this] { return ready_.size() < capacity_; })) return false;
-    ready_.push_back(std::move(batch));
-    lock.unlock();
-    changed_.notify_all();
-    return !stop.stop_requested();
-  }
-
-  std::size_t capacity_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::deque<Batch> ready_;
-  std::exception_ptr error_;
-  std::jthread thread_;  // last: it stops before what it uses goes
-};
+std::int64_t default_workers() {
+  return std::clamp<std::int64_t>(std::thread::hardware_concurrency() / 4, 1, 8);
+}
 
 DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
     : dataset_(dataset), options_(std::move(options)) {
   check_options(dataset_, options_);
-  numbers_ = normalized_bytes(options_.normalization.value_or(dataset_.normalization()),
-                              dataset_.image_shape()[0]);
+  const std::int64_t channels = dataset_.image_shape()[0];
+  numbers_ = number_table(options_.normalization.has_value()
+                              ? numbers_of(*options_.normalization, channels)
+                              : dataset_.numbers(),
+                          options_.image_dtype);
 }
 
 DataLoader::~DataLoader() = default;
@@ -143,8 +129,17 @@ void DataLoader::start_epoch() {
     const auto epoch = static_cast<std::uint64_t>(position_.epoch);
     shuffle(order_, stream_of(options_.seed, epoch, kOrderStream));
   }
-  if (options_.prefetch > 0) ahead_ = std::make_unique<Prefetcher>(*this, position_);
   started_ = true;
+  if (options_.prefetch == 0 || options_.workers == 0) return;
+  ahead_ = std::make_unique<BatchWorkers>(
+      BatchWorkers::Plan{.first = position_.step,
+                         .end = steps_per_epoch(),
+                         .ahead = options_.prefetch,
+                         .workers = options_.workers,
+                         .open = [this](std::int64_t step) { return open_batch(step); },
+                         .fill = [this, epoch = position_.epoch](
+                                     Batch& batch, std::int64_t begin,
+                                     std::int64_t end) { fill_batch(batch, epoch, begin, end); }});
 }
 
 bool DataLoader::next(Batch& batch) {
@@ -154,38 +149,56 @@ bool DataLoader::next(Batch& batch) {
     return false;
   }
   if (!started_) start_epoch();
-  batch = ahead_ != nullptr ? ahead_->take() : make_batch(position_);
+  if (ahead_ != nullptr) {
+    batch = ahead_->take();
+  } else {
+    Batch made = open_batch(position_.step);
+    fill_batch(made, position_.epoch, 0, static_cast<std::int64_t>(made.indices.size()));
+    batch = std::move(made);
+  }
   ++position_.step;
   return true;
 }
 
-Batch DataLoader::make_batch(LoaderPosition position) const {
-  const std::int64_t first = position.step * options_.batch_size;
+Batch DataLoader::open_batch(std::int64_t step) const {
+  const std::int64_t first = step * options_.batch_size;
   const std::int64_t count = std::min(options_.batch_size, dataset_.size() - first);
   const Shape image = dataset_.image_shape();
   Batch batch;
-  batch.images = empty({count, image[0], image[1], image[2]}, DType::kF32, Format::kChannelsLast);
-  batch.labels = empty({count}, DType::kI64);
+  batch.images =
+      empty({count, image[0], image[1], image[2]}, options_.image_dtype, Format::kChannelsLast);
+  batch.labels = options_.one_hot.has_value() ? empty({count, dataset_.num_classes()})
+                                              : empty({count}, options_.label_dtype);
   batch.indices.assign(order_.begin() + first, order_.begin() + first + count);
-  auto* numbers = batch.images.mutable_data<float>();
-  auto* labels = batch.labels.mutable_data<std::int64_t>();
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(image.numel()));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
-    Generator random = stream_of(options_.seed, static_cast<std::uint64_t>(position.epoch),
-                                 static_cast<std::uint64_t>(index));
-    labels[i] = dataset_.read(index, random, pixels);
-    normalize(pixels, numbers + i * image.numel());
-  }
   return batch;
 }
 
-void DataLoader::normalize(std::span<const std::uint8_t> pixels, float* out) const {
-  const std::size_t channels = numbers_.size() / kByteValues;
-  for (std::size_t i = 0; i < pixels.size(); i += channels) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      out[i + c] = numbers_[c * kByteValues + pixels[i + c]];
+void DataLoader::fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin,
+                            std::int64_t end) const {
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(dataset_.image_shape().numel()));
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
+    Generator random = stream_of(options_.seed, static_cast<std::uint64_t>(epoch),
+                                 static_cast<std::uint64_t>(index));
+    write_label(dataset_.read(index, random, pixels), i, batch.labels);
+    if (options_.image_dtype == DType::kF32) {
+      write_numbers<std::uint32_t>(pixels, numbers_, i, batch.images);
+    } else {
+      write_numbers<std::uint16_t>(pixels, numbers_, i, batch.images);
     }
+  }
+}
+
+void DataLoader::write_label(std::int64_t label, std::int64_t row, const Tensor& labels) const {
+  if (options_.one_hot.has_value()) {
+    const std::int64_t classes = labels.size(1);
+    float* out = labels.mutable_data<float>() + row * classes;
+    std::fill_n(out, classes, options_.one_hot->off);
+    out[label] = options_.one_hot->on;
+  } else if (options_.label_dtype == DType::kI32) {
+    labels.mutable_data<std::int32_t>()[row] = static_cast<std::int32_t>(label);
+  } else {
+    labels.mutable_data<std::int64_t>()[row] = label;
   }
 }
 

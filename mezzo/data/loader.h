@@ -1,4 +1,4 @@
-// DataLoader: the images of a data set in shuffled batches, made ready ahead by a thread.
+// DataLoader: the images of a data set in shuffled batches, made ready ahead by other threads.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,29 @@
 
 namespace mezzo::data {
 
+class BatchWorkers;
+
+// Labels as rows of numbers, one per class: `on` in the label's own column and `off` in the others.
+struct OneHot {
+  float on = 1;
+  float off = 0;
+};
+
+// As many threads as make images while the other cores train: a quarter of them, 1 to 8.
+std::int64_t default_workers();
+
 struct LoaderOptions {
   std::int64_t batch_size = 64;
   bool shuffle = true;          // a new order each epoch; otherwise 0, 1, 2, ...
   bool drop_remainder = false;  // leave out the last batch of an epoch if it is not full
   std::uint64_t seed = 0;       // the order, and what is random about images, depend on it
-  std::int64_t prefetch = 2;    // batches kept ready by a thread; 0 makes each when asked for
-  std::optional<Normalization> normalization{};  // instead of the data set's own
+  std::int64_t prefetch = 2;    // batches kept ready, or in the making, by the workers
+  // Threads that make batches; with 0 of them, or no prefetch, next() makes them itself.
+  std::int64_t workers = default_workers();
+  std::optional<Normalization> normalization{};  // instead of the data set's own numbers
+  DType image_dtype = DType::kF32;               // f32, bf16 or f16
+  DType label_dtype = DType::kI64;               // i64 or i32
+  std::optional<OneHot> one_hot{};               // labels as f32[n, classes] instead
 };
 
 // A place in the sequence of batches.
@@ -30,8 +46,8 @@ struct LoaderPosition {
 };
 
 struct Batch {
-  Tensor images{};                      // f32[n, c, h, w], channels-last, normalized
-  Tensor labels{};                      // i64[n]
+  Tensor images{};                      // [n, c, h, w] of image_dtype, channels-last
+  Tensor labels{};                      // [n] of label_dtype, or f32[n, classes]
   std::vector<std::int64_t> indices{};  // of the images in the data set
 };
 
@@ -39,8 +55,9 @@ struct Batch {
 // whatever the number of threads. One consumer at a time.
 class DataLoader {
  public:
-  // `dataset` must outlive the loader. Throws ArgumentError if batch_size or prefetch is out of
-  // range, if the normalization has not one entry per channel or a deviation of 0, or if with
+  // `dataset` must outlive the loader. Throws ArgumentError if batch_size, prefetch or workers is
+  // out of range, if the images differ in size, if the normalization has not one entry per channel
+  // or a deviation of 0, if a number that a byte becomes is not finite in image_dtype, or if with
   // drop_remainder the batch is larger than the set.
   DataLoader(const Dataset& dataset, LoaderOptions options);
   DataLoader(const DataLoader&) = delete;
@@ -64,19 +81,18 @@ class DataLoader {
   const LoaderOptions& options() const { return options_; }
 
  private:
-  class Prefetcher;
-
   void start_epoch();
-  Batch make_batch(LoaderPosition position) const;
-  void normalize(std::span<const std::uint8_t> pixels, float* out) const;
+  Batch open_batch(std::int64_t step) const;
+  void fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
+  void write_label(std::int64_t label, std::int64_t row, const Tensor& labels) const;
 
   const Dataset& dataset_;
   LoaderOptions options_;
   LoaderPosition position_;
-  bool started_ = false;               // order_ is that of the epoch
-  std::vector<std::int64_t> order_;    // of the images in this epoch
-  std::vector<float> numbers_;         // [channels, 256]: what each byte becomes
-  std::unique_ptr<Prefetcher> ahead_;  // reads the above, so it goes first
+  bool started_ = false;                 // order_ is that of the epoch
+  std::vector<std::int64_t> order_;      // of the images in this epoch
+  Tensor numbers_;                       // [channels, 256] of image_dtype: what each byte becomes
+  std::unique_ptr<BatchWorkers> ahead_;  // reads the above, so it goes first
 };
 
 }  // namespace mezzo::data

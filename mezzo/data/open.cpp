@@ -1,15 +1,21 @@
 #include "mezzo/data/open.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "mezzo/core/error.h"
 #include "mezzo/data/cifar10.h"
 #include "mezzo/data/digits.h"
 #include "mezzo/data/idx.h"
+#include "mezzo/data/image_folder.h"
+#include "mezzo/data/pipeline.h"
 #include "mezzo/data/shapes.h"
 
 namespace mezzo::data {
 namespace {
+
+constexpr std::int64_t kMostSide = 4096;
 
 struct BuiltIn {
   std::string_view name;
@@ -17,11 +23,50 @@ struct BuiltIn {
 };
 constexpr BuiltIn kBuiltIn[] = {{"digits", open_digits}, {"shapes", open_shapes}};
 
+using Transforms = std::vector<Transform>;
+
+// To one size for all, without which there are no batches.
+Transforms stretching(const Dataset& set, const OpenOptions& options) {
+  const std::int64_t size = options.image_size;
+  const Shape shape = set.image_shape();
+  if (size == 0 || (size == shape[1] && size == shape[2])) return {};
+  return {Resize{.height = size, .width = size}};
+}
+
+Transforms for_cifar10(const Dataset& set, const OpenOptions& options) {
+  const Shape shape = set.image_shape();
+  Transforms transforms;
+  if (options.augment) {
+    transforms = {RandomCrop{.height = shape[1], .width = shape[2], .padding = 4},
+                  RandomHorizontalFlip{}};
+  }
+  for (const Transform& transform : stretching(set, options)) transforms.push_back(transform);
+  return transforms;
+}
+
+Transforms for_images(const Dataset& /*set*/, const OpenOptions& options) {
+  constexpr std::int64_t kUsualSize = 224;
+  constexpr std::int64_t kUsualShortSide = 256;
+  const std::int64_t size = options.image_size > 0 ? options.image_size : kUsualSize;
+  if (options.augment) {
+    return {RandomResizedCrop{.height = size, .width = size}, RandomHorizontalFlip{}};
+  }
+  return {ResizeShortSide{.size = (size * kUsualShortSide + kUsualSize / 2) / kUsualSize},
+          CenterCrop{.height = size, .width = size}};
+}
+
 struct InFolder {
   std::string_view name;
   std::unique_ptr<Dataset> (*open)(const std::string& folder, Split split);
+  Transforms (*transforms)(const Dataset& set, const OpenOptions& options);
 };
-constexpr InFolder kInFolder[] = {{"mnist", open_mnist}, {"cifar10", open_cifar10}};
+constexpr InFolder kInFolder[] = {{"mnist", open_mnist, stretching},
+                                  {"cifar10", open_cifar10, for_cifar10},
+                                  {"images", open_images, for_images}};
+
+std::unique_ptr<Dataset> transformed(std::unique_ptr<Dataset> set, Transforms transforms) {
+  return transforms.empty() ? std::move(set) : map(std::move(set), std::move(transforms));
+}
 
 std::string known_specs() {
   std::string text;
@@ -37,8 +82,12 @@ std::string known_specs() {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split) {
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const OpenOptions& options) {
   constexpr std::string_view kOp = "data";
+  check_arg(options.image_size >= 0 && options.image_size <= kMostSide, kOp,
+            "the image size must be from 1 to ", kMostSide, ": ", options.image_size);
+  const OpenOptions applied{options.image_size, options.augment && split == Split::kTrain};
   const std::size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const std::string folder(colon == std::string_view::npos ? "" : spec.substr(colon + 1));
@@ -46,13 +95,17 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split) {
     if (name != set.name) continue;
     check_arg(colon == std::string_view::npos, kOp, name, " is built in and has no folder: ", spec,
               ". Write ", name);
-    return set.open(split, 0);
+    auto opened = set.open(split, 0);
+    Transforms transforms = stretching(*opened, applied);
+    return transformed(std::move(opened), std::move(transforms));
   }
   for (const InFolder& set : kInFolder) {
     if (name != set.name) continue;
     check_arg(!folder.empty(), kOp, name, " needs the folder of its files: ", spec, ". Write ",
               name, ":DIR");
-    return set.open(folder, split);
+    auto opened = set.open(folder, split);
+    Transforms transforms = set.transforms(*opened, applied);
+    return transformed(std::move(opened), std::move(transforms));
   }
   fail(kOp, "no such data set: '", spec, "'. Known are ", known_specs());
 }

@@ -1,6 +1,7 @@
 // Data sets by the names that options use.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -8,8 +9,28 @@
 
 namespace mezzo::data {
 
-// The set that `spec` names: `digits`, `shapes`, `mnist:DIR` or `cifar10:DIR`. Throws ArgumentError
-// for any other spec, and FileError where the files are not what they should be.
-std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split);
+// The names as help texts put them.
+inline constexpr std::string_view kDatasetNames =
+    "digits, shapes, mnist:DIR, cifar10:DIR or images:DIR";
+
+struct OpenOptions {
+  // Height and width that images are brought to; 0: the set's own, and 224 for `images`.
+  std::int64_t image_size = 0;
+  // Training images are varied at random, a test set's never are.
+  bool augment = false;
+};
+
+// The set that `spec` names: `digits`, `shapes`, `mnist:DIR`, `cifar10:DIR` or `images:DIR`, with
+// images brought to one size:
+//   cifar10   augmented: a random crop with 4 pixels of black around it and a random flip; then, if
+//             another size is asked for, stretched to it (bilinear, without antialias)
+//   images    augmented: RandomResizedCrop and a random flip; else the shorter side is brought to
+//             256/224 of the size and the middle is cut out. Both as torchvision's training
+//             reference does it, with antialias
+//   others    never augmented; stretched as cifar10 is
+// Throws ArgumentError for any other spec and if image_size is negative, and FileError where the
+// files are not what they should be.
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const OpenOptions& options = {});
 
 }  // namespace mezzo::data

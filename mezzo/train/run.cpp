@@ -126,7 +126,8 @@ class Loop {
         loader_(*data.train, {.batch_size = options.batch_size,
                               .shuffle = options.shuffle,
                               .drop_remainder = true,
-                              .seed = options.seed}),
+                              .seed = options.seed,
+                              .workers = options.workers}),
         total_steps_(std::min(options.epochs * loader_.steps_per_epoch(),
                               options.steps.value_or(options.epochs * loader_.steps_per_epoch()))),
         schedule_(make_schedule(options, loader_.steps_per_epoch(), total_steps_)) {}
@@ -140,6 +141,7 @@ class Loop {
     }
     statistics_.write(result, options_.batch_size);
     if (trainer.statistics != nullptr) observer_.on_gradients(*trainer.statistics);
+    if (step_ > 0) result.wait_ms_mean = waited_ms_ / static_cast<double>(step_);
     return result;
   }
 
@@ -150,20 +152,32 @@ class Loop {
     std::int64_t steps = 0;
     trainer.net->train(true);
     cpu_allocator().reset_peak();
-    for (data::Batch batch; step_ < total_steps_ && loader_.next(batch); ++steps) {
+    for (data::Batch batch; step_ < total_steps_ && next_batch(batch); ++steps) {
       const double loss = run_step(trainer, batch, result.epochs);
       event.train_loss += (loss - event.train_loss) / static_cast<double>(steps + 1);
     }
     result.peak_bytes = std::max(result.peak_bytes, cpu_allocator().stats().peak_bytes);
-    event.test = evaluate(*trainer.net, *data_.test, options_.batch_size, trainer.policy);
+    event.test =
+        evaluate(*trainer.net, *data_.test, options_.batch_size, trainer.policy, options_.workers);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     event.seconds = elapsed.count();
     observer_.on_epoch(event);
     return event.test;
   }
 
+  bool next_batch(data::Batch& batch) {
+    const auto start = std::chrono::steady_clock::now();
+    const bool found = loader_.next(batch);
+    const std::chrono::duration<double, std::milli> waited =
+        std::chrono::steady_clock::now() - start;
+    wait_ms_ = waited.count();
+    return found;
+  }
+
   double run_step(Trainer& trainer, const data::Batch& batch, std::int64_t epoch) {
-    StepEvent event{.step = step_ + 1, .epoch = epoch, .lr = schedule_.at(step_)};
+    StepEvent event{
+        .step = step_ + 1, .epoch = epoch, .lr = schedule_.at(step_), .wait_ms = wait_ms_};
+    waited_ms_ += wait_ms_;
     trainer.optimizer.set_lr(event.lr);
     event.report = trainer.step(batch.images, batch.labels);
     statistics_.add(event.report);
@@ -180,6 +194,8 @@ class Loop {
   Schedule schedule_;
   Statistics statistics_;
   std::int64_t step_ = 0;
+  double wait_ms_ = 0;    // for the current batch
+  double waited_ms_ = 0;  // for all so far
 };
 
 }  // namespace
@@ -196,9 +212,13 @@ amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& polic
   return amp::GradScaler(amp::fixed_loss_scale(scaling.scale));
 }
 
-DataPair open_data(const std::string& spec) {
-  return {data::open_dataset(spec, data::Split::kTrain),
-          data::open_dataset(spec, data::Split::kTest)};
+DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
+  return {data::open_dataset(spec, data::Split::kTrain, options),
+          data::open_dataset(spec, data::Split::kTest, options)};
+}
+
+DataPair open_data(const RunOptions& options) {
+  return open_data(options.data, {.image_size = options.image_size, .augment = options.augment});
 }
 
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
@@ -228,7 +248,8 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
             "least 1: ",
             warmup, " and ", steps);
   const models::ModelConfig usual = models::usual_config(options.model);
-  const Shape image{usual.in_channels, options.image_size, options.image_size};
+  const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
+  const Shape image{usual.in_channels, size, size};
   Trainer trainer(options, image, usual.num_classes);
   const Tensor images =
       to_format(randn({options.batch_size, image[0], image[1], image[2]}), Format::kChannelsLast);
@@ -250,11 +271,12 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
 }
 
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
-                    const amp::Policy& policy) {
+                    const amp::Policy& policy, std::int64_t workers) {
   const NoGrad guard;
   const bool was_training = net.is_training();
   net.train(false);
-  data::DataLoader loader(dataset, {.batch_size = batch_size, .shuffle = false});
+  data::DataLoader loader(dataset,
+                          {.batch_size = batch_size, .shuffle = false, .workers = workers});
   Evaluation result;
   for (data::Batch batch; loader.next(batch);) {
     const Tensor logits = amp::forward(net, batch.images, policy);

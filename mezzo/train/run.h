@@ -11,6 +11,8 @@
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/train_network.h"
 #include "mezzo/data/dataset.h"
+#include "mezzo/data/loader.h"
+#include "mezzo/data/open.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/schedule.h"
 
@@ -38,7 +40,9 @@ struct RunOptions {
   std::int64_t epochs = 1;
   std::optional<std::int64_t> steps{};  // ends the run early
   std::int64_t batch_size = 64;
-  std::int64_t image_size = 224;  // of generated input, where there is no data set
+  // Height and width that images are brought to. 0: the data set's own; for generated input, where
+  // there is none, the model's usual one.
+  std::int64_t image_size = 0;
   double lr = 0.01;
   double momentum = 0.9;
   double weight_decay = 0;
@@ -47,7 +51,9 @@ struct RunOptions {
   double label_smoothing = 0;
   std::uint64_t seed = 1;
   bool shuffle = true;
-  std::string weights{};              // safetensors file to start from
+  bool augment = true;  // vary training images as is usual for the data set; see data/open.h
+  std::int64_t workers = data::default_workers();  // threads that make batches
+  std::string weights{};                           // safetensors file to start from
   std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
   bool activation_gradients = false;  // count those, too
 };
@@ -56,6 +62,7 @@ struct StepEvent {
   std::int64_t step = 0;   // from 1, over all epochs
   std::int64_t epoch = 0;  // from 1
   double lr = 0;
+  double wait_ms = 0;  // before the step, until its batch was there
   amp::TrainStepResult report{};
 };
 
@@ -84,6 +91,7 @@ struct RunResult {
   double backward_ms_median = 0;
   double update_ms_median = 0;
   double images_per_s = 0;  // batch size over the median step
+  double wait_ms_mean = 0;  // for the batch of a step, which no other time here includes
 };
 
 // Told of everything as it happens; the default ignores it.
@@ -105,7 +113,9 @@ struct DataPair {
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
 };
-DataPair open_data(const std::string& spec);
+DataPair open_data(const std::string& spec, const data::OpenOptions& options = {});
+// Those of a run: its data, image size and augmentation.
+DataPair open_data(const RunOptions& options);
 
 // Creates the model (initialised from the seed, or from options.weights), trains it and evaluates
 // it after each epoch. The same options give the same result, bit for bit, on the same machine with
@@ -120,7 +130,7 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
 
 // Mean loss and accuracy of a network on a data set, computed under the policy in inference mode.
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
-                    const amp::Policy& policy);
+                    const amp::Policy& policy, std::int64_t workers = data::default_workers());
 
 // The network that the options name, for images of that shape.
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,

@@ -99,6 +99,11 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --data mnits", "mnits"},
       {"train --data mnist:/no/such/folder", "/no/such/folder"},
       {"train --data cifar10:/no/such/folder", "/no/such/folder"},
+      {"train --data images:/no/such/folder", "/no/such/folder"},
+      {"train --image-size -1", "--image-size"},
+      {"train --image-size 5000", "image size"},
+      {"train --workers -1", "--workers"},
+      {"train --workers 5000", "workers"},
       {"train --weights /no/such/file", "/no/such/file"},
       {"train --json /no/such/folder/log.json", "/no/such/folder/log.json"},
       {"train --label-smoothing 2 --steps 1", "label_smoothing"},
@@ -201,6 +206,63 @@ TEST_F(Command, CompareWritesOneReportOfAllRuns) {
   for (const char* part : {"Comparison", "lenet5 O0/f32", "lenet5 O2/f16", "Parameter gradients"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
+}
+
+// The losses of all steps that were logged to that file.
+std::vector<double> losses_of(const std::vector<Json>& events) {
+  std::vector<double> losses;
+  for (const Json& event : events) {
+    if (event["event"] == "step") losses.push_back(event["loss"]);
+  }
+  return losses;
+}
+
+// CIFAR-10 files of a few random images.
+void write_cifar10(const fs::path& folder) {
+  std::uint32_t state = 1;
+  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+                           "data_batch_5", "test_batch"}) {
+    std::ofstream file(folder / (std::string(name) + ".bin"), std::ios::binary);
+    for (int i = 0; i < 4 * 3073; ++i) {
+      state = state * 1664525U + 1013904223U;
+      file.put(static_cast<char>(i % 3073 == 0 ? i / 3073 : state >> 24));
+    }
+  }
+}
+
+TEST_F(Command, ImagesAreAugmentedUnlessTold) {
+  write_cifar10(folder_);
+  const std::string train =
+      "train --model mlp --steps 3 --batch-size 4 --quiet --data cifar10:" + path("");
+  const auto losses = [&](const std::string& options) {
+    const Outcome outcome = run(train + " " + options + " --json " + path("log.json"));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    return losses_of(read_events("log.json"));
+  };
+  const std::vector<double> augmented = losses("--workers 0");
+  EXPECT_EQ(augmented.size(), 3U);
+  EXPECT_EQ(losses("--workers 3"), augmented);
+  const std::vector<double> plain = losses("--no-augment");
+  EXPECT_EQ(losses("--no-augment --image-size 32 --workers 2"), plain);
+  EXPECT_NE(plain, augmented);
+}
+
+TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
+  const std::string options =
+      " --image-size 32 --workers 2 --batch-size 500 --json " + path("log.json");
+  const Outcome trained = run("train --steps 1 --quiet --save " + path("w") + options);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Json start = read_events("log.json").front();
+  EXPECT_EQ(start["image_size"], 32);
+  EXPECT_EQ(start["workers"], 2);
+  EXPECT_EQ(start["augment"], true);
+  const Json step = read_events("log.json")[1];
+  EXPECT_GE(step["wait_ms"], 0.0);
+  EXPECT_EQ(read_events("log.json").back()["wait_ms"], step["wait_ms"]);
+  // An MLP takes images of one size only.
+  EXPECT_EQ(run("train --model mlp --steps 1 --save " + path("mlp") + options).status, 0);
+  EXPECT_EQ(run("eval --model mlp --weights " + path("mlp") + options).status, 0);
+  EXPECT_EQ(run("eval --model mlp --weights " + path("mlp")).status, 2);
 }
 
 TEST_F(Command, CompareStartsEveryLevelFromTheSameWeightsAndPrintsOneTable) {

@@ -165,28 +165,5 @@ TEST(Noise, IsApartFromTheStreamAndCoversOddLengths) {
             Bytes(longer.begin() + 16, longer.begin() + 32));
 }
 
-TEST(OpenDataset, OpensByName) {
-  EXPECT_EQ(open_dataset("digits", Split::kTest)->image_shape(), Shape({1, 28, 28}));
-  EXPECT_EQ(open_dataset("shapes", Split::kTest)->image_shape(), Shape({3, 32, 32}));
-  EXPECT_THROW(open_dataset("mnist:/no/such", Split::kTest), FileError);
-  EXPECT_THROW(open_dataset("cifar10:/no/such", Split::kTest), FileError);
-}
-
-TEST(OpenDataset, SaysWhatExists) {
-  const auto error_of = [](std::string_view spec) {
-    return message_of<ArgumentError>([&] { open_dataset(spec, Split::kTrain); });
-  };
-  EXPECT_EQ(
-      error_of("imagenet"),
-      "[data] no such data set: 'imagenet'. Known are digits, shapes, mnist:DIR, cifar10:DIR");
-  EXPECT_THAT(error_of(""), ::testing::HasSubstr("no such data set: ''"));
-  EXPECT_EQ(error_of("mnist"),
-            "[data] mnist needs the folder of its files: mnist. Write mnist:DIR");
-  EXPECT_EQ(error_of("cifar10:"),
-            "[data] cifar10 needs the folder of its files: cifar10:. Write cifar10:DIR");
-  EXPECT_EQ(error_of("digits:x"),
-            "[data] digits is built in and has no folder: digits:x. Write digits");
-}
-
 }  // namespace
 }  // namespace mezzo::data

@@ -1,13 +1,15 @@
 #include "mezzo/data/loader.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/pipeline.h"
 #include "mezzo/data/stream.h"
-#include "tests/unit/data/temp_folder.h"
+#include "tests/unit/data/images.h"
 
 namespace mezzo::data {
 namespace {
@@ -157,6 +159,11 @@ TEST(Loader, RefusesOptionsThatCannotBe) {
             "[loader] the batch is larger than the data set: 5 of 4 images, and incomplete batches "
             "are dropped. Use a batch size of at most 4");
   EXPECT_EQ(error_of({.prefetch = -1}), "[loader] prefetch must not be negative: -1");
+  EXPECT_EQ(error_of({.workers = -1}), "[loader] the number of workers must be from 0 to 1024: -1");
+  EXPECT_EQ(error_of({.image_dtype = DType::kI64}),
+            "[loader] images cannot be i64. There are f32, bf16 and f16");
+  EXPECT_EQ(error_of({.label_dtype = DType::kF32}),
+            "[loader] labels cannot be f32. There are i64 and i32");
   EXPECT_THAT(error_of({.normalization = cifar10_normalization()}),
               ::testing::HasSubstr("each of 1 channels: got 3 and 3"));
   EXPECT_THAT(error_of({.normalization = Normalization{{0.0F}, {0.0F}}}),
@@ -258,6 +265,120 @@ TEST(Loader, EachImageHasItsOwnStreamPerEpoch) {
       ASSERT_FALSE(loader.next(batch));
     }
   }
+}
+
+// All that a loader gives in two epochs from there on, as bytes and numbers.
+struct Given {
+  std::vector<float> images;
+  std::vector<std::int64_t> labels;
+  Indices indices;
+
+  bool operator==(const Given&) const = default;
+};
+
+Given all_of(DataLoader& loader, LoaderPosition from) {
+  Given given;
+  loader.seek(from);
+  Batch batch;
+  while (loader.position().epoch < 2) {
+    if (!loader.next(batch)) continue;
+    const std::vector<float> images = batch.images.to_vector<float>();
+    given.images.insert(given.images.end(), images.begin(), images.end());
+    const auto labels = batch.labels.to_vector<std::int64_t>();
+    given.labels.insert(given.labels.end(), labels.begin(), labels.end());
+    given.indices.insert(given.indices.end(), batch.indices.begin(), batch.indices.end());
+  }
+  return given;
+}
+
+TEST(Loader, TheNumberOfWorkersChangesNothing) {
+  const auto set = random_set(50, {3, 8, 8});
+  const auto mapped = map(*set, {RandomCrop{.height = 8, .width = 8, .padding = 2},
+                                 RandomHorizontalFlip{}, Resize{.height = 11, .width = 13}});
+  LoaderOptions options{.batch_size = 7, .seed = 4, .workers = 0};
+  DataLoader alone(*mapped, options);
+  const Given all = all_of(alone, {0, 0});
+  const Given rest = all_of(alone, {1, 3});
+  EXPECT_EQ(all.indices.size(), 100U);
+  EXPECT_EQ(rest.indices, Indices(all.indices.begin() + 71, all.indices.end()));
+  for (const std::int64_t workers : {1, 3, 16}) {
+    options.workers = workers;
+    options.prefetch = workers;
+    DataLoader loader(*mapped, options);
+    EXPECT_EQ(all_of(loader, {0, 0}), all) << workers;
+    EXPECT_EQ(all_of(loader, {1, 3}), rest) << workers;
+  }
+}
+
+TEST(Loader, WorkersStopInMidEpoch) {
+  const auto set = small_set(1000);
+  for (std::int64_t workers = 1; workers < 6; ++workers) {
+    DataLoader loader(*set, {.batch_size = 20, .prefetch = 3, .workers = workers});
+    Batch batch;
+    for (std::int64_t i = 1; i < workers; ++i) ASSERT_TRUE(loader.next(batch));
+  }
+}
+
+TEST(Loader, OfSeveralBrokenImagesTheFirstIsReported) {
+  // Every image from 4 on is broken, so that workers meet several at once.
+  class Broken final : public Dataset {
+   public:
+    std::int64_t size() const override { return 64; }
+    Shape image_shape() const override { return {1, 1, 1}; }
+    std::int64_t num_classes() const override { return 1; }
+    Normalization normalization() const override { return grey_normalization(); }
+    std::int64_t read(std::int64_t index, Generator& /*random*/,
+                      std::span<std::uint8_t> /*pixels*/) const override {
+      if (index >= 4) fail<FileError>("broken", "image ", index);
+      return 0;
+    }
+  };
+  const Broken set;
+  for (int repetition = 0; repetition < 50; ++repetition) {
+    DataLoader loader(set, {.batch_size = 16, .shuffle = false, .workers = 4});
+    Batch batch;
+    EXPECT_EQ(message_of<FileError>([&] { loader.next(batch); }), "[broken] image 4");
+    EXPECT_EQ(message_of<FileError>([&] { loader.next(batch); }), "[broken] image 4");
+  }
+}
+
+TEST(Loader, ImagesCanBeInSixteenBits) {
+  const auto set = random_set(6, {3, 4, 5});
+  Batch wide;
+  DataLoader(*set, {.batch_size = 6}).next(wide);
+  const std::vector<float> numbers = wide.images.to_vector<float>();
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    Batch batch;
+    DataLoader(*set, {.batch_size = 6, .image_dtype = dtype}).next(batch);
+    EXPECT_EQ(batch.images.dtype(), dtype);
+    EXPECT_TRUE(batch.images.is_dense(Format::kChannelsLast));
+    EXPECT_EQ(batch.images.to_vector<float>(), wide.images.astype(dtype).to_vector<float>());
+    EXPECT_NE(batch.images.to_vector<float>(), numbers);
+  }
+}
+
+TEST(Loader, LabelsCanBeNarrowOrRows) {
+  const auto set = small_set(4);
+  Batch batch;
+  DataLoader(*set, {.batch_size = 4, .shuffle = false, .label_dtype = DType::kI32}).next(batch);
+  EXPECT_EQ(batch.labels.to_vector<std::int32_t>(), std::vector<std::int32_t>({0, 1, 2, 3}));
+  DataLoader(*set, {.batch_size = 4, .shuffle = false, .one_hot = OneHot{0.9F, 0.1F}}).next(batch);
+  EXPECT_EQ(batch.labels.shape(), Shape({4, 10}));
+  const std::vector<float> rows = batch.labels.to_vector<float>();
+  for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(rows[i], i % 10 == i / 10 ? 0.9F : 0.1F) << i;
+}
+
+TEST(Loader, NumbersMustBeFiniteInTheirType) {
+  const auto set = small_set(4);
+  const Normalization steep{{0.0F}, {1e-6F}};
+  EXPECT_NO_THROW(DataLoader(*set, {.batch_size = 4, .normalization = steep}));
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                const DataLoader loader(*set, {.normalization = steep, .image_dtype = DType::kF16});
+              }),
+              ::testing::AllOf(::testing::HasSubstr("[loader] byte 17 of channel 0 becomes 66666"),
+                               ::testing::HasSubstr("not finite in f16")));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(DataLoader(*set, {.normalization = Normalization{{nan}, {1.0F}}}), ArgumentError);
 }
 
 TEST(MemoryDataset, RefusesTablesThatDoNotFit) {

@@ -1,0 +1,79 @@
+#include "mezzo/data/batch_workers.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mezzo::data {
+
+BatchWorkers::BatchWorkers(Plan plan) : plan_(std::move(plan)), next_step_(plan_.first) {
+  threads_.reserve(static_cast<std::size_t>(plan_.workers));
+  for (std::int64_t i = 0; i < plan_.workers; ++i) {
+    threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  }
+}
+
+Batch BatchWorkers::take() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !jobs_.empty() && jobs_.front().is_complete(); });
+  if (jobs_.front().error != nullptr) std::rethrow_exception(jobs_.front().error);
+  Batch batch = std::move(jobs_.front().batch);
+  jobs_.pop_front();
+  lock.unlock();
+  changed_.notify_all();
+  return batch;
+}
+
+bool BatchWorkers::has_work() const {
+  if (!jobs_.empty() && jobs_.back().claimed < jobs_.back().images) return true;
+  return !failed_ && next_step_ < plan_.end &&
+         static_cast<std::int64_t>(jobs_.size()) < plan_.ahead;
+}
+
+BatchWorkers::Job& BatchWorkers::claimable_job() {
+  if (jobs_.empty() || jobs_.back().claimed == jobs_.back().images) {
+    Job& job = jobs_.emplace_back();
+    try {
+      job.batch = plan_.open(next_step_++);
+      job.images = static_cast<std::int64_t>(job.batch.indices.size());
+    } catch (...) {
+      failed_ = true;
+      job.fail_at(0, std::current_exception());
+    }
+    changed_.notify_all();  // there is work for the others too
+  }
+  return jobs_.back();
+}
+
+void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
+  // Few enough claims that taking one costs nothing, small enough that threads end together.
+  constexpr std::int64_t kClaims = 4;
+  const std::int64_t part = std::max<std::int64_t>(1, job.images / (kClaims * plan_.workers));
+  const std::int64_t begin = job.claimed;
+  const std::int64_t end = std::min(begin + part, job.images);
+  job.claimed = end;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    plan_.fill(job.batch, begin, end);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  if (error != nullptr) {
+    failed_ = true;
+    job.fail_at(begin, error);
+  }
+  job.done += end - begin;
+}
+
+void BatchWorkers::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return has_work(); })) {
+    if (stop.stop_requested()) return;
+    Job& job = claimable_job();
+    if (job.images > 0) work_on(job, lock);
+    if (job.is_complete()) changed_.notify_all();
+  }
+}
+
+}  // namespace mezzo::data

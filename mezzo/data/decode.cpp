@@ -1,0 +1,79 @@
+#include "mezzo/data/decode.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::data {
+namespace {
+
+constexpr std::string_view kOp = "images";
+constexpr std::array<std::uint8_t, 3> kJpeg{0xFF, 0xD8, 0xFF};
+constexpr std::array<std::uint8_t, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+
+bool begins_with(std::span<const std::uint8_t> file, std::span<const std::uint8_t> magic) {
+  return file.size() >= magic.size() && std::equal(magic.begin(), magic.end(), file.begin());
+}
+
+std::string hex_text(std::span<const std::uint8_t> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    if (!text.empty()) text += ' ';
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+std::vector<std::uint8_t> read_bytes(const std::string& path, std::string_view name) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) {
+    fail<FileError>(kOp, name, ": cannot be read: ", error.message(), ". Check the path");
+  }
+  if (size > static_cast<std::uintmax_t>(kMaxFileBytes)) {
+    fail<FileError>(kOp, name, ": too large: ", size, " bytes, at most ", kMaxFileBytes,
+                    " are read. Store it smaller");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail<FileError>(kOp, name, ": cannot be opened. Check its permissions");
+  std::vector<std::uint8_t> bytes(size);
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (file.gcount() != static_cast<std::streamsize>(size)) {
+    fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(),
+                    " read. Copy or download the file again");
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void detail::take_claimed_shape(std::int64_t height, std::int64_t width, std::string_view name,
+                                Image& image) {
+  if (height < 1 || width < 1 || width > kMaxPixels / height) {
+    fail<FileError>(kOp, name, ": the header claims ", width, "x", height, " pixels, at most ",
+                    kMaxPixels, " in all are decoded. Store it smaller");
+  }
+  image.reshape({3, height, width});
+}
+
+Image decode_image(std::span<const std::uint8_t> file, std::string_view name) {
+  if (begins_with(file, kJpeg)) return detail::decode_jpeg(file, name);
+  if (begins_with(file, kPng)) return detail::decode_png(file, name);
+  if (file.empty()) fail<FileError>(kOp, name, ": the file is empty. Copy or download it again");
+  fail<FileError>(kOp, name, ": neither a JPEG nor a PNG file: it begins with ",
+                  hex_text(file.first(std::min<std::size_t>(file.size(), 8))),
+                  ". Convert it or take it out of the folder");
+}
+
+Image read_image_file(const std::string& path, std::string_view name) {
+  return decode_image(read_bytes(path, name), name);
+}
+
+}  // namespace mezzo::data

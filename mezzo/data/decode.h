@@ -1,0 +1,37 @@
+// Pictures from JPEG and PNG files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "mezzo/data/image.h"
+
+namespace mezzo::data {
+
+// The most bytes that a picture's file may have.
+inline constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 28;
+
+// Decodes a JPEG or PNG file, told by its contents, to [3, h, w]: grey becomes colour, CMYK becomes
+// RGB, 16 bits become 8, transparency is dropped; orientation and colour profiles are not applied,
+// as in torchvision. Throws FileError `[images] NAME: ...` if it is neither, if it is damaged or
+// ends early, or if it claims more than kMaxPixels pixels, before memory is taken for them. What
+// others shrug off as a warning is an error too where pixels would be wrong.
+Image decode_image(std::span<const std::uint8_t> file, std::string_view name);
+
+// Reads and decodes a file; `name` is what errors call it.
+Image read_image_file(const std::string& path, std::string_view name);
+
+namespace detail {
+
+// What decode_image() calls for files that begin like a JPEG and like a PNG file.
+Image decode_jpeg(std::span<const std::uint8_t> file, std::string_view name);
+Image decode_png(std::span<const std::uint8_t> file, std::string_view name);
+
+// Takes [3, height, width]. Throws FileError if the header claims more than kMaxPixels.
+void take_claimed_shape(std::int64_t height, std::int64_t width, std::string_view name,
+                        Image& image);
+
+}  // namespace detail
+}  // namespace mezzo::data

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include <png.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/data/decode.h"
+
+namespace mezzo::data {
+namespace {
+
+// What the library may unpack of a chunk of text or of a colour profile, all of which is ignored.
+constexpr png_alloc_size_t kMaxChunkBytes = 1 << 23;
+
+// A decoder with what it reads, freed with all that it holds. The library's errors jump: the
+// functions that they jump out of, read_header() and read_pixels(), hold nothing that needs a
+// destructor.
+struct Decoder {
+  explicit Decoder(std::span<const std::uint8_t> bytes) : rest(bytes) {}
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::span<const std::uint8_t> rest;
+  std::jmp_buf jump{};
+  std::array<char, 200> text{};
+};
+
+[[noreturn]] void on_error(png_structp png, png_const_charp text) {
+  auto* decoder = static_cast<Decoder*>(png_get_error_ptr(png));
+  std::snprintf(decoder->text.data(), decoder->text.size(), "%s", text);
+  std::longjmp(decoder->jump, 1);
+}
+
+// Damage to pixels is an error to the library; warnings are about what is ignored here.
+void on_warning(png_structp /*png*/, png_const_charp /*text*/) {}
+
+void on_read(png_structp png, png_bytep out, std::size_t count) {
+  auto* decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+  if (decoder->rest.size() < count) png_error(png, "the file ends early");
+  std::memcpy(out, decoder->rest.data(), count);
+  decoder->rest = decoder->rest.subspan(count);
+}
+
+bool read_header(Decoder& decoder) {
+  decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
+  if (decoder.png == nullptr) return false;
+  if (setjmp(decoder.jump) != 0) return false;
+  decoder.info = png_create_info_struct(decoder.png);
+  if (decoder.info == nullptr) png_error(decoder.png, "no memory");
+  png_set_read_fn(decoder.png, &decoder, on_read);
+  png_set_chunk_malloc_max(decoder.png, kMaxChunkBytes);
+  // Sizes are judged by take_claimed_shape(), whose message names the limit.
+  png_set_user_limits(decoder.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+  png_read_info(decoder.png, decoder.info);
+  return true;
+}
+
+// Asks for three bytes per pixel whatever the file has.
+void ask_for_rgb(png_structp png, png_infop info) {
+  const png_byte kind = png_get_color_type(png, info);
+  if (kind == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if ((kind & PNG_COLOR_MASK_COLOR) == 0) {
+    png_set_expand_gray_1_2_4_to_8(png);
+    png_set_gray_to_rgb(png);
+  }
+  png_set_scale_16(png);
+  png_set_strip_alpha(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+}
+
+bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
+  if (setjmp(decoder.jump) != 0) return false;
+  ask_for_rgb(decoder.png, decoder.info);
+  if (png_get_rowbytes(decoder.png, decoder.info) != row_bytes) {
+    png_error(decoder.png, "unknown kind of pixels");
+  }
+  png_read_image(decoder.png, rows);
+  png_read_end(decoder.png, nullptr);
+  return true;
+}
+
+[[noreturn]] void fail_with(const Decoder& decoder, std::string_view name) {
+  fail<FileError>("images", name, ": the PNG data is damaged or of an unknown kind: ",
+                  std::string_view(decoder.text.data()), ". Copy or download the file again");
+}
+
+}  // namespace
+
+Image detail::decode_png(std::span<const std::uint8_t> file, std::string_view name) {
+  Decoder decoder(file);
+  if (!read_header(decoder)) fail_with(decoder, name);
+  Image image;
+  take_claimed_shape(png_get_image_height(decoder.png, decoder.info),
+                     png_get_image_width(decoder.png, decoder.info), name, image);
+  const auto row_bytes = static_cast<std::size_t>(image.shape[2] * 3);
+  std::vector<png_bytep> rows;
+  for (std::size_t y = 0; y < static_cast<std::size_t>(image.shape[1]); ++y) {
+    rows.push_back(image.pixels.data() + y * row_bytes);
+  }
+  if (!read_pixels(decoder, rows.data(), row_bytes)) fail_with(decoder, name);
+  return image;
+}
+
+}  // namespace mezzo::data

@@ -1,0 +1,125 @@
+// What can be done to images between a data set and a batch. Transforms are plain values; a list of
+// them, for map() in pipeline.h, is a pipeline:
+//
+//   {RandomCrop{.height = 32, .width = 32, .padding = 4}, RandomHorizontalFlip{},
+//    Resize{.height = 224, .width = 224}, Rescale{}, Normalize{.mean = ..., .deviation = ...}}
+//
+// Those up to RandomResizedCrop make images from images, in bytes; Rescale and Normalize say what
+// number each byte becomes in a batch. What is random comes from the image's own stream, so that it
+// does not depend on the number of workers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "mezzo/core/random.h"
+#include "mezzo/core/shape.h"
+#include "mezzo/data/image.h"
+
+namespace mezzo::data {
+
+// Of those that make images:
+//   output_shape   of images that have `input` for shape, both [channels, height, width], where a
+//                  height and width of 0 stand for sizes that differ. Throws ArgumentError if the
+//                  parameters make no sense or no such image can be taken.
+//   apply          writes the new image to `out`, dense.
+
+// A rectangle at a random place of the image with a border around it; MindSpore's RandomCrop.
+struct RandomCrop {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t padding = 0;  // pixels added on every side first
+  std::uint8_t fill = 0;     // their value
+
+  Shape output_shape(const Shape& input) const;
+  void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
+};
+
+// Left and right exchanged, or not.
+struct RandomHorizontalFlip {
+  double probability = 0.5;
+
+  Shape output_shape(const Shape& input) const;
+  void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
+};
+
+// Bilinear, to exactly that size; see resize.h. MindSpore's and OpenCV's without antialias,
+// torchvision's with it.
+struct Resize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  bool antialias = false;
+
+  Shape output_shape(const Shape& input) const;
+  void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
+};
+
+// Bilinear, so that the shorter side gets that size and the other keeps the proportion, rounded
+// down; torchvision's Resize(size).
+struct ResizeShortSide {
+  std::int64_t size = 0;
+  bool antialias = true;
+
+  Shape output_shape(const Shape& input) const;
+  void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
+};
+
+// The rectangle in the middle.
+struct CenterCrop {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  Shape output_shape(const Shape& input) const;
+  void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
+};
+
+// A random part of the image, resized: its area a uniform share of the image's, the logarithm of
+// width over height uniform, its place uniform (Szegedy et al., "Going deeper with convolutions",
+// 2015; torchvision's RandomResizedCrop). After ten rectangles that do not fit, the largest central
+// one whose proportion is allowed.
+struct RandomResizedCrop {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  double min_area = 0.08;
+  double max_area = 1;
+  double min_ratio = 3.0 / 4;  // width over height
+  double max_ratio = 4.0 / 3;
+  bool antialias = true;
+
+  Shape output_shape(const Shape& input) const;
+  void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
+};
+
+// Of those that make numbers: value() is what `value` becomes in a channel. They are applied in
+// f32, in order, to the 256 bytes that there are, and so cost nothing per image. check() throws
+// ArgumentError unless the parameters fit that many channels.
+
+// value * scale + shift.
+struct Rescale {
+  float scale = 1.0F / 255;
+  float shift = 0;
+
+  void check(std::int64_t channels) const;
+  float value(float value, std::size_t channel) const;
+};
+
+// (value - mean) / deviation, with one of each per channel.
+struct Normalize {
+  std::vector<float> mean{};
+  std::vector<float> deviation{};
+
+  void check(std::int64_t channels) const;
+  float value(float value, std::size_t channel) const;
+};
+
+using Transform = std::variant<RandomCrop, RandomHorizontalFlip, Resize, ResizeShortSide,
+                               CenterCrop, RandomResizedCrop, Rescale, Normalize>;
+
+template <class T>
+concept ImageTransform = requires(const T& transform, const Shape& shape) {
+  transform.output_shape(shape);
+};
+
+}  // namespace mezzo::data

@@ -1,0 +1,251 @@
+#include "mezzo/data/decode.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "tests/unit/data/encode.h"
+
+namespace mezzo::data {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// Colours that change slowly, as JPEG likes them.
+Image smooth_image(const Shape& shape) {
+  Image image;
+  image.reshape(shape);
+  for (std::int64_t i = 0; i < shape.numel(); ++i) {
+    const std::int64_t c = i % shape[0];
+    const std::int64_t x = i / shape[0] % shape[2];
+    const std::int64_t y = i / shape[0] / shape[2];
+    image.pixels[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(40 + 60 * c % 97 + 2 * x + (c + 1) * y);
+  }
+  return image;
+}
+
+int largest_difference(const Bytes& a, const Bytes& b) {
+  int largest = a.size() == b.size() ? 0 : 256;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    largest = std::max(largest, std::abs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+std::string error_of(const Bytes& file) {
+  return message_of<FileError>([&] { decode_image(file, "NAME"); });
+}
+
+// Decodes what may be damaged: either it is refused, or it gives an image as large as it says.
+bool is_refused(const Bytes& file) {
+  try {
+    const Image image = decode_image(file, "NAME");
+    EXPECT_EQ(image.pixels.size(), static_cast<std::size_t>(image.shape.numel()));
+    EXPECT_EQ(image.shape[0], 3);
+    return false;
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), StartsWith("[images] NAME: "));
+    return true;
+  }
+}
+
+TEST(DecodeJpeg, GivesTheColoursThatWereStored) {
+  const Image image = smooth_image({3, 21, 30});
+  for (const bool progressive : {false, true}) {
+    const Image decoded =
+        decode_image(encode_jpeg(image, {.quality = 100, .progressive = progressive}), "NAME");
+    EXPECT_EQ(decoded.shape, image.shape);
+    // At quality 100 each of the three colour components is off by about one in either direction.
+    EXPECT_LE(largest_difference(decoded.pixels, image.pixels), 4);
+  }
+}
+
+TEST(DecodeJpeg, GreyBecomesColour) {
+  const Image image = smooth_image({1, 16, 9});
+  const Image decoded = decode_image(encode_jpeg(image, {.quality = 100}), "NAME");
+  ASSERT_EQ(decoded.shape, Shape({3, 16, 9}));
+  for (std::size_t i = 0; i < decoded.pixels.size(); ++i) {
+    EXPECT_NEAR(decoded.pixels[i], image.pixels[i / 3], 2);
+  }
+}
+
+TEST(DecodeJpeg, CmykBecomesRgb) {
+  // One pixel of each: 200 of 255 light through cyan, all through magenta, half through black.
+  Image image;
+  image.reshape({4, 8, 8});
+  for (std::size_t i = 0; i < 64; ++i) {
+    std::ranges::copy(Bytes({200, 255, 100, 128}), image.pixels.begin() + 4 * i);
+  }
+  const int expected[] = {200 * 128 / 255, 128, 100 * 128 / 255};
+  const Image inverted = decode_image(encode_jpeg(image, {.quality = 100}), "NAME");
+  for (std::uint8_t& ink : image.pixels) ink = static_cast<std::uint8_t>(255 - ink);
+  const Image plain = decode_image(encode_jpeg(image, {.quality = 100, .adobe = false}), "NAME");
+  for (std::size_t i = 0; i < 192; ++i) {
+    EXPECT_NEAR(inverted.pixels[i], expected[i % 3], 2);
+    EXPECT_NEAR(plain.pixels[i], expected[i % 3], 2);
+  }
+}
+
+TEST(DecodeJpeg, CutShortIsRefusedWhereverItEnds) {
+  for (const bool progressive : {false, true}) {
+    const Bytes file = encode_jpeg(random_image({3, 16, 16}, 1), {.progressive = progressive});
+    for (std::size_t size = 0; size + 2 < file.size(); ++size) {
+      EXPECT_TRUE(is_refused({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size)}))
+          << size;
+    }
+  }
+  EXPECT_THAT(error_of({0xFF, 0xD8, 0xFF}),
+              HasSubstr("the JPEG data is damaged or of an unknown kind: "));
+}
+
+TEST(DecodeJpeg, NoDamageCrashesIt) {
+  for (const bool progressive : {false, true}) {
+    const Bytes file =
+        encode_jpeg(random_image({3, 16, 16}, 2), {.quality = 50, .progressive = progressive});
+    int refused = 0;
+    for (std::size_t bit = 0; bit < 8 * file.size(); bit += 3) {
+      Bytes damaged = file;
+      damaged[bit / 8] ^= static_cast<std::uint8_t>(1U << bit % 8);
+      refused += is_refused(damaged) ? 1 : 0;
+    }
+    EXPECT_GT(refused, 0);
+  }
+}
+
+// Where the height and the width stand in a JPEG file: after the marker of the frame.
+std::size_t frame_size_place(const Bytes& file) {
+  for (std::size_t i = 2; i + 8 < file.size(); ++i) {
+    if (file[i] == 0xFF && (file[i + 1] == 0xC0 || file[i + 1] == 0xC2)) return i + 5;
+  }
+  ADD_FAILURE() << "no frame";
+  return 0;
+}
+
+TEST(DecodeJpeg, BelievesNoLies) {
+  const Bytes file = encode_jpeg(smooth_image({3, 16, 16}));
+  const std::size_t place = frame_size_place(file);
+  Bytes bomb = file;
+  std::fill_n(bomb.begin() + static_cast<std::ptrdiff_t>(place), 4, std::uint8_t{0xFD});
+  EXPECT_EQ(error_of(bomb),
+            "[images] NAME: the header claims 65021x65021 pixels, at most 67108864 in all are "
+            "decoded. Store it smaller");
+  Bytes tall = file;
+  tall[place + 1] = 200;
+  EXPECT_THAT(error_of(tall), HasSubstr("is damaged"));
+  Bytes empty = file;
+  empty[place + 3] = 0;
+  EXPECT_TRUE(is_refused(empty));
+}
+
+TEST(DecodeJpeg, EndlessScansAreRefused) {
+  // The scans of a progressive file once more, again and again.
+  const Bytes file = encode_jpeg(smooth_image({1, 8, 8}), {.progressive = true});
+  std::size_t scan = 0;
+  while (scan + 1 < file.size() && !(file[scan] == 0xFF && file[scan + 1] == 0xDA)) ++scan;
+  std::size_t end = scan + 2;
+  while (!(file[end] == 0xFF && file[end + 1] != 0)) ++end;
+  Bytes bomb(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(scan));
+  for (int i = 0; i < 200; ++i) {
+    bomb.insert(bomb.end(), file.begin() + static_cast<std::ptrdiff_t>(scan),
+                file.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  bomb.insert(bomb.end(), file.end() - 2, file.end());
+  EXPECT_TRUE(is_refused(bomb));
+}
+
+TEST(DecodeJpeg, WhatFollowsTheEndDoesNotMatter) {
+  Bytes file = encode_jpeg(smooth_image({3, 8, 8}));
+  const Bytes pixels = decode_image(file, "NAME").pixels;
+  file.insert(file.end(), 100, std::uint8_t{7});
+  EXPECT_EQ(decode_image(file, "NAME").pixels, pixels);
+}
+
+TEST(DecodePng, GivesExactlyTheColoursThatWereStored) {
+  const Image image = random_image({3, 13, 7}, 3);
+  EXPECT_EQ(decode_image(encode_png(image), "NAME").shape, image.shape);
+  EXPECT_EQ(decode_image(encode_png(image), "NAME").pixels, image.pixels);
+  const Bytes interlaced = encode_png(image.pixels, 13, 7, {.interlaced = true});
+  EXPECT_EQ(decode_image(interlaced, "NAME").pixels, image.pixels);
+}
+
+Bytes decoded_png(const Bytes& rows, std::uint32_t width, int color_type, int bit_depth) {
+  const Image image = decode_image(
+      encode_png(rows, 1, width, {.color_type = color_type, .bit_depth = bit_depth}), "NAME");
+  EXPECT_EQ(image.shape, Shape({3, 1, width}));
+  return image.pixels;
+}
+
+TEST(DecodePng, EveryKindBecomesRgb) {
+  EXPECT_EQ(decoded_png({5, 200}, 2, 0, 8), Bytes({5, 5, 5, 200, 200, 200}));
+  EXPECT_EQ(decoded_png({0b01'10'11'00}, 3, 0, 2),
+            Bytes({85, 85, 85, 170, 170, 170, 255, 255, 255}));
+  EXPECT_EQ(decoded_png({0b10'000000}, 2, 0, 1), Bytes({255, 255, 255, 0, 0, 0}));
+  EXPECT_EQ(decoded_png({3, 100}, 2, 3, 8), Bytes({3, 252, 1, 100, 155, 50}));
+  EXPECT_EQ(decoded_png({9, 0, 8, 255}, 2, 4, 8), Bytes({9, 9, 9, 8, 8, 8}));
+  EXPECT_EQ(decoded_png({1, 2, 3, 0, 4, 5, 6, 9}, 2, 6, 8), Bytes({1, 2, 3, 4, 5, 6}));
+  // 16 bits are scaled, not cut: 0x10FF is nearer to 17 / 255 than to 16 / 255.
+  EXPECT_EQ(decoded_png({0x10, 0xFF, 0xFF, 0xFF, 0, 1}, 1, 2, 16), Bytes({17, 255, 0}));
+}
+
+TEST(DecodePng, CutShortIsRefusedWhereverItEnds) {
+  const Bytes file = encode_png(random_image({3, 6, 6}, 4));
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    EXPECT_TRUE(is_refused({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size)}))
+        << size;
+  }
+  EXPECT_THAT(error_of({file.begin(), file.end() - 20}),
+              HasSubstr("the PNG data is damaged or of an unknown kind: the file ends early"));
+}
+
+TEST(DecodePng, EveryFlippedBitIsNoticed) {
+  const Bytes file = encode_png(random_image({3, 6, 6}, 5));
+  for (std::size_t bit = 0; bit < 8 * file.size(); ++bit) {
+    Bytes damaged = file;
+    damaged[bit / 8] ^= static_cast<std::uint8_t>(1U << bit % 8);
+    EXPECT_TRUE(is_refused(damaged)) << bit;
+  }
+}
+
+// A header that claims 100,000 x 100,000 pixels, with the check sum that belongs to it.
+TEST(DecodePng, BelievesNoLies) {
+  Bytes file = encode_png(random_image({3, 6, 6}, 6));
+  for (const std::size_t place : {16, 20}) {
+    file[place + 1] = 0x01;
+    file[place + 2] = 0x86;
+    file[place + 3] = 0xA0;
+  }
+  const unsigned long sum = crc32(0, &file[12], 17);
+  for (std::size_t i = 0; i < 4; ++i) file[29 + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
+  EXPECT_EQ(error_of(file),
+            "[images] NAME: the header claims 100000x100000 pixels, at most 67108864 in all are "
+            "decoded. Store it smaller");
+}
+
+TEST(DecodeImage, SaysWhatItIsNot) {
+  EXPECT_EQ(
+      error_of({'G', 'I', 'F', '8', '9', 'a'}),
+      "[images] NAME: neither a JPEG nor a PNG file: it begins with 47 49 46 38 39 61. Convert "
+      "it or take it out of the folder");
+  EXPECT_EQ(error_of({}), "[images] NAME: the file is empty. Copy or download it again");
+  EXPECT_THAT(error_of({0xFF, 0xD8}), HasSubstr("neither a JPEG nor a PNG file"));
+}
+
+TEST(ReadImageFile, NamesWhatItCannotRead) {
+  const TempFolder folder;
+  const Image image = random_image({3, 4, 5}, 7);
+  EXPECT_EQ(read_image_file(folder.write("a.png", encode_png(image)), "a").pixels, image.pixels);
+  EXPECT_EQ(message_of<FileError>([&] { read_image_file(folder.path("none"), "none"); }),
+            "[images] none: cannot be read: No such file or directory. Check the path");
+  folder.write("large", {});
+  std::filesystem::resize_file(folder.path("large"), kMaxFileBytes + 1);  // takes no space
+  EXPECT_EQ(message_of<FileError>([&] { read_image_file(folder.path("large"), "large"); }),
+            "[images] large: too large: 268435457 bytes, at most 268435456 are read. Store it "
+            "smaller");
+}
+
+}  // namespace
+}  // namespace mezzo::data

@@ -1,0 +1,93 @@
+#include "tests/unit/data/encode.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <jpeglib.h>
+#include <png.h>
+
+namespace mezzo::data {
+namespace {
+
+J_COLOR_SPACE color_space_of(const Image& image) {
+  switch (image.shape[0]) {
+    case 1: return JCS_GRAYSCALE;
+    case 4: return JCS_CMYK;
+    default: return JCS_RGB;
+  }
+}
+
+void append_to(png_structp png, png_bytep bytes, std::size_t count) {
+  auto* out = static_cast<Bytes*>(png_get_io_ptr(png));
+  out->insert(out->end(), bytes, bytes + count);
+}
+
+void set_palette(png_structp png, png_infop info) {
+  std::vector<png_color> palette;
+  for (int i = 0; i < 256; ++i) {
+    palette.push_back(
+        {static_cast<png_byte>(i), static_cast<png_byte>(255 - i), static_cast<png_byte>(i / 2)});
+  }
+  png_set_PLTE(png, info, palette.data(), 256);
+}
+
+}  // namespace
+
+Bytes encode_jpeg(const Image& image, const JpegOptions& options) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* buffer = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &buffer, &size);
+  info.image_height = static_cast<JDIMENSION>(image.shape[1]);
+  info.image_width = static_cast<JDIMENSION>(image.shape[2]);
+  info.input_components = static_cast<int>(image.shape[0]);
+  info.in_color_space = color_space_of(image);
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, options.quality, TRUE);
+  for (int i = 0; i < info.num_components; ++i) {
+    info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
+  }
+  if (options.progressive) jpeg_simple_progression(&info);
+  if (!options.adobe) info.write_Adobe_marker = FALSE;
+  jpeg_start_compress(&info, TRUE);
+  for (std::int64_t y = 0; y < image.shape[1]; ++y) {
+    Bytes line(image.view().row(y), image.view().row(y) + image.view().row_bytes);
+    JSAMPROW row = line.data();
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  Bytes file(buffer, buffer + size);
+  std::free(buffer);
+  return file;
+}
+
+Bytes encode_png(const Bytes& rows, std::uint32_t height, std::uint32_t width,
+                 const PngOptions& options) {
+  Bytes file;
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(png, &file, append_to, nullptr);
+  png_set_IHDR(png, info, width, height, options.bit_depth, options.color_type,
+               options.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  if (options.color_type == PNG_COLOR_TYPE_PALETTE) set_palette(png, info);
+  png_write_info(png, info);
+  Bytes bytes = rows;
+  std::vector<png_bytep> lines;
+  for (std::size_t y = 0; y < height; ++y) lines.push_back(&bytes[y * (bytes.size() / height)]);
+  png_write_image(png, lines.data());
+  png_write_end(png, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return file;
+}
+
+Bytes encode_png(const Image& image) {
+  return encode_png(image.pixels, static_cast<std::uint32_t>(image.shape[1]),
+                    static_cast<std::uint32_t>(image.shape[2]));
+}
+
+}  // namespace mezzo::data

@@ -1,0 +1,32 @@
+// JPEG and PNG files for tests, written with the libraries themselves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/unit/data/images.h"
+
+namespace mezzo::data {
+
+struct JpegOptions {
+  int quality = 95;
+  bool progressive = false;
+  // Of shape[0] channels: 1 grey, 3 RGB, 4 CMYK, where Adobe's marker says that inks are inverted.
+  bool adobe = true;
+};
+Bytes encode_jpeg(const Image& image, const JpegOptions& options = {});
+
+struct PngOptions {
+  int color_type =
+      2;  // as the format numbers them: 0 grey, 2 RGB, 3 palette, 4 grey + alpha, 6 RGBA
+  int bit_depth = 8;  // 1, 2, 4, 8 or 16
+  bool interlaced = false;
+};
+// `rows` has the pixels as the file has them: packed, 16 bits with the high byte first. A palette
+// of 256 entries is (i, 255 - i, i / 2).
+Bytes encode_png(const Bytes& rows, std::uint32_t height, std::uint32_t width,
+                 const PngOptions& options = {});
+// Of an RGB image.
+Bytes encode_png(const Image& image);
+
+}  // namespace mezzo::data
