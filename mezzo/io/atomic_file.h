@@ -38,10 +38,7 @@ class AtomicFile {
   const std::string& path() const { return path_; }
 
  private:
-  [[noreturn]] void fail_with(std::string_view what, int error) const;
   bool owns_temporary() const;
-  void sync_folder() const;
-  void close_file() noexcept;
 
   std::string path_;
   std::string temporary_;

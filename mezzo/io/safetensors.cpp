@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <system_error>
 #include <utility>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/atomic_file.h"
+#include "mezzo/io/row_major.h"
 #include "mezzo/io/safetensors_header.h"
+#include "mezzo/io/source.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
@@ -24,81 +19,12 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::string_view kOp = "safetensors";
 
-// Reads a file in order. Its size is known before anything is read.
-class FileSource {
- public:
-  explicit FileSource(const std::string& path) : path_(path) {
-    // Without O_NONBLOCK, opening a pipe would wait for its writer.
-    file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file_ < 0) {
-      fail<FileError>(kOp, path_, ": cannot be opened: ", std::generic_category().message(errno),
-                      ". Check the path and its permissions");
-    }
-    struct stat status {};
-    if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      ::close(file_);
-      fail<FileError>(kOp, path_, ": not a regular file. Check the path");
-    }
-    size_ = static_cast<std::uint64_t>(status.st_size);
-  }
-  FileSource(const FileSource&) = delete;
-  FileSource& operator=(const FileSource&) = delete;
-  ~FileSource() { ::close(file_); }
-
-  const std::string& name() const { return path_; }
-  std::uint64_t size() const { return size_; }
-
-  void read(std::span<std::byte> out) {
-    while (!out.empty()) {
-      const ssize_t got = ::read(file_, out.data(), out.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) {
-        fail<FileError>(kOp, path_, ": cannot be read: ", std::generic_category().message(errno),
-                        ". Check the disk");
-      }
-      if (got == 0) {
-        fail<FileError>(kOp, path_, ": short file: it ended ", out.size(),
-                        " bytes early: it changed while it was read. Read it again");
-      }
-      out = out.subspan(static_cast<std::size_t>(got));
-    }
-  }
-
- private:
-  std::string path_;
-  int file_ = -1;
-  std::uint64_t size_ = 0;
-};
-
-// The same for bytes in memory.
-class MemorySource {
- public:
-  MemorySource(std::span<const std::byte> bytes, std::string_view name)
-      : bytes_(bytes), name_(name), size_(bytes.size()) {}
-
-  const std::string& name() const { return name_; }
-  std::uint64_t size() const { return size_; }
-
-  void read(std::span<std::byte> out) {
-    MEZZO_INVARIANT(out.size() <= bytes_.size());
-    if (out.empty()) return;
-    std::memcpy(out.data(), bytes_.data(), out.size());
-    bytes_ = bytes_.subspan(out.size());
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-  std::string name_;
-  std::uint64_t size_;
-};
-
-// A bool that is neither 0 nor 1 is undefined behaviour in every program that reads it.
 void check_bools(std::string_view source, const NamedTensor& named,
                  std::span<const std::byte> bytes) {
-  const auto odd = std::ranges::find_if(bytes, [](std::byte b) { return b > std::byte{1}; });
-  if (odd == bytes.end()) return;
-  fail<FileError>(kOp, source, ": element ", odd - bytes.begin(), " of tensor ",
-                  in_quotes(named.name), " is ", std::to_integer<int>(*odd),
+  const std::optional<std::size_t> odd = find_odd_bool(bytes);
+  if (!odd) return;
+  fail<FileError>(kOp, source, ": element ", *odd, " of tensor ", in_quotes(named.name), " is ",
+                  std::to_integer<int>(bytes[*odd]),
                   ", a BOOL is 0 or 1. Copy or download the file again");
 }
 
@@ -129,18 +55,9 @@ SafetensorsFile read_from(Source& source) {
   return file;
 }
 
-// The tensor itself if its elements lie in row-major order, else a copy in which they do.
-Tensor row_major(const Tensor& tensor) {
-  if (tensor.is_dense()) return tensor;
-  Tensor copy = empty(tensor.shape(), tensor.dtype());
-  copy_elements(tensor, copy);
-  return copy;
-}
-
 // Calls write(bytes) for each piece of the file, in order.
-template <class Write>
 void write_pieces(std::span<const NamedTensor> tensors, const FormattedHeader& header,
-                  const Write& write) {
+                  const ByteSink& write) {
   write(std::as_bytes(std::span(header.bytes)));
   for (const std::size_t index : header.order) {
     const Tensor tensor = row_major(tensors[index].tensor);
@@ -154,7 +71,7 @@ void write_pieces(std::span<const NamedTensor> tensors, const FormattedHeader& h
 SafetensorsMetadata default_safetensors_metadata() { return {{"format", "pt"}}; }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  FileSource source(path);
+  FileSource source(path, kOp);
   return read_from(source);
 }
 
@@ -171,13 +88,18 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
   file.commit();
 }
 
+void stream_safetensors(std::span<const NamedTensor> tensors, const ByteSink& write,
+                        const SafetensorsMetadata& metadata) {
+  write_pieces(tensors, format_header(tensors, metadata), write);
+}
+
 std::vector<std::byte> serialize_safetensors(std::span<const NamedTensor> tensors,
                                              const SafetensorsMetadata& metadata) {
-  const FormattedHeader header = format_header(tensors, metadata);
   std::vector<std::byte> bytes;
-  write_pieces(tensors, header, [&](std::span<const std::byte> piece) {
+  const auto append = [&](std::span<const std::byte> piece) {
     bytes.insert(bytes.end(), piece.begin(), piece.end());
-  });
+  };
+  stream_safetensors(tensors, append, metadata);
   return bytes;
 }
 

@@ -6,11 +6,11 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mezzo/core/error.h"
 #include "tests/unit/data/temp_folder.h"
+#include "tests/unit/io/child.h"
 
 namespace mezzo::io {
 namespace {
@@ -31,34 +31,6 @@ std::vector<std::string> names_in(const TempFolder& folder) {
   }
   std::ranges::sort(names);
   return names;
-}
-
-// Runs `action` in a process of its own, for limits and rights that cannot be taken back. Returns
-// the message of the FileError it throws; empty if it throws none or the process dies.
-template <class Action>
-std::string message_in_child(const Action& action) {
-  int pipe_ends[2];
-  if (pipe(pipe_ends) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string message;
-    try {
-      action();
-    } catch (const FileError& error) {
-      message = error.what();
-    }
-    const ssize_t sent = ::write(pipe_ends[1], message.data(), message.size());
-    _exit(sent == static_cast<ssize_t>(message.size()) ? 0 : 1);
-  }
-  close(pipe_ends[1]);
-  std::string message;
-  char buffer[256];
-  for (ssize_t got = 0; (got = ::read(pipe_ends[0], buffer, sizeof(buffer))) > 0;) {
-    message.append(buffer, static_cast<std::size_t>(got));
-  }
-  close(pipe_ends[0]);
-  waitpid(child, nullptr, 0);
-  return message;
 }
 
 TEST(AtomicFile, AppearsCompleteOrNotAtAll) {
@@ -143,8 +115,7 @@ TEST(AtomicFile, ReadOnlyFoldersAreRefused) {
   folder.write("x", {1});
   ASSERT_EQ(chmod(folder.path().c_str(), 0555), 0);
   const std::string message = message_in_child([&] {
-    // Root may write everywhere, so the child becomes nobody.
-    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(1);
+    become_nobody();
     write_file(folder.path("x"), bytes_of({2}));
   });
   chmod(folder.path().c_str(), 0755);

@@ -1,0 +1,208 @@
+#include "mezzo/io/checkpoint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/log.h"
+#include "mezzo/io/checkpoint_folder.h"
+#include "mezzo/io/checkpoint_manifest.h"
+#include "mezzo/io/crc32c.h"
+#include "mezzo/io/safetensors.h"
+#include "mezzo/io/source.h"
+#include "mezzo/io/utf8.h"
+
+namespace mezzo::io {
+namespace {
+
+constexpr std::string_view kOp = "checkpoint";
+constexpr std::size_t kChunk = std::size_t{1} << 20;
+
+void check_crc(const std::string& path, const ManifestFile& file) {
+  FileSource source(path, kOp);
+  std::vector<std::byte> chunk(std::min<std::uint64_t>(kChunk, source.size()));
+  std::uint32_t crc = 0;
+  while (source.left() > 0) {
+    const auto piece = std::span(chunk).first(std::min<std::uint64_t>(kChunk, source.left()));
+    source.read(piece);
+    crc = crc32c(piece, crc);
+  }
+  if (crc != file.crc) {
+    fail<FileError>(kOp, path, ": damaged: its checksum is not the one in the manifest. Use ",
+                    "another checkpoint");
+  }
+}
+
+// The tensors in the order of `names`; a file has them in its own.
+std::vector<NamedTensor> in_order(const std::string& path, std::vector<NamedTensor> tensors,
+                                  const std::vector<std::string>& names) {
+  std::map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < tensors.size(); ++i) places[tensors[i].name] = i;
+  std::vector<NamedTensor> ordered;
+  for (const std::string& name : names) {
+    const auto found = places.find(name);
+    if (found == places.end()) {
+      fail<FileError>(kOp, path, ": it has no tensor ", in_quotes(name),
+                      ", the manifest lists it. Use another checkpoint");
+    }
+    ordered.push_back(tensors[found->second]);
+    places.erase(found);
+  }
+  if (!places.empty()) {
+    fail<FileError>(kOp, path, ": it has the tensor ", in_quotes(places.begin()->first),
+                    ", the manifest does not. Use another checkpoint");
+  }
+  return ordered;
+}
+
+// Reads the first one that is sound, in this order; what is wrong with those before goes to
+// `damaged`.
+std::optional<FoundCheckpoint> read_first(const std::vector<CheckpointInfo>& infos,
+                                          std::vector<DamagedCheckpoint>& damaged) {
+  for (const CheckpointInfo& info : infos) {
+    try {
+      return FoundCheckpoint{read_checkpoint(info.path), info.path, {}};
+    } catch (const FileError& error) {
+      damaged.push_back({info.path, error.what()});
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void fail_all(const std::string& folder,
+                           const std::vector<DamagedCheckpoint>& damaged) {
+  std::string reasons;
+  for (const auto& [path, problem] : damaged) reasons += concat("\n  ", problem);
+  fail<FileError>(
+      kOp, folder, ": none of its ", damaged.size(),
+      " checkpoints is sound. Restore one of them, or start anew in another folder:", reasons);
+}
+
+// Says what happened, in the log and in the result.
+FoundCheckpoint settle(const std::string& folder, std::optional<FoundCheckpoint> found,
+                       std::vector<DamagedCheckpoint> damaged) {
+  if (!found) fail_all(folder, damaged);
+  for (const auto& [path, problem] : damaged) {
+    logging::write(logging::Topic::kWarning, "a checkpoint is passed over: ", problem);
+  }
+  if (!damaged.empty()) {
+    logging::write(logging::Topic::kWarning, "going on from the checkpoint ", found->path,
+                   ", step ", found->checkpoint.step);
+  }
+  found->damaged = std::move(damaged);
+  return std::move(*found);
+}
+
+// Of those that are complete; 0 if there is none.
+std::int64_t newest_number(const std::string& folder) {
+  for (const CheckpointEntry& entry : scan_checkpoints(folder)) {
+    if (!entry.is_temporary) return entry.number;
+  }
+  return 0;
+}
+
+template <class Map>
+const auto& find_or_fail(const Map& map, const std::string& name, std::string_view what) {
+  const auto found = map.find(name);
+  if (found == map.end()) {
+    fail<FileError>(kOp, "the checkpoint has no ", what, " ", in_quotes(name),
+                    ". Use one that this program wrote");
+  }
+  return found->second;
+}
+
+}  // namespace
+
+const std::vector<NamedTensor>& Checkpoint::tensors(std::string_view group) const {
+  const auto found = std::ranges::find(groups, group, &CheckpointGroup::name);
+  if (found == groups.end()) {
+    fail<FileError>(kOp, "the checkpoint has no group of tensors ", in_quotes(group),
+                    ". Use one that this program wrote");
+  }
+  return found->tensors;
+}
+
+RandomPosition Checkpoint::random_position(const std::string& name) const {
+  return find_or_fail(random, name, "random stream");
+}
+
+template <class T>
+const T& Checkpoint::value(const std::string& section, const std::string& name) const {
+  const CheckpointValue& found =
+      find_or_fail(find_or_fail(values, section, "section"), name, concat(section, " value"));
+  if (!std::holds_alternative<T>(found)) {
+    fail<FileError>(kOp, "the checkpoint's ", section, " value ", in_quotes(name),
+                    " is of another type. Use one that this program wrote");
+  }
+  return std::get<T>(found);
+}
+
+template const bool& Checkpoint::value<bool>(const std::string&, const std::string&) const;
+template const std::int64_t& Checkpoint::value<std::int64_t>(const std::string&,
+                                                             const std::string&) const;
+template const double& Checkpoint::value<double>(const std::string&, const std::string&) const;
+template const std::string& Checkpoint::value<std::string>(const std::string&,
+                                                           const std::string&) const;
+
+Checkpoint read_checkpoint(const std::string& path) {
+  Manifest manifest = read_manifest(path);
+  Checkpoint checkpoint = std::move(manifest.checkpoint);
+  for (const ManifestFile& file : manifest.files) {
+    const std::string file_path = concat(path, "/", file.file_name());
+    check_crc(file_path, file);
+    SafetensorsFile read = read_safetensors(file_path);
+    checkpoint.groups.push_back(
+        {file.group, in_order(file_path, std::move(read.tensors), file.names)});
+  }
+  return checkpoint;
+}
+
+std::vector<CheckpointInfo> list_checkpoints(const std::string& folder) {
+  std::vector<CheckpointInfo> infos;
+  for (const CheckpointEntry& entry : scan_checkpoints(folder)) {
+    if (entry.is_temporary) continue;
+    CheckpointInfo info{.path = entry.path, .number = entry.number, .step = entry.step};
+    try {
+      info.score = read_manifest(entry.path).checkpoint.score;
+    } catch (const FileError& error) {
+      info.problem = error.what();
+    }
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+FoundCheckpoint read_latest_checkpoint(const std::string& folder) {
+  for (;;) {
+    std::vector<DamagedCheckpoint> damaged;
+    const std::vector<CheckpointInfo> infos = list_checkpoints(folder);
+    if (infos.empty()) {
+      fail<FileError>(kOp, folder, ": there is no checkpoint in it. Check the path");
+    }
+    std::optional<FoundCheckpoint> found = read_first(infos, damaged);
+    // A run that is still going may have written a newer one meanwhile, and removed old ones.
+    const bool is_newest = newest_number(folder) <= infos.front().number;
+    if (damaged.empty() || is_newest) {
+      return settle(folder, std::move(found), std::move(damaged));
+    }
+  }
+}
+
+FoundCheckpoint read_best_checkpoint(const std::string& folder, KeepBest best) {
+  check_arg(best != KeepBest::kNone, kOp, "no score is the best. Ask for the highest or lowest");
+  const std::vector<CheckpointInfo> all = list_checkpoints(folder);
+  const std::vector<CheckpointInfo> infos = best_first(all, best);
+  if (infos.empty()) {
+    fail<FileError>(kOp, folder, ": it has no sound checkpoint with a score. Check the path, or ",
+                    "read the latest one");
+  }
+  // Nobody knows the scores of these; one of them may have been the best.
+  std::vector<DamagedCheckpoint> damaged;
+  for (const CheckpointInfo& info : all) {
+    if (!info.problem.empty()) damaged.push_back({info.path, info.problem});
+  }
+  std::optional<FoundCheckpoint> found = read_first(infos, damaged);
+  return settle(folder, std::move(found), std::move(damaged));
+}
+
+}  // namespace mezzo::io

@@ -1,0 +1,183 @@
+#include "mezzo/io/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/io/checkpoint_manifest.h"
+#include "mezzo/io/file_calls.h"
+#include "mezzo/io/source.h"
+
+namespace mezzo::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOp = "checkpoint";
+constexpr std::string_view kMiddle = "-step-";
+constexpr std::string_view kTemporary = ".tmp";
+constexpr std::string_view kTensorFile = ".safetensors";
+constexpr std::size_t kWidth = 6;  // of the number, so that names sort as numbers do
+constexpr std::int64_t kLargest = 1'000'000'000'000'000'000;
+
+// A number that is all of `text`.
+std::optional<std::int64_t> parse_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < 0 ||
+      value > kLargest) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<CheckpointEntry> parse_name(std::string_view name) {
+  CheckpointEntry entry;
+  entry.is_temporary = name.ends_with(kTemporary);
+  std::string_view rest =
+      name.substr(0, name.size() - (entry.is_temporary ? kTemporary.size() : 0));
+  const std::size_t middle = rest.find(kMiddle);
+  if (middle == std::string_view::npos) return std::nullopt;
+  const auto number = parse_number(rest.substr(0, middle));
+  const auto step = parse_number(rest.substr(middle + kMiddle.size()));
+  // What is spelt differently (`7-step-450`) was not written by mezzo.
+  if (!number || !step || checkpoint_name(*number, *step) != rest) return std::nullopt;
+  entry.number = *number;
+  entry.step = *step;
+  return entry;
+}
+
+// A file that is gone already is as good as removed.
+int without_missing(int error) { return error == ENOENT ? 0 : error; }
+
+bool is_ours(const std::string& file_name) {
+  if (file_name == kManifestName) return true;
+  return file_name.ends_with(kTensorFile) && is_group_name(std::string_view(file_name).substr(
+                                                 0, file_name.size() - kTensorFile.size()));
+}
+
+std::string read_text(const std::string& path) {
+  FileSource source(path, kOp);
+  if (source.size() > kMaxManifest) {
+    fail<FileError>(kOp, path, ": it has ", source.size(), " bytes, at most ", kMaxManifest,
+                    " are allowed. Use another checkpoint");
+  }
+  std::string text(source.size(), '\0');
+  source.read(std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+bool is_better(double a, double b, KeepBest best) {
+  return best == KeepBest::kHighest ? a > b : best == KeepBest::kLowest && a < b;
+}
+
+bool has_score(const CheckpointInfo& info) {
+  return info.problem.empty() && info.score && !std::isnan(*info.score);
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t number, std::int64_t step) {
+  const std::string digits = concat(number);
+  const std::string zeros(kWidth - std::min(kWidth, digits.size()), '0');
+  return concat(zeros, digits, kMiddle, step);
+}
+
+std::vector<CheckpointEntry> scan_checkpoints(const std::string& folder) {
+  std::vector<CheckpointEntry> entries;
+  std::error_code error;
+  fs::directory_iterator found(folder, error);
+  for (; !error && found != fs::directory_iterator(); found.increment(error)) {
+    std::optional<CheckpointEntry> entry = parse_name(found->path().filename().string());
+    std::error_code ignored;
+    if (!entry || found->symlink_status(ignored).type() != fs::file_type::directory) continue;
+    entry->path = found->path().string();
+    entries.push_back(std::move(*entry));
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    fail_file(kOp, folder, "cannot be read", error.value());
+  }
+  std::ranges::sort(entries, [](const CheckpointEntry& a, const CheckpointEntry& b) {
+    return std::pair(a.number, a.step) > std::pair(b.number, b.step);
+  });
+  return entries;
+}
+
+FolderLock::FolderLock(const std::string& folder) {
+  folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ < 0) fail_file(kOp, folder, "cannot be opened", errno);
+  held_ = ::flock(folder_, LOCK_EX | LOCK_NB) == 0;
+  if (held_ || errno != EWOULDBLOCK) return;
+  ::close(folder_);
+  fail<FileError>(kOp, folder,
+                  ": another process is writing a checkpoint into it. Give each run a ",
+                  "folder of its own");
+}
+
+FolderLock::~FolderLock() { ::close(folder_); }
+
+int remove_checkpoint(const std::string& path, const std::vector<std::string>& file_names) {
+  // The manifest goes last: until then it tells the next one who tries what is to be removed.
+  for (const std::string& name : file_names) {
+    if (const int error = without_missing(remove_file(concat(path, "/", name))); error != 0) {
+      return error;
+    }
+  }
+  if (const int error = without_missing(remove_file(concat(path, "/", kManifestName)));
+      error != 0) {
+    return error;
+  }
+  return without_missing(remove_folder(path));
+}
+
+int remove_temporary(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator found(path, error);
+  for (; !error && found != fs::directory_iterator(); found.increment(error)) {
+    const std::string name = found->path().filename().string();
+    if (is_ours(name)) names.push_back(name);
+  }
+  if (error) return error.value();
+  return remove_checkpoint(path, names);
+}
+
+Manifest parse_manifest_of(const std::string& path) {
+  const std::string name = concat(path, "/", kManifestName);
+  return parse_manifest(name, read_text(name));
+}
+
+Manifest read_manifest(const std::string& path) {
+  Manifest manifest = parse_manifest_of(path);
+  for (const ManifestFile& file : manifest.files) {
+    const std::string file_path = concat(path, "/", file.file_name());
+    const FileSource source(file_path, kOp);
+    if (source.size() != file.bytes) {
+      fail<FileError>(kOp, file_path, ": damaged: it has ", source.size(),
+                      " bytes, the manifest says ", file.bytes, ". Use another checkpoint");
+    }
+  }
+  return manifest;
+}
+
+std::vector<CheckpointInfo> best_first(std::vector<CheckpointInfo> infos, KeepBest best) {
+  std::erase_if(infos, [](const CheckpointInfo& info) { return !has_score(info); });
+  std::ranges::reverse(infos);
+  std::ranges::stable_sort(infos, [&](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return is_better(*a.score, *b.score, best);
+  });
+  return infos;
+}
+
+}  // namespace mezzo::io

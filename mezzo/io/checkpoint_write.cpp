@@ -1,0 +1,184 @@
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/log.h"
+#include "mezzo/io/checkpoint.h"
+#include "mezzo/io/checkpoint_folder.h"
+#include "mezzo/io/checkpoint_manifest.h"
+#include "mezzo/io/crc32c.h"
+#include "mezzo/io/file_calls.h"
+#include "mezzo/io/safetensors.h"
+#include "mezzo/io/utf8.h"
+
+namespace mezzo::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOp = "checkpoint";
+
+void check(const Checkpoint& checkpoint, const CheckpointOptions& options) {
+  check_arg(options.keep >= 0, kOp, "keep is ", options.keep,
+            ". Give how many checkpoints stay, or 0 for all");
+  check_arg(checkpoint.step >= 0, kOp, "step is ", checkpoint.step, ". Count steps from 0 on");
+  std::set<std::string_view> names;
+  for (const CheckpointGroup& group : checkpoint.groups) {
+    check_arg(is_group_name(group.name), kOp, "a group of tensors is called ",
+              in_quotes(group.name), ". Use 1 to 64 lower-case letters, digits and '_'");
+    check_arg(names.insert(group.name).second, kOp, "two groups of tensors are called ",
+              in_quotes(group.name), ". Give each its own name");
+  }
+}
+
+// A file of the checkpoint. Until it is complete nobody knows of it, so it needs no other name.
+class PartFile {
+ public:
+  explicit PartFile(std::string path) : path_(std::move(path)) {
+    check(create_file(path_, file_), "cannot be created");
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+  ~PartFile() {
+    if (file_ >= 0) static_cast<void>(close_file(file_, path_));
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    check(write_all(file_, path_, bytes), "cannot be written");
+    bytes_ += bytes.size();
+    crc_ = crc32c(bytes, crc_);
+  }
+
+  // Brings it to the disk.
+  void finish() {
+    check(sync_file(file_, path_), "cannot be written");
+    check(close_file(file_, path_), "cannot be written");
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint32_t crc() const { return crc_; }
+
+ private:
+  void check(int error, std::string_view what) const {
+    if (error != 0) fail_file(kOp, path_, what, error);
+  }
+
+  std::string path_;
+  int file_ = -1;
+  std::uint64_t bytes_ = 0;
+  std::uint32_t crc_ = 0;
+};
+
+ManifestFile write_group(const std::string& path, const CheckpointGroup& group) {
+  ManifestFile entry{.group = group.name};
+  PartFile file(concat(path, "/", entry.file_name()));
+  stream_safetensors(group.tensors, [&](std::span<const std::byte> piece) { file.write(piece); });
+  file.finish();
+  entry.bytes = file.bytes();
+  entry.crc = file.crc();
+  for (const NamedTensor& named : group.tensors) entry.names.push_back(named.name);
+  return entry;
+}
+
+// Writes all files and gives the folder its name.
+void write_files(const std::string& temporary, const std::string& path,
+                 const Checkpoint& checkpoint) {
+  if (const int error = make_folder(temporary); error != 0) {
+    fail_file(kOp, temporary, "cannot be created", error);
+  }
+  Manifest manifest;
+  for (const CheckpointGroup& group : checkpoint.groups) {
+    manifest.files.push_back(write_group(temporary, group));
+  }
+  manifest.checkpoint.step = checkpoint.step;
+  manifest.checkpoint.score = checkpoint.score;
+  manifest.checkpoint.random = checkpoint.random;
+  manifest.checkpoint.values = checkpoint.values;
+  const std::string text = format_manifest(manifest);
+  check_arg(text.size() <= kMaxManifest, kOp, "the values take ", text.size(), " bytes, at most ",
+            kMaxManifest, " are allowed. Make tensors of the large ones");
+  PartFile file(concat(temporary, "/", kManifestName));
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+  // All names are on the disk before the one that makes them a checkpoint.
+  if (const int error = sync_folder(temporary); error != 0) {
+    fail_file(kOp, temporary, "cannot be written", error);
+  }
+  if (const int error = rename_path(temporary, path); error != 0) {
+    fail_file(kOp, path, "cannot be created", error);
+  }
+}
+
+// Removes a checkpoint: the files that its manifest lists. Of one without a readable manifest
+// nobody can say what belongs to it, so only the folder goes, if it is empty.
+void remove_one(const std::string& path) {
+  std::vector<std::string> names;
+  try {
+    for (const ManifestFile& file : parse_manifest_of(path).files) {
+      names.push_back(file.file_name());
+    }
+  } catch (const FileError& error) {
+    if (remove_folder(path) != 0) {
+      logging::warn_once(concat(path, " stays: ", error.what()));
+    }
+    return;
+  }
+  // The new checkpoint is safe by now: what goes wrong here costs space, not the run.
+  if (const int error = remove_checkpoint(path, names); error != 0) {
+    logging::write(
+        logging::Topic::kWarning, "[checkpoint] ", path,
+        ": an old checkpoint that cannot be removed: ", std::generic_category().message(error));
+  }
+}
+
+// Removes what is older than the newest `keep` sound ones. A damaged one counts for nothing.
+void remove_old(const std::string& folder, const CheckpointOptions& options) {
+  if (options.keep == 0) return;
+  const std::vector<CheckpointInfo> infos = list_checkpoints(folder);
+  std::string best;
+  if (options.keep_best != KeepBest::kNone) {
+    const std::vector<CheckpointInfo> ordered = best_first(infos, options.keep_best);
+    if (!ordered.empty()) best = ordered.front().path;
+  }
+  std::int64_t kept = 0;
+  for (const CheckpointInfo& info : infos) {
+    if (kept < options.keep) {
+      kept += info.problem.empty() ? 1 : 0;
+    } else if (info.path != best) {
+      remove_one(info.path);
+    }
+  }
+}
+
+}  // namespace
+
+std::string write_checkpoint(const std::string& folder, const Checkpoint& checkpoint,
+                             const CheckpointOptions& options) {
+  check(checkpoint, options);
+  make_folders(folder, kOp);
+  const FolderLock lock(folder);
+  const std::vector<CheckpointEntry> entries = scan_checkpoints(folder);
+  for (const CheckpointEntry& entry : entries) {
+    // Without a lock, its writer could be alive.
+    if (entry.is_temporary && lock.is_held()) static_cast<void>(remove_temporary(entry.path));
+  }
+  const std::int64_t number = entries.empty() ? 1 : entries.front().number + 1;
+  const std::string path = (fs::path(folder) / checkpoint_name(number, checkpoint.step)).string();
+  const std::string temporary = path + ".tmp";
+  try {
+    write_files(temporary, path, checkpoint);
+  } catch (...) {
+    static_cast<void>(remove_temporary(temporary));
+    throw;
+  }
+  if (const int error = sync_folder(folder); error != 0) {
+    fail_file(kOp, path, "is written, but its folder cannot be synchronised", error);
+  }
+  remove_old(folder, options);
+  return path;
+}
+
+}  // namespace mezzo::io

@@ -1,0 +1,36 @@
+// Protocol buffers' wire format, as far as writing a few small messages takes.
+// https://protobuf.dev/programming-guides/encoding/
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mezzo::io {
+
+// A message in the making. Fields are written in the order of the calls, zeros included.
+class ProtoMessage {
+ public:
+  // int64, uint64, bool and enum fields; negative numbers take ten bytes.
+  ProtoMessage& integer(std::uint32_t field, std::int64_t value);
+  ProtoMessage& number(std::uint32_t field, double value);
+  ProtoMessage& number(std::uint32_t field, float value);
+  // A string, which must be UTF-8, or bytes.
+  ProtoMessage& text(std::uint32_t field, std::string_view bytes);
+  ProtoMessage& message(std::uint32_t field, const ProtoMessage& inner);
+  // Repeated doubles in one piece.
+  ProtoMessage& numbers(std::uint32_t field, std::span<const double> values);
+
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
+
+  void tag(std::uint32_t field, Wire wire);
+  void varint(std::uint64_t value);
+
+  std::string bytes_;
+};
+
+}  // namespace mezzo::io
