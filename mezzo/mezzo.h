@@ -71,6 +71,7 @@
 #include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/callback.h"
+#include "mezzo/train/checkpointing.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/run.h"

@@ -134,6 +134,17 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
                    "Training images as they are: cifar10 and images are cropped and flipped else");
 }
 
+void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
+  train::CheckpointingOptions& checkpoints = options.run.checkpoints;
+  command.add_option("--checkpoint-dir", checkpoints.folder, "Write checkpoints into this folder");
+  command.add_option("--checkpoint-every", checkpoints.every,
+                     "Steps between checkpoints (one after each epoch)");
+  command.add_option("--keep", checkpoints.keep, "Checkpoints to keep, the newest; 0 for all")
+      ->capture_default_str();
+  command.add_flag("--resume", checkpoints.resume,
+                   "Go on from the newest sound checkpoint, if there is one");
+}
+
 void add_report_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--report", options.report,
                      "Write an HTML page about the run: verdict, curves, gradients, plan");

@@ -45,9 +45,9 @@ std::string format_row(const std::vector<std::string>& cells, const std::vector<
 
 }  // namespace
 
-JsonLines::JsonLines(const std::string& path) : path_(path) {
+JsonLines::JsonLines(const std::string& path, bool append) : path_(path) {
   if (path.empty()) return;
-  file_.open(path, std::ios::trunc);
+  file_.open(path, append ? std::ios::app : std::ios::trunc);
   if (!file_)
     fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");
 }
@@ -120,6 +120,11 @@ Progress::~Progress() { clear_line(); }
 void Progress::on_start(std::int64_t total_steps) {
   total_steps_ = total_steps;
   start_ = std::chrono::steady_clock::now();
+}
+
+void Progress::on_resume(const std::string& path, std::int64_t step) {
+  json_.write({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
+  if (!quiet_) fmt::print("{}  goes on from {}, after step {}\n", label_, path, step);
 }
 
 void Progress::on_step(const train::StepEvent& event) {

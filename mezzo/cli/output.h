@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 // A file of JSON objects, one per line, each written out at once. Does nothing without a path.
 class JsonLines {
  public:
-  // Throws FileError if the file cannot be written.
-  explicit JsonLines(const std::string& path);
+  // `append`: keep the lines that are there. Throws FileError if the file cannot be written.
+  explicit JsonLines(const std::string& path, bool append = false);
   void write(const Json& event);
 
  private:
@@ -40,6 +40,7 @@ class Progress final : public train::RunObserver {
   Progress(JsonLines& json, std::string label, bool quiet);
   ~Progress() override;
   void on_start(std::int64_t total_steps) override;
+  void on_resume(const std::string& path, std::int64_t step) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
 

@@ -5,6 +5,7 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/run_report.h"
+#include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::cli {
@@ -25,23 +26,30 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
 }
 
 void run_train(const TrainOptions& options) {
-  const train::RunOptions run = options.parsed();
+  train::RunOptions run = options.parsed();
   apply_threads(options);
   const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
                                        name_of(run.policy.dtype()));
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
-  JsonLines json(options.json);
+  JsonLines json(options.json, run.checkpoints.resume);
   json.write(start_event("train", run));
   Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
   ReportObserver observer(report, progress);
   std::unique_ptr<nn::Module> trained;
+  const StopOnSignal stop;
+  run.should_stop = [] { return StopOnSignal::was_asked(); };
   const train::RunResult result = train::run(run, data, observer, &trained);
   json.write(result_event(run, result, true));
   if (!options.save.empty()) io::write_safetensors(options.save, trained->state());
-  print_result(run, result);
+  if (!result.stopped) print_result(run, result);
   report.write();
+  if (result.stopped) {
+    fail<Error>("train", "stopped by a signal after step ", result.steps,
+                run.checkpoints.folder.empty() ? ". With --checkpoint-dir it could go on"
+                                               : ". Go on with --resume");
+  }
 }
 
 }  // namespace
@@ -52,6 +60,7 @@ void add_train(CLI::App& app) {
   add_model_options(*command, *options);
   add_level_option(*command, *options);
   add_training_options(*command, *options);
+  add_checkpoint_options(*command, *options);
   add_report_options(*command, *options);
   command->add_option("--save", options->save,
                       "Write the trained weights to this safetensors file");

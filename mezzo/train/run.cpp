@@ -71,6 +71,12 @@ void check_options(const RunOptions& options) {
   check(options.weight_decay >= 0, "--weight-decay must not be negative: ", options.weight_decay);
   check(options.warmup_epochs >= 0,
         "--warmup-epochs must not be negative: ", options.warmup_epochs);
+  check(options.checkpoints.every >= 0,
+        "--checkpoint-every must not be negative: ", options.checkpoints.every);
+  check(options.checkpoints.keep >= 0, "--keep must not be negative: ", options.checkpoints.keep);
+  check(!options.checkpoints.folder.empty() ||
+            (!options.checkpoints.resume && options.checkpoints.every == 0),
+        "--checkpoint-dir is missing: --resume and --checkpoint-every need it");
   check(options.histogram_every >= 0,
         "--histogram-every must not be negative: ", options.histogram_every);
 }
@@ -116,6 +122,30 @@ Schedule make_schedule(const RunOptions& options, std::int64_t steps_per_epoch,
       .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
 }
 
+// What must not change when a run goes on. Steps and epochs may: a run can be made longer.
+Configuration configuration_of(const RunOptions& options) {
+  Configuration result{{"--model", options.model},
+                       {"--data", options.data},
+                       {"--amp", amp::name_of(options.policy.level)},
+                       {"--dtype", name_of(options.policy.dtype())},
+                       {"--batch-size", concat(options.batch_size)},
+                       {"--image-size", concat(options.image_size)},
+                       {"--lr", concat(options.lr)},
+                       {"--momentum", concat(options.momentum)},
+                       {"--weight-decay", concat(options.weight_decay)},
+                       {"--lr-schedule", name_of(options.schedule)},
+                       {"--warmup-epochs", concat(options.warmup_epochs)},
+                       {"--label-smoothing", concat(options.label_smoothing)},
+                       {"--seed", concat(options.seed)},
+                       {"shuffling", options.shuffle ? "on" : "off"},
+                       {"augmentation", options.augment ? "on" : "off"},
+                       {"--loss-scale", concat(static_cast<int>(options.loss_scale.kind), "/",
+                                               options.loss_scale.scale)}};
+  for (const std::string& name : options.precision.keep_float32) result["--keep-f32"] += name + ",";
+  for (const std::string& name : options.precision.lower) result["--lower"] += name + ",";
+  return result;
+}
+
 // The loop over epochs and steps.
 class Loop {
  public:
@@ -134,35 +164,86 @@ class Loop {
 
   RunResult run(Trainer& trainer) {
     observer_.on_start(total_steps_);
+    const std::int64_t first_step = resume(trainer);
     RunResult result;
-    while (step_ < total_steps_) {
-      ++result.epochs;
-      result.test = run_epoch(trainer, result);
-    }
+    while (step_ < total_steps_ && !stop_) result.test = run_epoch(trainer, result);
+    if (!checkpoints().folder.empty() && step_ != written_) write_checkpoint(trainer);
+    if (step_ == first_step) result.test = evaluate_net(trainer);
     statistics_.write(result, options_.batch_size);
+    result.epochs = epochs_;
+    result.steps = step_;
+    result.skipped_steps = skipped_;
+    result.stopped = stop_ && step_ < total_steps_;
     if (trainer.statistics != nullptr) observer_.on_gradients(*trainer.statistics);
-    if (step_ > 0) result.wait_ms_mean = waited_ms_ / static_cast<double>(step_);
+    if (step_ > first_step) {
+      result.wait_ms_mean = waited_ms_ / static_cast<double>(step_ - first_step);
+    }
     return result;
   }
 
  private:
   Evaluation run_epoch(Trainer& trainer, RunResult& result) {
     const auto start = std::chrono::steady_clock::now();
-    EpochEvent event{.epoch = result.epochs};
-    std::int64_t steps = 0;
+    epochs_ = loader_.position().epoch + 1;
     trainer.net->train(true);
     cpu_allocator().reset_peak();
-    for (data::Batch batch; step_ < total_steps_ && next_batch(batch); ++steps) {
-      const double loss = run_step(trainer, batch, result.epochs);
-      event.train_loss += (loss - event.train_loss) / static_cast<double>(steps + 1);
+    for (data::Batch batch; step_ < total_steps_ && !stop_ && next_batch(batch);) {
+      run_step(trainer, batch);
+      if (checkpoints().every > 0 && step_ % checkpoints().every == 0) write_checkpoint(trainer);
     }
     result.peak_bytes = std::max(result.peak_bytes, cpu_allocator().stats().peak_bytes);
-    event.test =
-        evaluate(*trainer.net, *data_.test, options_.batch_size, trainer.policy, options_.workers);
+    if (stop_ && loader_.position().step < loader_.steps_per_epoch()) return {};
+    EpochEvent event{.epoch = epochs_, .train_loss = mean_loss_, .test = evaluate_net(trainer)};
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     event.seconds = elapsed.count();
     observer_.on_epoch(event);
+    end_epoch(trainer);
     return event.test;
+  }
+
+  // Goes to the beginning of the next epoch, unless this one was left in the middle.
+  void end_epoch(Trainer& trainer) {
+    data::Batch none;
+    if (loader_.position().step == loader_.steps_per_epoch()) loader_.next(none);
+    if (loader_.position().step != 0) return;
+    mean_loss_ = 0;
+    steps_in_mean_ = 0;
+    if (!checkpoints().folder.empty() && checkpoints().every == 0) write_checkpoint(trainer);
+  }
+
+  Evaluation evaluate_net(Trainer& trainer) {
+    return evaluate(*trainer.net, *data_.test, options_.batch_size, trainer.policy,
+                    options_.workers);
+  }
+
+  const CheckpointingOptions& checkpoints() const { return options_.checkpoints; }
+
+  TrainingState state_of(Trainer& trainer) {
+    return {*trainer.net, trainer.optimizer, trainer.step.scaler(), loader_};
+  }
+
+  void write_checkpoint(Trainer& trainer) {
+    io::Checkpoint checkpoint = capture(state_of(trainer), step_);
+    checkpoint.values["progress"] = {
+        {"mean_loss", mean_loss_}, {"steps_in_mean", steps_in_mean_}, {"skipped", skipped_}};
+    add_configuration(checkpoint, configuration_of(options_));
+    io::write_checkpoint(checkpoints().folder, checkpoint, {.keep = checkpoints().keep});
+    written_ = step_;
+  }
+
+  // Goes on from a checkpoint, if that is wanted and there is one. The steps done.
+  std::int64_t resume(Trainer& trainer) {
+    if (!checkpoints().resume || io::list_checkpoints(checkpoints().folder).empty()) return 0;
+    const io::FoundCheckpoint found = io::read_latest_checkpoint(checkpoints().folder);
+    check_configuration(found.checkpoint, configuration_of(options_));
+    restore(state_of(trainer), found.checkpoint);
+    step_ = written_ = found.checkpoint.step;
+    epochs_ = loader_.position().epoch;
+    mean_loss_ = found.checkpoint.value<double>("progress", "mean_loss");
+    steps_in_mean_ = found.checkpoint.value<std::int64_t>("progress", "steps_in_mean");
+    skipped_ = found.checkpoint.value<std::int64_t>("progress", "skipped");
+    observer_.on_resume(found.path, step_);
+    return step_;
   }
 
   bool next_batch(data::Batch& batch) {
@@ -174,16 +255,19 @@ class Loop {
     return found;
   }
 
-  double run_step(Trainer& trainer, const data::Batch& batch, std::int64_t epoch) {
+  void run_step(Trainer& trainer, const data::Batch& batch) {
     StepEvent event{
-        .step = step_ + 1, .epoch = epoch, .lr = schedule_.at(step_), .wait_ms = wait_ms_};
+        .step = step_ + 1, .epoch = epochs_, .lr = schedule_.at(step_), .wait_ms = wait_ms_};
     waited_ms_ += wait_ms_;
     trainer.optimizer.set_lr(event.lr);
     event.report = trainer.step(batch.images, batch.labels);
     statistics_.add(event.report);
     ++step_;
+    ++steps_in_mean_;
+    mean_loss_ += (event.report.loss - mean_loss_) / static_cast<double>(steps_in_mean_);
+    skipped_ += event.report.skipped ? 1 : 0;
     observer_.on_step(event);
-    return event.report.loss;
+    stop_ = options_.should_stop && options_.should_stop();
   }
 
   const RunOptions& options_;
@@ -193,7 +277,13 @@ class Loop {
   std::int64_t total_steps_;
   Schedule schedule_;
   Statistics statistics_;
-  std::int64_t step_ = 0;
+  std::int64_t step_ = 0;      // done
+  std::int64_t epochs_ = 0;    // begun
+  std::int64_t written_ = -1;  // the step of the last checkpoint
+  std::int64_t skipped_ = 0;
+  double mean_loss_ = 0;  // of this epoch
+  std::int64_t steps_in_mean_ = 0;
+  bool stop_ = false;
   double wait_ms_ = 0;    // for the current batch
   double waited_ms_ = 0;  // for all so far
 };

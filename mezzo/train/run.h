@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/train/checkpointing.h"
 #include "mezzo/train/schedule.h"
 
 namespace mezzo::train {
@@ -56,6 +58,9 @@ struct RunOptions {
   std::string weights{};                           // safetensors file to start from
   std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
   bool activation_gradients = false;  // count those, too
+  CheckpointingOptions checkpoints{};
+  // Asked after each step: true ends the run, with a last checkpoint if there are any.
+  std::function<bool()> should_stop{};
 };
 
 struct StepEvent {
@@ -92,6 +97,7 @@ struct RunResult {
   double update_ms_median = 0;
   double images_per_s = 0;  // batch size over the median step
   double wait_ms_mean = 0;  // for the batch of a step, which no other time here includes
+  bool stopped = false;     // by should_stop, before all steps were done
 };
 
 // Told of everything as it happens; the default ignores it.
@@ -100,6 +106,11 @@ class RunObserver {
   virtual ~RunObserver() = default;
   // Before the first step; the number of steps that the run will do.
   virtual void on_start(std::int64_t total_steps) { static_cast<void>(total_steps); }
+  // After that, if the run goes on from a checkpoint: which, and after how many steps.
+  virtual void on_resume(const std::string& path, std::int64_t step) {
+    static_cast<void>(path);
+    static_cast<void>(step);
+  }
   virtual void on_step(const StepEvent& event) { static_cast<void>(event); }
   virtual void on_epoch(const EpochEvent& event) { static_cast<void>(event); }
   // After the last step, if gradients were counted.
@@ -118,9 +129,11 @@ DataPair open_data(const std::string& spec, const data::OpenOptions& options = {
 DataPair open_data(const RunOptions& options);
 
 // Creates the model (initialised from the seed, or from options.weights), trains it and evaluates
-// it after each epoch. The same options give the same result, bit for bit, on the same machine with
-// the same number of threads. The trained network is moved to `trained` if that is not null. Throws
-// ArgumentError or FileError for options that cannot work, before the first step.
+// it after each epoch. Times and the peak of memory are those of this call, steps and skipped steps
+// those of the whole run, also of its part before a checkpoint. The same options give the same
+// result, bit for bit, on the same machine with the same number of threads. The trained network is
+// moved to `trained` if that is not null. Throws ArgumentError or FileError for options that cannot
+// work, before the first step.
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained = nullptr);
 
