@@ -60,6 +60,8 @@
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/report/page.h"
+#include "mezzo/report/run_data.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
