@@ -70,6 +70,8 @@
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/report/page.h"
+#include "mezzo/report/run_data.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/checkpointing.h"
 #include "mezzo/train/metrics.h"

@@ -85,7 +85,7 @@ std::vector<Tick> Axis::log10_ticks(int count) const {
   std::vector<Tick> result;
   for (double decade = std::floor(low_ / every) * every; decade <= high_; decade += every) {
     for (const double factor : {1.0, 2.0, 5.0}) {
-      const bool is_wanted = factor == 1 || high_ - low_ <= 2;
+      const bool is_wanted = factor == 1 || high_ - low_ <= 2.5;
       const double value = factor * std::pow(10, decade);
       const double position = std::log10(value);
       if (!is_wanted || position < low_ || position > high_) continue;

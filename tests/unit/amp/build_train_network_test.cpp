@@ -33,23 +33,24 @@ std::string message_of(const TrainNetworkOptions& options) {
   return "accepted";
 }
 
-// Collects warnings while it exists.
-class Warnings {
+// Collects the warnings of the whole program: each is given once, in whichever test comes first.
+class Warnings : public testing::Environment {
  public:
-  Warnings() {
+  void SetUp() override {
     logging::set_sink([this](logging::Topic topic, std::string_view line) {
       if (topic == logging::Topic::kWarning) text_ += concat(line, "\n");
     });
   }
-  ~Warnings() { logging::set_sink(nullptr); }
-  Warnings(const Warnings&) = delete;
-  Warnings& operator=(const Warnings&) = delete;
+  void TearDown() override { logging::set_sink(nullptr); }
 
   const std::string& text() const { return text_; }
 
  private:
   std::string text_;
 };
+
+// Owned by the test program.
+const Warnings& warnings = static_cast<Warnings&>(*testing::AddGlobalTestEnvironment(new Warnings));
 
 struct Row {
   const char* level;
@@ -68,7 +69,6 @@ constexpr Row kRows[] = {
 };
 
 TEST(BuildTrainNetwork, DefaultsFollowFromTheLevel) {
-  const Warnings warnings;
   for (const Row& row : kRows) {
     const Built built({.level = row.level, .dtype = row.dtype});
     const Policy policy = built.policy().value_or(Policy{.level = Level::kO0});
@@ -84,7 +84,6 @@ TEST(BuildTrainNetwork, DefaultsFollowFromTheLevel) {
 }
 
 TEST(BuildTrainNetwork, Bf16ScalesIfAskedAndSaysThatItNeedNot) {
-  const Warnings warnings;
   const Built built(
       {.level = "O2", .dtype = DType::kBf16, .loss_scale_manager = DynamicLossScaleManager(64)});
   EXPECT_EQ(built.step.scaler().get_scale(), 64);

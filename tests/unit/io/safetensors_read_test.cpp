@@ -99,6 +99,9 @@ std::vector<Malformed> malformed_entries() {
       {"an object in metadata", file_bytes(R"({"__metadata__":{"a":{}}})"), "found an object"},
       {"a name twice", file_bytes("{\"a\":{" + std::string(kGood) + "},\"a\":{" + kGood + "}}", 4),
        "the header: 'a' occurs twice"},
+      {"a name twice, once escaped",
+       file_bytes("{\"a\":{" + std::string(kGood) + R"(},"\u0061":{})" + "}", 4),
+       "the header: 'a' occurs twice"},
       {"metadata twice", file_bytes(R"({"__metadata__":{},"__metadata__":{}})"),
        "'__metadata__' occurs twice"},
       {"a key of metadata twice", file_bytes(R"({"__metadata__":{"k":"1","k":"2"}})"),
@@ -269,8 +272,22 @@ TEST(SafetensorsRead, OtherWritersOrderAndSpacingAreAccepted) {
   EXPECT_TRUE(file.metadata.empty());
 }
 
+// The bytes that the reference implementation tests itself with.
 TEST(SafetensorsRead, GoldenFilesAreRead) {
-  EXPECT_TRUE(parse_safetensors(file_bytes("{}      ")).tensors.empty());
+  const std::string_view nothing("\x08\0\0\0\0\0\0\0{}      ", 16);
+  const auto nothing_bytes = std::as_bytes(std::span(nothing));
+  EXPECT_TRUE(parse_safetensors(nothing_bytes).tensors.empty());
+  std::string golden("\x40\0\0\0\0\0\0\0", 8);
+  golden += R"({"attn.0":{"dtype":"F32","shape":[1,2,3],"data_offsets":[0,24]}})";
+  golden +=
+      std::string_view("\0\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\x80\x40\0\0\xa0\x40", 24);
+  const SafetensorsFile attention = parse_safetensors(std::as_bytes(std::span(golden)));
+  ASSERT_EQ(attention.tensors.size(), 1U);
+  EXPECT_EQ(attention.tensors[0].name, "attn.0");
+  EXPECT_EQ(concat(attention.tensors[0].tensor), "f32[1, 2, 3]");
+  EXPECT_EQ(attention.tensors[0].tensor.to_vector<std::int64_t>(),
+            std::vector<std::int64_t>({0, 1, 2, 3, 4, 5}));
+
   EXPECT_TRUE(parse_safetensors(file_bytes("{}")).tensors.empty());
   const SafetensorsFile file = parse_safetensors(file_bytes(header_of("I64", "[]", "[0,8]"), 8));
   EXPECT_EQ(file.tensors[0].tensor.rank(), 0U);
