@@ -1,4 +1,4 @@
-#include <cstring>
+#include <bit>
 
 #include "benchmarks/numerics/experiments.h"
 #include "benchmarks/numerics/training.h"
@@ -25,7 +25,7 @@ double different(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
     const float* x = a[i].data<float>();
     const float* y = b[i].data<float>();
     for (std::int64_t k = 0; k < a[i].numel(); ++k) {
-      count += std::memcmp(x + k, y + k, sizeof(float)) != 0 ? 1 : 0;
+      count += std::bit_cast<std::uint32_t>(x[k]) != std::bit_cast<std::uint32_t>(y[k]) ? 1 : 0;
     }
   }
   return static_cast<double>(count);
