@@ -255,6 +255,20 @@ std::vector<double> train(const std::string& name, DType dtype, ParamUpdate upda
   return losses;
 }
 
+// Gradients of 1.5 * 2^-24, scaled by 2^12, fit f16; divided in f16 they would be 2^-23.
+TEST(HalfParameters, UnscalingWidensTheirGradients) {
+  const Tensor weight = full({3}, 1, DType::kF16).set_requires_grad(true);
+  optim::Sgd optimizer({weight}, {.lr = 1});
+  GradScaler scaler({.init_scale = 4096});
+  const double tiny = std::ldexp(1.5, -24);
+  scaler.scale(sum(weight.astype(DType::kF32) * tiny)).backward();
+  EXPECT_EQ(weight.grad().dtype(), DType::kF16);
+  scaler.unscale_(optimizer);
+  EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+  EXPECT_EQ(weight.grad().to_vector<float>()[0], static_cast<float>(tiny));
+  EXPECT_TRUE(scaler.step(optimizer).stepped);
+}
+
 TEST(HalfParameters, NetworksTrainInEveryWay) {
   for (const char* name : {"lenet5", "resnet20"}) {
     for (const DType dtype : kLowerDTypes) {
