@@ -126,7 +126,6 @@ void remove_one(const std::string& path) {
     }
     return;
   }
-  // The new checkpoint is safe by now: what goes wrong here costs space, not the run.
   if (const int error = remove_checkpoint(path, names); error != 0) {
     logging::write(
         logging::Topic::kWarning, "[checkpoint] ", path,
@@ -177,7 +176,12 @@ std::string write_checkpoint(const std::string& folder, const Checkpoint& checkp
   if (const int error = sync_folder(folder); error != 0) {
     fail_file(kOp, path, "is written, but its folder cannot be synchronised", error);
   }
-  remove_old(folder, options);
+  // The new checkpoint is safe by now: what goes wrong here costs space, not the run.
+  try {
+    remove_old(folder, options);
+  } catch (const FileError& error) {
+    logging::write(logging::Topic::kWarning, "old checkpoints stay: ", error.what());
+  }
   return path;
 }
 

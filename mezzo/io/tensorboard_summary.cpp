@@ -104,11 +104,15 @@ void check_histogram(const Histogram& histogram) {
 // The upper ends of all buckets, rising.
 std::vector<double> make_limits() {
   std::vector<double> positive;
-  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+  double limit = 1e-12;
+  while (limit < 1e20) {
+    positive.push_back(limit);
+    limit *= 1.1;
+  }
   positive.push_back(std::numeric_limits<double>::max());
   std::vector<double> limits;
-  for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) {
-    limits.push_back(-*limit);
+  for (auto bound = positive.rbegin(); bound != positive.rend(); ++bound) {
+    limits.push_back(-*bound);
   }
   limits.push_back(0);
   limits.insert(limits.end(), positive.begin(), positive.end());

@@ -81,14 +81,15 @@ std::vector<Tick> Axis::linear_ticks(int count, double least_step) const {
 }
 
 std::vector<Tick> Axis::log10_ticks(int count) const {
-  const double every = std::max(1.0, std::ceil((high_ - low_) / count));
+  const bool is_narrow = high_ - low_ <= 2.5;
+  const int every = std::max(1, static_cast<int>(std::ceil((high_ - low_) / count)));
   std::vector<Tick> result;
-  for (double decade = std::floor(low_ / every) * every; decade <= high_; decade += every) {
+  int decade = static_cast<int>(std::floor(low_ / every)) * every;
+  for (; decade <= high_; decade += every) {
     for (const double factor : {1.0, 2.0, 5.0}) {
-      const bool is_wanted = factor == 1 || high_ - low_ <= 2.5;
       const double value = factor * std::pow(10, decade);
       const double position = std::log10(value);
-      if (!is_wanted || position < low_ || position > high_) continue;
+      if ((factor != 1 && !is_narrow) || position < low_ || position > high_) continue;
       result.push_back({value, format_number(value, 3)});
     }
   }

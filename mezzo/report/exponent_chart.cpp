@@ -182,11 +182,11 @@ class HeatMap {
   std::vector<int> shades_of(const GradientHistogram& histogram) const {
     const std::vector<double> parts = parts_of(histogram, scale_);
     const double most = *std::ranges::max_element(parts);
-    std::vector<int> shades;
-    for (const double part : parts) {
-      shades.push_back(most > 0 ? static_cast<int>(std::ceil(kShades * std::sqrt(part / most)))
-                                : 0);
-    }
+    std::vector<int> shades(parts.size());
+    if (most == 0) return shades;
+    std::ranges::transform(parts, shades.begin(), [most](double part) {
+      return static_cast<int>(std::ceil(kShades * std::sqrt(part / most)));
+    });
     return shades;
   }
 

@@ -78,27 +78,32 @@ void add_table(const Table& table, ExponentCounts& counts) {
   }
 }
 
+// Adds the elements [begin, end) of a block to the table.
+void count_piece(const Block& block, std::int64_t begin, std::int64_t end, float factor,
+                 Table& table) {
+  kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
+    const T* data = static_cast<const T*>(block.data) + begin;
+    if (factor == 1) {
+      count_range<false>(data, end - begin, factor, table);
+    } else {
+      count_range<true>(data, end - begin, factor, table);
+    }
+  });
+}
+
 void count_exponents(std::span<const Block> blocks, float factor,
                      std::span<ExponentCounts> counts) {
   constexpr std::int64_t kPiece = 1 << 30;  // what 32-bit counters can hold, whatever the values
   std::mutex mutex;
-  kernels::for_ranges(blocks, kElementGrain,
-                      [&](std::size_t index, std::int64_t begin, std::int64_t end) {
-                        for (; begin < end; begin += kPiece) {
-                          Table table{};
-                          kernels::visit_vector_dtype(blocks[index].dtype, [&]<class T>() {
-                            const auto* data = static_cast<const T*>(blocks[index].data) + begin;
-                            const std::int64_t count = std::min(kPiece, end - begin);
-                            if (factor == 1) {
-                              count_range<false>(data, count, factor, table);
-                            } else {
-                              count_range<true>(data, count, factor, table);
-                            }
-                          });
-                          const std::lock_guard lock(mutex);
-                          add_table(table, counts[index]);
-                        }
-                      });
+  const auto count = [&](std::size_t index, std::int64_t begin, std::int64_t end) {
+    for (; begin < end; begin += kPiece) {
+      Table table{};
+      count_piece(blocks[index], begin, std::min(begin + kPiece, end), factor, table);
+      const std::lock_guard lock(mutex);
+      add_table(table, counts[index]);
+    }
+  };
+  kernels::for_ranges(blocks, kElementGrain, count);
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

@@ -67,7 +67,8 @@ TEST(GradientHistogram, TheBestScaleIsTheLargestThatOverflowsNothing) {
 
 TEST(GradientHistogram, OnlyPowersOfTwoMoveWholeBinades) {
   const GradientHistogram histogram = histogram_of({1});
-  for (const double scale : {0.0, -2.0, 3.0, 1000.0, double{kInf}, std::nan("")}) {
+  for (const double scale :
+       {0.0, -2.0, 3.0, 1000.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
     EXPECT_THROW(static_cast<void>(histogram.lost_in(DType::kF16, scale)), ArgumentError) << scale;
   }
   EXPECT_THROW(static_cast<void>(histogram.lost_in(DType::kF32)), ArgumentError);

@@ -43,7 +43,7 @@ class Net : public nn::Module {
 };
 
 struct Training {
-  explicit Training(amp::Policy chosen, std::uint64_t seed) : policy(chosen) {
+  Training(const amp::Policy& chosen, std::uint64_t seed) : policy(chosen) {
     manual_seed(seed);
     net = std::make_unique<Net>();
     adam = std::make_unique<optim::Adam>(net->parameters(), optim::AdamOptions{.lr = 0.01});

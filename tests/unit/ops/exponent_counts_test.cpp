@@ -7,7 +7,6 @@
 #include <limits>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 #include <hwy/targets.h>
@@ -19,8 +18,6 @@
 
 namespace mezzo {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
