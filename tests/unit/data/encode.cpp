@@ -17,6 +17,14 @@ J_COLOR_SPACE color_space_of(const Image& image) {
   }
 }
 
+void make_progressive(jpeg_compress_struct& info) {
+  static const jpeg_scan_info kGreyScans[] = {{1, {0}, 0, 0, 0, 0}, {1, {0}, 1, 63, 0, 0}};
+  jpeg_simple_progression(&info);
+  if (info.num_components != 1) return;
+  info.scan_info = kGreyScans;
+  info.num_scans = 2;
+}
+
 void append_to(png_structp png, png_bytep bytes, std::size_t count) {
   auto* out = static_cast<Bytes*>(png_get_io_ptr(png));
   out->insert(out->end(), bytes, bytes + count);
@@ -50,7 +58,7 @@ Bytes encode_jpeg(const Image& image, const JpegOptions& options) {
   for (int i = 0; i < info.num_components; ++i) {
     info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
   }
-  if (options.progressive) jpeg_simple_progression(&info);
+  if (options.progressive) make_progressive(info);
   if (!options.adobe) info.write_Adobe_marker = FALSE;
   jpeg_start_compress(&info, TRUE);
   for (std::int64_t y = 0; y < image.shape[1]; ++y) {

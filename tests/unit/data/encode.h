@@ -10,7 +10,7 @@ namespace mezzo::data {
 
 struct JpegOptions {
   int quality = 95;
-  bool progressive = false;
+  bool progressive = false;  // a grey image then has two scans: first the means of blocks
   // Of shape[0] channels: 1 grey, 3 RGB, 4 CMYK, where Adobe's marker says that inks are inverted.
   bool adobe = true;
 };
