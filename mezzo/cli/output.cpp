@@ -182,6 +182,7 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
     text += format_row(rows[r], columns);
     if (r > 0) continue;
     std::vector<std::string> rules;
+    rules.reserve(columns.size());
     for (const Column& column : columns) rules.emplace_back(column.width, '-');
     text += format_row(rules, columns);
   }
