@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -78,9 +77,7 @@ TEST(DecodeJpeg, CmykBecomesRgb) {
   // One pixel of each: 200 of 255 light through cyan, all through magenta, half through black.
   Image image;
   image.reshape({4, 8, 8});
-  for (std::size_t i = 0; i < 64; ++i) {
-    std::ranges::copy(Bytes({200, 255, 100, 128}), image.pixels.begin() + 4 * i);
-  }
+  for (std::size_t i = 0; i < 256; ++i) image.pixels[i] = Bytes({200, 255, 100, 128})[i % 4];
   const int expected[] = {200 * 128 / 255, 128, 100 * 128 / 255};
   const Image inverted = decode_image(encode_jpeg(image, {.quality = 100}), "NAME");
   for (std::uint8_t& ink : image.pixels) ink = static_cast<std::uint8_t>(255 - ink);
@@ -143,7 +140,12 @@ TEST(DecodeJpeg, BelievesNoLies) {
 }
 
 // Where the first scan of a JPEG file begins and where it ends.
-std::pair<std::ptrdiff_t, std::ptrdiff_t> first_scan(const Bytes& file) {
+struct Scan {
+  std::ptrdiff_t begin = 0;
+  std::ptrdiff_t end = 0;
+};
+
+Scan first_scan(const Bytes& file) {
   const auto is_marker = [&](std::size_t i) { return file[i] == 0xFF && file[i + 1] != 0; };
   std::size_t begin = 2;
   while (!(file[begin] == 0xFF && file[begin + 1] == 0xDA)) ++begin;
@@ -156,12 +158,12 @@ TEST(DecodeJpeg, EndlessScansAreRefused) {
   // The first scan once more, again and again, which says nothing new and is not wrong either.
   const Image image = smooth_image({1, 8, 8});
   const Bytes file = encode_jpeg(image, {.progressive = true});
-  const auto [begin, end] = first_scan(file);
-  const Bytes scan(file.begin() + begin, file.begin() + end);
+  const Scan place = first_scan(file);
+  const Bytes scan(file.begin() + place.begin, file.begin() + place.end);
   const auto with_scans = [&](int count) {
-    Bytes longer(file.begin(), file.begin() + begin);
+    Bytes longer(file.begin(), file.begin() + place.begin);
     for (int i = 0; i < count; ++i) longer.insert(longer.end(), scan.begin(), scan.end());
-    longer.insert(longer.end(), file.begin() + end, file.end());
+    longer.insert(longer.end(), file.begin() + place.end, file.end());
     return longer;
   };
   EXPECT_EQ(decode_image(with_scans(50), "NAME").pixels, decode_image(file, "NAME").pixels);
