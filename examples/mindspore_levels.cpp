@@ -29,7 +29,7 @@ class LeNet5 : public nn::Module {
   nn::Conv2d conv1_{1, 6, 5};
   nn::Conv2d conv2_{6, 16, 5};
   nn::MaxPool2d pool_{2};
-  nn::Linear fc1_{16 * 5 * 5, 120};
+  nn::Linear fc1_{400, 120};  // 16 channels of 5x5
   nn::Linear fc2_{120, 84};
 
  public:

@@ -21,7 +21,7 @@ class NetworkFp16 : public nn::Module {
   Tensor forward(const Tensor& x) override { return fc3_(relu(fc2_(relu(fc1_(flatten(x, 1)))))); }
 
  private:
-  nn::Linear fc1_{28 * 28, 512};
+  nn::Linear fc1_{784, 512};  // 28x28 pixels
   nn::Linear fc2_{512, 512};
   nn::Linear fc3_{512, 10};
 };
@@ -36,7 +36,7 @@ class NetworkByHand : public nn::Module {
   }
 
  private:
-  nn::Linear fc_{28 * 28, 10};
+  nn::Linear fc_{784, 10};
 };
 
 // Trains for some steps and returns the last loss. The gradients are functions of the loss here;
