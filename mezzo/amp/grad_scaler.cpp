@@ -17,8 +17,8 @@ bool has_gradients(std::span<const Tensor> params) {
   return std::ranges::any_of(params, [](const Tensor& param) { return param.grad().defined(); });
 }
 
-// Dividing in 16 bits loses what the scale has saved. The gradients of 16-bit parameters are widened
-// before that; where 16 bits arrive at an f32 parameter, something is lost already.
+// Dividing in 16 bits loses what the scale has saved. The gradients of 16-bit parameters are
+// widened before that; where 16 bits arrive at an f32 parameter, something is lost already.
 void check_f32_gradients(std::span<const Tensor> params) {
   for (std::size_t i = 0; i < params.size(); ++i) {
     const Tensor& grad = params[i].grad();

@@ -59,8 +59,8 @@ class GradScaler {
 
   // Divides the gradients by the scale of this iteration and checks them; for work on true
   // gradients, such as clipping, before step(). Throws ArgumentError if called twice for an
-  // optimizer since the last update(), after its step(), before scale(), and for 16-bit gradients of
-  // f32 parameters; those of 16-bit parameters become f32 first. Nothing has changed then.
+  // optimizer since the last update(), after its step(), before scale(), and for 16-bit gradients
+  // of f32 parameters; those of 16-bit parameters become f32 first. Nothing has changed then.
   void unscale_(optim::Optimizer& optimizer);  // NOLINT(readability-identifier-naming): PyTorch's
 
   // Steps the optimizer if all its gradients are finite, whatever other optimizers met. Unless
