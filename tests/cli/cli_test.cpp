@@ -1,68 +1,14 @@
 // The `mezzo` command as a user meets it: exit status, one clear line for wrong input, JSON lines.
-#include <array>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
+#include <algorithm>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-#include <sys/wait.h>
 
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
 using testing::HasSubstr;
-
-struct Outcome {
-  int status = -1;
-  std::string output;
-  std::string errors;
-};
-
-class Command : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / (std::string("mezzo_cli_") + info->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  Outcome run(const std::string& arguments) const {
-    const std::string errors = (folder_ / "stderr").string();
-    const std::string line = std::string(MEZZO_COMMAND) + " " + arguments + " 2>" + errors;
-    Outcome outcome;
-    FILE* pipe = popen(line.c_str(), "r");
-    if (pipe == nullptr) return outcome;
-    std::array<char, 4096> buffer{};
-    while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
-    outcome.status = WEXITSTATUS(pclose(pipe));
-    std::ifstream file(errors);
-    outcome.errors.assign(std::istreambuf_iterator<char>(file), {});
-    return outcome;
-  }
-
-  std::vector<Json> read_events(const std::string& name) const {
-    std::vector<Json> events;
-    std::ifstream file(folder_ / name);
-    for (std::string line; std::getline(file, line);) events.push_back(Json::parse(line));
-    return events;
-  }
-
-  std::string read_text(const std::string& name) const {
-    std::ifstream file(folder_ / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  fs::path folder_;
-};
 
 // Wrong input ends with status 2 and exactly one line, and leaves nothing behind.
 struct WrongInput {
@@ -265,81 +211,6 @@ TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
   EXPECT_EQ(run("eval --model mlp --weights " + path("mlp")).status, 2);
 }
 
-// The step events of a log, without times.
-std::vector<Json> steps_of(const std::vector<Json>& events) {
-  std::vector<Json> steps;
-  for (Json event : events) {
-    if (event["event"] != "step") continue;
-    event.erase("ms");
-    event.erase("wait_ms");
-    steps.push_back(std::move(event));
-  }
-  return steps;
-}
-
-std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// In two parts, the second from a checkpoint, a run is bit for bit what it is in one: also in
-// mid-epoch, and with steps that were skipped while the scale was looked for.
-TEST_F(Command, AResumedRunIsTheUnbrokenRun) {
-  for (const std::string precision : {"--amp O0", "--dtype bf16", "--dtype f16"}) {
-    const std::string options = "train --batch-size 500 --momentum 0.9 --quiet " + precision;
-    const std::string dir = path("run") + precision.substr(precision.size() - 2);
-    ASSERT_EQ(run(options + " --steps 24 --save " + path("whole") + " --json " + path("a")).status,
-              0);
-    const std::string parts = options + " --checkpoint-every 5 --checkpoint-dir " + dir +
-                              " --save " + path("parts") + " --json " + path("b");
-    ASSERT_EQ(run(parts + " --steps 13").status, 0);
-    const Outcome second = run(parts + " --steps 24 --resume");
-    ASSERT_EQ(second.status, 0) << second.errors;
-    EXPECT_EQ(steps_of(read_events("a")), steps_of(read_events("b"))) << precision;
-    EXPECT_EQ(bytes_of(path("whole")), bytes_of(path("parts"))) << precision;
-  }
-}
-
-// The folder of the checkpoint that was written last.
-fs::path newest_checkpoint(const fs::path& folder) {
-  fs::path newest;
-  for (const auto& entry : fs::directory_iterator(folder)) newest = std::max(newest, entry.path());
-  return newest;
-}
-
-TEST_F(Command, ARunThatLostItsLastStepsDoesThemAgain) {
-  const std::string options = "train --batch-size 500 --quiet --dtype f16 --loss-scale dynamic ";
-  ASSERT_EQ(run(options + "--steps 24 --json " + path("a")).status, 0);
-  const std::string part = options + "--checkpoint-every 5 --checkpoint-dir " + path("run");
-  ASSERT_EQ(run(part + " --steps 13").status, 0);
-  fs::remove_all(newest_checkpoint(path("run")));  // as if it had been killed after step 12
-  ASSERT_EQ(run(part + " --steps 24 --resume --json " + path("b")).status, 0);
-  std::vector<Json> expected = steps_of(read_events("a"));
-  expected.erase(expected.begin(), expected.begin() + 10);
-  EXPECT_EQ(steps_of(read_events("b")), expected);
-}
-
-TEST_F(Command, ASignalEndsTheRunAfterItsStepAndKeepsIt) {
-  const std::string script = std::string(MEZZO_COMMAND) +
-                             " train --batch-size 500 --epochs 100000 --quiet --checkpoint-dir " +
-                             path("run") + " --json " + path("log") + " 2>" + path("errors") +
-                             " & pid=$!; until grep -q step " + path("log") +
-                             " 2>/dev/null; do sleep 0.02; done; kill -TERM $pid; wait $pid";
-  EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 1);
-  EXPECT_THAT(read_text("errors"), HasSubstr("Go on with --resume"));
-  EXPECT_FALSE(newest_checkpoint(path("run")).empty());
-}
-
-TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
-  const std::string options = "train --batch-size 500 --steps 2 --quiet ";
-  ASSERT_EQ(run(options + "--checkpoint-dir " + path("run")).status, 0);
-  const Outcome other = run(options + "--lr 0.5 --resume --checkpoint-dir " + path("run"));
-  EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.errors, HasSubstr("begun with --lr 0.01, not 0.5"));
-  EXPECT_EQ(run(options + "--resume").status, 2);
-  EXPECT_EQ(run(options + "--resume --checkpoint-dir " + path("new")).status, 0);
-}
-
 TEST_F(Command, CompareStartsEveryLevelFromTheSameWeightsAndPrintsOneTable) {
   const Outcome outcome =
       run("compare --steps 2 --levels O0,O0,O2,O2/f16 --batch-size 16 --quiet "
@@ -403,3 +274,4 @@ TEST_F(Command, SaysOnceThatBf16IsEmulated) {
 }
 
 }  // namespace
+}  // namespace mezzo::cli_tests

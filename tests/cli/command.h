@@ -1,0 +1,67 @@
+// What the tests of the `mezzo` command share: running it in a folder of their own.
+#pragma once
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+namespace mezzo::cli_tests {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+struct Outcome {
+  int status = -1;
+  std::string output;
+  std::string errors;
+};
+
+class Command : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::temp_directory_path() / (std::string("mezzo_cli_") + info->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Outcome run(const std::string& arguments) const {
+    const std::string errors = (folder_ / "stderr").string();
+    const std::string line = std::string(MEZZO_COMMAND) + " " + arguments + " 2>" + errors;
+    Outcome outcome;
+    FILE* pipe = popen(line.c_str(), "r");
+    if (pipe == nullptr) return outcome;
+    std::array<char, 4096> buffer{};
+    while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
+    outcome.status = WEXITSTATUS(pclose(pipe));
+    std::ifstream file(errors);
+    outcome.errors.assign(std::istreambuf_iterator<char>(file), {});
+    return outcome;
+  }
+
+  std::vector<Json> read_events(const std::string& name) const {
+    std::vector<Json> events;
+    std::ifstream file(folder_ / name);
+    for (std::string line; std::getline(file, line);) events.push_back(Json::parse(line));
+    return events;
+  }
+
+  std::string read_text(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  fs::path folder_;
+};
+
+}  // namespace mezzo::cli_tests

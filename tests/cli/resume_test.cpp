@@ -1,0 +1,86 @@
+// Checkpoints as a user meets them: a run that is ended, killed or gone on with.
+#include <algorithm>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+using testing::HasSubstr;
+
+// The step events of a log, without times.
+std::vector<Json> steps_of(const std::vector<Json>& events) {
+  std::vector<Json> steps;
+  for (Json event : events) {
+    if (event["event"] != "step") continue;
+    event.erase("ms");
+    event.erase("wait_ms");
+    steps.push_back(std::move(event));
+  }
+  return steps;
+}
+
+// In two parts, the second from a checkpoint, a run is bit for bit what it is in one: also in
+// mid-epoch, and with steps that were skipped while the scale was looked for.
+TEST_F(Command, AResumedRunIsTheUnbrokenRun) {
+  for (const char* precision : {"--amp O0", "--dtype bf16", "--dtype f16"}) {
+    const std::string options = concat("train --batch-size 500 --momentum 0.9 --quiet ", precision);
+    const std::string whole = concat(options, " --save ", path("whole"), " --json ", path("a"));
+    const std::string parts = concat(options, " --checkpoint-every 5 --checkpoint-dir ",
+                                     path("run"), " --save ", path("parts"), " --json ", path("b"));
+    fs::remove_all(path("run"));
+    ASSERT_EQ(run(concat(whole, " --steps 24")).status, 0);
+    ASSERT_EQ(run(concat(parts, " --steps 13")).status, 0);
+    const Outcome second = run(concat(parts, " --steps 24 --resume"));
+    ASSERT_EQ(second.status, 0) << second.errors;
+    EXPECT_EQ(steps_of(read_events("a")), steps_of(read_events("b"))) << precision;
+    EXPECT_EQ(read_text("whole"), read_text("parts")) << precision;
+  }
+}
+
+// The folder of the checkpoint that was written last.
+fs::path newest_checkpoint(const fs::path& folder) {
+  fs::path newest;
+  for (const auto& entry : fs::directory_iterator(folder)) newest = std::max(newest, entry.path());
+  return newest;
+}
+
+TEST_F(Command, ARunThatLostItsLastStepsDoesThemAgain) {
+  const std::string options = "train --batch-size 500 --quiet --dtype f16 --loss-scale dynamic ";
+  ASSERT_EQ(run(options + "--steps 24 --json " + path("a")).status, 0);
+  const std::string part = options + "--checkpoint-every 5 --checkpoint-dir " + path("run");
+  ASSERT_EQ(run(part + " --steps 13").status, 0);
+  fs::remove_all(newest_checkpoint(path("run")));  // as if it had been killed after step 12
+  ASSERT_EQ(run(part + " --steps 24 --resume --json " + path("b")).status, 0);
+  std::vector<Json> expected = steps_of(read_events("a"));
+  expected.erase(expected.begin(), expected.begin() + 10);
+  EXPECT_EQ(steps_of(read_events("b")), expected);
+}
+
+TEST_F(Command, ASignalEndsTheRunAfterItsStepAndKeepsIt) {
+  const std::string script = std::string(MEZZO_COMMAND) +
+                             " train --batch-size 500 --epochs 100000 --quiet --checkpoint-dir " +
+                             path("run") + " --json " + path("log") + " 2>" + path("errors") +
+                             " & pid=$!; until grep -q step " + path("log") +
+                             " 2>/dev/null; do sleep 0.02; done; kill -TERM $pid; wait $pid";
+  EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 1);
+  EXPECT_THAT(read_text("errors"), HasSubstr("Go on with --resume"));
+  EXPECT_FALSE(newest_checkpoint(path("run")).empty());
+}
+
+TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
+  const std::string options = "train --batch-size 500 --steps 2 --quiet ";
+  ASSERT_EQ(run(options + "--checkpoint-dir " + path("run")).status, 0);
+  const Outcome other = run(options + "--lr 0.5 --resume --checkpoint-dir " + path("run"));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.errors, HasSubstr("begun with --lr 0.01, not 0.5"));
+  EXPECT_EQ(run(options + "--resume").status, 2);
+  EXPECT_EQ(run(options + "--resume --checkpoint-dir " + path("new")).status, 0);
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests
