@@ -59,7 +59,7 @@ void train(nn::Module& net, const data::Dataset& images, const Recipe& recipe,
   for (std::int64_t step = 0; step < steps; ++step) {
     if (!loader.next(batch)) loader.next(batch);  // the next epoch
     if (observer) observer(step, batch);
-    const Tensor logits = train::forward(net, batch.images, recipe.policy);
+    const Tensor logits = amp::forward(net, batch.images, recipe.policy);
     const Tensor loss = cross_entropy(logits, batch.labels) * recipe.loss_weight;
     scaler.scale(loss).backward();
     scaler.step(sgd);
