@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/event_log.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/run_report.h"
@@ -29,6 +30,14 @@ std::vector<std::string> table_row(const train::RunOptions& run, const train::Ru
           fmt::format("{:.2f} %", 100 * result.test.accuracy)};
 }
 
+// A folder for each run, as TensorBoard wants it: `1-O0-f32`, `2-O2-bf16`.
+std::string log_folder(const std::string& parent, std::size_t number,
+                       const train::RunOptions& run) {
+  if (parent.empty()) return {};
+  return fmt::format("{}/{}-{}-{}", parent, number, amp::name_of(run.policy.level),
+                     name_of(run.policy.dtype()));
+}
+
 void run_compare(const CompareOptions& options) {
   std::vector<train::RunOptions> runs;
   for (const std::string& level : options.levels) {
@@ -46,7 +55,8 @@ void run_compare(const CompareOptions& options) {
                                           name_of(run.policy.dtype()));
     Progress progress(json, label, options.quiet);
     report.begin(label, run, data);
-    ReportObserver observer(report, progress);
+    EventLog log(log_folder(options.logdir, rows.size(), run), progress);
+    ReportObserver observer(report, log);
     const train::RunResult result = train::run(run, data, observer);
     json.write(result_event(run, result, true));
     rows.push_back(table_row(run, result));

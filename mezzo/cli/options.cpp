@@ -146,6 +146,7 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
 }
 
 void add_report_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--logdir", options.logdir, "Write TensorBoard event files into this folder");
   command.add_option("--report", options.report,
                      "Write an HTML page about the run: verdict, curves, gradients, plan");
   command.add_option("--histogram-every", options.histogram_every,

@@ -24,6 +24,7 @@ struct SharedOptions {
   int threads = 0;  // 0: as many as there are cores
   std::string json{};
   std::string report{};
+  std::string logdir{};
   std::optional<std::int64_t> histogram_every{};
   bool quiet = false;
 
@@ -44,7 +45,7 @@ void add_training_options(CLI::App& command, SharedOptions& options);
 
 // --checkpoint-dir --checkpoint-every --keep --resume
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);
-// --report --histogram-every --activation-gradients
+// --logdir --report --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);
 
 // `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/event_log.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/run_report.h"
@@ -36,7 +37,8 @@ void run_train(const TrainOptions& options) {
   json.write(start_event("train", run));
   Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
-  ReportObserver observer(report, progress);
+  EventLog log(options.logdir, progress);
+  ReportObserver observer(report, log);
   std::unique_ptr<nn::Module> trained;
   const StopOnSignal stop;
   run.should_stop = [] { return StopOnSignal::was_asked(); };

@@ -163,8 +163,8 @@ class Loop {
         schedule_(make_schedule(options, loader_.steps_per_epoch(), total_steps_)) {}
 
   RunResult run(Trainer& trainer) {
-    observer_.on_start(total_steps_);
     const std::int64_t first_step = resume(trainer);
+    observer_.on_start(total_steps_);
     RunResult result;
     while (step_ < total_steps_ && !stop_) result.test = run_epoch(trainer, result);
     if (!checkpoints().folder.empty() && step_ != written_) write_checkpoint(trainer);

@@ -104,9 +104,9 @@ struct RunResult {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  // Before the first step; the number of steps that the run will do.
+  // Before the first step; the number of steps that the run will have done.
   virtual void on_start(std::int64_t total_steps) { static_cast<void>(total_steps); }
-  // After that, if the run goes on from a checkpoint: which, and after how many steps.
+  // Before that, if the run goes on from a checkpoint: which, and after how many steps.
   virtual void on_resume(const std::string& path, std::int64_t step) {
     static_cast<void>(path);
     static_cast<void>(step);

@@ -52,6 +52,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --workers 5000", "workers"},
       {"train --weights /no/such/file", "/no/such/file"},
       {"train --json /no/such/folder/log.json", "/no/such/folder/log.json"},
+      {"train --logdir /dev/null/log", "/dev/null: cannot be created"},
       {"train --label-smoothing 2 --steps 1", "label_smoothing"},
       {"train --report /no/such/folder/run.html", "/no/such/folder/run.html"},
       {"compare --report /no/such/folder/run.html", "/no/such/folder/run.html"},
@@ -142,6 +143,21 @@ TEST_F(Command, AReportWithoutHistogramsHasNoGradients) {
       "train --steps 2 --batch-size 16 --quiet --histogram-every 0 --report " + path("run.html"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(read_text("run.html"), testing::Not(HasSubstr("Parameter gradients")));
+}
+
+TEST_F(Command, EventFilesHoldTheScalars) {
+  ASSERT_EQ(run("compare --steps 2 --levels O0,O2 --batch-size 500 --quiet --logdir " + path("log"))
+                .status,
+            0);
+  for (const char* folder : {"log/1-O0-f32", "log/2-O2-bf16"}) {
+    ASSERT_TRUE(fs::is_directory(path(folder))) << folder;
+    const fs::path file = fs::directory_iterator(path(folder))->path();
+    EXPECT_TRUE(file.filename().string().starts_with("events.out.tfevents.")) << file;
+    const std::string bytes = read_text(fs::relative(file, folder_).string());
+    for (const char* tag : {"train/loss", "train/lr", "train/scale", "test/accuracy"}) {
+      EXPECT_THAT(bytes, HasSubstr(tag)) << folder;
+    }
+  }
 }
 
 TEST_F(Command, CompareWritesOneReportOfAllRuns) {

@@ -1,0 +1,36 @@
+#include "mezzo/cli/event_log.h"
+
+namespace mezzo::cli {
+
+void EventLog::on_resume(const std::string& path, std::int64_t step) {
+  step_ = step;
+  // What an earlier part of the run wrote beyond the checkpoint happens again.
+  options_.resume_step = step + 1;
+  next_.on_resume(path, step);
+}
+
+void EventLog::on_start(std::int64_t total_steps) {
+  if (!folder_.empty()) writer_ = std::make_unique<io::EventWriter>(folder_, options_);
+  next_.on_start(total_steps);
+}
+
+void EventLog::on_step(const train::StepEvent& event) {
+  step_ = event.step;
+  if (writer_ != nullptr) {
+    writer_->add_scalar("train/loss", event.report.loss, step_);
+    writer_->add_scalar("train/lr", event.lr, step_);
+    writer_->add_scalar("train/scale", event.report.scale, step_);
+    writer_->add_scalar("train/skipped", event.report.skipped ? 1 : 0, step_);
+  }
+  next_.on_step(event);
+}
+
+void EventLog::on_epoch(const train::EpochEvent& event) {
+  if (writer_ != nullptr) {
+    writer_->add_scalar("test/loss", event.test.loss, step_);
+    writer_->add_scalar("test/accuracy", event.test.accuracy, step_);
+  }
+  next_.on_epoch(event);
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,36 @@
+// TensorBoard event files of a run.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "mezzo/io/tensorboard.h"
+#include "mezzo/train/run.h"
+
+namespace mezzo::cli {
+
+// Writes what happens as scalars, and passes it on: `train/loss`, `train/lr`, `train/scale` and
+// `train/skipped` of every step, `test/loss` and `test/accuracy` of every epoch. Without a folder
+// it only passes on.
+class EventLog final : public train::RunObserver {
+ public:
+  EventLog(std::string folder, train::RunObserver& next)
+      : folder_(std::move(folder)), next_(next) {}
+  void on_resume(const std::string& path, std::int64_t step) override;
+  // Throws FileError if the folder cannot be written.
+  void on_start(std::int64_t total_steps) override;
+  void on_step(const train::StepEvent& event) override;
+  void on_epoch(const train::EpochEvent& event) override;
+  void on_gradients(const amp::GradientStatistics& statistics) override {
+    next_.on_gradients(statistics);
+  }
+
+ private:
+  std::string folder_;
+  train::RunObserver& next_;
+  io::EventWriterOptions options_{};
+  std::unique_ptr<io::EventWriter> writer_;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace mezzo::cli
