@@ -77,8 +77,8 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
 }
 
 TEST_F(Command, PlanSaysWhatRunsInWhichPrecisionAndWhy) {
-  const Outcome outcome = run(
-      "plan --model lenet5 --amp O2 --dtype f16 --keep-f32 fc3,relu --json " + path("plan.json"));
+  const Outcome outcome =
+      run("plan lenet5 --amp O2 --dtype f16 --keep-f32 fc3,relu --json " + path("plan.json"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, HasSubstr("lenet5 at O2/f16"));
   const std::vector<Json> events = read_events("plan.json");
