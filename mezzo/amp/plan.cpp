@@ -6,6 +6,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/call_observer.h"
+#include "mezzo/nn/inference.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/losses.h"
 
@@ -90,21 +91,6 @@ class Recorder final : public CallObserver {
   std::set<std::tuple<const Storage*, std::int64_t, std::uint64_t, DType>> copies_;
 };
 
-// Puts a network into inference mode for a while.
-class InferenceMode {
- public:
-  explicit InferenceMode(nn::Module& net) : net_(net), was_training_(net.is_training()) {
-    net_.eval();
-  }
-  ~InferenceMode() { net_.train(was_training_); }
-  InferenceMode(const InferenceMode&) = delete;
-  InferenceMode& operator=(const InferenceMode&) = delete;
-
- private:
-  nn::Module& net_;
-  bool was_training_;
-};
-
 }  // namespace
 
 std::int64_t Plan::count(DType dtype) const {
@@ -120,7 +106,7 @@ Plan make_plan(const std::function<void()>& forward) {
 }
 
 Plan make_plan(nn::Module& net, const Shape& input, const Policy& policy) {
-  const InferenceMode inference(net);
+  const nn::Inference inference(net);
   const Tensor x = zeros(input);
   const Tensor labels = zeros({input[0]}, DType::kI64);
   return make_plan([&] {

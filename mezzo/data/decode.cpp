@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/hex_text.h"
 
 namespace mezzo::data {
 namespace {
@@ -18,17 +19,6 @@ constexpr std::array<std::uint8_t, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A
 
 bool begins_with(std::span<const std::uint8_t> file, std::span<const std::uint8_t> magic) {
   return file.size() >= magic.size() && std::equal(magic.begin(), magic.end(), file.begin());
-}
-
-std::string hex_text(std::span<const std::uint8_t> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    if (!text.empty()) text += ' ';
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
 }
 
 std::vector<std::uint8_t> read_bytes(const std::string& path, std::string_view name) {

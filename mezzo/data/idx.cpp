@@ -12,6 +12,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
+#include "mezzo/data/hex_text.h"
 
 namespace mezzo::data {
 namespace {
@@ -91,17 +92,6 @@ class ByteReader {
   std::string path_;
   gzFile file_ = nullptr;
 };
-
-std::string hex_text(std::span<const std::uint8_t> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    if (!text.empty()) text += ' ';
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
 
 void check_magic(const std::string& path, const std::array<std::uint8_t, 4>& magic,
                  std::size_t rank) {

@@ -7,6 +7,7 @@
 #include "mezzo/nn/conv.h"        // IWYU pragma: export
 #include "mezzo/nn/dropout.h"     // IWYU pragma: export
 #include "mezzo/nn/embedding.h"   // IWYU pragma: export
+#include "mezzo/nn/inference.h"   // IWYU pragma: export
 #include "mezzo/nn/init.h"        // IWYU pragma: export
 #include "mezzo/nn/layer_norm.h"  // IWYU pragma: export
 #include "mezzo/nn/linear.h"      // IWYU pragma: export

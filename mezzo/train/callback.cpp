@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mezzo/train/median.h"
+
 namespace mezzo::train {
 namespace {
 
@@ -37,13 +39,7 @@ void StepTimer::on_step_begin(FitState&) { start_ = std::chrono::steady_clock::n
 
 void StepTimer::on_step_end(FitState&) { times_.push_back(milliseconds_since(start_)); }
 
-double StepTimer::median_ms() const {
-  if (times_.empty()) return 0;
-  std::vector<double> sorted = times_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
-}
+double StepTimer::median_ms() const { return median(times_); }
 
 StopOnDivergence::StopOnDivergence(Options options) : options_(options) {
   check_arg(options.factor > 1 && options.patience >= 1, "StopOnDivergence",

@@ -3,27 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::train {
 namespace {
-
-// The network in inference mode, nothing recorded, while it exists.
-class Inference {
- public:
-  explicit Inference(nn::Module& net) : net_(net), was_training_(net.is_training()) {
-    net_.train(false);
-  }
-  ~Inference() { net_.train(was_training_); }
-  Inference(const Inference&) = delete;
-  Inference& operator=(const Inference&) = delete;
-
- private:
-  NoGrad no_grad_;
-  nn::Module& net_;
-  bool was_training_;
-};
 
 // The loop of fit().
 class Loop {
@@ -117,7 +101,7 @@ FitResult Model::fit(std::int64_t epochs, data::DataLoader& loader, const FitOpt
 }
 
 std::map<std::string, double> Model::eval(data::DataLoader& loader) {
-  const Inference inference(net());
+  const nn::Inference inference(net());
   for (const auto& metric : metrics_) metric->reset();
   loader.seek({});
   for (data::Batch batch; loader.next(batch);) {
@@ -131,7 +115,7 @@ std::map<std::string, double> Model::eval(data::DataLoader& loader) {
 }
 
 Tensor Model::predict(const Tensor& input) {
-  const Inference inference(net());
+  const nn::Inference inference(net());
   return amp::forward(net(), input, step_.options().policy);
 }
 

@@ -12,21 +12,15 @@
 #include "mezzo/data/open.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/models/model.h"
+#include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/train/median.h"
 
 namespace mezzo::train {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Gathers the steps of a run into its result.
 class Statistics {
@@ -38,6 +32,8 @@ class Statistics {
     update_.push_back(report.update_ms);
     skipped_ += report.skipped ? 1 : 0;
   }
+
+  std::int64_t skipped() const { return skipped_; }
 
   void write(RunResult& result, std::int64_t batch_size) const {
     result.steps = static_cast<std::int64_t>(total_.size());
@@ -172,7 +168,7 @@ class Loop {
     statistics_.write(result, options_.batch_size);
     result.epochs = epochs_;
     result.steps = step_;
-    result.skipped_steps = skipped_;
+    result.skipped_steps = skipped_steps();
     result.stopped = stop_ && step_ < total_steps_;
     if (trainer.statistics != nullptr) observer_.on_gradients(*trainer.statistics);
     if (step_ > first_step) {
@@ -216,6 +212,8 @@ class Loop {
                     options_.workers);
   }
 
+  std::int64_t skipped_steps() const { return skipped_before_ + statistics_.skipped(); }
+
   const CheckpointingOptions& checkpoints() const { return options_.checkpoints; }
 
   TrainingState state_of(Trainer& trainer) {
@@ -225,7 +223,7 @@ class Loop {
   void write_checkpoint(Trainer& trainer) {
     io::Checkpoint checkpoint = capture(state_of(trainer), step_);
     checkpoint.values["progress"] = {
-        {"mean_loss", mean_loss_}, {"steps_in_mean", steps_in_mean_}, {"skipped", skipped_}};
+        {"mean_loss", mean_loss_}, {"steps_in_mean", steps_in_mean_}, {"skipped", skipped_steps()}};
     add_configuration(checkpoint, configuration_of(options_));
     io::write_checkpoint(checkpoints().folder, checkpoint, {.keep = checkpoints().keep});
     written_ = step_;
@@ -241,7 +239,7 @@ class Loop {
     epochs_ = loader_.position().epoch;
     mean_loss_ = found.checkpoint.value<double>("progress", "mean_loss");
     steps_in_mean_ = found.checkpoint.value<std::int64_t>("progress", "steps_in_mean");
-    skipped_ = found.checkpoint.value<std::int64_t>("progress", "skipped");
+    skipped_before_ = found.checkpoint.value<std::int64_t>("progress", "skipped");
     observer_.on_resume(found.path, step_);
     return step_;
   }
@@ -265,7 +263,6 @@ class Loop {
     ++step_;
     ++steps_in_mean_;
     mean_loss_ += (event.report.loss - mean_loss_) / static_cast<double>(steps_in_mean_);
-    skipped_ += event.report.skipped ? 1 : 0;
     observer_.on_step(event);
     stop_ = options_.should_stop && options_.should_stop();
   }
@@ -277,11 +274,11 @@ class Loop {
   std::int64_t total_steps_;
   Schedule schedule_;
   Statistics statistics_;
-  std::int64_t step_ = 0;      // done
-  std::int64_t epochs_ = 0;    // begun
-  std::int64_t written_ = -1;  // the step of the last checkpoint
-  std::int64_t skipped_ = 0;
-  double mean_loss_ = 0;  // of this epoch
+  std::int64_t step_ = 0;            // done
+  std::int64_t epochs_ = 0;          // begun
+  std::int64_t written_ = -1;        // the step of the last checkpoint
+  std::int64_t skipped_before_ = 0;  // before the checkpoint that the run goes on from
+  double mean_loss_ = 0;             // of this epoch
   std::int64_t steps_in_mean_ = 0;
   bool stop_ = false;
   double wait_ms_ = 0;    // for the current batch
@@ -362,9 +359,7 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
 
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
                     const amp::Policy& policy, std::int64_t workers) {
-  const NoGrad guard;
-  const bool was_training = net.is_training();
-  net.train(false);
+  const nn::Inference inference(net);
   data::DataLoader loader(dataset,
                           {.batch_size = batch_size, .shuffle = false, .workers = workers});
   Evaluation result;
@@ -376,7 +371,6 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
   }
   result.loss /= static_cast<double>(dataset.size());
   result.accuracy /= static_cast<double>(dataset.size());
-  net.train(was_training);
   return result;
 }
 

@@ -8,26 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/loss_scale.h"
+#include "tests/unit/amp/trajectory.h"
 
 namespace mezzo::amp {
 namespace {
-
-using Scales = std::vector<double>;
-
-// The scale after each step; `F` is a finite step, `O` an overflow.
-Scales trajectory(LossScaleState& state, const std::string& steps) {
-  Scales scales;
-  for (const char step : steps) {
-    state.update(step == 'O');
-    scales.push_back(state.scale());
-  }
-  return scales;
-}
-
-Scales trajectory(const LossScaleOptions& options, const std::string& steps) {
-  LossScaleState state(options);
-  return trajectory(state, steps);
-}
 
 std::vector<std::string> preset_names() {
   const auto names = loss_scale_preset_names();

@@ -7,25 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/amp/trajectory.h"
+
 namespace mezzo::amp {
 namespace {
-
-using Scales = std::vector<double>;
-
-// The scale after each step; `F` is a finite step, `O` an overflow.
-Scales trajectory(LossScaleState& state, const std::string& steps) {
-  Scales scales;
-  for (const char step : steps) {
-    state.update(step == 'O');
-    scales.push_back(state.scale());
-  }
-  return scales;
-}
-
-Scales trajectory(const LossScaleOptions& options, const std::string& steps) {
-  LossScaleState state(options);
-  return trajectory(state, steps);
-}
 
 TEST(LossScale, GrowsAfterAnIntervalAndShrinksAtAnOverflow) {
   EXPECT_EQ(trajectory({.init_scale = 8, .growth_interval = 3}, "FFFOFFFFFFFOOFFF"),
