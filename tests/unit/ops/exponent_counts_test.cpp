@@ -14,6 +14,8 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/multi_tensor.h"
+#include "tests/unit/every_target.h"
+#include "tests/unit/ops/half_patterns.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {
@@ -22,14 +24,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-template <class Half>
-std::vector<Half> all_patterns() {
-  std::vector<Half> values(65536);
-  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    values[bits] = Half::from_bits(static_cast<std::uint16_t>(bits));
-  }
-  return values;
-}
+using test::all_patterns;
 
 // In every binade of either sign, zero and infinity among them: the power of two, the fractions
 // where the parts begin, and the neighbours of all of these. The count is odd.
@@ -92,15 +87,7 @@ Rounded plain_rounding(const std::vector<float>& values, int shift) {
 }
 
 // Runs the test once per instruction set of this build and CPU.
-class CountsOnEveryTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  CountsOnEveryTarget() { choose(GetParam()); }
-  ~CountsOnEveryTarget() override { choose(0); }
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
+class CountsOnEveryTarget : public test::OnEveryTarget {};
 
 TEST_P(CountsOnEveryTarget, CountEvery16BitPattern) {
   const auto bf16 = all_patterns<BFloat16>();
@@ -132,10 +119,7 @@ TEST_P(CountsOnEveryTarget, CountEveryLengthOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, CountsOnEveryTarget,
-                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& parameter) {
-                           return std::string(hwy::TargetName(parameter.param));
-                         });
+                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()), test::target_name);
 
 TEST(ExponentCounts, RoundedValuesAreWhatTheConversionsGive) {
   const std::vector<float> values = boundaries();

@@ -14,6 +14,7 @@
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
+#include "tests/unit/every_target.h"
 
 namespace mezzo {
 namespace {
@@ -108,15 +109,7 @@ TEST(LayerNorm, BothGradientPathsAgreeWithDouble) {
 }
 
 // Normalizations pick their paths by vector length, so odd sizes must be right on every one.
-class EveryTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  EveryTarget() { choose(GetParam()); }
-  ~EveryTarget() override { choose(0); }
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
+class EveryTarget : public test::OnEveryTarget {};
 
 TEST_P(EveryTarget, BatchNormAgreesWithDouble) {
   for (const std::int64_t channels : {1, 3, 17, 65, 1030}) {
@@ -145,10 +138,7 @@ TEST_P(EveryTarget, LayerNormAgreesWithDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, EveryTarget,
-                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& parameter) {
-                           return std::string(hwy::TargetName(parameter.param));
-                         });
+                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()), test::target_name);
 
 }  // namespace
 }  // namespace mezzo

@@ -20,6 +20,8 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
+#include "tests/unit/every_target.h"
+#include "tests/unit/ops/half_patterns.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -51,24 +53,9 @@ HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f16);
 
 // Runs the test once per instruction set of this build and CPU.
-class EveryTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  EveryTarget() { choose(GetParam()); }
-  ~EveryTarget() override { choose(0); }
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
+class EveryTarget : public test::OnEveryTarget {};
 
-template <class Half>
-std::vector<Half> all_patterns() {
-  std::vector<Half> values(65536);
-  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    values[bits] = Half::from_bits(static_cast<std::uint16_t>(bits));
-  }
-  return values;
-}
+using test::all_patterns;
 
 // Every f16 and bf16 pattern, its neighbours in f32, the ties between two patterns and theirs, and
 // a stride through all of f32; the count is odd.
@@ -163,9 +150,7 @@ TEST_P(EveryTarget, KernelsAgreeWithTheReference) {
 std::vector<std::int64_t> built_targets() { return hwy::SupportedAndGeneratedTargets(); }
 
 INSTANTIATE_TEST_SUITE_P(Targets, EveryTarget, testing::ValuesIn(built_targets()),
-                         [](const auto& parameter) {
-                           return std::string(hwy::TargetName(parameter.param));
-                         });
+                         test::target_name);
 
 }  // namespace
 }  // namespace mezzo

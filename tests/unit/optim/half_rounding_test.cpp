@@ -7,6 +7,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/every_target.h"
 #include "tests/unit/optim/rules.h"
 
 namespace mezzo::optim {
@@ -72,15 +73,7 @@ Tensor many_values(std::int64_t count, double smallest) {
   return values;
 }
 
-class EveryTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  EveryTarget() { choose(GetParam()); }
-  ~EveryTarget() override { choose(0); }
-  static void choose(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
+class EveryTarget : public test::OnEveryTarget {};
 
 void expect_definition(DType dtype, double smallest, std::uint64_t offset) {
   constexpr std::int64_t kCount = 5003;
@@ -124,10 +117,7 @@ TEST_P(EveryTarget, MastersAndCompensationsRoundAsCoreHalfDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, EveryTarget,
-                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
-                         [](const auto& parameter) {
-                           return std::string(hwy::TargetName(parameter.param));
-                         });
+                         testing::ValuesIn(hwy::SupportedAndGeneratedTargets()), test::target_name);
 
 // The mean of n roundings to neighbours one unit apart has a deviation of at most unit / 2 /
 // sqrt(n); six of them are passed once in 500 million times. Below 2^-14 the resolution of f16's
