@@ -78,7 +78,9 @@ struct Gradients {
 
 Gradients layer_norm_gradients(DType dtype, bool create_graph, const Shape& shape) {
   const Shape last{shape.back()};
-  const auto leaf = [&](Tensor x) { return x.astype(dtype).detach().set_requires_grad(true); };
+  const auto leaf = [&](const Tensor& x) {
+    return x.astype(dtype).detach().set_requires_grad(true);
+  };
   const std::vector<Tensor> leaves{leaf(random(shape, 0.5F, 1)), leaf(random(last, 1, 0.2F, 2)),
                                    leaf(random(last, 0, 0.2F, 3))};
   const Tensor y = layer_norm(leaves[0], last, leaves[1], leaves[2]);
