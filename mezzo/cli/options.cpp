@@ -29,8 +29,8 @@ std::optional<bool> parse_flag(const char* option, const std::string& text) {
 
 train::ScheduleKind parse_schedule_name(const std::string& text) {
   const auto kind = train::parse_schedule(text);
-  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text,
-            "`. There are constant, steps, poly, linear and cosine");
+  check_arg(kind.has_value(), "--lr-schedule", "unknown schedule `", text, "`. There are ",
+            train::schedule_names());
   return *kind;
 }
 
@@ -122,7 +122,14 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
   add_data_options(command, options);
   command.add_option("--epochs", options.run.epochs, "Passes over the data")->capture_default_str();
   command.add_option("--steps", options.run.steps, "End after so many steps");
-  command.add_option("--lr-schedule", options.schedule, "constant, steps, poly, linear or cosine")
+  command.add_option("--lr-schedule", options.schedule, train::schedule_names())
+      ->capture_default_str();
+  command
+      .add_option("--lr-init", options.run.lr_init, "Learning rate that the warm-up begins with")
+      ->capture_default_str();
+  command.add_option("--lr-end", options.run.lr_end, "Where linear and half-cosine end")
+      ->capture_default_str();
+  command.add_option("--lr-gamma", options.run.lr_gamma, "Factor of exponential, per epoch")
       ->capture_default_str();
   command
       .add_option("--warmup-epochs", options.run.warmup_epochs,

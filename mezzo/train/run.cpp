@@ -67,6 +67,10 @@ void check_options(const RunOptions& options) {
   check(options.weight_decay >= 0, "--weight-decay must not be negative: ", options.weight_decay);
   check(options.warmup_epochs >= 0,
         "--warmup-epochs must not be negative: ", options.warmup_epochs);
+  check(options.lr_init >= 0, "--lr-init must not be negative: ", options.lr_init);
+  check(options.lr_end >= 0, "--lr-end must not be negative: ", options.lr_end);
+  check(options.lr_gamma > 0 && options.lr_gamma <= 1,
+        "--lr-gamma must be in (0, 1]: ", options.lr_gamma);
   check(options.checkpoints.every >= 0,
         "--checkpoint-every must not be negative: ", options.checkpoints.every);
   check(options.checkpoints.keep >= 0, "--keep must not be negative: ", options.checkpoints.keep);
@@ -114,6 +118,10 @@ Schedule make_schedule(const RunOptions& options, std::int64_t steps_per_epoch,
   return {
       .kind = options.schedule,
       .lr = options.lr,
+      .init_lr = options.lr_init,
+      .end_lr = options.lr_end,
+      .gamma = options.lr_gamma,
+      .steps_per_epoch = steps_per_epoch,
       .total_steps = total_steps,
       .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
 }
@@ -130,6 +138,9 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--momentum", concat(options.momentum)},
                        {"--weight-decay", concat(options.weight_decay)},
                        {"--lr-schedule", name_of(options.schedule)},
+                       {"--lr-init", concat(options.lr_init)},
+                       {"--lr-end", concat(options.lr_end)},
+                       {"--lr-gamma", concat(options.lr_gamma)},
                        {"--warmup-epochs", concat(options.warmup_epochs)},
                        {"--label-smoothing", concat(options.label_smoothing)},
                        {"--seed", concat(options.seed)},

@@ -49,6 +49,9 @@ struct RunOptions {
   double momentum = 0.9;
   double weight_decay = 0;
   ScheduleKind schedule = ScheduleKind::kConstant;
+  double lr_init = 0;     // where the warm-up begins
+  double lr_end = 0;      // where linear and half-cosine end
+  double lr_gamma = 0.9;  // of exponential, per epoch
   double warmup_epochs = 0;
   double label_smoothing = 0;
   std::uint64_t seed = 1;

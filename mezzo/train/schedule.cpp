@@ -7,9 +7,10 @@
 namespace mezzo::train {
 namespace {
 
-constexpr ScheduleKind kAllKinds[] = {ScheduleKind::kConstant, ScheduleKind::kSteps,
-                                      ScheduleKind::kPoly, ScheduleKind::kLinear,
-                                      ScheduleKind::kCosine};
+constexpr ScheduleKind kAllKinds[] = {ScheduleKind::kConstant,   ScheduleKind::kSteps,
+                                      ScheduleKind::kPoly,       ScheduleKind::kLinear,
+                                      ScheduleKind::kCosine,     ScheduleKind::kHalfCosine,
+                                      ScheduleKind::kExponential};
 
 double steps_factor(double progress) {
   if (progress < 0.3) return 1;
@@ -26,6 +27,8 @@ const char* name_of(ScheduleKind kind) {
     case ScheduleKind::kPoly: return "poly";
     case ScheduleKind::kLinear: return "linear";
     case ScheduleKind::kCosine: return "cosine";
+    case ScheduleKind::kHalfCosine: return "half-cosine";
+    case ScheduleKind::kExponential: return "exponential";
   }
   return "?";
 }
@@ -37,23 +40,51 @@ std::optional<ScheduleKind> parse_schedule(std::string_view name) {
   return std::nullopt;
 }
 
+std::string schedule_names() {
+  std::string names;
+  for (const ScheduleKind kind : kAllKinds) {
+    if (!names.empty()) names += kind == ScheduleKind::kExponential ? " and " : ", ";
+    names += name_of(kind);
+  }
+  return names;
+}
+
+double Schedule::warm_up(std::int64_t step) const {
+  const bool from_start = kind == ScheduleKind::kPoly || kind == ScheduleKind::kLinear;
+  const auto climbed = static_cast<double>(from_start ? step : step + 1);
+  return init_lr + (lr - init_lr) * climbed / static_cast<double>(warmup_steps);
+}
+
 double Schedule::at(std::int64_t step) const {
   step = std::clamp<std::int64_t>(step, 0, total_steps - 1);
-  if (step < warmup_steps) {
-    return lr * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  }
+  if (step < warmup_steps) return warm_up(step);
+  const std::int64_t after = step - warmup_steps;
   const auto left = static_cast<double>(std::max<std::int64_t>(total_steps - warmup_steps, 1));
-  const double progress = static_cast<double>(step - warmup_steps) / left;
+  const double progress = static_cast<double>(after) / left;
   switch (kind) {
     case ScheduleKind::kConstant: return lr;
     case ScheduleKind::kSteps:
       return lr * steps_factor(static_cast<double>(step) / static_cast<double>(total_steps));
     case ScheduleKind::kPoly: return lr * (1 - progress) * (1 - progress);
     case ScheduleKind::kLinear: return lr + (end_lr - lr) * progress;
-    case ScheduleKind::kCosine:
+    case ScheduleKind::kCosine: {
+      // The course's cosine runs on the step since the very beginning, warm-up included.
+      const double angle = std::numbers::pi * 2 * 0.47 * static_cast<double>(step) / left;
+      return lr * ((1 - progress) * 0.5 * (1 + std::cos(angle)) + 0.00001);
+    }
+    case ScheduleKind::kHalfCosine:
       return end_lr + (lr - end_lr) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+    case ScheduleKind::kExponential:
+      return lr * std::pow(gamma, static_cast<double>(after / steps_per_epoch));
   }
   return lr;
+}
+
+std::vector<double> Schedule::values() const {
+  std::vector<double> rates;
+  rates.reserve(static_cast<std::size_t>(total_steps));
+  for (std::int64_t step = 0; step < total_steps; ++step) rates.push_back(at(step));
+  return rates;
 }
 
 }  // namespace mezzo::train

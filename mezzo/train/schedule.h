@@ -3,33 +3,50 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace mezzo::train {
 
+// The first five are the formulas of MindSpore's ResNet-50/CIFAR-10 course, to the last digit.
+// `progress` is the part done of the steps after the warm-up, from 0 to 1.
 enum class ScheduleKind : std::uint8_t {
-  kConstant,  // lr, after the warm-up
-  kSteps,     // lr * 1, 0.1, 0.01, 0.001, changing at 30, 60 and 80 % of all steps
-  kPoly,      // lr * (1 - progress)^2
-  kLinear,    // straight down from lr to end_lr
-  kCosine,    // half a cosine from lr to end_lr (Loshchilov and Hutter, "SGDR", ICLR 2017)
+  kConstant,     // lr
+  kSteps,        // lr * 1, 0.1, 0.01, 0.001, changing at 30, 60 and 80 % of all steps
+  kPoly,         // lr * (1 - progress)^2
+  kLinear,       // straight down from lr to end_lr
+  kCosine,       // lr * ((1 - progress) * (1 + cos(0.94 pi step / steps after it)) / 2 + 1e-5)
+  kHalfCosine,   // half a cosine from lr to end_lr (Loshchilov and Hutter, "SGDR", ICLR 2017)
+  kExponential,  // lr * gamma^n, n the whole epochs after the warm-up
 };
 
 const char* name_of(ScheduleKind kind);
 std::optional<ScheduleKind> parse_schedule(std::string_view name);
+// `constant, steps, ... and exponential`, for messages.
+std::string schedule_names();
 
 // A schedule over total_steps. During the first warmup_steps the rate climbs in a straight line
-// from nearly 0 to lr (Goyal et al., "Accurate, large minibatch SGD", 2017); `progress` is the part
-// done of the steps after it.
+// from init_lr to lr (Goyal et al., "Accurate, large minibatch SGD", 2017). The course's poly and
+// linear take the first step with init_lr itself; the others have climbed one step by then, so that
+// no step is lost to a rate of 0.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kConstant;
   double lr = 0.01;
+  double init_lr = 0;
   double end_lr = 0;
+  double gamma = 0.9;                // of kExponential
+  std::int64_t steps_per_epoch = 1;  // of kExponential
   std::int64_t total_steps = 1;
   std::int64_t warmup_steps = 0;
 
   // The rate of step 0, 1, ...; the last one's beyond the end.
   double at(std::int64_t step) const;
+  // The rates of all steps: what optimizers and Model::fit() take.
+  std::vector<double> values() const;
+
+ private:
+  double warm_up(std::int64_t step) const;
 };
 
 }  // namespace mezzo::train

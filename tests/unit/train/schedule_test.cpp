@@ -5,42 +5,97 @@
 namespace mezzo::train {
 namespace {
 
+// What the course's get_lr(lr_init=0.01, lr_end=0.00001, lr_max=0.1) and
+// warmup_cosine_annealing_lr(lr=0.1) return for 4 epochs of 3 steps. They round to f32 at the end.
+constexpr double kF32 = 0x1p-24;
+
+Schedule course(ScheduleKind kind, std::int64_t warmup_steps) {
+  return {.kind = kind,
+          .lr = 0.1,
+          .init_lr = kind == ScheduleKind::kCosine ? 0 : 0.01,
+          .end_lr = 0.00001,
+          .total_steps = 12,
+          .warmup_steps = warmup_steps};
+}
+
+void expect_rates(const Schedule& schedule, const std::vector<double>& expected) {
+  const std::vector<double> rates = schedule.values();
+  ASSERT_EQ(rates.size(), expected.size());
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    EXPECT_NEAR(rates[i], expected[i], expected[i] * kF32) << name_of(schedule.kind) << ' ' << i;
+  }
+}
+
+TEST(Schedule, StepsAreTheCourses) {
+  expect_rates(
+      course(ScheduleKind::kSteps, 0),
+      {0.100000001, 0.100000001, 0.100000001, 0.100000001, 0.00999999978, 0.00999999978,
+       0.00999999978, 0.00999999978, 0.00100000005, 0.00100000005, 9.99999975e-05, 9.99999975e-05});
+}
+
+TEST(Schedule, PolyIsTheCourses) {
+  expect_rates(
+      course(ScheduleKind::kPoly, 6),
+      {0.00999999978, 0.0250000004, 0.0399999991, 0.0549999997, 0.0700000003, 0.0850000009,
+       0.100000001, 0.0694444478, 0.0444444455, 0.0250000004, 0.0111111114, 0.00277777785});
+  expect_rates(
+      course(ScheduleKind::kPoly, 0),
+      {0.100000001, 0.0840277746, 0.0694444478, 0.0562499985, 0.0444444455, 0.0340277776,
+       0.0250000004, 0.0173611119, 0.0111111114, 0.00625000009, 0.00277777785, 0.000694444461});
+}
+
+TEST(Schedule, LinearIsTheCourses) {
+  expect_rates(course(ScheduleKind::kLinear, 6),
+               {0.00999999978, 0.0250000004, 0.0399999991, 0.0549999997, 0.0700000003, 0.0850000009,
+                0.100000001, 0.0833349973, 0.0666700006, 0.0500050001, 0.0333399996, 0.0166749991});
+}
+
+TEST(Schedule, CosineIsTheCourses) {
+  expect_rates(
+      course(ScheduleKind::kCosine, 3),
+      {0.0333333351, 0.0666666701, 0.100000001, 0.0776705742, 0.0557985902, 0.036177136,
+       0.0204171464, 0.00933638308, 0.00290111266, 0.0002962125, 0.000109132568, 0.000597745471});
+  expect_rates(
+      course(ScheduleKind::kCosine, 0),
+      {0.100001, 0.0902867988, 0.0783886462, 0.0652371645, 0.0517807193, 0.0389036983, 0.0273537077,
+       0.0176830664, 0.0102090733, 0.004995747, 0.00185811694, 0.000388316606});
+}
+
 TEST(Schedule, NamesParseBack) {
-  for (const char* name : {"constant", "steps", "poly", "linear", "cosine"}) {
+  for (const char* name :
+       {"constant", "steps", "poly", "linear", "cosine", "half-cosine", "exponential"}) {
     const auto kind = parse_schedule(name);
     ASSERT_TRUE(kind.has_value()) << name;
     EXPECT_STREQ(name_of(*kind), name);
   }
   EXPECT_FALSE(parse_schedule("step").has_value());
+  EXPECT_EQ(schedule_names(), "constant, steps, poly, linear, cosine, half-cosine and exponential");
 }
 
 TEST(Schedule, WarmUpEndsAtTheFullRate) {
   const Schedule schedule{
-      .kind = ScheduleKind::kCosine, .lr = 0.4, .total_steps = 100, .warmup_steps = 4};
+      .kind = ScheduleKind::kHalfCosine, .lr = 0.4, .total_steps = 100, .warmup_steps = 4};
   EXPECT_DOUBLE_EQ(schedule.at(0), 0.1);
   EXPECT_DOUBLE_EQ(schedule.at(3), 0.4);
   EXPECT_DOUBLE_EQ(schedule.at(4), 0.4);
 }
 
-TEST(Schedule, CosineIsHalfwayInTheMiddleAndNearlyZeroAtTheEnd) {
-  const Schedule schedule{.kind = ScheduleKind::kCosine, .lr = 1, .total_steps = 1000};
+TEST(Schedule, HalfCosineIsHalfwayInTheMiddleAndNearlyZeroAtTheEnd) {
+  const Schedule schedule{.kind = ScheduleKind::kHalfCosine, .lr = 1, .total_steps = 1000};
   EXPECT_DOUBLE_EQ(schedule.at(0), 1);
   EXPECT_NEAR(schedule.at(500), 0.5, 1e-12);
   EXPECT_LT(schedule.at(999), 1e-5);
   EXPECT_EQ(schedule.at(5000), schedule.at(999));
 }
 
-TEST(Schedule, StepsFallTenfoldThreeTimes) {
-  const Schedule schedule{.kind = ScheduleKind::kSteps, .lr = 1, .total_steps = 10};
-  const double expected[] = {1, 1, 1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001};
-  for (int i = 0; i < 10; ++i) EXPECT_DOUBLE_EQ(schedule.at(i), expected[i]) << i;
-}
-
-TEST(Schedule, PolyAndLinear) {
-  const Schedule poly{.kind = ScheduleKind::kPoly, .lr = 2, .total_steps = 4};
-  EXPECT_DOUBLE_EQ(poly.at(2), 0.5);
-  const Schedule linear{.kind = ScheduleKind::kLinear, .lr = 2, .end_lr = 1, .total_steps = 4};
-  EXPECT_DOUBLE_EQ(linear.at(2), 1.5);
+TEST(Schedule, ExponentialFallsOnceAnEpochAfterTheWarmUp) {
+  const Schedule schedule{.kind = ScheduleKind::kExponential,
+                          .lr = 1,
+                          .gamma = 0.5,
+                          .steps_per_epoch = 2,
+                          .total_steps = 7,
+                          .warmup_steps = 2};
+  EXPECT_EQ(schedule.values(), (std::vector<double>{0.5, 1, 1, 1, 0.5, 0.5, 0.25}));
 }
 
 TEST(Schedule, WarmUpLongerThanTheRunStillClimbs) {
