@@ -1,6 +1,7 @@
 #include "mezzo/cli/options.h"
 
 #include <charconv>
+#include <limits>
 #include <optional>
 
 #include "mezzo/core/parallel.h"
@@ -15,8 +16,10 @@ train::LossScaling parse_loss_scale(const std::string& text) {
   if (text == "none") return {.kind = Kind::kNone};
   double scale = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
-  check_arg(error == std::errc() && end == text.data() + text.size() && scale >= 1, "--loss-scale",
-            "`", text, "` is neither dynamic, none nor a number of at least 1");
+  check_arg(error == std::errc() && end == text.data() + text.size() && scale >= 1 &&
+                scale <= double{std::numeric_limits<float>::max()},
+            "--loss-scale", "`", text,
+            "` is neither dynamic, none nor a number of at least 1 that is finite in f32");
   return {.kind = Kind::kStatic, .scale = scale};
 }
 
@@ -164,7 +167,9 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
 }
 
 void apply_threads(const SharedOptions& options) {
-  check_arg(options.threads >= 0, "--threads", "must be at least 1: ", options.threads);
+  constexpr int kMostThreads = 1024;
+  check_arg(options.threads >= 0 && options.threads <= kMostThreads, "--threads",
+            "must be from 1 to ", kMostThreads, ": ", options.threads);
   if (options.threads > 0) set_num_threads(options.threads);
 }
 

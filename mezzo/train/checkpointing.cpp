@@ -10,7 +10,6 @@ constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kScaler = "scaler";
 constexpr const char* kLoader = "loader";
 constexpr const char* kGenerator = "default";
-constexpr const char* kConfiguration = "configuration";
 
 io::CheckpointValues counters_of(const optim::Optimizer& optimizer) {
   io::CheckpointValues values;
@@ -67,18 +66,6 @@ void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
   state.loader.seek({.epoch = checkpoint.value<std::int64_t>(kLoader, "epoch"),
                      .step = checkpoint.value<std::int64_t>(kLoader, "step")});
   default_generator().set_position(checkpoint.random_position(kGenerator));
-}
-
-void add_configuration(io::Checkpoint& checkpoint, const Configuration& configuration) {
-  for (const auto& [name, value] : configuration) checkpoint.values[kConfiguration][name] = value;
-}
-
-void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
-  for (const auto& [name, value] : now) {
-    const auto& before = checkpoint.value<std::string>(kConfiguration, name);
-    check_arg(before == value, "--resume", "the run was begun with ", name, " ", before, ", not ",
-              value, ". Give the same options, or another --checkpoint-dir");
-  }
 }
 
 }  // namespace mezzo::train

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 
 #include "mezzo/amp/grad_scaler.h"
@@ -36,13 +35,5 @@ struct CheckpointingOptions {
   std::int64_t keep = 3;   // the newest so many stay
   bool resume = false;     // go on from the newest sound one, if there is one
 };
-
-// What the options of a run were, by name.
-using Configuration = std::map<std::string, std::string>;
-
-// Throws ArgumentError naming the first option that was another one when the checkpoint was
-// written: the run that goes on would not be the run that was begun.
-void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now);
-void add_configuration(io::Checkpoint& checkpoint, const Configuration& configuration);
 
 }  // namespace mezzo::train

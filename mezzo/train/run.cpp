@@ -17,6 +17,7 @@
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/train/configuration.h"
 #include "mezzo/train/median.h"
 
 namespace mezzo::train {
@@ -56,31 +57,6 @@ class Statistics {
   std::int64_t skipped_ = 0;
 };
 
-void check_options(const RunOptions& options) {
-  const auto check = [](bool ok, const auto&... parts) { check_arg(ok, "train", parts...); };
-  check(options.epochs >= 1, "--epochs must be at least 1: ", options.epochs);
-  check(options.steps.value_or(1) >= 1, "--steps must be at least 1: ", *options.steps);
-  check(options.batch_size >= 1, "--batch-size must be at least 1: ", options.batch_size);
-  check(std::isfinite(options.lr) && options.lr > 0, "--lr must be positive: ", options.lr);
-  check(options.momentum >= 0 && options.momentum < 1,
-        "--momentum must be in [0, 1): ", options.momentum);
-  check(options.weight_decay >= 0, "--weight-decay must not be negative: ", options.weight_decay);
-  check(options.warmup_epochs >= 0,
-        "--warmup-epochs must not be negative: ", options.warmup_epochs);
-  check(options.lr_init >= 0, "--lr-init must not be negative: ", options.lr_init);
-  check(options.lr_end >= 0, "--lr-end must not be negative: ", options.lr_end);
-  check(options.lr_gamma > 0 && options.lr_gamma <= 1,
-        "--lr-gamma must be in (0, 1]: ", options.lr_gamma);
-  check(options.checkpoints.every >= 0,
-        "--checkpoint-every must not be negative: ", options.checkpoints.every);
-  check(options.checkpoints.keep >= 0, "--keep must not be negative: ", options.checkpoints.keep);
-  check(!options.checkpoints.folder.empty() ||
-            (!options.checkpoints.resume && options.checkpoints.every == 0),
-        "--checkpoint-dir is missing: --resume and --checkpoint-every need it");
-  check(options.histogram_every >= 0,
-        "--histogram-every must not be negative: ", options.histogram_every);
-}
-
 // Null if the options do not ask for any.
 std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                                          const RunOptions& options) {
@@ -113,46 +89,6 @@ struct Trainer {
   amp::TrainOneStepWithLossScale step;
 };
 
-Schedule make_schedule(const RunOptions& options, std::int64_t steps_per_epoch,
-                       std::int64_t total_steps) {
-  return {
-      .kind = options.schedule,
-      .lr = options.lr,
-      .init_lr = options.lr_init,
-      .end_lr = options.lr_end,
-      .gamma = options.lr_gamma,
-      .steps_per_epoch = steps_per_epoch,
-      .total_steps = total_steps,
-      .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
-}
-
-// What must not change when a run goes on. Steps and epochs may: a run can be made longer.
-Configuration configuration_of(const RunOptions& options) {
-  Configuration result{{"--model", options.model},
-                       {"--data", options.data},
-                       {"--amp", amp::name_of(options.policy.level)},
-                       {"--dtype", name_of(options.policy.dtype())},
-                       {"--batch-size", concat(options.batch_size)},
-                       {"--image-size", concat(options.image_size)},
-                       {"--lr", concat(options.lr)},
-                       {"--momentum", concat(options.momentum)},
-                       {"--weight-decay", concat(options.weight_decay)},
-                       {"--lr-schedule", name_of(options.schedule)},
-                       {"--lr-init", concat(options.lr_init)},
-                       {"--lr-end", concat(options.lr_end)},
-                       {"--lr-gamma", concat(options.lr_gamma)},
-                       {"--warmup-epochs", concat(options.warmup_epochs)},
-                       {"--label-smoothing", concat(options.label_smoothing)},
-                       {"--seed", concat(options.seed)},
-                       {"shuffling", options.shuffle ? "on" : "off"},
-                       {"augmentation", options.augment ? "on" : "off"},
-                       {"--loss-scale", concat(static_cast<int>(options.loss_scale.kind), "/",
-                                               options.loss_scale.scale)}};
-  for (const std::string& name : options.precision.keep_float32) result["--keep-f32"] += name + ",";
-  for (const std::string& name : options.precision.lower) result["--lower"] += name + ",";
-  return result;
-}
-
 // The loop over epochs and steps.
 class Loop {
  public:
@@ -167,7 +103,7 @@ class Loop {
                               .workers = options.workers}),
         total_steps_(std::min(options.epochs * loader_.steps_per_epoch(),
                               options.steps.value_or(options.epochs * loader_.steps_per_epoch()))),
-        schedule_(make_schedule(options, loader_.steps_per_epoch(), total_steps_)) {}
+        schedule_(schedule_of(options, loader_.steps_per_epoch(), total_steps_)) {}
 
   RunResult run(Trainer& trainer) {
     const std::int64_t first_step = resume(trainer);

@@ -1,0 +1,108 @@
+#include "mezzo/train/configuration.h"
+
+#include <cmath>
+#include <limits>
+
+#include "mezzo/core/error.h"
+#include "mezzo/train/run.h"
+
+namespace mezzo::train {
+namespace {
+
+constexpr const char* kConfiguration = "configuration";
+
+// More epochs than these could not be counted in steps.
+constexpr std::int64_t kMostEpochs = 1'000'000'000;
+
+// Weights are f32: a larger rate is an infinity to them.
+bool is_rate(double value) {
+  return value >= 0 && value <= double{std::numeric_limits<float>::max()};
+}
+
+}  // namespace
+
+void check_options(const RunOptions& options) {
+  const auto check = [](bool ok, const auto&... parts) { check_arg(ok, "train", parts...); };
+  check(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs must be at least 1 and at ",
+        "most ", kMostEpochs, ": ", options.epochs);
+  check(options.steps.value_or(1) >= 1, "--steps must be at least 1: ", options.steps.value_or(1));
+  check(options.batch_size >= 1, "--batch-size must be at least 1: ", options.batch_size);
+  check(is_rate(options.lr) && options.lr > 0,
+        "--lr must be positive and finite in f32: ", options.lr);
+  check(options.momentum >= 0 && options.momentum < 1,
+        "--momentum must be in [0, 1): ", options.momentum);
+  check(is_rate(options.weight_decay),
+        "--weight-decay must not be negative, and finite in f32: ", options.weight_decay);
+  check(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
+        "--warmup-epochs must not be negative, and at most ", kMostEpochs, ": ",
+        options.warmup_epochs);
+  check(is_rate(options.lr_init),
+        "--lr-init must not be negative, and finite in f32: ", options.lr_init);
+  check(is_rate(options.lr_end),
+        "--lr-end must not be negative, and finite in f32: ", options.lr_end);
+  check(options.lr_gamma > 0 && options.lr_gamma <= 1,
+        "--lr-gamma must be in (0, 1]: ", options.lr_gamma);
+  check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+        "--label-smoothing must be in [0, 1]: ", options.label_smoothing);
+  check(options.checkpoints.every >= 0,
+        "--checkpoint-every must not be negative: ", options.checkpoints.every);
+  check(options.checkpoints.keep >= 0, "--keep must not be negative: ", options.checkpoints.keep);
+  check(!options.checkpoints.folder.empty() ||
+            (!options.checkpoints.resume && options.checkpoints.every == 0),
+        "--checkpoint-dir is missing: --resume and --checkpoint-every need it");
+  check(options.histogram_every >= 0,
+        "--histogram-every must not be negative: ", options.histogram_every);
+}
+
+Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
+                     std::int64_t total_steps) {
+  return {
+      .kind = options.schedule,
+      .lr = options.lr,
+      .init_lr = options.lr_init,
+      .end_lr = options.lr_end,
+      .gamma = options.lr_gamma,
+      .steps_per_epoch = steps_per_epoch,
+      .total_steps = total_steps,
+      .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
+}
+
+Configuration configuration_of(const RunOptions& options) {
+  Configuration result{{"--model", options.model},
+                       {"--data", options.data},
+                       {"--amp", amp::name_of(options.policy.level)},
+                       {"--dtype", name_of(options.policy.dtype())},
+                       {"--batch-size", concat(options.batch_size)},
+                       {"--image-size", concat(options.image_size)},
+                       {"--lr", concat(options.lr)},
+                       {"--momentum", concat(options.momentum)},
+                       {"--weight-decay", concat(options.weight_decay)},
+                       {"--lr-schedule", name_of(options.schedule)},
+                       {"--lr-init", concat(options.lr_init)},
+                       {"--lr-end", concat(options.lr_end)},
+                       {"--lr-gamma", concat(options.lr_gamma)},
+                       {"--warmup-epochs", concat(options.warmup_epochs)},
+                       {"--label-smoothing", concat(options.label_smoothing)},
+                       {"--seed", concat(options.seed)},
+                       {"shuffling", options.shuffle ? "on" : "off"},
+                       {"augmentation", options.augment ? "on" : "off"},
+                       {"--loss-scale", concat(static_cast<int>(options.loss_scale.kind), "/",
+                                               options.loss_scale.scale)}};
+  for (const std::string& name : options.precision.keep_float32) result["--keep-f32"] += name + ",";
+  for (const std::string& name : options.precision.lower) result["--lower"] += name + ",";
+  return result;
+}
+
+void add_configuration(io::Checkpoint& checkpoint, const Configuration& configuration) {
+  for (const auto& [name, value] : configuration) checkpoint.values[kConfiguration][name] = value;
+}
+
+void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
+  for (const auto& [name, value] : now) {
+    const auto& before = checkpoint.value<std::string>(kConfiguration, name);
+    check_arg(before == value, "--resume", "the run was begun with ", name, " ", before, ", not ",
+              value, ". Give the same options, or another --checkpoint-dir");
+  }
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,63 @@
+#include "mezzo/train/configuration.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/train/run.h"
+#include "tests/unit/data/temp_folder.h"
+
+namespace mezzo::train {
+namespace {
+
+using data::message_of;
+using ::testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+
+TEST(CheckOptions, TheUsualOnesPass) { EXPECT_NO_THROW(check_options({})); }
+
+// Each of these once went through, to give rates that are no numbers, or counts that overflow.
+TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
+  struct Field {
+    double RunOptions::*value;
+    const char* name;
+  };
+  for (const Field& field :
+       {Field{&RunOptions::lr, "--lr "}, Field{&RunOptions::lr_init, "--lr-init"},
+        Field{&RunOptions::lr_end, "--lr-end"}, Field{&RunOptions::weight_decay, "--weight-decay"},
+        Field{&RunOptions::warmup_epochs, "--warmup-epochs"},
+        Field{&RunOptions::label_smoothing, "--label-smoothing"}}) {
+    for (const double value : {kInf, 1e39, std::nan(""), -1.0}) {
+      RunOptions options;
+      options.*field.value = value;
+      EXPECT_THAT(message_of<ArgumentError>([&] { check_options(options); }), HasSubstr(field.name))
+          << value;
+    }
+  }
+}
+
+TEST(CheckOptions, SoManyEpochsThatStepsCannotBeCountedAreRefused) {
+  EXPECT_THAT(message_of<ArgumentError>([] { check_options({.epochs = kLargest}); }),
+              HasSubstr("--epochs must be at least 1 and at most 1000000000"));
+}
+
+TEST(ScheduleOf, TheLargestRatesGiveFiniteOnes) {
+  constexpr auto kLargestRate = double{std::numeric_limits<float>::max()};
+  for (const ScheduleKind kind : {ScheduleKind::kPoly, ScheduleKind::kLinear, ScheduleKind::kCosine,
+                                  ScheduleKind::kHalfCosine, ScheduleKind::kExponential}) {
+    RunOptions options{
+        .lr = kLargestRate, .schedule = kind, .lr_end = kLargestRate, .warmup_epochs = 1e9};
+    for (const double epochs : {0.0, 1.0, 1e9}) {
+      options.warmup_epochs = epochs;
+      check_options(options);
+      for (const double lr : schedule_of(options, 5, 20).values()) EXPECT_TRUE(std::isfinite(lr));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::train
