@@ -17,6 +17,10 @@ constexpr std::string_view kOp = "images";
 constexpr std::array<std::uint8_t, 3> kJpeg{0xFF, 0xD8, 0xFF};
 constexpr std::array<std::uint8_t, 8> kPng{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
+// PNG: deflate makes at most 1032 bytes of one, of 8 pixels each at a bit per pixel. JPEG: a block
+// takes a bit at least, and is 8x8 pixels large, 32x32 at the coarsest sampling.
+constexpr std::int64_t kMostPixelsPerByte = std::max(1032 * 8, 8 * 32 * 32);
+
 bool begins_with(std::span<const std::uint8_t> file, std::span<const std::uint8_t> magic) {
   return file.size() >= magic.size() && std::equal(magic.begin(), magic.end(), file.begin());
 }
@@ -44,11 +48,16 @@ std::vector<std::uint8_t> read_bytes(const std::string& path, std::string_view n
 
 }  // namespace
 
-void detail::take_claimed_shape(std::int64_t height, std::int64_t width, std::string_view name,
-                                Image& image) {
+void detail::take_claimed_shape(const ClaimedSize& claimed, std::string_view name, Image& image) {
+  const auto [height, width, file_bytes] = claimed;
   if (height < 1 || width < 1 || width > kMaxPixels / height) {
     fail<FileError>(kOp, name, ": the header claims ", width, "x", height, " pixels, at most ",
                     kMaxPixels, " in all are decoded. Store it smaller");
+  }
+  if (height * width / kMostPixelsPerByte > static_cast<std::int64_t>(file_bytes)) {
+    fail<FileError>(kOp, name, ": the header claims ", width, "x", height,
+                    " pixels, which no file of ", file_bytes,
+                    " bytes can hold. Copy or download the file again");
   }
   image.reshape({3, height, width});
 }

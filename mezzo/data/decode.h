@@ -16,7 +16,8 @@ inline constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 28;
 // Decodes a JPEG or PNG file, told by its contents, to [3, h, w]: grey becomes colour, CMYK becomes
 // RGB, 16 bits become 8, transparency is dropped; orientation and colour profiles are not applied,
 // as in torchvision. Throws FileError `[images] NAME: ...` if it is neither, if it is damaged or
-// ends early, or if it claims more than kMaxPixels pixels, before memory is taken for them. What
+// ends early, or if it claims more than kMaxPixels pixels or more than its bytes can possibly hold,
+// before memory is taken for them. What
 // others shrug off as a warning is an error too where pixels would be wrong.
 Image decode_image(std::span<const std::uint8_t> file, std::string_view name);
 
@@ -29,9 +30,16 @@ namespace detail {
 Image decode_jpeg(std::span<const std::uint8_t> file, std::string_view name);
 Image decode_png(std::span<const std::uint8_t> file, std::string_view name);
 
-// Takes [3, height, width]. Throws FileError if the header claims more than kMaxPixels.
-void take_claimed_shape(std::int64_t height, std::int64_t width, std::string_view name,
-                        Image& image);
+// What the header of a file of so many bytes claims.
+struct ClaimedSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::size_t file_bytes = 0;
+};
+
+// Takes [3, height, width]. Throws FileError if the header claims more than kMaxPixels, or more
+// than the most that either format makes of a byte.
+void take_claimed_shape(const ClaimedSize& claimed, std::string_view name, Image& image);
 
 }  // namespace detail
 }  // namespace mezzo::data

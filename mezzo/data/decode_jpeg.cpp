@@ -127,7 +127,13 @@ Image detail::decode_jpeg(std::span<const std::uint8_t> file, std::string_view n
   Decoder decoder;
   if (!read_header(decoder, file)) fail_with(decoder, name);
   Image image;
-  take_claimed_shape(decoder.info.image_height, decoder.info.image_width, name, image);
+  // Arithmetic coding can do with less than a bit for a block, so such a file may claim anything.
+  const std::size_t file_bytes =
+      decoder.info.arith_code != 0 ? static_cast<std::size_t>(kMaxFileBytes) : file.size();
+  take_claimed_shape({.height = decoder.info.image_height,
+                      .width = decoder.info.image_width,
+                      .file_bytes = file_bytes},
+                     name, image);
   if (!is_cmyk(decoder.info)) {
     if (!read_pixels(decoder, image.pixels.data())) fail_with(decoder, name);
     return image;

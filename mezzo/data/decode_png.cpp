@@ -99,8 +99,10 @@ Image detail::decode_png(std::span<const std::uint8_t> file, std::string_view na
   Decoder decoder(file);
   if (!read_header(decoder)) fail_with(decoder, name);
   Image image;
-  take_claimed_shape(png_get_image_height(decoder.png, decoder.info),
-                     png_get_image_width(decoder.png, decoder.info), name, image);
+  take_claimed_shape({.height = png_get_image_height(decoder.png, decoder.info),
+                      .width = png_get_image_width(decoder.png, decoder.info),
+                      .file_bytes = file.size()},
+                     name, image);
   const auto row_bytes = static_cast<std::size_t>(image.shape[2] * 3);
   std::vector<png_bytep> rows;
   for (std::size_t y = 0; y < static_cast<std::size_t>(image.shape[1]); ++y) {

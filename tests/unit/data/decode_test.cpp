@@ -7,6 +7,7 @@
 
 #include "mezzo/core/error.h"
 #include "tests/unit/data/encode.h"
+#include "tests/unit/data/images.h"
 
 namespace mezzo::data {
 namespace {
@@ -131,6 +132,8 @@ TEST(DecodeJpeg, BelievesNoLies) {
   EXPECT_EQ(error_of(bomb),
             "[images] NAME: the header claims 65021x65021 pixels, at most 67108864 in all are "
             "decoded. Store it smaller");
+  std::fill_n(bomb.begin() + static_cast<std::ptrdiff_t>(place), 4, std::uint8_t{0x1F});
+  EXPECT_THAT(error_of(bomb), HasSubstr("claims 7967x7967 pixels, which no file of"));
   Bytes tall = file;
   tall[place + 1] = 200;
   EXPECT_THAT(error_of(tall), HasSubstr("is damaged"));
@@ -223,19 +226,36 @@ TEST(DecodePng, EveryFlippedBitIsNoticed) {
   }
 }
 
-// A header that claims 100,000 x 100,000 pixels, with the check sum that belongs to it.
-TEST(DecodePng, BelievesNoLies) {
+// A file of 6x6 pixels whose header claims another size, with the check sum that belongs to it.
+Bytes png_claiming(std::uint32_t side) {
   Bytes file = encode_png(random_image({3, 6, 6}, 6));
-  for (const std::size_t place : {16, 20}) {
-    file[place + 1] = 0x01;
-    file[place + 2] = 0x86;
-    file[place + 3] = 0xA0;
-  }
-  const unsigned long sum = crc32(0, &file[12], 17);
-  for (std::size_t i = 0; i < 4; ++i) file[29 + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
-  EXPECT_EQ(error_of(file),
+  const auto put = [&](std::size_t place, unsigned long value) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      file[place + i] = static_cast<std::uint8_t>(value >> (24 - 8 * i));
+    }
+  };
+  put(16, side);
+  put(20, side);
+  put(29, crc32(0, &file[12], 17));
+  return file;
+}
+
+TEST(DecodePng, BelievesNoLies) {
+  EXPECT_EQ(error_of(png_claiming(100'000)),
             "[images] NAME: the header claims 100000x100000 pixels, at most 67108864 in all are "
             "decoded. Store it smaller");
+  const Bytes file = png_claiming(8'000);
+  EXPECT_EQ(error_of(file), "[images] NAME: the header claims 8000x8000 pixels, which no file of " +
+                                std::to_string(file.size()) +
+                                " bytes can hold. Copy or download the file again");
+  EXPECT_THAT(error_of(png_claiming(1'000)), HasSubstr("is damaged"));
+}
+
+// As many pixels of one byte as there can be: nothing but white, a bit each.
+TEST(DecodePng, TakesTheMostThatCompressionCanDo) {
+  const Bytes file =
+      encode_png(Bytes(4096 * 512, 0xFF), 4096, 4096, {.color_type = 0, .bit_depth = 1});
+  EXPECT_EQ(decode_image(file, "NAME").shape, Shape({3, 4096, 4096}));
 }
 
 TEST(DecodeImage, SaysWhatItIsNot) {

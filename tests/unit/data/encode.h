@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/unit/data/images.h"
+#include "mezzo/data/image.h"
 
 namespace mezzo::data {
+
+using Bytes = std::vector<std::uint8_t>;
 
 struct JpegOptions {
   int quality = 95;

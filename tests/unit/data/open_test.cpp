@@ -9,6 +9,7 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/data/pipeline.h"
 #include "tests/unit/data/encode.h"
+#include "tests/unit/data/images.h"
 
 namespace mezzo::data {
 namespace {
