@@ -1,5 +1,8 @@
 #include "mezzo/cli/event_log.h"
 
+#include "mezzo/cli/first_pictures.h"
+#include "mezzo/io/png.h"
+
 namespace mezzo::cli {
 
 void EventLog::on_resume(const std::string& path, std::int64_t step) {
@@ -12,6 +15,16 @@ void EventLog::on_resume(const std::string& path, std::int64_t step) {
 void EventLog::on_start(std::int64_t total_steps) {
   if (!folder_.empty()) writer_ = std::make_unique<io::EventWriter>(folder_, options_);
   next_.on_start(total_steps);
+}
+
+void EventLog::on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
+  constexpr std::int64_t kColumns = 8;
+  if (writer_ != nullptr) {
+    const std::vector<data::Image> pictures = first_pictures(batch, dataset);
+    const data::Image sheet = data::contact_sheet(pictures, kColumns);
+    writer_->add_image("train/first_batch", io::encode_png(sheet.pixels, sheet.shape), step_ + 1);
+  }
+  next_.on_first_batch(batch, dataset);
 }
 
 void EventLog::on_step(const train::StepEvent& event) {

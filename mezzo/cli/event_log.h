@@ -10,8 +10,8 @@
 namespace mezzo::cli {
 
 // Writes what happens as scalars, and passes it on: `train/loss`, `train/lr`, `train/scale` and
-// `train/skipped` of every step, `test/loss` and `test/accuracy` of every epoch. Without a folder
-// it only passes on.
+// `train/skipped` of every step, `test/loss` and `test/accuracy` of every epoch; and as an image
+// `train/first_batch`. Without a folder it only passes on.
 class EventLog final : public train::RunObserver {
  public:
   EventLog(std::string folder, train::RunObserver& next)
@@ -19,6 +19,7 @@ class EventLog final : public train::RunObserver {
   void on_resume(const std::string& path, std::int64_t step) override;
   // Throws FileError if the folder cannot be written.
   void on_start(std::int64_t total_steps) override;
+  void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
   void on_gradients(const amp::GradientStatistics& statistics) override {

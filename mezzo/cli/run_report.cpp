@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "mezzo/amp/plan.h"
+#include "mezzo/cli/first_pictures.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/io/png.h"
 
 namespace mezzo::cli {
 namespace {
@@ -72,6 +74,28 @@ void RunReport::write() const {
 }
 
 void ReportObserver::on_start(std::int64_t total_steps) { next_.on_start(total_steps); }
+
+void ReportObserver::on_resume(const std::string& path, std::int64_t step) {
+  if (report_.is_wanted()) report_.run().resumed_after = step;
+  next_.on_resume(path, step);
+}
+
+void ReportObserver::on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
+  if (report_.is_wanted()) {
+    const std::vector<std::string> names = dataset.class_names();
+    const auto labels = batch.labels.to_vector<std::int64_t>();
+    report::RunData& run = report_.run();
+    run.batch_size = batch.labels.numel();
+    for (const data::Image& image : first_pictures(batch, dataset)) {
+      const auto label = static_cast<std::size_t>(labels[run.first_batch.size()]);
+      run.first_batch.push_back({.png = io::encode_png(image.pixels, image.shape),
+                                 .width = image.shape[2],
+                                 .height = image.shape[1],
+                                 .label = names.empty() ? std::to_string(label) : names[label]});
+    }
+  }
+  next_.on_first_batch(batch, dataset);
+}
 
 void ReportObserver::on_step(const train::StepEvent& event) {
   if (report_.is_wanted()) {

@@ -35,9 +35,8 @@ class ReportObserver final : public train::RunObserver {
  public:
   ReportObserver(RunReport& report, train::RunObserver& next) : report_(report), next_(next) {}
   void on_start(std::int64_t total_steps) override;
-  void on_resume(const std::string& path, std::int64_t step) override {
-    next_.on_resume(path, step);
-  }
+  void on_resume(const std::string& path, std::int64_t step) override;
+  void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
   void on_gradients(const amp::GradientStatistics& statistics) override;

@@ -110,6 +110,8 @@ std::unique_ptr<Dataset> open_cifar10(const std::string& folder, Split split) {
   ImageTable table;
   table.image_shape = {kChannels, kSide, kSide};
   table.num_classes = kClasses;
+  table.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
+                       "dog",      "frog",       "horse", "ship", "truck"};
   table.normalization = cifar10_normalization();
   for (const std::filesystem::path& path : find_batches(folder, split)) append_batch(path, table);
   return std::make_unique<MemoryDataset>(std::move(table));

@@ -53,6 +53,8 @@ MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {
             "dataset", "the normalization needs a mean and a deviation for each of ", channels,
             " channels: got ", table_.normalization.mean.size(), " and ",
             table_.normalization.deviation.size());
+  check_arg(table_.class_names.empty() || std::ssize(table_.class_names) == table_.num_classes,
+            "dataset", table_.class_names.size(), " names for ", table_.num_classes, " classes");
   const auto bytes = table_.labels.size() * static_cast<std::size_t>(table_.image_shape.numel());
   check_arg(table_.pixels.size() == bytes, "dataset", table_.labels.size(), " images of ",
             table_.image_shape, " need ", bytes, " bytes: got ", table_.pixels.size());

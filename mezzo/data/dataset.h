@@ -47,6 +47,8 @@ class Dataset {
   // [channels, height, width]; a height and width of 0 if the images differ in size.
   virtual Shape image_shape() const = 0;
   virtual std::int64_t num_classes() const = 0;
+  // What labels stand for, in their order; empty if they are just numbers.
+  virtual std::vector<std::string> class_names() const { return {}; }
   // One mean and one deviation per channel.
   virtual Normalization normalization() const = 0;
   // What each byte becomes in a batch, as numbers_of() has it: by default from normalization().
@@ -70,8 +72,9 @@ struct ImageTable {
   Shape image_shape{};  // [channels, height, width]
   std::int64_t num_classes = 0;
   Normalization normalization{};
-  std::vector<std::uint8_t> pixels{};  // [size, height, width, channels]
-  std::vector<std::uint8_t> labels{};  // [size]
+  std::vector<std::uint8_t> pixels{};      // [size, height, width, channels]
+  std::vector<std::uint8_t> labels{};      // [size]
+  std::vector<std::string> class_names{};  // of all classes, or none
 };
 
 // A data set whose images lie in memory, undistorted.
@@ -84,6 +87,7 @@ class MemoryDataset final : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(table_.labels.size()); }
   Shape image_shape() const override { return table_.image_shape; }
   std::int64_t num_classes() const override { return table_.num_classes; }
+  std::vector<std::string> class_names() const override { return table_.class_names; }
   Normalization normalization() const override { return table_.normalization; }
   std::int64_t read(std::int64_t index, Generator& random,
                     std::span<std::uint8_t> pixels) const override;

@@ -32,7 +32,7 @@ class ImageFolder final : public Dataset {
   std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const override;
   std::string describe(std::int64_t index) const override;
 
-  const std::vector<std::string>& class_names() const { return classes_; }
+  std::vector<std::string> class_names() const override { return classes_; }
   std::string path(std::int64_t index) const;
 
  private:

@@ -65,6 +65,7 @@ class Derived : public Dataset {
   std::int64_t size() const override { return source_.size(); }
   Shape image_shape() const override { return source_.image_shape(); }
   std::int64_t num_classes() const override { return source_.num_classes(); }
+  std::vector<std::string> class_names() const override { return source_.class_names(); }
   Normalization normalization() const override { return source_.normalization(); }
   std::vector<float> numbers() const override { return source_.numbers(); }
   std::string describe(std::int64_t index) const override { return source_.describe(index); }

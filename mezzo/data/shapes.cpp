@@ -143,6 +143,8 @@ std::unique_ptr<Dataset> open_shapes(Split split, std::int64_t size) {
   ImageTable table;
   table.image_shape = {kChannels, kShapesSide, kShapesSide};
   table.num_classes = kClasses;
+  table.class_names = {"circle", "square", "triangle", "star",  "ring",
+                       "cross",  "bar",    "crescent", "heart", "frame"};
   table.normalization = cifar10_normalization();
   return generate(std::move(table), split, size, draw_shape);
 }

@@ -122,6 +122,29 @@ std::string lr_chart(const RunData& run) {
   return figure(to_svg(chart));
 }
 
+std::string picture(const Picture& image) {
+  const std::string label = escape(image.label);
+  return concat("<figure><img alt=\"", label, "\" width=\"", image.width, "\" height=\"",
+                image.height, "\" src=\"data:image/png;base64,", base64(image.png),
+                "\"/><figcaption>", label, "</figcaption></figure>\n");
+}
+
+// What the network was given first: shows at a glance that images, labels and augmentation are
+// right.
+std::string batch_section(const RunData& run) {
+  if (run.first_batch.empty()) return {};
+  const auto shown = static_cast<std::int64_t>(run.first_batch.size());
+  std::string html = element("h2", "First batch");
+  html += note(
+      concat(shown < run.batch_size ? concat("The first ", shown, " of ") : "All ",
+             count_of(run.batch_size, "image"),
+             ", as the network sees them: after augmentation, if any, and with the normalization "
+             "undone."));
+  html += "<div class=\"pictures\">\n";
+  for (const Picture& image : run.first_batch) html += picture(image);
+  return html + "</div>\n";
+}
+
 // The steps that were skipped, one row each, the first ones if there are very many.
 std::string skipped_table(const RunData& run) {
   constexpr std::size_t kMostRows = 50;
@@ -185,8 +208,17 @@ std::string plan_section(const RunData& run) {
   return element("h2", "Precision plan") + table(run.plan);
 }
 
+// A page of a part of a run says so first: the curves begin in the middle.
+std::string resume_note(const RunData& run) {
+  if (run.resumed_after == 0) return {};
+  return note(concat("This run went on from a checkpoint. The page begins with step ",
+                     run.resumed_after + 1, ": the ", count_of(run.resumed_after, "step"),
+                     " before are in the report and the events of the run that did them."));
+}
+
 std::string run_sections(const RunData& run) {
-  return verdict_box(run) + configuration(run) + training_section(run) +
+  return resume_note(run) + verdict_box(run) + configuration(run) + training_section(run) +
+         batch_section(run) +
          gradient_section(run, "Parameter gradients", run.gradients, "parameter") +
          gradient_section(run, "Activation gradients", run.activation_gradients, "module") +
          plan_section(run);

@@ -1,6 +1,7 @@
 // What a report is about: plain data, filled in while a network is trained.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -29,6 +30,14 @@ struct EpochRecord {
   double seconds = 0;
 };
 
+// An image of the training data.
+struct Picture {
+  std::vector<std::byte> png{};  // the bytes of a PNG file
+  std::int64_t width = 0;        // in pixels
+  std::int64_t height = 0;
+  std::string label{};  // what it shows
+};
+
 struct Table {
   std::vector<std::string> header{};
   std::vector<std::vector<std::string>> rows{};
@@ -37,8 +46,11 @@ struct Table {
 struct RunData {
   std::string name{};  // `lenet5 O2/f16`
   std::vector<std::pair<std::string, std::string>> configuration{};
-  DType dtype = DType::kF32;  // the lower precision in use; f32 if there is none
-  bool is_scaled = false;     // the loss was multiplied by a scale
+  DType dtype = DType::kF32;           // the lower precision in use; f32 if there is none
+  bool is_scaled = false;              // the loss was multiplied by a scale
+  std::vector<Picture> first_batch{};  // as the network sees it; some of it, if it is large
+  std::int64_t batch_size = 0;         // of that batch
+  std::int64_t resumed_after = 0;      // steps done before, of which nothing is recorded here
   std::vector<StepRecord> steps{};
   std::vector<EpochRecord> epochs{};
   // Sums over the run; empty if none were gathered.

@@ -70,6 +70,12 @@ th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px s
   vertical-align: top; }
 th { color: var(--soft); font-weight: 500; white-space: nowrap; }
 td { font-variant-numeric: tabular-nums; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(5.2rem, 1fr));
+  gap: .6rem; }
+.pictures figure { margin: 0; padding: .3rem; }
+.pictures img { display: block; width: 100%; height: auto; image-rendering: pixelated; }
+figcaption { color: var(--soft); font-size: .75rem; text-align: center; line-height: 1.4;
+  overflow-wrap: anywhere; }
 @media print {
   body { background: none; font-size: 11pt; } main { max-width: none; padding: 0; }
   figure, .verdict, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }

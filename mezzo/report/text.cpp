@@ -1,5 +1,6 @@
 #include "mezzo/report/text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -65,6 +66,24 @@ std::string format_scale(double scale) {
   int exponent = 0;
   const bool is_power = std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5;
   return is_power && scale != 1 ? power_of_two(exponent - 1) : format_number(scale, 6);
+}
+
+std::string base64(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::span part = bytes.subspan(i, std::min<std::size_t>(3, bytes.size() - i));
+    std::uint32_t bits = 0;  // three bytes, zeros where they are missing
+    for (std::size_t k = 0; k < 3; ++k) {
+      bits = bits << 8 | (k < part.size() ? std::to_integer<std::uint32_t>(part[k]) : 0);
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      text += k <= part.size() ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return text;
 }
 
 std::string count_of(std::int64_t count, std::string_view noun) {

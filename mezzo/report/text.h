@@ -1,7 +1,9 @@
 // Numbers and names as a report writes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,6 +27,10 @@ std::string format_part(double part);
 std::string power_of_two(int exponent);
 // The same of a number; as a plain number if it is no power of two.
 std::string format_scale(double scale);
+
+// The bytes as letters, digits, + and /, four for three bytes, with = at the end where they do not
+// fit (RFC 4648, section 4).
+std::string base64(std::span<const std::byte> bytes);
 
 // `1 step`, `3 steps`.
 std::string count_of(std::int64_t count, std::string_view noun);

@@ -34,6 +34,7 @@ class Statistics {
     skipped_ += report.skipped ? 1 : 0;
   }
 
+  std::int64_t steps() const { return std::ssize(total_); }
   std::int64_t skipped() const { return skipped_; }
 
   void write(RunResult& result, std::int64_t batch_size) const {
@@ -201,6 +202,7 @@ class Loop {
   }
 
   void run_step(Trainer& trainer, const data::Batch& batch) {
+    if (statistics_.steps() == 0) observer_.on_first_batch(batch, *data_.train);
     StepEvent event{
         .step = step_ + 1, .epoch = epochs_, .lr = schedule_.at(step_), .wait_ms = wait_ms_};
     waited_ms_ += wait_ms_;

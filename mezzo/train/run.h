@@ -114,6 +114,11 @@ class RunObserver {
     static_cast<void>(path);
     static_cast<void>(step);
   }
+  // Before the first step that this call does: its batch, and the set that it is from.
+  virtual void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
+    static_cast<void>(batch);
+    static_cast<void>(dataset);
+  }
   virtual void on_step(const StepEvent& event) { static_cast<void>(event); }
   virtual void on_epoch(const EpochEvent& event) { static_cast<void>(event); }
   // After the last step, if gradients were counted.

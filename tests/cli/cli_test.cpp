@@ -133,9 +133,10 @@ TEST_F(Command, TrainWritesAReport) {
           path("run.html") + " --json " + path("log.json"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   const std::string page = read_text("run.html");
-  for (const char* part : {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped",
-                           "Parameter gradients", "counted in 2 steps", "Activation gradients",
-                           "Precision plan", "conv1.weight", "</html>"}) {
+  for (const char* part :
+       {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped", "Parameter gradients",
+        "counted in 2 steps", "Activation gradients", "Precision plan", "conv1.weight",
+        "All 16 images", "image/png;base64,", "</html>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(read_events("log.json")[1]["first_bad"], testing::Ne(""));
@@ -157,7 +158,8 @@ TEST_F(Command, EventFilesHoldTheScalars) {
     const fs::path file = fs::directory_iterator(path(folder))->path();
     EXPECT_TRUE(file.filename().string().starts_with("events.out.tfevents.")) << file;
     const std::string bytes = read_text(fs::relative(file, folder_).string());
-    for (const char* tag : {"train/loss", "train/lr", "train/scale", "test/accuracy"}) {
+    for (const char* tag : {"train/loss", "train/lr", "train/scale", "test/accuracy",
+                            "train/first_batch", "\x89PNG"}) {
       EXPECT_THAT(bytes, HasSubstr(tag)) << folder;
     }
   }

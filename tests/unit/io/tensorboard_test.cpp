@@ -12,6 +12,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
 #include "mezzo/io/file_calls.h"
+#include "mezzo/io/png.h"
 #include "mezzo/io/protobuf.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/child.h"
@@ -142,6 +143,30 @@ TEST(EventWriter, ImagesSayTheirSize) {
   EXPECT_EQ(channels(3), "1803");
   EXPECT_EQ(channels(4), "1802");
   EXPECT_EQ(channels(6), "1804");
+}
+
+TEST(EventWriter, APictureOfOurOwn) {
+  // Two grey pixels, 0 and 255: 00 00 ff, packed with the smallest window that zlib has.
+  const std::vector<std::uint8_t> pixels{0, 255};
+  const std::vector<std::byte> png = encode_png(pixels, {1, 1, 2});
+  const std::string event = event_of([&](EventWriter& writer) { writer.add_image("a", png, 7); });
+  EXPECT_EQ(event,
+            "0900000000004a9340"
+            "1007"
+            "2a53"
+            "0a51"
+            "0a0161"
+            "224c"
+            "0801"
+            "1002"
+            "1801"
+            "2244"
+            "89504e470d0a1a0a"
+            "0000000d49484452"
+            "00000002000000010800000000d1492056"
+            "0000000b49444154"
+            "08996360f80f00010201005ab525df"
+            "0000000049454e44ae426082");
 }
 
 TEST(EventWriter, FileNamesSayWhenWhereAndWho) {

@@ -31,6 +31,10 @@ RunData full_run() {
   run.gradients = {histogram_of("conv1.<weight>", {1, 0x1p-30F, 0}), histogram_of("b", {})};
   run.activation_gradients = {histogram_of("conv1", {1, 0x1p-12F})};
   run.counted_steps = 2;
+  run.first_batch = {
+      {.png = {std::byte{0xff}}, .width = 28, .height = 14, .label = "<cat> & \"dog\""},
+      {.png = {}, .width = 1, .height = 1, .label = "7"}};
+  run.batch_size = 64;
   run.plan = {.header = {"path", "op", "dtype", "rule", "reason", "casts"},
               .rows = {{"conv1", "conv2d", "f16", "lower", "gains & <more>", "2"}}};
   return run;
@@ -70,15 +74,36 @@ TEST(Page, HoldsEverySectionOfARun) {
 
 TEST(Page, NeedsNothingElse) {
   const std::string html = to_html({.title = "t", .runs = {full_run()}});
-  for (const char* outside : {"http:", "https:", "<script", "<link", "url(", "@import", "src="}) {
+  for (const char* outside : {"http:", "https:", "<script", "<link", "url(", "@import"}) {
     EXPECT_THAT(html, Not(HasSubstr(outside)));
   }
+  EXPECT_EQ(count_of_text(html, "src="), count_of_text(html, "src=\"data:image/png;base64,"));
+}
+
+TEST(Page, ShowsTheFirstBatch) {
+  RunData run = full_run();
+  const std::string html = to_html({.title = "t", .runs = {run}});
+  EXPECT_THAT(html, HasSubstr("The first 2 of 64 images, as the network sees them"));
+  EXPECT_THAT(html,
+              HasSubstr("<img alt=\"&lt;cat&gt; &amp; &quot;dog&quot;\" width=\"28\" height=\"14\" "
+                        "src=\"data:image/png;base64,/w==\"/>"
+                        "<figcaption>&lt;cat&gt; &amp; &quot;dog&quot;</figcaption>"));
+  run.batch_size = 2;
+  EXPECT_THAT(to_html({.title = "t", .runs = {run}}), HasSubstr("All 2 images, as"));
+}
+
+TEST(Page, SaysWhereAResumedRunBegins) {
+  RunData run = full_run();
+  EXPECT_THAT(to_html({.title = "t", .runs = {run}}), Not(HasSubstr("checkpoint")));
+  run.resumed_after = 40;
+  EXPECT_THAT(to_html({.title = "t", .runs = {run}}),
+              HasSubstr("The page begins with step 41: the 40 steps before"));
 }
 
 TEST(Page, LeavesOutWhatThereIsNot) {
   const std::string html = to_html({.title = "t", .runs = {example_run(3)}});
   expect_sound(html);
-  for (const char* absent : {"Loss scale", "Skipped", "gradients", "plan"}) {
+  for (const char* absent : {"Loss scale", "Skipped", "gradients", "plan", "First batch"}) {
     EXPECT_THAT(html.substr(html.find("<main>")), Not(HasSubstr(absent))) << absent;
   }
   expect_sound(to_html({}));

@@ -47,5 +47,18 @@ TEST(ReportText, PowersOfTwoAndCounts) {
   EXPECT_EQ(count_of(0, "step"), "0 steps");
 }
 
+// The examples of RFC 4648, section 10, and bytes for the last two digits.
+TEST(Text, Base64) {
+  const auto of = [](std::string_view text) {
+    return base64(std::as_bytes(std::span(text.data(), text.size())));
+  };
+  EXPECT_EQ(of(""), "");
+  EXPECT_EQ(of("f"), "Zg==");
+  EXPECT_EQ(of("fo"), "Zm8=");
+  EXPECT_EQ(of("foo"), "Zm9v");
+  EXPECT_EQ(of("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(of("\xfb\xff\xbf"), "+/+/");
+}
+
 }  // namespace
 }  // namespace mezzo::report
