@@ -177,6 +177,8 @@ FoundCheckpoint read_latest_checkpoint(const std::string& folder) {
     std::vector<DamagedCheckpoint> damaged;
     const std::vector<CheckpointInfo> infos = list_checkpoints(folder);
     if (infos.empty()) {
+      // A folder that is read while the only checkpoint gives way to the next may show neither.
+      if (newest_number(folder) > 0) continue;
       fail<FileError>(kOp, folder, ": there is no checkpoint in it. Check the path");
     }
     std::optional<FoundCheckpoint> found = read_first(infos, damaged);
