@@ -5,7 +5,7 @@
 namespace mezzo::optim {
 
 Adam::Adam(std::vector<Tensor> params, AdamOptions options)
-    : Adam(std::vector<Group<AdamOptions>>{{std::move(params), options}}) {}
+    : Adam(std::vector<Group<AdamOptions>>{{std::move(params), std::move(options)}}) {}
 
 Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Adam("Adam", groups, false) {}
 
@@ -13,12 +13,12 @@ Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool
     : Optimizer(name), decoupled_(decoupled) {
   for (const Group<AdamOptions>& group : groups) {
     const AdamOptions& o = group.options;
-    check_arg(o.lr >= 0 && o.eps >= 0 && o.weight_decay >= 0, name,
-              "options must not be negative: lr ", o.lr, ", eps ", o.eps, ", weight_decay ",
-              o.weight_decay);
+    check_arg(o.lr.lowest() >= 0 && o.eps >= 0 && o.weight_decay >= 0, name,
+              "options must not be negative: lr ", o.lr.lowest(), ", eps ", o.eps,
+              ", weight_decay ", o.weight_decay);
     check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
               "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
-    add_group(group.params, o.param_update);
+    add_group(group.params, o.lr, o.param_update);
     options_.push_back(o);
   }
   exp_avg_.resize(params().size());
@@ -37,7 +37,7 @@ void Adam::update(std::size_t group, const std::vector<Active>& active, double i
     tensors.push_back(
         {params()[i], a.grad, exp_avg_[i], exp_avg_sq_[i], ++steps_[i], half_update(i)});
   }
-  adam_step(tensors, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale});
+  adam_step(tensors, {lr(group), o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale});
 }
 
 std::vector<NamedTensor> Adam::state() const {
@@ -53,7 +53,7 @@ std::vector<NamedCounter> Adam::counters() const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i] > 0) result.push_back({concat("step.", i), steps_[i]});
   }
-  append_half_counters(result);
+  append_shared_counters(result);
   return result;
 }
 
@@ -65,14 +65,14 @@ void Adam::set_state(std::string_view state_name, const Tensor& tensor) {
 }
 
 void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
-  if (set_half_counter(counter_name, value)) return;
+  if (set_shared_counter(counter_name, value)) return;
   const std::size_t i = index_in(counter_name, "step");
   check_arg(value >= 0, name(), "the counter '", counter_name, "' must not be negative: ", value);
   steps_[i] = value;
 }
 
 AdamW::AdamW(std::vector<Tensor> params, AdamOptions options)
-    : AdamW(std::vector<Group<AdamOptions>>{{std::move(params), options}}) {}
+    : AdamW(std::vector<Group<AdamOptions>>{{std::move(params), std::move(options)}}) {}
 
 AdamW::AdamW(const std::vector<Group<AdamOptions>>& groups) : Adam("AdamW", groups, true) {}
 

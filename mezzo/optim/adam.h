@@ -6,7 +6,7 @@
 namespace mezzo::optim {
 
 struct AdamOptions {
-  double lr = 1e-3;
+  LearningRate lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
@@ -17,7 +17,8 @@ struct AdamOptions {
 // torch.optim.Adam: see adam_step() in mezzo/ops/optimizer_steps.h for the rule. The weight decay
 // is added to the gradient.
 // State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`; counters: `step.<parameter>`. They
-// exist from the first step with a gradient on. Besides, what Optimizer says of 16-bit parameters.
+// exist from the first step with a gradient on. Besides, what Optimizer says of counters and 16-bit
+// parameters.
 class Adam : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained and options out of range.
@@ -34,7 +35,6 @@ class Adam : public Optimizer {
 
  private:
   void update(std::size_t group, const std::vector<Active>& active, double inv_scale) override;
-  double& lr_of(std::size_t group) override { return options_[group].lr; }
 
   bool decoupled_;
   std::vector<AdamOptions> options_;

@@ -8,7 +8,9 @@
 
 namespace mezzo::optim {
 
-void Optimizer::add_group(const std::vector<Tensor>& params, ParamUpdate rule) {
+void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate& lr,
+                          ParamUpdate rule) {
+  check_lr(lr);
   for (const Tensor& param : params) {
     const std::size_t i = params_.size();
     check_arg(param.defined(), name_, "parameter ", i, " is undefined");
@@ -29,6 +31,7 @@ void Optimizer::add_group(const std::vector<Tensor>& params, ParamUpdate rule) {
     }
   }
   ends_.push_back(params_.size());
+  rates_.push_back(lr);
 }
 
 void Optimizer::check_grad(std::size_t i, const Tensor& grad) const {
@@ -56,9 +59,13 @@ void Optimizer::step(double inv_scale) {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) follow_parameter(i);
   }
+  bool any = false;
   for (std::size_t g = 0; g < groups(); ++g) {
-    if (!active[g].empty()) update(g, active[g], inv_scale);
+    if (active[g].empty()) continue;
+    update(g, active[g], inv_scale);
+    any = true;
   }
+  updates_ += any ? 1 : 0;
   // Only now: parameters may be views of one block of memory, which counts the changes of all.
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) halves_[i].version = params_[i].version();
@@ -104,19 +111,23 @@ void Optimizer::check_group(std::size_t group) const {
   check_arg(group < groups(), name_, "there is no group ", group, ", only ", groups());
 }
 
-double Optimizer::lr(std::size_t group) const {
-  check_group(group);
-  return const_cast<Optimizer*>(this)->lr_of(group);
+void Optimizer::check_lr(const LearningRate& lr) const {
+  check_arg(lr.lowest() >= 0, name_, "the learning rate must not be negative: ", lr.lowest());
 }
 
-void Optimizer::set_lr(double lr) {
+double Optimizer::lr(std::size_t group) const {
+  check_group(group);
+  return rates_[group].at(updates_);
+}
+
+void Optimizer::set_lr(const LearningRate& lr) {
   for (std::size_t group = 0; group < groups(); ++group) set_lr(lr, group);
 }
 
-void Optimizer::set_lr(double lr, std::size_t group) {
+void Optimizer::set_lr(const LearningRate& lr, std::size_t group) {
   check_group(group);
-  check_arg(lr >= 0, name_, "the learning rate must not be negative: ", lr);
-  lr_of(group) = lr;
+  check_lr(lr);
+  rates_[group] = lr;
 }
 
 Tensor Optimizer::zeros_like(std::size_t i, DType dtype) const {
@@ -169,14 +180,23 @@ bool Optimizer::set_half_state(std::string_view state_name, const Tensor& tensor
   return true;
 }
 
-void Optimizer::append_half_counters(std::vector<NamedCounter>& out) const {
-  if (!rounding_.has_value()) return;
-  const RandomPosition position = rounding_->position();
-  out.push_back({"rounding.seed", static_cast<std::int64_t>(position.seed)});
-  out.push_back({"rounding.offset", static_cast<std::int64_t>(position.offset)});
+void Optimizer::append_shared_counters(std::vector<NamedCounter>& out) const {
+  if (rounding_.has_value()) {
+    const RandomPosition position = rounding_->position();
+    out.push_back({"rounding.seed", static_cast<std::int64_t>(position.seed)});
+    out.push_back({"rounding.offset", static_cast<std::int64_t>(position.offset)});
+  }
+  if (updates_ > 0) out.push_back({"updates", updates_});
 }
 
-bool Optimizer::set_half_counter(std::string_view counter_name, std::int64_t value) {
+bool Optimizer::set_shared_counter(std::string_view counter_name, std::int64_t value) {
+  if (counter_name != "updates") return set_rounding(counter_name, value);
+  check_arg(value >= 0, name_, "the counter 'updates' must not be negative: ", value);
+  updates_ = value;
+  return true;
+}
+
+bool Optimizer::set_rounding(std::string_view counter_name, std::int64_t value) {
   const bool is_seed = counter_name == "rounding.seed";
   if (!is_seed && counter_name != "rounding.offset") return false;
   check_arg(rounding_.has_value(), name_, "has no counter called '", counter_name,

@@ -12,6 +12,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/optim/learning_rate.h"
 
 namespace mezzo::optim {
 
@@ -62,14 +63,20 @@ class Optimizer {
   void zero_grad();
 
   std::size_t groups() const { return ends_.size(); }
-  // The learning rate of a group. Throws ArgumentError for a group that does not exist.
+  // The learning rate of a group's next update. Throws ArgumentError for a group that does not
+  // exist.
   double lr(std::size_t group = 0) const;
-  // Sets the learning rate of all groups, or of one.
-  void set_lr(double lr);
-  void set_lr(double lr, std::size_t group);
+  // Sets the learning rate of all groups, or of one, instead of a number or an array that was set
+  // before. Throws ArgumentError for negative ones.
+  void set_lr(const LearningRate& lr);
+  void set_lr(const LearningRate& lr, std::size_t group);
+  // Updates done, which is the place in an array of learning rates: calls of step() that found a
+  // gradient. A step that was skipped for an overflow is none, as in MindSpore.
+  std::int64_t updates() const { return updates_; }
 
-  // The state tensors that exist so far (not copies), and the step counters, by names such as
-  // `momentum.3` for parameter 3. A checkpoint holds these, and so resuming is continuing.
+  // The state tensors that exist so far (not copies), by names such as `momentum.3` for parameter
+  // 3, and the counters: `updates`, once there was one, and what the optimizer counts besides. A
+  // checkpoint holds these, and so resuming is continuing.
   virtual std::vector<NamedTensor> state() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
   // Puts one back, as a checkpoint is loaded; a tensor is copied. Throws ArgumentError for names
@@ -87,23 +94,22 @@ class Optimizer {
   // `name` is what messages call the optimizer.
   explicit Optimizer(const char* name) : name_(name) {}
   // Throws ArgumentError unless the parameters are dense leaves in f32, bf16 or f16 that are not
-  // yet in a group.
-  void add_group(const std::vector<Tensor>& params, ParamUpdate rule);
+  // yet in a group, and the learning rates are not negative.
+  void add_group(const std::vector<Tensor>& params, const LearningRate& lr, ParamUpdate rule);
   // Updates the given parameters, all of them in `group`.
   virtual void update(std::size_t group, const std::vector<Active>& active, double inv_scale) = 0;
-  virtual double& lr_of(std::size_t group) = 0;
 
   const char* name() const { return name_; }
   // A tensor of zeros laid out like parameter i.
   Tensor zeros_like(std::size_t i, DType dtype = DType::kF32) const;
   // What the step of parameter i needs if it has 16 bits; made if it does not exist yet.
   HalfUpdate half_update(std::size_t i);
-  // The parts of state(), counters(), set_state() and set_counter() that 16-bit parameters have;
-  // the latter two return false if the name is not one of theirs.
+  // The parts of state(), counters(), set_state() and set_counter() that all optimizers share; the
+  // latter two return false if the name is not one of theirs.
   void append_half_state(std::vector<NamedTensor>& out) const;
-  void append_half_counters(std::vector<NamedCounter>& out) const;
+  void append_shared_counters(std::vector<NamedCounter>& out) const;
   bool set_half_state(std::string_view state_name, const Tensor& tensor);
-  bool set_half_counter(std::string_view counter_name, std::int64_t value);
+  bool set_shared_counter(std::string_view counter_name, std::int64_t value);
   // The index in `prefix.index`; throws ArgumentError if `state_name` is not of that form.
   std::size_t index_in(std::string_view state_name, std::string_view prefix) const;
   // Copies a loaded tensor into the state of parameter i, which is kept in `dtype`.
@@ -119,16 +125,20 @@ class Optimizer {
     std::optional<std::uint64_t> version{};  // of the parameter that these belong to, if known
   };
 
+  bool set_rounding(std::string_view counter_name, std::int64_t value);
   bool has_half_state(std::size_t i) const;
   void follow_parameter(std::size_t i);
   void check_grad(std::size_t i, const Tensor& grad) const;
   void check_group(std::size_t group) const;
+  void check_lr(const LearningRate& lr) const;
 
   const char* name_;
   std::vector<Tensor> params_;
   std::vector<Half> halves_;           // one per parameter
   std::optional<Generator> rounding_;  // only with stochastic rounding
   std::vector<std::size_t> ends_;      // group g is the parameters [ends_[g - 1], ends_[g])
+  std::vector<LearningRate> rates_;    // one per group
+  std::int64_t updates_ = 0;
 };
 
 // `prefix.i` for every tensor that is defined.

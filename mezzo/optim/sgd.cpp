@@ -5,18 +5,18 @@
 namespace mezzo::optim {
 
 Sgd::Sgd(std::vector<Tensor> params, SgdOptions options)
-    : Sgd(std::vector<Group<SgdOptions>>{{std::move(params), options}}) {}
+    : Sgd(std::vector<Group<SgdOptions>>{{std::move(params), std::move(options)}}) {}
 
 Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
   for (const Group<SgdOptions>& group : groups) {
     const SgdOptions& o = group.options;
-    check_arg(o.lr >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
-              "options must not be negative: lr ", o.lr, ", momentum ", o.momentum,
+    check_arg(o.lr.lowest() >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
+              "options must not be negative: lr ", o.lr.lowest(), ", momentum ", o.momentum,
               ", weight_decay ", o.weight_decay);
     check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
               "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
               o.dampening);
-    add_group(group.params, o.param_update);
+    add_group(group.params, o.lr, o.param_update);
     options_.push_back(o);
   }
   momentum_.resize(params().size());
@@ -32,7 +32,7 @@ void Sgd::update(std::size_t group, const std::vector<Active>& active, double in
     if (first && o.momentum != 0) momentum = zeros_like(a.index);
     tensors.push_back({params()[a.index], a.grad, momentum, first, half_update(a.index)});
   }
-  sgd_step(tensors, {o.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale});
+  sgd_step(tensors, {lr(group), o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale});
 }
 
 std::vector<NamedTensor> Sgd::state() const {
@@ -44,7 +44,7 @@ std::vector<NamedTensor> Sgd::state() const {
 
 std::vector<NamedCounter> Sgd::counters() const {
   std::vector<NamedCounter> result;
-  append_half_counters(result);
+  append_shared_counters(result);
   return result;
 }
 
@@ -55,7 +55,7 @@ void Sgd::set_state(std::string_view state_name, const Tensor& tensor) {
 }
 
 void Sgd::set_counter(std::string_view counter_name, std::int64_t value) {
-  if (set_half_counter(counter_name, value)) return;
+  if (set_shared_counter(counter_name, value)) return;
   fail(name(), "has no counter called '", counter_name, "'");
 }
 

@@ -6,7 +6,7 @@
 namespace mezzo::optim {
 
 struct SgdOptions {
-  double lr = 0.01;
+  LearningRate lr = 0.01;
   double momentum = 0;
   double dampening = 0;     // how much of the gradient the momentum leaves out
   double weight_decay = 0;  // added to the gradient, times the parameter
@@ -16,7 +16,7 @@ struct SgdOptions {
 
 // torch.optim.SGD: see sgd_step() in mezzo/ops/optimizer_steps.h for the rule.
 // State: `momentum.<parameter>`, from the first step with a gradient on, and what Optimizer says of
-// 16-bit parameters.
+// counters and 16-bit parameters.
 class Sgd final : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, negative options, and Nesterov
@@ -31,7 +31,6 @@ class Sgd final : public Optimizer {
 
  private:
   void update(std::size_t group, const std::vector<Active>& active, double inv_scale) override;
-  double& lr_of(std::size_t group) override { return options_[group].lr; }
 
   std::vector<SgdOptions> options_;
   std::vector<Tensor> momentum_;

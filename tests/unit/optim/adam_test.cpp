@@ -18,7 +18,7 @@ struct Rule {
     const AdamOptions& o = options;
     ++count;
     if (decoupled) {
-      param -= o.lr * o.weight_decay * param;
+      param -= o.lr.at(0) * o.weight_decay * param;
     } else {
       grad += o.weight_decay * param;
     }
@@ -26,7 +26,7 @@ struct Rule {
     exp_avg_sq = o.beta2 * exp_avg_sq + (1 - o.beta2) * grad * grad;
     const double corrected = exp_avg / (1 - std::pow(o.beta1, count));
     const double corrected_sq = exp_avg_sq / (1 - std::pow(o.beta2, count));
-    param -= o.lr * corrected / (std::sqrt(corrected_sq) + o.eps);
+    param -= o.lr.at(0) * corrected / (std::sqrt(corrected_sq) + o.eps);
   }
 };
 
@@ -73,9 +73,11 @@ TEST(Adam, CountsStepsPerParameter) {
   a.set_grad(gradient({3}, 0));
   adam.step();
   adam.step();
-  ASSERT_EQ(adam.counters().size(), 1U);
+  ASSERT_EQ(adam.counters().size(), 2U);
   EXPECT_EQ(adam.counters()[0].name, "step.0");
   EXPECT_EQ(adam.counters()[0].value, 2);
+  EXPECT_EQ(adam.counters()[1].name, "updates");
+  EXPECT_EQ(adam.counters()[1].value, 2);
   EXPECT_EQ(adam.state().size(), 2U);
 }
 

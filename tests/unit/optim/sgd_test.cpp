@@ -21,7 +21,7 @@ struct Rule {
       first = false;
       grad = o.nesterov ? grad + o.momentum * momentum : momentum;
     }
-    param -= o.lr * grad;
+    param -= o.lr.at(0) * grad;
   }
 };
 

@@ -1,0 +1,29 @@
+#include "mezzo/optim/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::optim {
+
+LearningRate::LearningRate(std::vector<double> rates) : rates_(std::move(rates)) {
+  check_arg(!rates_.empty(), "lr", "an array of learning rates has at least one. Give a number");
+}
+
+double LearningRate::at(std::int64_t update) const {
+  check_arg(update >= 0, "lr", "there is no update ", update, ". The first one is 0");
+  return rates_[std::min(static_cast<std::size_t>(update), rates_.size() - 1)];
+}
+
+double LearningRate::lowest() const {
+  double lowest = rates_.front();
+  for (const double rate : rates_) {
+    if (std::isnan(rate)) return rate;
+    lowest = std::min(lowest, rate);
+  }
+  return lowest;
+}
+
+}  // namespace mezzo::optim
