@@ -37,8 +37,10 @@ constexpr const char* kBackoffFactor = "backoff_factor";
 constexpr const char* kGrowthInterval = "growth_interval";
 constexpr const char* kGrowthTracker = "_growth_tracker";
 constexpr const char* kHysteresisLeft = "_hysteresis_left";
+constexpr const char* kSkippedInARow = "_skipped_in_a_row";
 constexpr std::string_view kKeys[] = {kScale,          kGrowthFactor,  kBackoffFactor,
-                                      kGrowthInterval, kGrowthTracker, kHysteresisLeft};
+                                      kGrowthInterval, kGrowthTracker, kHysteresisLeft,
+                                      kSkippedInARow};
 
 const double* find_entry(const GradScaler::StateDict& state, std::string_view name) {
   const auto found = std::ranges::find(state, name, &GradScaler::StateDict::value_type::first);
@@ -260,7 +262,8 @@ GradScaler::StateDict GradScaler::state_dict() const {
           {kBackoffFactor, get_backoff_factor()},
           {kGrowthInterval, static_cast<double>(get_growth_interval())},
           {kGrowthTracker, static_cast<double>(state_->growth_tracker())},
-          {kHysteresisLeft, static_cast<double>(state_->hysteresis_left())}};
+          {kHysteresisLeft, static_cast<double>(state_->hysteresis_left())},
+          {kSkippedInARow, static_cast<double>(skipped_in_a_row_)}};
 }
 
 void GradScaler::load_state_dict(const StateDict& state) {
@@ -282,7 +285,12 @@ void GradScaler::load_state_dict(const StateDict& state) {
   loaded.restore(
       entry_of(state, kScale), whole_entry_of(state, kGrowthTracker),
       has_hysteresis ? whole_entry_of(state, kHysteresisLeft) : state_->options().hysteresis);
+  const bool has_skipped = find_entry(state, kSkippedInARow) != nullptr;
+  const std::int64_t skipped = has_skipped ? whole_entry_of(state, kSkippedInARow) : 0;
+  check_arg(skipped >= 0, "grad_scaler", "the state's `", kSkippedInARow,
+            "` must not be negative: ", skipped);
   *state_ = loaded;
+  skipped_in_a_row_ = skipped;
 }
 
 GradScaler oneflow_grad_scaler(double init_scale, double growth_factor, double backoff_factor,

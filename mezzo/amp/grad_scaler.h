@@ -124,12 +124,12 @@ class GradScaler {
   LossScaleState& state() { return *state_; }
 
   // PyTorch's keys `scale`, `growth_factor`, `backoff_factor`, `growth_interval` and
-  // `_growth_tracker`, and `_hysteresis_left`; empty if disabled.
+  // `_growth_tracker`, and `_hysteresis_left` and `_skipped_in_a_row`; empty if disabled.
   using StateDict = std::vector<std::pair<std::string, double>>;
   StateDict state_dict() const;
-  // Continues from a saved state; `_hysteresis_left`, which PyTorch does not write, may be missing.
-  // Does nothing if disabled. Throws ArgumentError, and changes nothing, for an empty state, one
-  // with missing, unknown or impossible entries, and between scale() and update().
+  // Continues from a saved state; the last two, which PyTorch does not write, may be missing. Does
+  // nothing if disabled. Throws ArgumentError, and changes nothing, for an empty state, one with
+  // missing, unknown or impossible entries, and between scale() and update().
   void load_state_dict(const StateDict& state);
 
  private:

@@ -202,6 +202,11 @@ void TrainOneStepWithLossScale::skip(TrainStepResult& result) {
                  ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
 }
 
+void TrainOneStepWithLossScale::set_skipped_in_a_row(std::int64_t steps) {
+  check_arg(steps >= 0, "train_step", "the steps skipped in a row must not be negative: ", steps);
+  skipped_in_a_row_ = steps;
+}
+
 std::string TrainOneStepWithLossScale::name_of_parameter(std::size_t i) const {
   const Tensor& param = optimizer_.params()[i];
   for (const NamedTensor& entry : net_.named_parameters()) {

@@ -88,6 +88,12 @@ class TrainOneStepWithLossScale {
   const GradScaler& scaler() const { return scaler_; }
   const TrainStepOptions& options() const { return options_; }
 
+  // Steps that were skipped up to now, the last one included; 0 if that was not skipped. A program
+  // that goes on from a checkpoint puts it back, with the state of the scaler. Throws ArgumentError
+  // for a negative number.
+  std::int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
+  void set_skipped_in_a_row(std::int64_t steps);
+
  private:
   // Copies of all buffers, into memory that is kept from step to step.
   class Snapshot {

@@ -53,7 +53,8 @@ TEST(GradScalerState, HasPyTorchsKeysInOrder) {
                                                         {"backoff_factor", 0.5},
                                                         {"growth_interval", 5},
                                                         {"_growth_tracker", 1},
-                                                        {"_hysteresis_left", 2}}));
+                                                        {"_hysteresis_left", 2},
+                                                        {"_skipped_in_a_row", 0}}));
 }
 
 TEST(GradScalerState, LoadedInMidIntervalHasTheSameFuture) {
@@ -64,6 +65,7 @@ TEST(GradScalerState, LoadedInMidIntervalHasTheSameFuture) {
     for (std::size_t i = 0; i < cut; ++i) iterate(whole, steps[i]);
     GradScaler resumed({.growth_interval = 7, .hysteresis = 2});
     resumed.load_state_dict(whole.state_dict());
+    EXPECT_EQ(resumed.skipped_in_a_row(), whole.skipped_in_a_row()) << cut;
     for (std::size_t i = cut; i < steps.size(); ++i) {
       EXPECT_EQ(iterate(resumed, steps[i]), iterate(whole, steps[i])) << cut << ", " << i;
     }
@@ -71,7 +73,7 @@ TEST(GradScalerState, LoadedInMidIntervalHasTheSameFuture) {
   }
 }
 
-TEST(GradScalerState, TakesPyTorchsWithoutOurHysteresis) {
+TEST(GradScalerState, TakesPyTorchsWithoutOurTwo) {
   GradScaler scaler({.hysteresis = 3});
   scaler.load_state_dict({{"scale", 0.25},
                           {"growth_factor", 4},
@@ -105,6 +107,7 @@ TEST(GradScalerState, ABadStateChangesNothing) {
   EXPECT_THAT(load_with("growth_interval", 1.5), HasSubstr("whole number"));
   EXPECT_THAT(load_with("_growth_tracker", -1), HasSubstr("not a saved state"));
   EXPECT_THAT(load_with("_hysteresis_left", 2), HasSubstr("not a saved state"));
+  EXPECT_THAT(load_with("_skipped_in_a_row", -1), HasSubstr("must not be negative"));
   EXPECT_THAT(message_of([&] {
                 scaler.load_state_dict({{"scale", 2}});
               }),

@@ -94,6 +94,29 @@ TEST(TrainStep, AnOverflowChangesNothingAndShrinksTheScale) {
   EXPECT_NE(training.state(), before);
 }
 
+TEST(TrainStep, ASkippedStepUsesUpNoLearningRate) {
+  Training training(scaler_at(4));
+  training.optimizer.set_lr({0.01, 0.02, 0.03});
+  training(small_batch(1));
+  EXPECT_EQ(training.optimizer.lr(), 0.02);
+  training.step.scaler().update(kHuge);
+  EXPECT_TRUE(training(small_batch(2)).skipped);
+  EXPECT_EQ(training.optimizer.lr(), 0.02);
+  training.step.scaler().update(4);
+  EXPECT_TRUE(training(with_nan(small_batch(2))).skipped);
+  EXPECT_EQ(training.optimizer.lr(), 0.02);
+  training(small_batch(2));
+  EXPECT_EQ(training.optimizer.lr(), 0.03);
+}
+
+TEST(TrainStep, GoesOnCountingSkippedStepsWhereItIsTold) {
+  Training training(scaler_at(kHuge));
+  training.step.set_skipped_in_a_row(7);
+  EXPECT_EQ(training(small_batch(1)).skipped_in_a_row, 8);
+  EXPECT_EQ(training.step.skipped_in_a_row(), 8);
+  EXPECT_THROW(training.step.set_skipped_in_a_row(-1), ArgumentError);
+}
+
 // As if the skipped step had never been, to the last bit.
 TEST(TrainStep, TheFutureAfterASkippedStepIsTheSame) {
   Training with(scaler_at(4));
