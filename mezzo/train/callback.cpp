@@ -8,6 +8,8 @@
 namespace mezzo::train {
 namespace {
 
+constexpr const char* kDivergence = "divergence";
+
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
       .count();
@@ -27,11 +29,15 @@ void LossMonitor::on_step_end(FitState& state) {
                state.result.loss, state.result.skipped ? " (step skipped)" : "");
 }
 
-void TimeMonitor::on_epoch_begin(FitState&) { start_ = std::chrono::steady_clock::now(); }
+void TimeMonitor::on_epoch_begin(FitState& state) {
+  start_ = std::chrono::steady_clock::now();
+  steps_before_ = state.step_in_epoch;
+}
 
 void TimeMonitor::on_epoch_end(FitState& state) {
   const double ms = milliseconds_since(start_);
-  const auto steps = static_cast<double>(std::max<std::int64_t>(1, state.step_in_epoch));
+  const auto steps =
+      static_cast<double>(std::max<std::int64_t>(1, state.step_in_epoch - steps_before_));
   std::fprintf(out_, "epoch time: %.3f ms, per step time: %.3f ms\n", ms, ms / steps);
 }
 
@@ -47,7 +53,8 @@ StopOnDivergence::StopOnDivergence(Options options) : options_(options) {
             options.patience);
 }
 
-void StopOnDivergence::on_train_begin(FitState&) {
+void StopOnDivergence::on_train_begin(FitState& state) {
+  if (!state.resumed_from.empty()) return;
   lowest_ = std::numeric_limits<double>::infinity();
   in_a_row_ = 0;
 }
@@ -58,6 +65,18 @@ void StopOnDivergence::on_step_end(FitState& state) {
   in_a_row_ = diverged ? in_a_row_ + 1 : 0;
   if (std::isfinite(loss)) lowest_ = std::min(lowest_, loss);
   if (has_stopped()) state.stop = true;
+}
+
+void StopOnDivergence::save(io::Checkpoint& checkpoint) const {
+  checkpoint.values[kDivergence] = {{"lowest", lowest_}, {"in_a_row", in_a_row_}};
+}
+
+void StopOnDivergence::load(const io::Checkpoint& checkpoint) {
+  lowest_ = std::numeric_limits<double>::infinity();
+  in_a_row_ = 0;
+  if (!checkpoint.values.contains(kDivergence)) return;
+  lowest_ = checkpoint.value<double>(kDivergence, "lowest");
+  in_a_row_ = checkpoint.value<std::int64_t>(kDivergence, "in_a_row");
 }
 
 }  // namespace mezzo::train

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "mezzo/amp/train_network.h"
+#include "mezzo/data/loader.h"
+#include "mezzo/io/checkpoint.h"
 
 namespace mezzo::train {
 
@@ -24,11 +26,24 @@ struct FitState {
   std::int64_t step_in_epoch = 0;  // from 1
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  double lr = 0;                  // of this step
-  amp::TrainStepResult result{};  // of this step; from on_step_end() on
+  std::int64_t skipped_steps = 0;      // so far
+  double lr = 0;                       // of this step
+  double wait_ms = 0;                  // before this step, until its batch was there
+  const data::Batch* batch = nullptr;  // of this step, in on_step_begin() and on_step_end()
+  amp::TrainStepResult result{};       // of this step; from on_step_end() on
   // Of the last evaluation, by metric; empty before the first.
   std::map<std::string, double> metrics{};
-  bool stop = false;  // a callback sets this to end the training after this step
+  bool has_validation = false;
+  bool epoch_is_complete = false;  // in on_epoch_end(): not cut short by FitOptions::steps
+  // The checkpoint that the training goes on from; empty if it begins. The counts above and the
+  // metrics are then those of the whole training.
+  std::string resumed_from{};
+  // Everything that is needed to go on from here; for after_step(), after_epoch() and
+  // on_train_end().
+  std::function<io::Checkpoint()> capture{};
+  // A callback sets this to end the training after this step. An epoch that is left in its middle
+  // has no end: no evaluation and no on_epoch_end().
+  bool stop = false;
 };
 
 // Every hook is optional.
@@ -46,6 +61,18 @@ class Callback {
   // After the epoch's evaluation, if there is one.
   virtual void on_epoch_end(FitState&) {}
   virtual void on_train_end(FitState&) {}
+
+  // After on_step_end() and on_epoch_end() of all callbacks, when each has taken note of the step
+  // or epoch: the moments for a checkpoint.
+  virtual void after_step(FitState&) {}
+  virtual void after_epoch(FitState&) {}
+
+  // Adds to a checkpoint what the callback remembers from step to step, in a section of its own of
+  // `values`.
+  virtual void save(io::Checkpoint&) const {}
+  // Takes it back, before anything else of the checkpoint is: what this throws leaves everything as
+  // it was. The section is missing if the callback was not there when the checkpoint was written.
+  virtual void load(const io::Checkpoint&) {}
 };
 
 // Prints the loss every so many steps: `epoch: 1 step: 100, loss is 0.5714`.
@@ -70,6 +97,7 @@ class TimeMonitor final : public Callback {
  private:
   std::FILE* out_;
   std::chrono::steady_clock::time_point start_{};
+  std::int64_t steps_before_ = 0;  // of this epoch, before a checkpoint
 };
 
 // Keeps the time of every step, in milliseconds, waiting for data not counted.
@@ -99,6 +127,8 @@ class StopOnDivergence final : public Callback {
   StopOnDivergence() : StopOnDivergence(Options{}) {}
   void on_train_begin(FitState& state) override;
   void on_step_end(FitState& state) override;
+  void save(io::Checkpoint& checkpoint) const override;
+  void load(const io::Checkpoint& checkpoint) override;
   bool has_stopped() const { return in_a_row_ >= options_.patience; }
 
  private:

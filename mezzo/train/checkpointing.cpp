@@ -1,6 +1,9 @@
 #include "mezzo/train/checkpointing.h"
 
+#include <filesystem>
+
 #include "mezzo/core/random.h"
+#include "mezzo/io/safetensors.h"
 
 namespace mezzo::train {
 namespace {
@@ -8,6 +11,8 @@ namespace {
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kScaler = "scaler";
+constexpr const char* kStep = "step";
+constexpr const char* kSkippedInARow = "skipped_in_a_row";
 constexpr const char* kLoader = "loader";
 constexpr const char* kGenerator = "default";
 
@@ -46,26 +51,63 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
   scaler.load_state_dict(state);
 }
 
+// What must be the same for a position to mean the same batch.
+io::CheckpointValues order_of(const data::DataLoader& loader) {
+  const data::LoaderOptions& options = loader.options();
+  return {{"images", loader.images_per_epoch()},
+          {"batch_size", options.batch_size},
+          {"shuffle", static_cast<std::int64_t>(options.shuffle)},
+          {"seed", static_cast<std::int64_t>(options.seed)}};
+}
+
+io::CheckpointValues values_of(const data::DataLoader& loader) {
+  io::CheckpointValues values = order_of(loader);
+  values["epoch"] = loader.position().epoch;
+  values["step"] = loader.position().step;
+  return values;
+}
+
+void restore_loader(data::DataLoader& loader, const io::Checkpoint& checkpoint) {
+  for (const auto& [name, now] : order_of(loader)) {
+    const auto before = checkpoint.value<std::int64_t>(kLoader, name);
+    check_arg(before == std::get<std::int64_t>(now), "resume", "the loader was one with ", name,
+              " ", before, ", now it is ", std::get<std::int64_t>(now),
+              ". Make the same loader, or begin in another folder");
+  }
+  loader.seek({.epoch = checkpoint.value<std::int64_t>(kLoader, "epoch"),
+               .step = checkpoint.value<std::int64_t>(kLoader, "step")});
+}
+
 }  // namespace
 
 io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
   io::Checkpoint checkpoint{.step = step};
-  checkpoint.groups = {{kModel, state.net.state()}, {kOptimizer, state.optimizer.state()}};
+  checkpoint.groups = {{kModel, state.step.net().state()},
+                       {kOptimizer, state.step.optimizer().state()}};
   checkpoint.random[kGenerator] = default_generator().position();
-  checkpoint.values[kOptimizer] = counters_of(state.optimizer);
-  checkpoint.values[kScaler] = values_of(state.scaler);
-  const data::LoaderPosition position = state.loader.position();
-  checkpoint.values[kLoader] = {{"epoch", position.epoch}, {"step", position.step}};
+  checkpoint.values[kOptimizer] = counters_of(state.step.optimizer());
+  checkpoint.values[kScaler] = values_of(state.step.scaler());
+  checkpoint.values[kStep] = {{kSkippedInARow, state.step.skipped_in_a_row()}};
+  checkpoint.values[kLoader] = values_of(state.loader);
   return checkpoint;
 }
 
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
-  state.net.load_state(checkpoint.tensors(kModel));
-  restore_optimizer(state.optimizer, checkpoint);
-  restore_scaler(state.scaler, checkpoint);
-  state.loader.seek({.epoch = checkpoint.value<std::int64_t>(kLoader, "epoch"),
-                     .step = checkpoint.value<std::int64_t>(kLoader, "step")});
+  restore_loader(state.loader, checkpoint);
+  state.step.net().load_state(checkpoint.tensors(kModel));
+  restore_optimizer(state.step.optimizer(), checkpoint);
+  restore_scaler(state.step.scaler(), checkpoint);
+  state.step.set_skipped_in_a_row(checkpoint.value<std::int64_t>(kStep, kSkippedInARow));
   default_generator().set_position(checkpoint.random_position(kGenerator));
+}
+
+std::vector<NamedTensor> read_weights(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return io::read_safetensors(path).tensors;
+  const bool is_one = io::list_checkpoints(path).empty();
+  return (is_one ? io::read_checkpoint(path) : io::read_latest_checkpoint(path).checkpoint)
+      .tensors(kModel);
 }
 
 }  // namespace mezzo::train

@@ -1,39 +1,33 @@
-// What of a training run a checkpoint holds, and when one is written.
+// What of a training a checkpoint holds, and how it comes back.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/train_network.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/io/checkpoint.h"
-#include "mezzo/nn/module.h"
-#include "mezzo/optim/optimizer.h"
 
 namespace mezzo::train {
 
 // Everything that a step depends on, besides default_generator().
 struct TrainingState {
-  nn::Module& net;
-  optim::Optimizer& optimizer;
-  amp::GradScaler& scaler;
+  amp::TrainOneStepWithLossScale& step;  // with its network, optimizer and scaler
   data::DataLoader& loader;
 };
 
-// Parameters, buffers, the optimizer's state, the scaler with its counters, the place in the data
-// and in the random stream. Values of the caller's own go into `values` of the result.
+// Parameters, buffers, the optimizer's state and counters, the scaler with its counters, the place
+// in the data and in the random stream. Values of the caller's own go into `values` of the result.
 io::Checkpoint capture(const TrainingState& state, std::int64_t step);
 
 // Puts all of that back: what follows is bit for bit what would have followed. Throws FileError if
-// the checkpoint is that of another program, ArgumentError if it does not fit the network or the
-// optimizer.
+// the checkpoint is that of another program, ArgumentError if it does not fit the network, the
+// optimizer, or the loader: its images, batch size, order and seed.
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint);
 
-struct CheckpointingOptions {
-  std::string folder{};    // empty: no checkpoints
-  std::int64_t every = 0;  // steps; 0: after each epoch
-  std::int64_t keep = 3;   // the newest so many stay
-  bool resume = false;     // go on from the newest sound one, if there is one
-};
+// The parameters and buffers in a safetensors file, in a checkpoint, or in the newest sound
+// checkpoint of a folder. Throws FileError if none of them is at `path`.
+std::vector<NamedTensor> read_weights(const std::string& path);
 
 }  // namespace mezzo::train

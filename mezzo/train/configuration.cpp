@@ -48,8 +48,9 @@ void check_options(const RunOptions& options) {
         "--checkpoint-every must not be negative: ", options.checkpoints.every);
   check(options.checkpoints.keep >= 0, "--keep must not be negative: ", options.checkpoints.keep);
   check(!options.checkpoints.folder.empty() ||
-            (!options.checkpoints.resume && options.checkpoints.every == 0),
-        "--checkpoint-dir is missing: --resume and --checkpoint-every need it");
+            (!options.checkpoints.resume && options.checkpoints.every == 0 &&
+             !options.checkpoints.keep_best),
+        "--checkpoint-dir is missing: --resume, --checkpoint-every and --keep-best need it");
   check(options.histogram_every >= 0,
         "--histogram-every must not be negative: ", options.histogram_every);
 }

@@ -26,6 +26,8 @@ class Metric {
   virtual void update(const Tensor& output, const Tensor& labels, double loss) = 0;
   // Over everything since reset(). Throws ArgumentError if that is nothing.
   virtual double value() const = 0;
+  // Whether lower is better, as of losses and errors.
+  virtual bool prefers_low() const { return false; }
 };
 
 // The part of the examples whose label is among the k largest logits; `accuracy` for k = 1, else
@@ -53,6 +55,7 @@ class MeanLoss final : public Metric {
   void reset() override;
   void update(const Tensor& output, const Tensor& labels, double loss) override;
   double value() const override;
+  bool prefers_low() const override { return true; }
 
  private:
   double sum_ = 0;

@@ -1,13 +1,18 @@
 #include "mezzo/train/model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/train/checkpointing.h"
 
 namespace mezzo::train {
 namespace {
+
+constexpr const char* kProgress = "progress";
+constexpr const char* kMetrics = "metrics";
 
 // The loop of fit().
 class Loop {
@@ -15,22 +20,25 @@ class Loop {
   Loop(Model& model, data::DataLoader& loader, const FitOptions& options)
       : model_(model), loader_(loader), options_(options), state_{.model = model} {
     state_.steps_per_epoch = loader.steps_per_epoch();
+    state_.has_validation = options.validation != nullptr;
+    state_.capture = [this] { return capture_all(); };
   }
 
   FitResult run(std::int64_t epochs) {
-    go_to_next_epoch();
+    if (!resume()) go_to_next_epoch();
     const std::int64_t in_epoch = loader_.position().step;
-    state_.total_steps = std::min(options_.steps, epochs * state_.steps_per_epoch - in_epoch);
+    const std::int64_t left = (epochs - epochs_done_) * state_.steps_per_epoch - in_epoch;
+    state_.total_steps = std::min(options_.steps, state_.step + left);
     state_.step_in_epoch = in_epoch;
     state_.lr = model_.optimizer().lr();
     each(&Callback::on_train_begin);
-    while (state_.step < state_.total_steps && !state_.stop) run_epoch();
+    while (!state_.stop && (state_.step < state_.total_steps || is_at_end())) run_epoch();
     each(&Callback::on_train_end);
-    result_.epochs = state_.epoch;
-    result_.steps = state_.step;
-    result_.stopped = state_.stop;
-    result_.metrics = state_.metrics;
-    return std::move(result_);
+    return {.epochs = state_.epoch,
+            .steps = state_.step,
+            .skipped_steps = state_.skipped_steps,
+            .stopped = state_.stop,
+            .metrics = state_.metrics};
   }
 
  private:
@@ -38,10 +46,13 @@ class Loop {
     for (Callback* callback : options_.callbacks) (callback->*hook)(state_);
   }
 
+  // After the last batch of an epoch whose end is still to come; a checkpoint may be of there.
+  bool is_at_end() const { return loader_.position().step == state_.steps_per_epoch; }
+
   // After an epoch's last batch the loader wants to be asked once more; then it stands at the next.
   void go_to_next_epoch() {
     data::Batch none;
-    if (loader_.position().step == state_.steps_per_epoch) loader_.next(none);
+    if (is_at_end()) loader_.next(none);
   }
 
   void run_epoch() {
@@ -49,13 +60,26 @@ class Loop {
     each(&Callback::on_epoch_begin);
     model_.net().train(true);
     for (data::Batch batch; state_.step < state_.total_steps && !state_.stop;) {
-      if (!loader_.next(batch)) break;
+      if (!next_batch(batch)) break;
       run_step(batch);
     }
+    state_.epoch_is_complete = is_at_end() || loader_.position().step == 0;
+    if (state_.stop && !state_.epoch_is_complete) return;
     go_to_next_epoch();
+    epochs_done_ += state_.epoch_is_complete ? 1 : 0;
     if (options_.validation != nullptr) state_.metrics = model_.eval(*options_.validation);
     each(&Callback::on_epoch_end);
+    each(&Callback::after_epoch);
     state_.step_in_epoch = 0;
+  }
+
+  bool next_batch(data::Batch& batch) {
+    const auto start = std::chrono::steady_clock::now();
+    const bool found = loader_.next(batch);
+    const std::chrono::duration<double, std::milli> waited =
+        std::chrono::steady_clock::now() - start;
+    state_.wait_ms = waited.count();
+    return found;
   }
 
   void run_step(const data::Batch& batch) {
@@ -66,17 +90,49 @@ class Loop {
     state_.lr = model_.optimizer().lr();
     ++state_.step;
     ++state_.step_in_epoch;
+    state_.batch = &batch;
     each(&Callback::on_step_begin);
+    state_.lr = model_.optimizer().lr();  // a callback may have set it
     state_.result = model_.train_step()(batch.images, batch.labels);
-    result_.skipped_steps += state_.result.skipped ? 1 : 0;
+    state_.skipped_steps += state_.result.skipped ? 1 : 0;
     each(&Callback::on_step_end);
+    state_.batch = nullptr;
+    each(&Callback::after_step);
+  }
+
+  io::Checkpoint capture_all() {
+    io::Checkpoint checkpoint = capture({model_.train_step(), loader_}, state_.step);
+    checkpoint.values[kProgress] = {{"epochs", epochs_done_}, {"skipped", state_.skipped_steps}};
+    io::CheckpointValues& metrics = checkpoint.values[kMetrics];
+    for (const auto& [name, value] : state_.metrics) metrics[name] = value;
+    for (const Callback* callback : options_.callbacks) callback->save(checkpoint);
+    return checkpoint;
+  }
+
+  // Goes on from a checkpoint. False if that is not wanted, or there is none.
+  bool resume() {
+    if (options_.resume.empty() || io::list_checkpoints(options_.resume).empty()) return false;
+    const io::FoundCheckpoint found = io::read_latest_checkpoint(options_.resume);
+    const io::Checkpoint& checkpoint = found.checkpoint;
+    for (Callback* callback : options_.callbacks) callback->load(checkpoint);
+    restore({model_.train_step(), loader_}, checkpoint);
+    state_.resumed_from = found.path;
+    state_.step = checkpoint.step;
+    state_.epoch = epochs_done_ = checkpoint.value<std::int64_t>(kProgress, "epochs");
+    state_.skipped_steps = checkpoint.value<std::int64_t>(kProgress, "skipped");
+    const auto metrics = checkpoint.values.find(kMetrics);
+    if (metrics == checkpoint.values.end()) return true;
+    for (const auto& [name, value] : metrics->second) {
+      state_.metrics[name] = checkpoint.value<double>(kMetrics, name);
+    }
+    return true;
   }
 
   Model& model_;
   data::DataLoader& loader_;
   const FitOptions& options_;
   FitState state_;
-  FitResult result_;
+  std::int64_t epochs_done_ = 0;  // to their end
 };
 
 }  // namespace
@@ -87,11 +143,25 @@ Model::Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimize
   for (const std::string& name : options.metrics) add_metric(make_metric(name));
 }
 
+Model::Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
+             const std::vector<std::string>& metrics)
+    : loss_(std::move(eval_loss)), step_(std::move(step)) {
+  for (const std::string& name : metrics) add_metric(make_metric(name));
+}
+
 void Model::add_metric(std::unique_ptr<Metric> metric) {
   const bool taken = std::ranges::any_of(
       metrics_, [&](const auto& other) { return other->name() == metric->name(); });
   check_arg(!taken, "Model", "there are two metrics called `", metric->name(), "`");
   metrics_.push_back(std::move(metric));
+}
+
+const Metric& Model::metric(const std::string& name) const {
+  const auto found =
+      std::ranges::find_if(metrics_, [&](const auto& metric) { return metric->name() == name; });
+  check_arg(found != metrics_.end(), "Model", "has no metric `", name,
+            "`. Name it in ModelOptions, or call add_metric()");
+  return **found;
 }
 
 FitResult Model::fit(std::int64_t epochs, data::DataLoader& loader, const FitOptions& options) {

@@ -29,12 +29,19 @@ struct ModelOptions {
 
 struct FitOptions {
   std::vector<Callback*> callbacks{};  // called in this order; they must outlive fit()
-  // The learning rate of each step; the last one goes on. Empty: what the optimizer is set to.
+  // The learning rate of each step, skipped ones included; the last one goes on. Empty: the
+  // optimizer's own, which may be an array of one for each update.
   std::vector<double> lr{};
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();  // ends the training early
   data::DataLoader* validation = nullptr;                         // evaluated after each epoch
+  // A folder of checkpoints that a ModelCheckpoint wrote: the training goes on from the newest
+  // sound one, bit for bit, or begins if there is none. Epochs and steps are then those of the
+  // whole training. The program makes the same network, optimizer, loader and callbacks; learning
+  // rates are not in the checkpoint, only the place in them.
+  std::string resume{};
 };
 
+// Of the whole training, also of its part before a checkpoint.
 struct FitResult {
   std::int64_t epochs = 0;  // begun
   std::int64_t steps = 0;
@@ -49,9 +56,14 @@ class Model {
   // ArgumentError for unknown metrics and levels.
   Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimizer,
         const ModelOptions& options = {});
+  // Of a step that was made by hand, for a network whose precision is set. eval() reports that
+  // loss.
+  Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
+        const std::vector<std::string>& metrics = {"loss", "accuracy"});
 
   // Trains for that many epochs from the loader's position on; an epoch that it is in the middle of
-  // is finished first and counts. Throws ArgumentError unless epochs and steps are at least 1.
+  // is finished first and counts. Throws ArgumentError unless epochs and steps are at least 1, and
+  // what restore() throws.
   FitResult fit(std::int64_t epochs, data::DataLoader& loader, const FitOptions& options = {});
   // The metrics over one epoch of the loader, from its beginning, by name.
   std::map<std::string, double> eval(data::DataLoader& loader);
@@ -60,6 +72,8 @@ class Model {
 
   // Adds a metric of the user's own. Throws ArgumentError if the name is taken.
   void add_metric(std::unique_ptr<Metric> metric);
+  // Throws ArgumentError if there is none of that name.
+  const Metric& metric(const std::string& name) const;
 
   nn::Module& net() { return step_.net(); }
   optim::Optimizer& optimizer() { return step_.optimizer(); }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "mezzo/core/random.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
-#include "mezzo/io/safetensors.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
@@ -18,45 +16,12 @@
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/configuration.h"
-#include "mezzo/train/median.h"
+#include "mezzo/train/model.h"
+#include "mezzo/train/model_checkpoint.h"
+#include "mezzo/train/step_statistics.h"
 
 namespace mezzo::train {
 namespace {
-
-// Gathers the steps of a run into its result.
-class Statistics {
- public:
-  void add(const amp::TrainStepResult& report) {
-    total_.push_back(report.total_ms());
-    forward_.push_back(report.forward_ms);
-    backward_.push_back(report.backward_ms);
-    update_.push_back(report.update_ms);
-    skipped_ += report.skipped ? 1 : 0;
-  }
-
-  std::int64_t steps() const { return std::ssize(total_); }
-  std::int64_t skipped() const { return skipped_; }
-
-  void write(RunResult& result, std::int64_t batch_size) const {
-    result.steps = static_cast<std::int64_t>(total_.size());
-    result.skipped_steps = skipped_;
-    if (total_.empty()) return;
-    result.step_ms_median = median(total_);
-    result.step_ms_min = *std::min_element(total_.begin(), total_.end());
-    result.step_ms_max = *std::max_element(total_.begin(), total_.end());
-    result.forward_ms_median = median(forward_);
-    result.backward_ms_median = median(backward_);
-    result.update_ms_median = median(update_);
-    result.images_per_s = 1000.0 * static_cast<double>(batch_size) / result.step_ms_median;
-  }
-
- private:
-  std::vector<double> total_;
-  std::vector<double> forward_;
-  std::vector<double> backward_;
-  std::vector<double> update_;
-  std::int64_t skipped_ = 0;
-};
 
 // Null if the options do not ask for any.
 std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
@@ -67,7 +32,11 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                             .activations = options.activation_gradients});
 }
 
-// Network, optimizer and step of a run.
+Tensor plain_loss(const Tensor& logits, const Tensor& labels) {
+  return cross_entropy(logits, labels);
+}
+
+// Network, optimizer and model of a run.
 struct Trainer {
   Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes)
       : net(make_model(options, image_shape, classes)),
@@ -76,163 +45,158 @@ struct Trainer {
         optimizer(
             net->parameters(),
             {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
-        step(*net,
-             [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
-               return cross_entropy(logits, labels, {.label_smoothing = smoothing});
-             },
-             optimizer, make_scaler(options.loss_scale, options.policy),
-             {.policy = policy, .statistics = statistics.get()}) {}
+        model(
+            amp::TrainOneStepWithLossScale(
+                *net,
+                [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
+                  return cross_entropy(logits, labels, {.label_smoothing = smoothing});
+                },
+                optimizer, make_scaler(options.loss_scale, options.policy),
+                {.policy = policy, .statistics = statistics.get()}),
+            plain_loss) {}
 
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;
   std::unique_ptr<amp::GradientStatistics> statistics;
   optim::Sgd optimizer;
-  amp::TrainOneStepWithLossScale step;
+  Model model;
 };
 
-// The loop over epochs and steps.
-class Loop {
+// Tells the observer what fit() does, sets the learning rates, and gathers the result.
+class Reporter final : public Callback {
  public:
-  Loop(const RunOptions& options, const DataPair& data, RunObserver& observer)
-      : options_(options),
-        data_(data),
-        observer_(observer),
-        loader_(*data.train, {.batch_size = options.batch_size,
-                              .shuffle = options.shuffle,
-                              .drop_remainder = true,
-                              .seed = options.seed,
-                              .workers = options.workers}),
-        total_steps_(std::min(options.epochs * loader_.steps_per_epoch(),
-                              options.steps.value_or(options.epochs * loader_.steps_per_epoch()))),
-        schedule_(schedule_of(options, loader_.steps_per_epoch(), total_steps_)) {}
+  Reporter(const RunOptions& options, const Schedule& schedule, const data::Dataset& images,
+           RunObserver& observer)
+      : options_(options), schedule_(schedule), images_(images), observer_(observer) {}
 
-  RunResult run(Trainer& trainer) {
-    const std::int64_t first_step = resume(trainer);
-    observer_.on_start(total_steps_);
+  void on_train_begin(FitState& state) override {
+    if (!state.resumed_from.empty()) observer_.on_resume(state.resumed_from, state.step);
+    observer_.on_start(state.total_steps);
+  }
+
+  void on_epoch_begin(FitState& state) override {
+    start_ = std::chrono::steady_clock::now();
+    cpu_allocator().reset_peak();
+    test_.reset();
+    if (state.step_in_epoch == 0) mean_loss_ = MeanOfSteps{};
+  }
+
+  void on_step_begin(FitState& state) override {
+    if (steps_ == 0) observer_.on_first_batch(*state.batch, images_);
+    state.model.optimizer().set_lr(schedule_.at(state.step - 1));
+  }
+
+  void on_step_end(FitState& state) override {
+    statistics_.add(state.result);
+    mean_loss_.add(state.result.loss);
+    ++steps_;
+    waited_ms_ += state.wait_ms;
+    peak_bytes_ = std::max(peak_bytes_, cpu_allocator().stats().peak_bytes);
+    observer_.on_step({.step = state.step,
+                       .epoch = state.epoch,
+                       .lr = state.lr,
+                       .wait_ms = state.wait_ms,
+                       .report = state.result});
+    if (options_.should_stop && options_.should_stop()) state.stop = true;
+  }
+
+  void on_epoch_end(FitState& state) override {
+    test_ = evaluation_of(state.metrics);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+    observer_.on_epoch({.epoch = state.epoch,
+                        .train_loss = mean_loss_.value,
+                        .test = *test_,
+                        .seconds = elapsed.count()});
+  }
+
+  void save(io::Checkpoint& checkpoint) const override {
+    checkpoint.values[kMeanLoss] = {{"value", mean_loss_.value}, {"steps", mean_loss_.steps}};
+    add_configuration(checkpoint, configuration_of(options_));
+  }
+
+  void load(const io::Checkpoint& checkpoint) override {
+    check_configuration(checkpoint, configuration_of(options_));
+    mean_loss_ = {.value = checkpoint.value<double>(kMeanLoss, "value"),
+                  .steps = checkpoint.value<std::int64_t>(kMeanLoss, "steps")};
+  }
+
+  RunResult result(const FitResult& fit) const {
     RunResult result;
-    while (step_ < total_steps_ && !stop_) result.test = run_epoch(trainer, result);
-    if (!checkpoints().folder.empty() && step_ != written_) write_checkpoint(trainer);
-    if (step_ == first_step) result.test = evaluate_net(trainer);
     statistics_.write(result, options_.batch_size);
-    result.epochs = epochs_;
-    result.steps = step_;
-    result.skipped_steps = skipped_steps();
-    result.stopped = stop_ && step_ < total_steps_;
-    if (trainer.statistics != nullptr) observer_.on_gradients(*trainer.statistics);
-    if (step_ > first_step) {
-      result.wait_ms_mean = waited_ms_ / static_cast<double>(step_ - first_step);
-    }
+    result.test = test_.value_or(Evaluation{});
+    result.steps = fit.steps;
+    result.epochs = fit.epochs;
+    result.skipped_steps = fit.skipped_steps;
+    result.peak_bytes = peak_bytes_;
+    if (steps_ > 0) result.wait_ms_mean = waited_ms_ / static_cast<double>(steps_);
+    result.stopped = fit.stopped && fit.steps < schedule_.total_steps;
     return result;
   }
 
+  // False if the run had nothing left to do, or was stopped in the middle of an epoch.
+  bool has_evaluated() const { return test_.has_value(); }
+
+  static Evaluation evaluation_of(const std::map<std::string, double>& metrics) {
+    return {.loss = metrics.at("loss"), .accuracy = metrics.at("accuracy")};
+  }
+
  private:
-  Evaluation run_epoch(Trainer& trainer, RunResult& result) {
-    const auto start = std::chrono::steady_clock::now();
-    epochs_ = loader_.position().epoch + 1;
-    trainer.net->train(true);
-    cpu_allocator().reset_peak();
-    for (data::Batch batch; step_ < total_steps_ && !stop_ && next_batch(batch);) {
-      run_step(trainer, batch);
-      if (checkpoints().every > 0 && step_ % checkpoints().every == 0) write_checkpoint(trainer);
-    }
-    result.peak_bytes = std::max(result.peak_bytes, cpu_allocator().stats().peak_bytes);
-    if (stop_ && loader_.position().step < loader_.steps_per_epoch()) return {};
-    EpochEvent event{.epoch = epochs_, .train_loss = mean_loss_, .test = evaluate_net(trainer)};
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    event.seconds = elapsed.count();
-    observer_.on_epoch(event);
-    end_epoch(trainer);
-    return event.test;
-  }
+  static constexpr const char* kMeanLoss = "mean_loss";
 
-  // Goes to the beginning of the next epoch, unless this one was left in the middle.
-  void end_epoch(Trainer& trainer) {
-    data::Batch none;
-    if (loader_.position().step == loader_.steps_per_epoch()) loader_.next(none);
-    if (loader_.position().step != 0) return;
-    mean_loss_ = 0;
-    steps_in_mean_ = 0;
-    if (!checkpoints().folder.empty() && checkpoints().every == 0) write_checkpoint(trainer);
-  }
+  // Of the steps of an epoch.
+  struct MeanOfSteps {
+    double value = 0;
+    std::int64_t steps = 0;
 
-  Evaluation evaluate_net(Trainer& trainer) {
-    return evaluate(*trainer.net, *data_.test, options_.batch_size, trainer.policy,
-                    options_.workers);
-  }
-
-  std::int64_t skipped_steps() const { return skipped_before_ + statistics_.skipped(); }
-
-  const CheckpointingOptions& checkpoints() const { return options_.checkpoints; }
-
-  TrainingState state_of(Trainer& trainer) {
-    return {*trainer.net, trainer.optimizer, trainer.step.scaler(), loader_};
-  }
-
-  void write_checkpoint(Trainer& trainer) {
-    io::Checkpoint checkpoint = capture(state_of(trainer), step_);
-    checkpoint.values["progress"] = {
-        {"mean_loss", mean_loss_}, {"steps_in_mean", steps_in_mean_}, {"skipped", skipped_steps()}};
-    add_configuration(checkpoint, configuration_of(options_));
-    io::write_checkpoint(checkpoints().folder, checkpoint, {.keep = checkpoints().keep});
-    written_ = step_;
-  }
-
-  // Goes on from a checkpoint, if that is wanted and there is one. The steps done.
-  std::int64_t resume(Trainer& trainer) {
-    if (!checkpoints().resume || io::list_checkpoints(checkpoints().folder).empty()) return 0;
-    const io::FoundCheckpoint found = io::read_latest_checkpoint(checkpoints().folder);
-    check_configuration(found.checkpoint, configuration_of(options_));
-    restore(state_of(trainer), found.checkpoint);
-    step_ = written_ = found.checkpoint.step;
-    epochs_ = loader_.position().epoch;
-    mean_loss_ = found.checkpoint.value<double>("progress", "mean_loss");
-    steps_in_mean_ = found.checkpoint.value<std::int64_t>("progress", "steps_in_mean");
-    skipped_before_ = found.checkpoint.value<std::int64_t>("progress", "skipped");
-    observer_.on_resume(found.path, step_);
-    return step_;
-  }
-
-  bool next_batch(data::Batch& batch) {
-    const auto start = std::chrono::steady_clock::now();
-    const bool found = loader_.next(batch);
-    const std::chrono::duration<double, std::milli> waited =
-        std::chrono::steady_clock::now() - start;
-    wait_ms_ = waited.count();
-    return found;
-  }
-
-  void run_step(Trainer& trainer, const data::Batch& batch) {
-    if (statistics_.steps() == 0) observer_.on_first_batch(batch, *data_.train);
-    StepEvent event{
-        .step = step_ + 1, .epoch = epochs_, .lr = schedule_.at(step_), .wait_ms = wait_ms_};
-    waited_ms_ += wait_ms_;
-    trainer.optimizer.set_lr(event.lr);
-    event.report = trainer.step(batch.images, batch.labels);
-    statistics_.add(event.report);
-    ++step_;
-    ++steps_in_mean_;
-    mean_loss_ += (event.report.loss - mean_loss_) / static_cast<double>(steps_in_mean_);
-    observer_.on_step(event);
-    stop_ = options_.should_stop && options_.should_stop();
-  }
+    void add(double loss) { value += (loss - value) / static_cast<double>(++steps); }
+  };
 
   const RunOptions& options_;
-  const DataPair& data_;
+  const Schedule& schedule_;
+  const data::Dataset& images_;  // that the network is trained on
   RunObserver& observer_;
-  data::DataLoader loader_;
-  std::int64_t total_steps_;
-  Schedule schedule_;
-  Statistics statistics_;
-  std::int64_t step_ = 0;            // done
-  std::int64_t epochs_ = 0;          // begun
-  std::int64_t written_ = -1;        // the step of the last checkpoint
-  std::int64_t skipped_before_ = 0;  // before the checkpoint that the run goes on from
-  double mean_loss_ = 0;             // of this epoch
-  std::int64_t steps_in_mean_ = 0;
-  bool stop_ = false;
-  double wait_ms_ = 0;    // for the current batch
-  double waited_ms_ = 0;  // for all so far
+  StepStatistics statistics_;
+  MeanOfSteps mean_loss_;
+  std::optional<Evaluation> test_{};  // of the epoch that ended last
+  std::int64_t steps_ = 0;            // of this part of the run
+  double waited_ms_ = 0;              // for their batches
+  std::int64_t peak_bytes_ = 0;
+  std::chrono::steady_clock::time_point start_{};  // of the epoch
 };
+
+CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
+  return {.folder = options.folder,
+          .every_steps = options.every,
+          .keep = options.keep,
+          .best = options.keep_best ? "accuracy" : ""};
+}
+
+RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
+                RunObserver& observer) {
+  data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
+                                        .shuffle = options.shuffle,
+                                        .drop_remainder = true,
+                                        .seed = options.seed,
+                                        .workers = options.workers});
+  data::DataLoader test_loader(
+      *data.test, {.batch_size = options.batch_size, .shuffle = false, .workers = options.workers});
+  const std::int64_t all_steps = options.epochs * loader.steps_per_epoch();
+  const std::int64_t total_steps = std::min(all_steps, options.steps.value_or(all_steps));
+  const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
+  Reporter reporter(options, schedule, *data.train, observer);
+  std::optional<ModelCheckpoint> checkpoints;
+  FitOptions fit{.callbacks = {&reporter}, .steps = total_steps, .validation = &test_loader};
+  if (!options.checkpoints.folder.empty()) {
+    fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options.checkpoints)));
+    if (options.checkpoints.resume) fit.resume = options.checkpoints.folder;
+  }
+  RunResult result = reporter.result(trainer.model.fit(options.epochs, loader, fit));
+  if (!reporter.has_evaluated() && !result.stopped) {
+    result.test = Reporter::evaluation_of(trainer.model.eval(test_loader));
+  }
+  if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
+  return result;
+}
 
 }  // namespace
 
@@ -263,7 +227,7 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& i
   auto net = models::create(
       options.model,
       {.in_channels = image_shape[0], .num_classes = classes, .image_size = image_shape[1]});
-  if (!options.weights.empty()) net->load_state(io::read_safetensors(options.weights).tensors);
+  if (!options.weights.empty()) net->load_state(read_weights(options.weights));
   return net;
 }
 
@@ -271,7 +235,7 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
               std::unique_ptr<nn::Module>* trained) {
   check_options(options);
   Trainer trainer(options, data.train->image_shape(), data.train->num_classes());
-  RunResult result = Loop(options, data, observer).run(trainer);
+  RunResult result = train(trainer, options, data, observer);
   if (trained != nullptr) *trained = std::move(trainer.net);
   return result;
 }
@@ -294,9 +258,9 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
   for (std::int64_t i = 0; i < options.batch_size; ++i) label[i] = i % usual.num_classes;
   cpu_allocator().reset_peak();
   observer.on_start(warmup + steps);
-  Statistics statistics;
+  StepStatistics statistics;
   for (std::int64_t i = 0; i < warmup + steps; ++i) {
-    const amp::TrainStepResult report = trainer.step(images, labels);
+    const amp::TrainStepResult report = trainer.model.train_step()(images, labels);
     if (i >= warmup) statistics.add(report);
     observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
   }

@@ -31,6 +31,14 @@ struct LossScaling {
 // gradients.
 amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& policy);
 
+struct CheckpointingOptions {
+  std::string folder{};    // empty: no checkpoints
+  std::int64_t every = 0;  // steps; 0: after each epoch
+  std::int64_t keep = 3;   // the newest so many stay
+  bool keep_best = false;  // besides, the one with the best test accuracy, in `FOLDER/best`
+  bool resume = false;     // go on from the newest sound one, if there is one
+};
+
 struct RunOptions {
   std::string model = "lenet5";
   std::string data = "digits";
@@ -58,7 +66,7 @@ struct RunOptions {
   bool shuffle = true;
   bool augment = true;  // vary training images as is usual for the data set; see data/open.h
   std::int64_t workers = data::default_workers();  // threads that make batches
-  std::string weights{};                           // safetensors file to start from
+  std::string weights{};                           // to start from, for read_weights()
   std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
   bool activation_gradients = false;  // count those, too
   CheckpointingOptions checkpoints{};

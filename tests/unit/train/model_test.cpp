@@ -129,9 +129,15 @@ TEST(Model, ACallbackCanEndTheTraining) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
   LambdaCallback stop({.step_end = [](FitState& state) { state.stop = state.step == 2; }});
-  const FitResult result = model.fit(5, *f.loader, {.callbacks = {&stop}});
+  Diary diary;
+  const FitResult result =
+      model.fit(5, *f.loader, {.callbacks = {&stop, &diary}, .validation = f.loader.get()});
   EXPECT_TRUE(result.stopped);
   EXPECT_EQ(result.steps, 2);
+  // The epoch was left in its middle: it has no end and no evaluation.
+  EXPECT_THAT(diary.lines, ElementsAre("train 0.0 0", "epoch 1.0 0", "step 1.1 1", "done 1.1 1",
+                                       "step 1.2 2", "done 1.2 2", "bye 1.2 2"));
+  EXPECT_TRUE(result.metrics.empty());
 }
 
 TEST(Model, RefusesWhatItCannotDo) {

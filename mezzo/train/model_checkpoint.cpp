@@ -1,0 +1,76 @@
+#include "mezzo/train/model_checkpoint.h"
+
+#include <cmath>
+#include <utility>
+
+#include "mezzo/train/model.h"
+
+namespace mezzo::train {
+namespace {
+
+constexpr const char* kOp = "ModelCheckpoint";
+constexpr const char* kBest = "best";
+
+}  // namespace
+
+ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(config)) {
+  check_arg(!config_.folder.empty(), kOp, "has no folder. Name one");
+  check_arg(config_.every_steps >= 0 && config_.every_epochs >= 1 && config_.keep >= 0, kOp,
+            "every_steps and keep must not be negative and every_epochs at least 1: ",
+            config_.every_steps, ", ", config_.keep, " and ", config_.every_epochs);
+}
+
+void ModelCheckpoint::on_train_begin(FitState& state) {
+  written_ = state.resumed_from.empty() ? -1 : state.step;
+  if (config_.best.empty()) return;
+  check_arg(state.has_validation, kOp, "there is no best `", config_.best,
+            "` without a validation. Give FitOptions one");
+  state.model.metric(config_.best);
+}
+
+void ModelCheckpoint::after_step(FitState& state) {
+  if (config_.every_steps > 0 && state.step % config_.every_steps == 0) write(state);
+}
+
+void ModelCheckpoint::after_epoch(FitState& state) {
+  // The best one first: a checkpoint that remembers it comes after it.
+  if (!config_.best.empty()) write_best(state);
+  if (config_.every_steps == 0 && state.epoch_is_complete &&
+      state.epoch % config_.every_epochs == 0) {
+    write(state);
+  }
+}
+
+void ModelCheckpoint::on_train_end(FitState& state) {
+  if (state.step != written_) write(state);
+}
+
+void ModelCheckpoint::write(FitState& state) {
+  io::write_checkpoint(config_.folder, state.capture(), {.keep = config_.keep});
+  written_ = state.step;
+}
+
+void ModelCheckpoint::write_best(FitState& state) {
+  const double value = state.metrics.at(config_.best);
+  const bool low = state.model.metric(config_.best).prefers_low();
+  const bool is_best =
+      !std::isnan(value) && (!best_.has_value() || (low ? value < *best_ : value > *best_));
+  if (!is_best) return;
+  best_ = value;
+  io::Checkpoint checkpoint = state.capture();
+  checkpoint.score = value;
+  io::write_checkpoint(config_.folder + "/best", checkpoint, {.keep = 1});
+}
+
+void ModelCheckpoint::save(io::Checkpoint& checkpoint) const {
+  if (best_.has_value()) checkpoint.values[kBest] = {{config_.best, *best_}};
+}
+
+void ModelCheckpoint::load(const io::Checkpoint& checkpoint) {
+  best_.reset();
+  const auto section = checkpoint.values.find(kBest);
+  if (section == checkpoint.values.end() || !section->second.contains(config_.best)) return;
+  best_ = checkpoint.value<double>(kBest, config_.best);
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,54 @@
+// ModelCheckpoint: checkpoints while Model::fit() trains.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "mezzo/train/callback.h"
+
+namespace mezzo::train {
+
+// MindSpore's CheckpointConfig.
+struct CheckpointConfig {
+  std::string folder{};           // where they are written, as io/checkpoint.h says
+  std::int64_t every_steps = 0;   // steps between them; 0: by epochs
+  std::int64_t every_epochs = 1;  // epochs between them, without every_steps
+  std::int64_t keep = 3;          // the newest so many stay; 0: all
+  // A metric of the validation, or empty. The checkpoint of the epoch that was best by it (the
+  // first such one, never with a NaN) is kept besides, alone in `FOLDER/best`.
+  std::string best{};
+};
+
+// Writes checkpoints of all that fit() needs to go on, also of the other callbacks, and one more
+// when the training ends. FitOptions::resume takes the same folder:
+//
+//   train::ModelCheckpoint checkpoints({.folder = "run", .every_epochs = 5, .best = "accuracy"});
+//   model.fit(90, loader, {.callbacks = {&checkpoints}, .validation = &test, .resume = "run"});
+class ModelCheckpoint final : public Callback {
+ public:
+  // Throws ArgumentError without a folder and for negative numbers.
+  explicit ModelCheckpoint(CheckpointConfig config);
+
+  // Throws ArgumentError if there is no such metric, or no validation.
+  void on_train_begin(FitState& state) override;
+  // These three throw FileError, see io::write_checkpoint().
+  void after_step(FitState& state) override;
+  void after_epoch(FitState& state) override;
+  void on_train_end(FitState& state) override;
+  void save(io::Checkpoint& checkpoint) const override;
+  void load(const io::Checkpoint& checkpoint) override;
+
+  // The metric of the best epoch so far.
+  std::optional<double> best() const { return best_; }
+
+ private:
+  void write(FitState& state);
+  void write_best(FitState& state);
+
+  CheckpointConfig config_;
+  std::int64_t written_ = -1;  // the step of the last one
+  std::optional<double> best_{};
+};
+
+}  // namespace mezzo::train

@@ -1,0 +1,316 @@
+// Model::fit() with checkpoints: broken off and gone on with is the same as never broken off, bit
+// for bit.
+#include <limits>
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/data/digits.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/train/model.h"
+#include "mezzo/train/model_checkpoint.h"
+#include "tests/unit/data/temp_folder.h"
+#include "tests/unit/io/checkpoint_sample.h"
+
+namespace mezzo::train {
+namespace {
+
+using data::TempFolder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::int64_t kEpochs = 3;
+constexpr std::int64_t kSteps = 12;
+
+Tensor loss_function(const Tensor& logits, const Tensor& labels) {
+  return cross_entropy(logits, labels);
+}
+
+// Something of everything that has state: weights, running statistics, dropout.
+class Net final : public nn::Module {
+ public:
+  Net() {
+    add("conv", conv_);
+    add("norm", norm_);
+    add("dropout", dropout_);
+    add("fc", fc_);
+  }
+
+  Tensor forward(const Tensor& x) override {
+    return fc_(dropout_(flatten(relu(norm_(conv_(x))), 1)));
+  }
+
+ private:
+  nn::Conv2d conv_{1, 4, 3, {.stride = 2}};
+  nn::BatchNorm2d norm_{4};
+  nn::Dropout dropout_{0.25};
+  nn::Linear fc_{4 * 13 * 13, 10};
+};
+
+// As if the power had gone.
+class Broken : public std::runtime_error {
+ public:
+  Broken() : std::runtime_error("broken off") {}
+};
+
+// What can be seen of a step, by its number.
+using Log = std::map<std::int64_t, std::vector<double>>;
+
+// One process of a training: its objects are made anew, from another seed each time, so that
+// whatever a checkpoint leaves out differs.
+class Process {
+ public:
+  explicit Process(std::string folder, std::uint64_t seed = 1) : folder_(std::move(folder)) {
+    manual_seed(seed);
+    net_ = std::make_unique<Net>();
+    optimizer_ = std::make_unique<optim::Adam>(
+        net_->parameters(), optim::AdamOptions{.lr = {0.01, 0.02, 0.005, 0.03, 0.001, 0.02}});
+    // The first steps overflow f16 and are skipped, and three good ones in a row raise the scale.
+    const amp::LossScaleOptions scale{.init_scale = 0x1p24, .growth_interval = 3};
+    model_ = std::make_unique<Model>(
+        *net_, loss_function, *optimizer_,
+        ModelOptions{.metrics = {"loss", "accuracy"},
+                     .amp = {.level = "O2", .loss_scale_manager = amp::LossScaleManager(scale)}});
+  }
+
+  // Trains, and breaks off in one step or stops after another, if there are such.
+  FitResult fit(std::int64_t every_steps, std::int64_t broken_step = -1,
+                std::int64_t stopped_step = -1) {
+    LambdaCallback watch({.step_end = [&](FitState& state) {
+      const amp::TrainStepResult& result = state.result;
+      log[state.step] = {result.loss,
+                         result.scale,
+                         result.skipped ? 1.0 : 0.0,
+                         state.lr,
+                         static_cast<double>(state.epoch),
+                         static_cast<double>(state.step_in_epoch),
+                         static_cast<double>(state.skipped_steps),
+                         static_cast<double>(result.skipped_in_a_row),
+                         static_cast<double>(state.total_steps)};
+      if (state.step == broken_step) throw Broken();
+      if (state.step == stopped_step) state.stop = true;
+    }});
+    ModelCheckpoint checkpoints(
+        {.folder = folder_, .every_steps = every_steps, .keep = 2, .best = "loss"});
+    StopOnDivergence guard({.factor = 1e6});
+    return model_->fit(kEpochs, loader_,
+                       {.callbacks = {&checkpoints, &guard, &watch},
+                        .validation = &test_loader_,
+                        .resume = folder_});
+  }
+
+  io::Checkpoint last_checkpoint() const { return io::read_latest_checkpoint(folder_).checkpoint; }
+
+  Log log;
+
+ private:
+  std::string folder_;
+  std::unique_ptr<data::Dataset> digits_ = data::open_digits(data::Split::kTrain, 64);
+  std::unique_ptr<data::Dataset> test_ = data::open_digits(data::Split::kTest, 32);
+  data::DataLoader loader_{*digits_, {.batch_size = 16, .seed = 5}};
+  data::DataLoader test_loader_{*test_, {.batch_size = 16, .shuffle = false}};
+  std::unique_ptr<Net> net_;
+  std::unique_ptr<optim::Adam> optimizer_;
+  std::unique_ptr<Model> model_;
+};
+
+// The training breaks off in that step and goes on; what was done twice must be the same twice.
+void expect_unbroken(std::int64_t every_steps, std::int64_t broken_step) {
+  SCOPED_TRACE(testing::Message() << "every " << every_steps << ", broken in " << broken_step);
+  const TempFolder whole_folder;
+  Process whole(whole_folder.path());
+  const FitResult expected = whole.fit(every_steps);
+
+  const TempFolder folder;
+  Process first(folder.path());
+  EXPECT_THROW(first.fit(every_steps, broken_step), Broken);
+  const bool begins = io::list_checkpoints(folder.path()).empty();
+  Process second(folder.path(), begins ? 1 : 99);
+  const FitResult result = second.fit(every_steps);
+  for (const Process* process : {&first, &second}) {
+    for (const auto& [step, seen] : process->log) EXPECT_EQ(seen, whole.log[step]) << step;
+  }
+  EXPECT_EQ(first.log.rbegin()->first, broken_step);
+  EXPECT_LE(second.log.empty() ? kSteps : second.log.begin()->first, broken_step + 1);
+  EXPECT_EQ(result.steps, kSteps);
+  EXPECT_EQ(result.epochs, kEpochs);
+  EXPECT_EQ(result.skipped_steps, expected.skipped_steps);
+  EXPECT_EQ(result.metrics, expected.metrics);
+  EXPECT_TRUE(io::same_checkpoint(second.last_checkpoint(), whole.last_checkpoint()));
+  const auto best = [](const TempFolder& of) {
+    return io::read_latest_checkpoint(of.path("best")).checkpoint;
+  };
+  EXPECT_TRUE(io::same_checkpoint(best(folder), best(whole_folder)));
+}
+
+// Four steps an epoch. The first ones are skipped; checkpoints are of the middle and of the end of
+// epochs, before their evaluation and after it.
+TEST(FitResume, GoesOnAsIfItHadNeverStopped) {
+  const TempFolder folder;
+  Process whole(folder.path());
+  const std::int64_t skipped = whole.fit(1).skipped_steps;
+  EXPECT_LT(skipped, kSteps - 4) << "the scale is meant to become right";
+  EXPECT_EQ(whole.log[2][7], 2) << "the second step is meant to be skipped, too";
+  for (const std::int64_t step : {1, 3, 5, 9}) expect_unbroken(1, step);
+  for (const std::int64_t step : {4, 8}) expect_unbroken(3, step);
+  for (const std::int64_t step : {3, 6, 12}) expect_unbroken(0, step);
+}
+
+TEST(FitResume, AFinishedTrainingHasNothingLeftToDo) {
+  const TempFolder folder;
+  Process first(folder.path());
+  first.fit(0);
+  Process second(folder.path(), 99);
+  const FitResult result = second.fit(0);
+  EXPECT_TRUE(second.log.empty());
+  EXPECT_EQ(result.steps, kSteps);
+  EXPECT_EQ(result.epochs, kEpochs);
+}
+
+// Stopped by a callback in the middle of an epoch, which has no end then.
+TEST(FitResume, AStoppedTrainingGoesOn) {
+  const TempFolder whole_folder;
+  Process whole(whole_folder.path());
+  whole.fit(0);
+  const TempFolder folder;
+  Process first(folder.path());
+  const FitResult stopped = first.fit(0, -1, 6);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.steps, 6);
+  EXPECT_EQ(first.last_checkpoint().step, 6);
+  Process second(folder.path(), 99);
+  second.fit(0);
+  EXPECT_EQ(second.log.begin()->first, 7);
+  for (const auto& [step, seen] : second.log) EXPECT_EQ(seen, whole.log[step]) << step;
+  EXPECT_TRUE(io::same_checkpoint(second.last_checkpoint(), whole.last_checkpoint()));
+}
+
+// A validation that says what it is told to.
+class Scripted final : public Metric {
+ public:
+  Scripted(std::vector<double> values, bool low) : values_(std::move(values)), low_(low) {}
+  std::string name() const override { return "score"; }
+  void reset() override {}
+  void update(const Tensor&, const Tensor&, double) override {}
+  double value() const override { return values_.at(next_++); }
+  bool prefers_low() const override { return low_; }
+
+ private:
+  std::vector<double> values_;
+  bool low_;
+  mutable std::size_t next_ = 0;
+};
+
+// Two steps an epoch, one epoch for each score.
+struct Small {
+  explicit Small(const std::vector<double>& scores, bool low = false, std::int64_t batch_size = 4)
+      : loader(*digits, {.batch_size = batch_size, .seed = 5}) {
+    model.add_metric(std::make_unique<Scripted>(scores, low));
+  }
+
+  FitResult fit(std::int64_t epochs, const CheckpointConfig& config, const std::string& resume = {},
+                Callback* callback = nullptr) {
+    ModelCheckpoint checkpoints(config);
+    FitOptions options{.callbacks = {&checkpoints}, .validation = &test_loader, .resume = resume};
+    if (callback != nullptr) options.callbacks.push_back(callback);
+    return model.fit(epochs, loader, options);
+  }
+
+  std::unique_ptr<data::Dataset> digits = data::open_digits(data::Split::kTrain, 8);
+  data::DataLoader loader;
+  data::DataLoader test_loader{*digits, {.batch_size = 8, .shuffle = false}};
+  Net net;
+  optim::Adam optimizer{net.parameters()};
+  Model model{net, loss_function, optimizer, {.metrics = {}}};
+};
+
+TEST(ModelCheckpoint, KeepsTheBestEpochBesideTheNewest) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  struct Case {
+    std::vector<double> scores;
+    bool low;
+  };
+  // Epochs 2, 3 and 5 are better than all before.
+  for (const Case& c : {Case{{nan, 0.1, 0.5, nan, 0.6, 0.6, 0.2}, false},
+                        Case{{nan, 5, 3, nan, 2.5, 2.5, 6}, true}}) {
+    const TempFolder folder;
+    Small small(c.scores, c.low);
+    small.fit(7, {.folder = folder.path(), .keep = 2, .best = "score"});
+    EXPECT_THAT(io::names_in(folder.path()),
+                ElementsAre("000006-step-12", "000007-step-14", "best"));
+    EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-10"));
+    EXPECT_EQ(io::read_latest_checkpoint(folder.path("best")).checkpoint.score, c.scores[4]);
+  }
+}
+
+TEST(ModelCheckpoint, RemembersTheBestAfterAResume) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
+  Small({0.1, 0.9, 0.3}).fit(3, config, folder.path());
+  Small({0.5, 0.8}).fit(5, config, folder.path());
+  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
+  Small({0.95}).fit(6, config, folder.path());
+  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-12"));
+}
+
+TEST(ModelCheckpoint, WritesEverySoManyStepsOrEpochsAndAtTheEnd) {
+  const auto names = [](const CheckpointConfig& config, const TempFolder& folder) {
+    Small(std::vector<double>(7)).fit(7, config);
+    return io::names_in(folder.path());
+  };
+  const TempFolder a;
+  EXPECT_THAT(names({.folder = a.path(), .every_epochs = 2, .keep = 2}, a),
+              ElementsAre("000003-step-12", "000004-step-14"));
+  const TempFolder b;
+  EXPECT_THAT(names({.folder = b.path(), .every_steps = 5, .keep = 0}, b),
+              ElementsAre("000001-step-5", "000002-step-10", "000003-step-14"));
+}
+
+TEST(ModelCheckpoint, RefusesWhatItCannotDo) {
+  EXPECT_THROW(ModelCheckpoint({}), ArgumentError);
+  EXPECT_THROW(ModelCheckpoint({.folder = "x", .every_epochs = 0}), ArgumentError);
+  EXPECT_THROW(ModelCheckpoint({.folder = "x", .keep = -1}), ArgumentError);
+  const TempFolder folder;
+  Small small({});
+  EXPECT_THAT(data::message_of<ArgumentError>(
+                  [&] { small.fit(1, {.folder = folder.path(), .best = "acuracy"}); }),
+              HasSubstr("no metric `acuracy`"));
+  ModelCheckpoint checkpoints({.folder = folder.path(), .best = "score"});
+  EXPECT_THAT(data::message_of<ArgumentError>(
+                  [&] { small.model.fit(1, small.loader, {.callbacks = {&checkpoints}}); }),
+              HasSubstr("without a validation"));
+  EXPECT_THAT(io::names_in(folder.path()), ElementsAre());
+}
+
+class Refusing final : public Callback {
+ public:
+  void load(const io::Checkpoint&) override { throw Broken(); }
+};
+
+TEST(FitResume, RefusesAnotherLoaderAndChangesNothing) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path()};
+  Small({0.1}).fit(1, config);
+  Small other({0.1}, false, 2);
+  const auto before = other.net.parameters()[0].to_vector<float>();
+  EXPECT_THAT(data::message_of<ArgumentError>([&] { other.fit(2, config, folder.path()); }),
+              HasSubstr("batch_size 4, now it is 2"));
+  Refusing refusing;
+  Small third({0.1});
+  const auto weights = third.net.parameters()[0].to_vector<float>();
+  EXPECT_THROW(third.fit(2, config, folder.path(), &refusing), Broken);
+  EXPECT_EQ(third.net.parameters()[0].to_vector<float>(), weights);
+  EXPECT_EQ(other.net.parameters()[0].to_vector<float>(), before);
+  EXPECT_EQ(other.loader.position(), data::LoaderPosition{});
+}
+
+}  // namespace
+}  // namespace mezzo::train
