@@ -37,7 +37,10 @@ void add_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
   auto options = std::make_shared<SharedOptions>();
   add_precision_options(*command, *options);
-  command->add_option("--weights", options->run.weights, "safetensors file")->required();
+  command
+      ->add_option("--weights", options->run.weights,
+                   "safetensors file, checkpoint or folder of checkpoints")
+      ->required();
   add_data_options(*command, *options);
   add_level_option(*command, *options);
   command->add_option("--batch-size", options->run.batch_size, "Images per step")

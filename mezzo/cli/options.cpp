@@ -138,7 +138,8 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
       .add_option("--warmup-epochs", options.run.warmup_epochs,
                   "Epochs over which the learning rate climbs")
       ->capture_default_str();
-  command.add_option("--weights", options.run.weights, "Start from this safetensors file");
+  command.add_option("--weights", options.run.weights,
+                     "Start from this safetensors file or checkpoint");
   command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
   command.add_flag("!--no-augment", options.run.augment,
                    "Training images as they are: cifar10 and images are cropped and flipped else");
@@ -151,6 +152,8 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
                      "Steps between checkpoints (one after each epoch)");
   command.add_option("--keep", checkpoints.keep, "Checkpoints to keep, the newest; 0 for all")
       ->capture_default_str();
+  command.add_flag("--keep-best", checkpoints.keep_best,
+                   "Keep the checkpoint with the best test accuracy in the folder's `best`");
   command.add_flag("--resume", checkpoints.resume,
                    "Go on from the newest sound checkpoint, if there is one");
 }

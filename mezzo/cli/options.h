@@ -43,7 +43,7 @@ void add_data_options(CLI::App& command, SharedOptions& options);
 // Those, and --epochs --lr-schedule --no-augment ...: what only training on data needs.
 void add_training_options(CLI::App& command, SharedOptions& options);
 
-// --checkpoint-dir --checkpoint-every --keep --resume
+// --checkpoint-dir --checkpoint-every --keep --keep-best --resume
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);
 // --logdir --report --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,10 +45,27 @@ std::string format_row(const std::vector<std::string>& cells, const std::vector<
   return text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
 }
 
+// A run that was killed while it wrote left a line without an end.
+void drop_torn_line(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<std::int64_t>(file.tellg());
+  std::int64_t whole = size;
+  for (; whole > 0; --whole) {
+    file.seekg(whole - 1);
+    if (file.get() == '\n') break;
+  }
+  if (whole < size) {
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(whole), ignored);
+  }
+}
+
 }  // namespace
 
 JsonLines::JsonLines(const std::string& path, bool append) : path_(path) {
   if (path.empty()) return;
+  if (append) drop_torn_line(path);
   file_.open(path, append ? std::ios::app : std::ios::trunc);
   if (!file_)
     fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");

@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 // A file of JSON objects, one per line, each written out at once. Does nothing without a path.
 class JsonLines {
  public:
-  // `append`: keep the lines that are there. Throws FileError if the file cannot be written.
+  // `append`: keep the lines that are there, but not a last one without an end. Throws FileError if
+  // the file cannot be written.
   explicit JsonLines(const std::string& path, bool append = false);
   void write(const Json& event);
 

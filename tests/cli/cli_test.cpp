@@ -59,6 +59,8 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --threads 100000", "--threads"},
       {"train --report /no/such/folder/run.html", "/no/such/folder/run.html"},
       {"compare --report /no/such/folder/run.html", "/no/such/folder/run.html"},
+      {"train --keep-best", "--checkpoint-dir is missing"},
+      {"eval --weights /", "manifest.json"},
       {"train --histogram-every 5", "--report"},
       {"train --activation-gradients", "--report"},
       {"train --report run.html --histogram-every -1", "--histogram-every"},
@@ -182,19 +184,6 @@ std::vector<double> losses_of(const std::vector<Json>& events) {
     if (event["event"] == "step") losses.push_back(event["loss"]);
   }
   return losses;
-}
-
-// CIFAR-10 files of a few random images.
-void write_cifar10(const fs::path& folder) {
-  std::uint32_t state = 1;
-  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
-                           "data_batch_5", "test_batch"}) {
-    std::ofstream file(folder / (std::string(name) + ".bin"), std::ios::binary);
-    for (int i = 0; i < 4 * 3073; ++i) {
-      state = state * 1664525U + 1013904223U;
-      file.put(static_cast<char>(i % 3073 == 0 ? i / 3073 : state >> 24));
-    }
-  }
 }
 
 TEST_F(Command, ImagesAreAugmentedUnlessTold) {

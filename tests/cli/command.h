@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -63,5 +64,33 @@ class Command : public testing::Test {
 
   fs::path folder_;
 };
+
+// The events of one kind in a log, without times.
+inline std::vector<Json> events_of(const std::vector<Json>& events, const std::string& kind) {
+  std::vector<Json> found;
+  for (Json event : events) {
+    if (event["event"] != kind) continue;
+    for (const char* time : {"ms", "wait_ms", "seconds"}) event.erase(time);
+    found.push_back(std::move(event));
+  }
+  return found;
+}
+
+inline std::vector<Json> steps_of(const std::vector<Json>& events) {
+  return events_of(events, "step");
+}
+
+// CIFAR-10 files of that many random images each.
+inline void write_cifar10(const fs::path& folder, int images = 4) {
+  std::uint32_t state = 1;
+  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+                           "data_batch_5", "test_batch"}) {
+    std::ofstream file(folder / (std::string(name) + ".bin"), std::ios::binary);
+    for (int i = 0; i < images * 3073; ++i) {
+      state = state * 1664525U + 1013904223U;
+      file.put(static_cast<char>(i % 3073 == 0 ? i / 3073 : state >> 24));
+    }
+  }
+}
 
 }  // namespace mezzo::cli_tests

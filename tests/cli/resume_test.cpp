@@ -12,18 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-// The step events of a log, without times.
-std::vector<Json> steps_of(const std::vector<Json>& events) {
-  std::vector<Json> steps;
-  for (Json event : events) {
-    if (event["event"] != "step") continue;
-    event.erase("ms");
-    event.erase("wait_ms");
-    steps.push_back(std::move(event));
-  }
-  return steps;
-}
-
 // In two parts, the second from a checkpoint, a run is bit for bit what it is in one: also in
 // mid-epoch, and with steps that were skipped while the scale was looked for.
 TEST_F(Command, AResumedRunIsTheUnbrokenRun) {
@@ -70,6 +58,39 @@ TEST_F(Command, ASignalEndsTheRunAfterItsStepAndKeepsIt) {
   EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 1);
   EXPECT_THAT(read_text("errors"), HasSubstr("Go on with --resume"));
   EXPECT_FALSE(newest_checkpoint(path("run")).empty());
+}
+
+// The best epoch's checkpoint stays, and eval finds its accuracy again.
+TEST_F(Command, KeepBestKeepsTheBestEpoch) {
+  write_cifar10(folder_, 8);
+  const std::string data = " --model mlp --batch-size 4 --data cifar10:" + path("");
+  const Outcome trained =
+      run("train --quiet --lr 0.05 --keep 1 --keep-best --epochs 6 --checkpoint-dir " +
+          path("run") + " --json " + path("log") + data);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  std::vector<Json> epochs = events_of(read_events("log"), "epoch");
+  ASSERT_EQ(epochs.size(), 6U);
+  const auto best = std::ranges::max_element(
+      epochs, {}, [](const Json& epoch) { return epoch["accuracy"].get<double>(); });
+  const fs::path kept = newest_checkpoint(path("run/best"));
+  EXPECT_TRUE(kept.string().ends_with("-step-" + std::to_string(10 * (best - epochs.begin() + 1))))
+      << kept;
+  for (const std::string& weights : {path("run/best"), kept.string()}) {
+    const Outcome evaluated = run("eval --weights " + weights + data + " --json " + path("eval"));
+    ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+    EXPECT_EQ(read_events("eval").back()["accuracy"], (*best)["accuracy"]);
+  }
+  EXPECT_TRUE(newest_checkpoint(path("run")).string().ends_with("best"));
+}
+
+// A run that was killed while it wrote left half a line; the next one begins a new one.
+TEST_F(Command, ATornLineOfTheLogIsDropped) {
+  const std::string options = "train --model mlp --batch-size 500 --quiet --checkpoint-dir " +
+                              path("run") + " --json " + path("log");
+  ASSERT_EQ(run(options + " --steps 2").status, 0);
+  std::ofstream(path("log"), std::ios::app) << "{\"event\":\"st";
+  ASSERT_EQ(run(options + " --steps 3 --resume").status, 0);
+  EXPECT_EQ(steps_of(read_events("log")).size(), 3U);
 }
 
 TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {

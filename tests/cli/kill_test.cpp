@@ -1,0 +1,194 @@
+// kill -9 at any step: the run that goes on is the run that was never killed, bit for bit.
+#include <csignal>
+#include <map>
+#include <random>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "mezzo/core/error.h"
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+constexpr std::int64_t kSteps = 60;
+// A killed run is at most a page of log lines ahead of the reader, and such a line has 150 bytes.
+constexpr std::int64_t kLastKill = 30;
+
+class Kill : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    write_cifar10(folder_, 8);  // ten steps an epoch, with random crops and flips
+  }
+
+  // Runs the command until it has logged that step, kills it, and returns all that it logged. The
+  // log goes through a pipe that holds one page: the command cannot be done before it is killed,
+  // however slow this process is.
+  std::vector<Json> run_killed(const std::string& arguments, std::int64_t step) const {
+    int ends[2];
+    if (pipe(ends) != 0) return {};
+    EXPECT_GE(fcntl(ends[1], F_SETPIPE_SZ, 4096), 4096);
+    const std::string line = concat("exec ", MEZZO_COMMAND, " ", arguments, " --json /dev/fd/",
+                                    ends[1], " 2>", path("killed_errors"));
+    const pid_t child = fork();
+    if (child == 0) {
+      close(ends[0]);
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(127);
+    }
+    close(ends[1]);
+    std::vector<Json> events = read_until(ends[0], [&](const Json& event) {
+      if (event["event"] == "step" && event["step"] == step) kill(child, SIGKILL);
+    });
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << read_text("killed_errors");
+    return events;
+  }
+
+  void expect_unbroken(const std::string& options, std::int64_t killed_step,
+                       const std::string& checkpoints) const {
+    SCOPED_TRACE(concat(options, ", ", checkpoints, ", killed after step ", killed_step));
+    const std::vector<Json> whole = run_whole(options);
+    const std::string part = with_checkpoints(options, checkpoints);
+    const std::vector<Json> killed = run_killed(part, killed_step);
+    expect_resumed(whole, killed, part);
+  }
+
+  std::vector<Json> run_whole(const std::string& options) const {
+    const Outcome outcome = run(concat(options, " --save ", path("whole"), " --json ", path("a")));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    return read_events("a");
+  }
+
+  std::string with_checkpoints(const std::string& options, const std::string& checkpoints) const {
+    fs::remove_all(path("run"));
+    return concat(options, " --checkpoint-dir ", path("run"), " ", checkpoints);
+  }
+
+  // Goes on with a killed run and compares everything with the whole one.
+  void expect_resumed(const std::vector<Json>& whole, const std::vector<Json>& killed,
+                      const std::string& part) const {
+    fs::remove(path("b"));  // a resumed run goes on with its log
+    const Outcome outcome =
+        run(concat(part, " --resume --save ", path("parts"), " --json ", path("b")));
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const std::vector<Json> resumed = read_events("b");
+    for (const char* kind : {"step", "epoch"}) {
+      const auto expected = by_number(whole, kind);
+      auto seen = by_number(killed, kind);
+      for (const auto& [number, event] : seen) EXPECT_EQ(event, expected.at(number));
+      const auto again = by_number(resumed, kind);
+      for (const auto& [number, event] : again) EXPECT_EQ(event, expected.at(number));
+      seen.insert(again.begin(), again.end());
+      EXPECT_EQ(seen.size(), expected.size()) << kind;
+    }
+    EXPECT_EQ(by_number(whole, "step").size(), static_cast<std::size_t>(kSteps));
+    for (const char* value : {"loss", "accuracy", "skipped_steps", "steps", "epochs"}) {
+      EXPECT_EQ(resumed.back()[value], whole.back()[value]) << value;
+    }
+    EXPECT_EQ(read_text("parts"), read_text("whole"));
+  }
+
+  void remove_checkpoints_after(std::int64_t step) const {
+    std::vector<fs::path> newer;
+    for (const auto& entry : fs::directory_iterator(path("run"))) {
+      const std::string name = entry.path().filename().string();
+      if (std::stoll(name.substr(name.rfind('-') + 1)) > step) newer.push_back(entry.path());
+    }
+    for (const fs::path& checkpoint : newer) fs::remove_all(checkpoint);
+  }
+
+  std::string train(const std::string& options, std::int64_t batch_size = 4) const {
+    return concat("train --quiet --momentum 0.9 --epochs 6 --steps ", kSteps, " --batch-size ",
+                  batch_size, " --data cifar10:", path(""), " ", options);
+  }
+
+  // Killed after the first and the last of the early steps that were skipped.
+  void expect_unbroken_after_skips(const std::string& options) const {
+    const std::vector<Json> whole = run_whole(options);
+    std::vector<std::int64_t> skipped;
+    for (const Json& step : steps_of(whole)) {
+      if (step["skipped"] && step["step"] <= 12) skipped.push_back(step["step"]);
+    }
+    ASSERT_GE(skipped.size(), 2U);
+    EXPECT_LT(whole.back()["skipped_steps"], kSteps - 10);
+    for (const std::int64_t step : {skipped.front(), skipped.back()}) {
+      SCOPED_TRACE(concat(options, ", killed after step ", step));
+      const std::string part = with_checkpoints(options, "");
+      const std::vector<Json> killed =
+          run_killed(part + " --checkpoint-every 1 --keep 0", step + 1);
+      remove_checkpoints_after(step);  // those that it wrote before the kill reached it
+      expect_resumed(whole, killed, part);
+      EXPECT_EQ(steps_of(read_events("b")).front()["step"], step + 1);
+    }
+  }
+
+  // Step or epoch events by their number; each is there once.
+  static std::map<std::int64_t, Json> by_number(const std::vector<Json>& events,
+                                                const std::string& kind) {
+    std::map<std::int64_t, Json> result;
+    for (const Json& event : events_of(events, kind)) {
+      EXPECT_TRUE(result.emplace(event[kind].get<std::int64_t>(), event).second) << event;
+    }
+    return result;
+  }
+
+ private:
+  // Shows every event to `see` before it reads the next one. A torn last line is none.
+  template <class See>
+  static std::vector<Json> read_until(int file, const See& see) {
+    std::vector<Json> events;
+    std::string line;
+    for (char c = 0; read(file, &c, 1) == 1;) {
+      line += c;
+      if (c != '\n') continue;
+      events.push_back(Json::parse(line));
+      see(events.back());
+      line.clear();
+    }
+    return events;
+  }
+};
+
+TEST_F(Kill, AtAnyStepInAnyPrecisionWithAnyWorkers) {
+  std::mt19937 random(20);  // NOLINT(cert-msc51-cpp): the same steps in every run
+  for (const char* precision : {"--amp O0", "--dtype bf16", "--dtype f16"}) {
+    for (const char* workers : {"0", "2"}) {
+      const std::int64_t step = 1 + static_cast<std::int64_t>(random() % kLastKill);
+      const std::string every = concat("--checkpoint-every ", 1 + random() % 7);
+      const std::string options = concat(precision, " --workers ", workers);
+      expect_unbroken(train(concat("--model lenet5 ", options)), step, every);
+    }
+  }
+}
+
+// Batch norm has running statistics, and the schedule changes from step to step.
+TEST_F(Kill, ANetworkWithBatchNormOnASchedule) {
+  const std::string options =
+      "--model resnet20 --lr-schedule poly --warmup-epochs 2 --workers 2 --lr 0.05 --dtype ";
+  expect_unbroken(train(options + "bf16"), 17, "");  // checkpoints after epochs
+  expect_unbroken(train(options + "f16"), 23, "--checkpoint-every 4 --keep-best");
+}
+
+TEST_F(Kill, OnTheBuiltInDigits) {
+  const std::string options =
+      "train --model mlp --quiet --momentum 0.9 --batch-size 32 --workers 2 --dtype bf16 --steps ";
+  expect_unbroken(concat(options, kSteps), 11, "--checkpoint-every 3");
+}
+
+// The checkpoint is that of a skipped step.
+TEST_F(Kill, RightAfterASkippedStep) {
+  // A scale at which f16 gradients overflow where the network is sure of a wrong class.
+  expect_unbroken_after_skips(
+      train("--model lenet5 --lr 0.02 --dtype f16 --loss-scale 288000 --workers 0"));
+  // A rate that throws the network about, and a scale that shrinks step by step.
+  expect_unbroken_after_skips(train("--model resnet20 --lr 1 --dtype f16 --workers 2", 1));
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests
