@@ -1,15 +1,16 @@
 // The experiment of MindSpore's tutorial: ResNet-50 on CIFAR-10 in mixed precision and without, and
 // a table of step time and accuracy.
 //
-//   resnet50_cifar10 [DATA [STEPS [NETWORK]]]
+//   resnet50_cifar10 [DATA [STEPS [NETWORK [FOLDER]]]]
 //
-// DATA is `cifar10:DIR`, or `shapes` for a try; STEPS ends both runs early.
+// DATA is `cifar10:DIR`, or `shapes` for a try; STEPS ends both runs early, and 0 does not. With a
+// FOLDER there is a checkpoint after every 5 epochs, and the program goes on from the last one.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "mezzo/mezzo.h"
 
@@ -29,31 +30,29 @@ struct Result {
 
 // Up in a straight line from 0.01 to 0.1 during the first half of the steps, down along a parabola
 // to 0 in the second: the tutorial's `poly` with 5 of 10 epochs of warm-up.
-std::vector<double> learning_rates(std::int64_t steps) {
-  constexpr double kFirst = 0.01;
-  constexpr double kLargest = 0.1;
-  const std::int64_t warmup = steps * kWarmupEpochs / kEpochs;
-  std::vector<double> rates;
-  rates.reserve(static_cast<std::size_t>(steps));
-  for (std::int64_t i = 0; i < steps; ++i) {
-    const auto done = static_cast<double>(i - warmup) / static_cast<double>(steps - warmup);
-    const auto climbed =
-        static_cast<double>(i) / static_cast<double>(std::max<std::int64_t>(1, warmup));
-    rates.push_back(i < warmup ? kFirst + (kLargest - kFirst) * climbed
-                               : kLargest * (1 - done) * (1 - done));
-  }
-  return rates;
+optim::LearningRate learning_rate(std::int64_t steps) {
+  const train::Schedule schedule{.kind = train::ScheduleKind::kPoly,
+                                 .lr = 0.1,
+                                 .init_lr = 0.01,
+                                 .total_steps = steps,
+                                 .warmup_steps = steps * kWarmupEpochs / kEpochs};
+  return schedule.values();
 }
 
 // Trains at that level, saying how it goes, and evaluates.
 Result train_at(const std::string& level, const std::string& network, const train::DataPair& data,
-                std::int64_t most_steps) {
+                std::int64_t most_steps, const std::string& folder) {
   manual_seed(1);
   const Shape image = data.train->image_shape();
   const auto net = models::create(
       network,
       {.in_channels = image[0], .num_classes = data.train->num_classes(), .image_size = image[1]});
-  optim::Sgd optimizer(net->parameters(), {.lr = 0.1, .momentum = 0.9});
+  data::DataLoader loader(*data.train, {.batch_size = kBatch, .drop_remainder = true, .seed = 1});
+  data::DataLoader test_loader(*data.test, {.batch_size = kBatch, .shuffle = false});
+  const std::int64_t all_steps = kEpochs * loader.steps_per_epoch();
+  const std::int64_t steps = most_steps > 0 ? std::min(most_steps, all_steps) : all_steps;
+
+  optim::Sgd optimizer(net->parameters(), {.lr = learning_rate(steps), .momentum = 0.9});
   train::Model model(
       *net,
       [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
@@ -64,16 +63,18 @@ Result train_at(const std::string& level, const std::string& network, const trai
                .keep_batchnorm_fp32 = false,
                .loss_scale_manager = amp::LossScaleManager()}});
 
-  data::DataLoader loader(*data.train, {.batch_size = kBatch, .drop_remainder = true, .seed = 1});
-  data::DataLoader test_loader(*data.test, {.batch_size = kBatch, .shuffle = false});
-  const std::int64_t total = std::min(most_steps, kEpochs * loader.steps_per_epoch());
   train::TimeMonitor time_monitor;
   train::LossMonitor loss_monitor(100);
   train::StepTimer timer;
-  const train::FitResult result = model.fit(kEpochs, loader,
-                                            {.callbacks = {&time_monitor, &loss_monitor, &timer},
-                                             .lr = learning_rates(total),
-                                             .steps = total});
+  train::FitOptions options{.callbacks = {&time_monitor, &loss_monitor, &timer}, .steps = steps};
+  std::optional<train::ModelCheckpoint> checkpoints;
+  if (!folder.empty()) {
+    options.resume = folder + "/" + level;
+    checkpoints.emplace(
+        train::CheckpointConfig{.folder = options.resume, .every_epochs = 5, .keep = 10});
+    options.callbacks.push_back(&*checkpoints);
+  }
+  const train::FitResult result = model.fit(kEpochs, loader, options);
   return {timer.median_ms(), result.steps, model.eval(test_loader).at("accuracy")};
 }
 
@@ -82,11 +83,12 @@ Result train_at(const std::string& level, const std::string& network, const trai
 int main(int argc, char** argv) {
   const std::string spec = argc > 1 ? argv[1] : "shapes";
   const std::string network = argc > 3 ? argv[3] : "resnet50_cifar";
-  std::int64_t steps = 1 << 30;
+  const std::string folder = argc > 4 ? argv[4] : "";
+  std::int64_t steps = 0;
   if (argc > 2) {
     const char* end = argv[2] + std::strlen(argv[2]);
     const auto parsed = std::from_chars(argv[2], end, steps);
-    if (parsed.ec != std::errc() || parsed.ptr != end || steps < 1) {
+    if (parsed.ec != std::errc() || parsed.ptr != end || steps < 0) {
       std::fprintf(stderr, "resnet50_cifar10: `%s` is no number of steps\n", argv[2]);
       return 2;
     }
@@ -97,7 +99,7 @@ int main(int argc, char** argv) {
         spec, {.image_size = spec.starts_with("cifar10") ? 224 : 0, .augment = true});
     std::string table = "network         mixed  ms/step  steps  accuracy\n";
     for (const char* level : {"O0", "O3"}) {
-      const Result result = train_at(level, network, data, steps);
+      const Result result = train_at(level, network, data, steps, folder);
       char line[128];
       std::snprintf(line, sizeof(line), "%-14s  %-5s  %7.1f  %5lld  %.6f\n", network.c_str(),
                     std::strcmp(level, "O0") == 0 ? "no" : "yes", result.step_ms,
