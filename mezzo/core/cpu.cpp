@@ -68,6 +68,15 @@ const CpuFeatures& cpu_features() {
   return kFeatures;
 }
 
+bool has_fast_bf16_dot() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return cpu_features().avx512_bf16 && __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -25,6 +25,10 @@ Isa max_isa();
 // What the CPU has, within max_isa().
 const CpuFeatures& cpu_features();
 
+// True if the bf16 dot product does twice the arithmetic of an f32 multiply-add: on AMD's CPUs that
+// have it. Intel's takes two cycles, so that widening bf16 to f32 is as fast.
+bool has_fast_bf16_dot();
+
 // The processor's name as the system gives it.
 std::string cpu_name();
 

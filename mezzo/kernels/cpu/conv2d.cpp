@@ -1,4 +1,5 @@
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -176,7 +177,15 @@ Support supports_forward(const KernelArgs& args) {
 template <Pass kPass>
 Support supports_gradient(const KernelArgs& args) {
   const Support dtypes = onednn::supports_dtypes(args);
-  return dtypes ? refusal(gradient_problem(args, kPass)) : dtypes;
+  if (!dtypes) return dtypes;
+  const Problem problem = gradient_problem(args, kPass);
+  const Size2d dilation = problem.attrs.dilation;
+  if (kPass == Pass::kGradWeight && problem.dtype == DType::kBf16 && cpu_features().amx_bf16 &&
+      (dilation.h > 1 || dilation.w > 1)) {
+    // Seen in 2.6.3: sums over the wrong pixels, for channels that are no multiple of 16.
+    return Support::no("oneDNN's dilated bf16 weight gradients are wrong with AMX");
+  }
+  return refusal(problem);
 }
 
 memory image_memory(const Tensor& tensor) {
@@ -258,6 +267,8 @@ extern const KernelList conv2d{{{{"cpu_onednn", supports_forward, forward}, kWid
 extern const KernelList conv2d_grad_input{
     {{{"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input}, kWidened<grad_input>}}};
 extern const KernelList conv2d_grad_weight{
-    {{{"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight}, kWidened<grad_weight>}}};
+    {{{"cpu_panels", supports_grad_weight, run_grad_weight},
+      {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight},
+      kWidened<grad_weight>}}};
 
 }  // namespace mezzo::kernels::cpu

@@ -1,0 +1,180 @@
+// Copying images into panels, and multiplying panels with the vector unit. Included once per
+// instruction set, like simd-inl.h.
+#if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
+#undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
+#else
+#define MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "mezzo/kernels/cpu/grad_weight_plan.h"
+#include "mezzo/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using kernels::grad_weight::kPanel;
+
+// Vectors of a panel.
+inline constexpr std::int64_t kVectors = kPanel / kMaxLanes;
+
+// Pixels of one or two image rows, each `step` elements after the one before. Zeros stand for a row
+// that is null.
+template <class T>
+struct PixelRow {
+  const T* a = nullptr;
+  const T* b = nullptr;
+  std::int64_t step = 0;
+
+  const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
+  const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
+};
+
+// 16 numbers of a pixel as f32.
+template <class T>
+HWY_INLINE void pack_single(const T* a, std::int64_t count, float* out) {
+  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
+    const std::int64_t left = count - v;
+    const auto value = left >= kMaxLanes ? load(a + v)
+                       : left > 0        ? load_part(a + v, left)
+                                         : hn::Zero(F32());
+    hn::StoreU(value, F32(), out + v);
+  }
+}
+
+// The numbers p[v], p[v + 1], ... below `count`, in the upper halves of the elements.
+HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t v, std::int64_t count) {
+  if (p == nullptr || v >= count) return hn::Zero(U32());
+  if (v + kMaxLanes <= count) return hn::BitCast(U32(), load(p + v));
+  return hn::BitCast(U32(), load_part(p + v, count - v));
+}
+
+// 16 numbers of two pixels, side by side: that of `a` in the lower half of each element.
+HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t count, float* out) {
+  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
+    const auto lower = hn::ShiftRight<16>(upper_halves(a, v, count));
+    const auto upper = upper_halves(b, v, count);
+    hn::StoreU(hn::BitCast(F32(), hn::Or(lower, upper)), F32(), out + v);
+  }
+}
+
+// Copies `pixels` pixels, `count` channels of each, to a panel.
+template <class T>
+void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t count, bool paired,
+              float* out) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (paired) {
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        pack_pair(row.pixel_a(i), row.pixel_b(i), count, out + i * kPanel);
+      }
+      return;
+    }
+  }
+  if (row.a == nullptr) {
+    std::fill_n(out, pixels * kPanel, 0.0F);
+    return;
+  }
+  for (std::int64_t i = 0; i < pixels; ++i) pack_single(row.pixel_a(i), count, out + i * kPanel);
+}
+
+// c[m][n] += sum over q of a[q][m] * b[q][n] for kRows rows m and kGroups panels b, with q running
+// over slots, rows and pixels.
+struct VectorRun {
+  std::int64_t slots = 0, rows = 0, pixels = 0;
+  std::int64_t a_slot = 0, a_row = 0;  // distances, in elements
+  std::int64_t b_slot = 0, b_row = 0;
+  bool first = true;  // the sums begin here
+};
+
+#if HWY_TARGET == HWY_AVX3
+inline constexpr std::int64_t kRows = 8;
+inline constexpr int kMostGroups = 3;  // 24 sums, 3 panels and a number of `a`: 28 of 32 registers
+#else
+inline constexpr std::int64_t kRows = 4;
+inline constexpr int kMostGroups = 1;  // 8 sums of 2 vectors
+#endif
+
+template <bool kPaired>
+HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kPaired) {
+    // Highway's target does not include it; see store() in simd-inl.h.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+#endif
+  return hn::MulAdd(a, b, sum);
+}
+
+template <bool kPaired, int kGroups>
+void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
+  F32Vec sums[kRows][kGroups][kVectors];
+  const F32 d;
+#pragma GCC unroll 8
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sums[m][g][v] = run.first ? hn::Zero(d) : hn::LoadU(d, c[g] + m * kPanel + v * kMaxLanes);
+      }
+    }
+  }
+  for (std::int64_t slot = 0; slot < run.slots; ++slot) {
+    for (std::int64_t row = 0; row < run.rows; ++row) {
+      const float* from_a = a + slot * run.a_slot + row * run.a_row;
+      const float* from_b[kGroups];
+#pragma GCC unroll 4
+      for (int g = 0; g < kGroups; ++g) from_b[g] = b[g] + slot * run.b_slot + row * run.b_row;
+      for (std::int64_t q = 0; q < run.pixels * kPanel; q += kPanel) {
+        F32Vec factors[kGroups][kVectors];
+#pragma GCC unroll 4
+        for (int g = 0; g < kGroups; ++g) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) {
+            factors[g][v] = hn::LoadU(d, from_b[g] + q + v * kMaxLanes);
+          }
+        }
+#pragma GCC unroll 8
+        for (int m = 0; m < kRows; ++m) {
+          const F32Vec factor = hn::Set(d, from_a[q + m]);
+#pragma GCC unroll 4
+          for (int g = 0; g < kGroups; ++g) {
+#pragma GCC unroll 4
+            for (int v = 0; v < kVectors; ++v) {
+              sums[m][g][v] = multiply_add<kPaired>(factor, factors[g][v], sums[m][g][v]);
+            }
+          }
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        hn::StoreU(sums[m][g][v], d, c[g] + m * kPanel + v * kMaxLanes);
+      }
+    }
+  }
+}
+
+template <bool kPaired>
+void multiply_groups(int groups, const VectorRun& run, const float* a, const float* const* b,
+                     float* const* c) {
+#if HWY_TARGET == HWY_AVX3
+  if (groups == 3) return multiply<kPaired, 3>(run, a, b, c);
+  if (groups == 2) return multiply<kPaired, 2>(run, a, b, c);
+#endif
+  static_cast<void>(groups);
+  multiply<kPaired, 1>(run, a, b, c);
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,368 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/grad_weight.cpp"
+#include "mezzo/kernels/cpu/grad_weight.h"
+
+#include <hwy/foreach_target.h>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/grad_weight-inl.h"
+#include "mezzo/kernels/cpu/grad_weight_tiles.h"
+#include "mezzo/kernels/cpu/layout.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+using namespace kernels::grad_weight;
+
+// One thread's part of the work: its copies of images, and what it does with them.
+template <class T>
+class Worker {
+ public:
+  Worker(const Plan& plan, const T* grad, const T* x, std::int64_t first_panel,
+         std::int64_t end_panel)
+      : plan_(plan),
+        grad_(grad),
+        x_(x),
+        first_panel_(first_panel),
+        panels_(end_panel - first_panel),
+        packed_grad_(empty({plan.most_grad(panels_)}, DType::kF32)),
+        packed_x_(empty({plan.most_x()}, DType::kF32)) {}
+
+  // Adds the products of a chunk to `sums`, [panel][vector][16][16], or begins them.
+  void add(const Chunk& chunk, bool first, float* sums) {
+    pack_x(chunk);
+    pack_grad(chunk);
+    if (plan_.problem.products == Products::kTiles) {
+      multiply_by_tiles(chunk, first, sums);
+    } else {
+      multiply_by_vectors(chunk, first, sums);
+    }
+  }
+
+ private:
+  bool paired() const { return is_paired(plan_.problem.products); }
+  bool tiles() const { return plan_.problem.products == Products::kTiles; }
+  float* x_data() const { return packed_x_.template mutable_data<float>(); }
+  float* grad_data() const { return packed_grad_.template mutable_data<float>(); }
+
+  // Elements from one slot, or panel, to the next in the copies.
+  std::int64_t x_slot(const Chunk& chunk) const { return plan_.plane_pixels(chunk) * kPanel; }
+  std::int64_t x_panel(const Chunk& chunk) const { return chunk.slots() * x_slot(chunk); }
+  std::int64_t grad_slot(const Chunk& chunk) const { return plan_.grad_pixels(chunk) * kPanel; }
+  std::int64_t grad_panel(const Chunk& chunk) const { return chunk.slots() * grad_slot(chunk); }
+
+  void pack_x(const Chunk& chunk) {
+    float* out = x_data();
+    for (const Plane& plane : plan_.planes) {
+      for (std::int64_t slot = 0; slot < chunk.slots(); ++slot) {
+        pack_plane(chunk, plane, plan_.slots[static_cast<std::size_t>(chunk.first_slot + slot)],
+                   out + slot * x_slot(chunk));
+      }
+      out += plan_.in_panels * x_panel(chunk);
+    }
+  }
+
+  // The input row that a plane's row comes from, or null outside of the image.
+  const T* x_row(const Slot& slot, int half, std::int64_t plane_row, std::int64_t remainder) const {
+    const Problem& p = plan_.problem;
+    if (slot.image[half] < 0) return nullptr;
+    const std::int64_t row =
+        (slot.first_row[half] + plane_row + plan_.first_shift_row) * p.attrs.stride.h + remainder;
+    if (row < 0 || row >= p.x.h) return nullptr;
+    return x_ + (slot.image[half] * p.x.h + row) * p.x.w * p.in_channels;
+  }
+
+  void pack_plane(const Chunk& chunk, const Plane& plane, const Slot& slot, float* out) {
+    const Problem& p = plan_.problem;
+    const std::int64_t stride = p.attrs.stride.w;
+    // The columns [begin, end) of the plane are columns of the image, the others padding.
+    const std::int64_t shift = -plan_.first_shift_col;
+    const std::int64_t begin = std::clamp<std::int64_t>(shift, 0, plan_.pitch);
+    const std::int64_t inside = p.x.w > plane.col ? (p.x.w - plane.col + stride - 1) / stride : 0;
+    const std::int64_t end = std::clamp<std::int64_t>(shift + inside, begin, plan_.pitch);
+    const std::int64_t first = (begin - shift) * stride + plane.col;  // column of the image
+    const std::int64_t rows = chunk.rows() + plan_.halo;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* a = x_row(slot, 0, chunk.first_row + r, plane.row);
+      const T* b = paired() ? x_row(slot, 1, chunk.first_row + r, plane.row) : nullptr;
+      for (std::int64_t panel = 0; panel < plan_.in_panels; ++panel) {
+        float* to = out + panel * x_panel(chunk) + r * plan_.pitch * kPanel;
+        const std::int64_t channel = panel * kPanel;
+        const std::int64_t offset = first * p.in_channels + channel;
+        std::fill_n(to, begin * kPanel, 0.0F);
+        std::fill_n(to + end * kPanel, (plan_.pitch - end) * kPanel, 0.0F);
+        pack_row<T>({a != nullptr ? a + offset : nullptr, b != nullptr ? b + offset : nullptr,
+                     stride * p.in_channels},
+                    end - begin, p.in_channels - channel, paired(), to + begin * kPanel);
+      }
+    }
+    // What a tile may read beyond the last row.
+    const std::int64_t used = rows * plan_.pitch;
+    for (std::int64_t panel = 0; panel < plan_.in_panels; ++panel) {
+      std::fill_n(out + panel * x_panel(chunk) + used * kPanel,
+                  (plan_.plane_pixels(chunk) - used) * kPanel, 0.0F);
+    }
+  }
+
+  void pack_grad(const Chunk& chunk) {
+    const Problem& p = plan_.problem;
+    const std::int64_t pitch = tiles() ? plan_.pitch : p.y.w;
+    for (std::int64_t panel = 0; panel < panels_; ++panel) {
+      const std::int64_t channel = (first_panel_ + panel) * kPanel;
+      for (std::int64_t slot = 0; slot < chunk.slots(); ++slot) {
+        const Slot& from = plan_.slots[static_cast<std::size_t>(chunk.first_slot + slot)];
+        float* out = grad_data() + panel * grad_panel(chunk) + slot * grad_slot(chunk);
+        if (tiles()) std::fill_n(out, grad_slot(chunk), 0.0F);
+        for (std::int64_t r = 0; r < chunk.rows(); ++r) {
+          const T* a = grad_row(from, 0, chunk.first_row + r, channel);
+          const T* b = paired() ? grad_row(from, 1, chunk.first_row + r, channel) : nullptr;
+          pack_row<T>({a, b, p.out_channels}, p.y.w, p.out_channels - channel, paired(),
+                      out + r * pitch * kPanel);
+        }
+        if (tiles()) transpose_blocks(out, plan_.grad_pixels(chunk) / kPanel);
+      }
+    }
+  }
+
+  const T* grad_row(const Slot& slot, int half, std::int64_t row, std::int64_t channel) const {
+    const Problem& p = plan_.problem;
+    if (slot.image[half] < 0 || row >= slot.rows[half]) return nullptr;
+    return grad_ +
+           ((slot.image[half] * p.y.h + slot.first_row[half] + row) * p.y.w) * p.out_channels +
+           channel;
+  }
+
+  // The copy of the input that vector `v` (input panel, tap) of the sums multiplies.
+  const float* x_of(const Chunk& chunk, std::int64_t v) const {
+    const auto count = static_cast<std::int64_t>(plan_.taps.size());
+    const Tap& tap = plan_.taps[static_cast<std::size_t>(v % count)];
+    return x_data() + (tap.plane * plan_.in_panels + v / count) * x_panel(chunk) +
+           tap.offset * kPanel;
+  }
+
+  float* sums_of(float* sums, std::int64_t panel, std::int64_t v) const {
+    return sums + (panel * plan_.vectors() + v) * kPanel * kPanel;
+  }
+
+  void multiply_by_vectors(const Chunk& chunk, bool first, float* sums) {
+    const VectorRun run{.slots = chunk.slots(),
+                        .rows = chunk.rows(),
+                        .pixels = plan_.problem.y.w,
+                        .a_slot = grad_slot(chunk),
+                        .a_row = plan_.problem.y.w * kPanel,
+                        .b_slot = x_slot(chunk),
+                        .b_row = plan_.pitch * kPanel,
+                        .first = first};
+    for_tiles(kMostGroups, 1, [&](std::int64_t v, int groups, std::int64_t panel, int) {
+      const float* b[kMostGroups];
+      for (int g = 0; g < groups; ++g) b[g] = x_of(chunk, v + g);
+      for (std::int64_t row = 0; row < kPanel; row += kRows) {
+        float* c[kMostGroups];
+        for (int g = 0; g < groups; ++g) c[g] = sums_of(sums, panel, v + g) + row * kPanel;
+        const float* a = grad_data() + panel * grad_panel(chunk) + row;
+        if (paired()) {
+          multiply_groups<true>(groups, run, a, b, c);
+        } else {
+          multiply_groups<false>(groups, run, a, b, c);
+        }
+      }
+    });
+  }
+
+  void multiply_by_tiles(const Chunk& chunk, bool first, float* sums) {
+    const TileRun run{.slots = chunk.slots(),
+                      .blocks = plan_.grad_pixels(chunk) / kPanel,
+                      .a_slot = grad_slot(chunk),
+                      .b_slot = x_slot(chunk),
+                      .first = first};
+    for_tiles(2, 2, [&](std::int64_t v, int groups, std::int64_t panel, int panels) {
+      TileOperands o;
+      for (int i = 0; i < panels; ++i) o.a[i] = grad_data() + (panel + i) * grad_panel(chunk);
+      for (int j = 0; j < groups; ++j) o.b[j] = x_of(chunk, v + j);
+      for (int i = 0; i < panels; ++i) {
+        for (int j = 0; j < groups; ++j) o.c[i][j] = sums_of(sums, panel + i, v + j);
+      }
+      multiply_tiles(run, o);
+    });
+  }
+
+  // Calls body(vector, vectors, panel, panels) for all pairs. What is walked through in the inner
+  // loop is read once per turn of the outer one: the side that fits the second-level cache.
+  template <class Body>
+  void for_tiles(int most_vectors, int most_panels, const Body& body) const {
+    const std::int64_t vectors = plan_.vectors();
+    const bool panels_inside =
+        panels_ <= plan_.in_panels * static_cast<std::int64_t>(plan_.planes.size());
+    const auto step = [](std::int64_t left, int most) {
+      if (left == most + 1 && most > 2) return 2;  // two and two rather than three and one
+      return static_cast<int>(std::min<std::int64_t>(left, most));
+    };
+    const auto for_vectors_of = [&](const auto& inner) {
+      for (std::int64_t v = 0; v < vectors;) {
+        const int count = step(vectors - v, most_vectors);
+        inner(v, count);
+        v += count;
+      }
+    };
+    const auto for_panels_of = [&](const auto& inner) {
+      for (std::int64_t panel = 0; panel < panels_;) {
+        const int count = step(panels_ - panel, most_panels);
+        inner(panel, count);
+        panel += count;
+      }
+    };
+    if (panels_inside) {
+      for_vectors_of([&](std::int64_t v, int count) {
+        for_panels_of([&](std::int64_t panel, int panels) { body(v, count, panel, panels); });
+      });
+    } else {
+      for_panels_of([&](std::int64_t panel, int panels) {
+        for_vectors_of([&](std::int64_t v, int count) { body(v, count, panel, panels); });
+      });
+    }
+  }
+
+  const Plan& plan_;
+  const T* grad_;
+  const T* x_;
+  std::int64_t first_panel_;
+  std::int64_t panels_;
+  Tensor packed_grad_;
+  Tensor packed_x_;
+};
+
+// The sums of one part of the chunks for one part of the output channels.
+template <class T>
+void run_part(const Plan& plan, const KernelArgs& args, std::int64_t part, float* all_sums) {
+  const std::int64_t chunk_part = part / plan.out_parts;
+  const std::int64_t out_part = part % plan.out_parts;
+  const std::int64_t first_panel = plan.out_panels * out_part / plan.out_parts;
+  const std::int64_t end_panel = plan.out_panels * (out_part + 1) / plan.out_parts;
+  const auto count = static_cast<std::int64_t>(plan.chunks.size());
+  const std::int64_t begin = count * chunk_part / plan.chunk_parts;
+  const std::int64_t end = count * (chunk_part + 1) / plan.chunk_parts;
+  const std::int64_t panel_sums = plan.vectors() * kPanel * kPanel;
+  float* sums = all_sums + (chunk_part * plan.out_panels + first_panel) * panel_sums;
+  if (begin == end) {
+    std::fill_n(sums, (end_panel - first_panel) * panel_sums, 0.0F);
+    return;
+  }
+  Worker<T> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), first_panel, end_panel);
+  const auto add_chunks = [&] {
+    for (std::int64_t i = begin; i < end; ++i) {
+      worker.add(plan.chunks[static_cast<std::size_t>(i)], i == begin, sums);
+    }
+  };
+  if (plan.problem.products == Products::kTiles) {
+    const TileRegisters registers;
+    add_chunks();
+  } else {
+    add_chunks();
+  }
+}
+
+}  // namespace
+
+void grad_weight(const Plan& plan, const KernelArgs& args, float* sums) {
+  const std::int64_t parts = plan.chunk_parts * plan.out_parts;
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      kernels::visit_vector_dtype(args.input(0).dtype(),
+                                  [&]<class T>() { run_part<T>(plan, args, part, sums); });
+    }
+  });
+}
+
+// Adds up the parts' sums and puts them where the result wants them.
+void gather(const Plan& plan, const float* sums, float* out) {
+  const Problem& p = plan.problem;
+  const auto taps = static_cast<std::int64_t>(plan.taps.size());
+  const std::int64_t part_sums = plan.out_panels * plan.vectors() * kPanel * kPanel;
+  parallel_for(p.out_channels, 4, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      const float* row = sums + o / kPanel * plan.vectors() * kPanel * kPanel + o % kPanel * kPanel;
+      for (std::int64_t i = 0; i < p.in_channels; ++i) {
+        for (std::int64_t tap = 0; tap < taps; ++tap) {
+          const std::int64_t at = (i / kPanel * taps + tap) * kPanel * kPanel + i % kPanel;
+          float sum = row[at];
+          for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
+            sum += row[part * part_sums + at];
+          }
+          out[(o * p.in_channels + i) * taps + tap] = sum;
+        }
+      }
+    }
+  });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels {
+namespace {
+
+using namespace grad_weight;
+
+HWY_EXPORT(grad_weight);
+HWY_EXPORT(gather);
+
+Products products_for(DType dtype) {
+  if (dtype != DType::kBf16) return Products::kF32;
+  if (has_tiles()) return Products::kTiles;
+  return has_fast_bf16_dot() ? Products::kPairs : Products::kF32;
+}
+
+Problem problem_of(const KernelArgs& args, Products products) {
+  const Shape& grad = args.input(0).shape();
+  const Shape& x = args.input(1).shape();
+  const auto& attrs = args.attrs<Conv2dGradAttrs>();
+  return {.images = x[0],
+          .in_channels = x[1],
+          .out_channels = grad[1],
+          .x = {x[2], x[3]},
+          .y = {grad[2], grad[3]},
+          .kernel = attrs.size,
+          .attrs = attrs.conv,
+          .products = products};
+}
+
+}  // namespace
+
+Support supports_grad_weight(const KernelArgs& args) {
+  // A panel of 16 channels would be mostly empty.
+  constexpr std::int64_t kFewestChannels = 8;
+  // oneDNN's f32 kernel reads the images where they are, and is as fast.
+  if (!is_lower(args.input(1).dtype())) return Support::no("only 16-bit images are copied");
+  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
+  const Shape& grad = args.input(0).shape();
+  const Shape& x = args.input(1).shape();
+  if (grad.numel() == 0 || x.numel() == 0) return Support::no("there is nothing to add up");
+  if (x[1] < kFewestChannels || grad[1] < kFewestChannels) return Support::no("few channels");
+  return Support::yes();
+}
+
+void run_grad_weight(const KernelArgs& args) {
+  run_grad_weight(args, products_for(args.input(1).dtype()));
+}
+
+void run_grad_weight(const KernelArgs& args, Products products) {
+  const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+  const Tensor x = dense(args.input(1), Format::kChannelsLast);
+  const Plan plan(problem_of(args, products), num_threads());
+  const std::array<const Tensor*, 2> inputs{&grad, &x};
+  const KernelArgs dense_args{inputs, args.outputs, args.attributes};
+  const Tensor sums =
+      empty({plan.chunk_parts * plan.out_panels * plan.vectors() * kPanel * kPanel});
+  HWY_DYNAMIC_DISPATCH(grad_weight)(plan, dense_args, sums.mutable_data<float>());
+  const Tensor& out = args.output();
+  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
+  const Tensor result = direct ? out : empty(out.shape());
+  HWY_DYNAMIC_DISPATCH(gather)(plan, sums.data<float>(), result.mutable_data<float>());
+  if (!direct) copy_elements(result, out);
+}
+
+}  // namespace mezzo::kernels
+#endif

@@ -1,0 +1,22 @@
+// The gradient of a convolution by its weight with kernels of our own: twice as fast as oneDNN's.
+#pragma once
+
+#include "mezzo/kernels/cpu/grad_weight_plan.h"
+#include "mezzo/kernels/kernel.h"
+
+namespace mezzo::kernels {
+
+// Whether the kernel takes this call of conv2d_grad_weight: groups of 1, at least 8 channels on
+// both sides, and AVX2.
+Support supports_grad_weight(const KernelArgs& args);
+
+// f32 sums of products that are exact in f32, rounded once if the result is bf16 or f16. Which
+// number is added to which depends on the shapes and the number of threads only. On CPUs with AMX a
+// number of x that is not finite may also make sums NaN that it only meets with a factor of 0.
+void run_grad_weight(const KernelArgs& args);
+
+// The same with products of that kind, whatever the CPU does best: for tests. kPairs and kTiles
+// take bf16 only, and a CPU that has the instructions.
+void run_grad_weight(const KernelArgs& args, grad_weight::Products products);
+
+}  // namespace mezzo::kernels

@@ -1,0 +1,164 @@
+#include "mezzo/kernels/cpu/grad_weight_plan.h"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+namespace mezzo::kernels::grad_weight {
+namespace {
+
+constexpr std::int64_t kElement = 4;  // bytes of an element of a panel
+
+std::int64_t second_level_cache() {
+  static const std::int64_t kBytes = [] {
+    const long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return found > 0 ? static_cast<std::int64_t>(found) : std::int64_t{1} << 20;
+  }();
+  return kBytes;
+}
+
+std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
+// A tap reads input index stride * (output index + shift) + remainder.
+struct Place {
+  std::int64_t shift = 0, remainder = 0;
+};
+
+Place place(std::int64_t tap, std::int64_t stride, std::int64_t dilation, std::int64_t padding) {
+  const std::int64_t at = tap * dilation - padding;
+  const std::int64_t remainder = ((at % stride) + stride) % stride;
+  return {(at - remainder) / stride, remainder};
+}
+
+struct Span {
+  std::int64_t least = 0, most = 0;
+};
+
+Span shifts(std::int64_t taps, std::int64_t stride, std::int64_t dilation, std::int64_t padding) {
+  Span span{place(0, stride, dilation, padding).shift, place(0, stride, dilation, padding).shift};
+  for (std::int64_t tap = 1; tap < taps; ++tap) {
+    const std::int64_t shift = place(tap, stride, dilation, padding).shift;
+    span = {std::min(span.least, shift), std::max(span.most, shift)};
+  }
+  return span;
+}
+
+}  // namespace
+
+Plan::Plan(const Problem& p, int threads) : problem(p) {
+  in_panels = (p.in_channels + kPanel - 1) / kPanel;
+  out_panels = (p.out_channels + kPanel - 1) / kPanel;
+  place_taps();
+  pair_images();
+  cut_chunks(threads);
+  divide(threads);
+}
+
+void Plan::place_taps() {
+  const Conv2dAttrs& a = problem.attrs;
+  const Span rows = shifts(problem.kernel.h, a.stride.h, a.dilation.h, a.padding.top);
+  const Span cols = shifts(problem.kernel.w, a.stride.w, a.dilation.w, a.padding.left);
+  first_shift_row = rows.least;
+  first_shift_col = cols.least;
+  halo = rows.most - rows.least;
+  pitch = problem.y.w + cols.most - cols.least;
+  for (std::int64_t i = 0; i < problem.kernel.h; ++i) {
+    const Place row = place(i, a.stride.h, a.dilation.h, a.padding.top);
+    for (std::int64_t j = 0; j < problem.kernel.w; ++j) {
+      const Place col = place(j, a.stride.w, a.dilation.w, a.padding.left);
+      const Plane plane{row.remainder, col.remainder};
+      const auto found = std::find(planes.begin(), planes.end(), plane);
+      const std::int64_t index = found - planes.begin();
+      if (found == planes.end()) planes.push_back(plane);
+      taps.push_back({index, (row.shift - rows.least) * pitch + col.shift - cols.least});
+    }
+  }
+}
+
+void Plan::pair_images() {
+  const std::int64_t rows = problem.y.h;
+  if (!is_paired(problem.products)) {
+    for (std::int64_t n = 0; n < problem.images; ++n) {
+      slots.push_back({{n, -1}, {0, 0}, {rows, 0}});
+    }
+    return;
+  }
+  for (std::int64_t n = 0; n + 1 < problem.images; n += 2) {
+    slots.push_back({{n, n + 1}, {0, 0}, {rows, rows}});
+  }
+  if (problem.images % 2 == 0) return;
+  const std::int64_t last = problem.images - 1;
+  const std::int64_t upper = (rows + 1) / 2;
+  slots.push_back({{last, last}, {0, upper}, {upper, rows - upper}});
+}
+
+void Plan::cut_chunks(int threads) {
+  // Long enough that reading and writing the sums costs little beside the products; short enough
+  // that the side with fewer panels, which is read again and again, stays in the second-level
+  // cache.
+  const std::int64_t panels =
+      std::min(out_panels, in_panels * static_cast<std::int64_t>(planes.size()));
+  const std::int64_t fitting = second_level_cache() / 2 / (panels * kPanel * kElement);
+  const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 128, 512);
+  const auto count = static_cast<std::int64_t>(slots.size());
+  for (std::int64_t first = 0; first < count;) {
+    const std::int64_t rows = slots[static_cast<std::size_t>(first)].rows[0];
+    const std::int64_t pixels = rows * pitch;
+    if (pixels <= most_pixels) {
+      std::int64_t end = first + 1;
+      // At least one chunk per thread if there are that many slots.
+      const std::int64_t most_slots = std::max<std::int64_t>(
+          1, std::min(most_pixels / std::max<std::int64_t>(pixels, 1), count / threads));
+      while (end < count && end - first < most_slots &&
+             slots[static_cast<std::size_t>(end)].rows[0] == rows) {
+        ++end;
+      }
+      chunks.push_back({first, end, 0, rows});
+      first = end;
+      continue;
+    }
+    const std::int64_t parts = (pixels + most_pixels - 1) / most_pixels;
+    const std::int64_t step = (rows + parts - 1) / parts;
+    for (std::int64_t row = 0; row < rows; row += step) {
+      chunks.push_back({first, first + 1, row, std::min(row + step, rows)});
+    }
+    ++first;
+  }
+}
+
+void Plan::divide(int threads) {
+  // Every part of the chunks has sums of its own, which are added up at the end: not worth it where
+  // the sums are larger than what they are made of. Every part of the output channels copies the
+  // input for itself.
+  const std::int64_t sums = vectors() * out_panels * kPanel * kPanel;
+  const std::int64_t inputs = problem.images * (problem.x.h * problem.x.w * problem.in_channels +
+                                                problem.y.h * problem.y.w * problem.out_channels);
+  const std::int64_t worth = std::max<std::int64_t>(1, inputs / std::max<std::int64_t>(sums, 1));
+  const auto count = static_cast<std::int64_t>(chunks.size());
+  chunk_parts = std::clamp<std::int64_t>(std::min<std::int64_t>(worth, count), 1, threads);
+  out_parts = std::clamp<std::int64_t>(threads / chunk_parts, 1, out_panels);
+  chunk_parts = std::clamp<std::int64_t>(threads / out_parts, 1, std::max<std::int64_t>(count, 1));
+}
+
+std::int64_t Plan::plane_pixels(const Chunk& chunk) const {
+  return (chunk.rows() + halo) * pitch + (problem.products == Products::kTiles ? kPanel - 1 : 0);
+}
+
+std::int64_t Plan::grad_pixels(const Chunk& chunk) const {
+  if (problem.products != Products::kTiles) return chunk.rows() * problem.y.w;
+  return round_up((chunk.rows() - 1) * pitch + problem.y.w, kPanel);
+}
+
+std::int64_t Plan::most_x() const {
+  std::int64_t most = 0;
+  for (const Chunk& chunk : chunks) most = std::max(most, chunk.slots() * plane_pixels(chunk));
+  return most * in_panels * static_cast<std::int64_t>(planes.size()) * kPanel;
+}
+
+std::int64_t Plan::most_grad(std::int64_t panels) const {
+  std::int64_t most = 0;
+  for (const Chunk& chunk : chunks) most = std::max(most, chunk.slots() * grad_pixels(chunk));
+  return most * panels * kPanel;
+}
+
+}  // namespace mezzo::kernels::grad_weight

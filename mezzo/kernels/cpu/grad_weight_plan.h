@@ -1,0 +1,98 @@
+// How the gradient of a convolution by its weight is cut into products that vector and tile units
+// can do: the geometry, without any arithmetic on tensors.
+//
+//   dw[o][tap][i] = sum over output pixels q of dy[q][o] * x[input pixel of q and tap][i]
+//
+// The input is seen as `stride` x `stride` planes, one for each remainder of the row and the
+// column: within a plane, the input pixel of (q, tap) is q plus an offset that depends on the tap
+// alone, for every stride and dilation. Planes are copied with their padding, channels in panels of
+// 16, so that the sum over q runs through memory in a straight line.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mezzo/ops/conv2d_attrs.h"
+
+namespace mezzo::kernels::grad_weight {
+
+inline constexpr std::int64_t kPanel = 16;  // channels of a panel; also rows and columns of a tile
+
+// What is multiplied: what a 32-bit element of a copied panel holds.
+enum class Products : std::uint8_t {
+  kF32,    // one number, widened to f32
+  kPairs,  // two bf16 numbers of two pixels, for the vector unit's dot product
+  kTiles,  // the same for the tile unit (AMX), dy transposed in blocks of 16 x 16
+};
+
+inline bool is_paired(Products products) { return products != Products::kF32; }
+
+struct Problem {
+  std::int64_t images = 0;
+  std::int64_t in_channels = 0, out_channels = 0;
+  Size2d x{}, y{}, kernel{};  // sizes of the images and of the kernel
+  Conv2dAttrs attrs{};
+  Products products = Products::kF32;
+};
+
+// One or two images, or the two halves of one, whose pixels are added up side by side.
+struct Slot {
+  std::int64_t image[2] = {0, -1};  // -1: none
+  std::int64_t first_row[2] = {0, 0};
+  std::int64_t rows[2] = {0, 0};  // rows[0] >= rows[1]
+};
+
+// Slots [first_slot, end_slot) and of each the rows [first_row, end_row) of its first image.
+struct Chunk {
+  std::int64_t first_slot = 0, end_slot = 0;
+  std::int64_t first_row = 0, end_row = 0;
+
+  std::int64_t slots() const { return end_slot - first_slot; }
+  std::int64_t rows() const { return end_row - first_row; }
+};
+
+// The remainders of input row and column that a plane holds.
+struct Plane {
+  std::int64_t row = 0, col = 0;
+  bool operator==(const Plane&) const = default;
+};
+
+struct Tap {
+  std::int64_t plane = 0;   // index into Plan::planes
+  std::int64_t offset = 0;  // in pixels of a plane
+};
+
+struct Plan {
+  explicit Plan(const Problem& problem, int threads);
+
+  Problem problem;
+  std::vector<Slot> slots;
+  std::vector<Plane> planes;
+  std::vector<Tap> taps;  // row by row
+  std::vector<Chunk> chunks;
+  std::int64_t in_panels = 0, out_panels = 0;
+  std::int64_t first_shift_row = 0, first_shift_col = 0;  // of the planes' first row and column
+  std::int64_t halo = 0;                                  // rows of a plane beyond those of y
+  std::int64_t pitch = 0;                                 // pixels of a plane's row
+  // Parts of the work: chunks are divided by `chunk_parts`, panels of output channels by
+  // `out_parts`.
+  std::int64_t chunk_parts = 1, out_parts = 1;
+
+  // Groups of 16 rows of the result's transposed form: (input panel, tap).
+  std::int64_t vectors() const { return in_panels * static_cast<std::int64_t>(taps.size()); }
+  // Pixels of one slot's plane, with what a tile may read beyond the last one.
+  std::int64_t plane_pixels(const Chunk& chunk) const;
+  // Pixels of one slot of dy: rows side by side, or at the planes' pitch and in whole tiles.
+  std::int64_t grad_pixels(const Chunk& chunk) const;
+  // The most that a chunk takes, in 32-bit elements; `panels` of dy.
+  std::int64_t most_x() const;
+  std::int64_t most_grad(std::int64_t panels) const;
+
+ private:
+  void place_taps();
+  void pair_images();
+  void cut_chunks(int threads);
+  void divide(int threads);
+};
+
+}  // namespace mezzo::kernels::grad_weight

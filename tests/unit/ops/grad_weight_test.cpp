@@ -1,0 +1,161 @@
+// The panel kernel of conv2d_grad_weight against plain sums, with every kind of product.
+#include "mezzo/kernels/cpu/grad_weight.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/parallel.h"
+#include "mezzo/core/random.h"
+#include "mezzo/kernels/cpu/grad_weight_tiles.h"
+#include "mezzo/ops/cast.h"
+
+namespace mezzo {
+namespace {
+
+using kernels::grad_weight::Products;
+
+struct Case {
+  Shape x;  // [n, c, h, w]
+  std::int64_t out_channels;
+  Size2d kernel;
+  Conv2dAttrs attrs{};
+};
+
+// Odd sizes of everything; the last ones have several chunks.
+std::vector<Case> cases() {
+  return {
+      {{1, 16, 5, 5}, 16, {1, 1}},
+      {{2, 17, 6, 6}, 20, {3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{3, 8, 7, 9}, 9, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {{5, 24, 9, 8}, 40, {5, 3}, {.stride = {3, 1}, .padding = {2, 0, 1, 3}}},
+      {{7, 33, 7, 7}, 16, {3, 3}, {.padding = {2, 2, 2, 2}, .dilation = 2}},
+      {{2, 16, 12, 11}, 16, {2, 3}, {.stride = 2, .padding = {0, 1, 2, 0}, .dilation = {1, 3}}},
+      {{4, 48, 6, 6}, 17, {1, 1}, {.stride = 2}},
+      {{2, 16, 3, 3}, 16, {5, 5}, {.padding = {4, 4, 4, 4}}},
+      {{6, 32, 17, 31}, 24, {3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{3, 16, 40, 40}, 16, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {{9, 80, 5, 5}, 72, {1, 1}},
+  };
+}
+
+class GradWeight : public testing::TestWithParam<Products> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Products::kTiles && !kernels::grad_weight::has_tiles()) {
+      GTEST_SKIP() << "this CPU has no AMX";
+    }
+    if (GetParam() == Products::kPairs && !cpu_features().avx512_bf16) {
+      GTEST_SKIP() << "this CPU has no bf16 dot product";
+    }
+    if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  }
+};
+
+// The sum for one weight, and the sum of the products' magnitudes.
+struct Sum {
+  double value = 0, magnitude = 0;
+  std::int64_t terms = 0;
+};
+
+Sum plain_sum(const Case& c, const Tensor& grad, const Tensor& x, const Shape& at) {
+  const Tensor g = cast(grad, DType::kF64);
+  const double* gs = g.data<double>();
+  const double* xs = x.data<double>();
+  const Shape& size = grad.shape();
+  Sum sum;
+  for (std::int64_t n = 0; n < size[0]; ++n) {
+    for (std::int64_t h = 0; h < size[2]; ++h) {
+      const std::int64_t row =
+          h * c.attrs.stride.h + at[2] * c.attrs.dilation.h - c.attrs.padding.top;
+      if (row < 0 || row >= c.x[2]) continue;
+      for (std::int64_t w = 0; w < size[3]; ++w) {
+        const std::int64_t col =
+            w * c.attrs.stride.w + at[3] * c.attrs.dilation.w - c.attrs.padding.left;
+        if (col < 0 || col >= c.x[3]) continue;
+        const double product = gs[((n * size[1] + at[0]) * size[2] + h) * size[3] + w] *
+                               xs[((n * c.x[1] + at[1]) * c.x[2] + row) * c.x[3] + col];
+        sum.value += product;
+        sum.magnitude += std::abs(product);
+        ++sum.terms;
+      }
+    }
+  }
+  return sum;
+}
+
+void check(const Case& c, DType dtype, Products products) {
+  const Size2d out = c.attrs.window(c.kernel).output_size({c.x[2], c.x[3]}, "conv2d");
+  const Tensor x = cast(randn(c.x), dtype);
+  const Tensor grad = cast(randn({c.x[0], c.out_channels, out.h, out.w}), dtype);
+  const Attrs attrs(Conv2dGradAttrs{c.attrs, c.kernel, true});
+  Tensor result = empty({c.out_channels, c.x[1], c.kernel.h, c.kernel.w});
+  const std::array<const Tensor*, 2> inputs{&grad, &x};
+  kernels::run_grad_weight({inputs, {&result, 1}, attrs}, products);
+  const Tensor wide = cast(x, DType::kF64);
+  std::int64_t i = 0;
+  for (std::int64_t o = 0; o < c.out_channels; ++o) {
+    for (std::int64_t channel = 0; channel < c.x[1]; ++channel) {
+      for (std::int64_t kh = 0; kh < c.kernel.h; ++kh) {
+        for (std::int64_t kw = 0; kw < c.kernel.w; ++kw, ++i) {
+          if (i % 7 != 0 && i + 1 != result.numel()) continue;
+          const Sum sum = plain_sum(c, grad, wide, {o, channel, kh, kw});
+          // Every addition rounds once to f32; products of 16-bit numbers are exact.
+          const double most = static_cast<double>(sum.terms + 1) * 0x1p-24 * sum.magnitude;
+          ASSERT_NEAR(result.data<float>()[i], sum.value, most)
+              << concat("x ", c.x, ", weight ", result.shape(), ", at ", i);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GradWeight, IsThePlainSumWhateverTheNumberOfThreads) {
+  const DType dtype = GetParam() == Products::kF32 ? DType::kF16 : DType::kBf16;
+  const int before = num_threads();
+  for (const int threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    manual_seed(7);
+    for (const Case& c : cases()) check(c, dtype, GetParam());
+  }
+  set_num_threads(before);
+}
+
+TEST_P(GradWeight, OfBf16WithoutTheInstructionsIsWidened) {
+  if (GetParam() == Products::kF32) check(cases()[1], DType::kBf16, Products::kF32);
+}
+
+TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
+  const DType dtype = GetParam() == Products::kF32 ? DType::kF16 : DType::kBf16;
+  const Tensor x = cast(randn({2, 16, 4, 4}), dtype);
+  const Tensor grad = cast(randn({2, 16, 4, 4}), dtype);
+  const Attrs attrs(Conv2dGradAttrs{{}, {1, 1}, false});
+  const std::array<const Tensor*, 2> inputs{&grad, &x};
+  Tensor wide = empty({16, 16, 1, 1});
+  kernels::run_grad_weight({inputs, {&wide, 1}, attrs}, GetParam());
+  Tensor narrow = empty({16, 16, 1, 1}, dtype);
+  kernels::run_grad_weight({inputs, {&narrow, 1}, attrs}, GetParam());
+  const Tensor expected = cast(cast(wide, dtype), DType::kF32);
+  const Tensor actual = cast(narrow, DType::kF32);
+  for (std::int64_t i = 0; i < wide.numel(); ++i) {
+    ASSERT_EQ(actual.data<float>()[i], expected.data<float>()[i]);
+  }
+}
+
+std::string name_of_products(const testing::TestParamInfo<Products>& parameter) {
+  switch (parameter.param) {
+    case Products::kF32: return "F32";
+    case Products::kPairs: return "Pairs";
+    case Products::kTiles: return "Tiles";
+  }
+  return "Unknown";
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, GradWeight,
+                         testing::Values(Products::kF32, Products::kPairs, Products::kTiles),
+                         name_of_products);
+
+}  // namespace
+}  // namespace mezzo
