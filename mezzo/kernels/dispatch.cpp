@@ -1,5 +1,10 @@
 #include "mezzo/ops/dispatch.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
 #include "mezzo/core/log.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/kernel.h"
@@ -22,6 +27,24 @@ void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, co
   for (const Tensor* input : args.inputs) inputs += concat(inputs.empty() ? "" : ", ", *input);
   logging::write(logging::Topic::kDispatch, op.name, "(", inputs, ") ", args.attributes.to_text(),
                  ": ", kernel, " refused: ", reason);
+}
+
+std::vector<std::string> names_in_environment() {
+  const char* text = std::getenv("MEZZO_DISABLE_KERNELS");  // NOLINT(concurrency-mt-unsafe)
+  std::vector<std::string> names;
+  std::istringstream list(text != nullptr ? text : "");
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string>& disabled() {
+  static std::vector<std::string> names = names_in_environment();
+  return names;
+}
+
+bool is_disabled(const char* name) {
+  const std::vector<std::string>& names = disabled();
+  return !names.empty() && std::find(names.begin(), names.end(), name) != names.end();
 }
 
 RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
@@ -56,6 +79,8 @@ void run_reference(RefKernel kernel, const KernelArgs& args) {
   }
 }
 
+void disable_kernels(std::vector<std::string> names) { disabled() = std::move(names); }
+
 void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) {
   kernels::limit_isa();
   const OpKernels& kernels = kernels_of(op);
@@ -63,6 +88,7 @@ void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const
   std::string reasons;
   if (kernels.cpu != nullptr && !is_reference_only(args)) {
     for (const Kernel& kernel : kernels.cpu->entries()) {
+      if (is_disabled(kernel.name)) continue;
       const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
       if (support) {
         kernel.run(args);

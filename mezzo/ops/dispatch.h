@@ -1,6 +1,9 @@
 // Finding and running the kernel of a call.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "mezzo/ops/op.h"
 
 namespace mezzo {
@@ -9,5 +12,11 @@ namespace mezzo {
 // loop comes last. Outputs are allocated. Throws UnsupportedError with every kernel's reason if
 // none fits. Refusals are logged under MEZZO_LOG=dispatch.
 void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs);
+
+// Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them): the next
+// in the list computes instead. At first those that the environment variable MEZZO_DISABLE_KERNELS
+// names, separated by commas. For tests, and to see what a kernel brings. Not to be called while
+// other threads compute.
+void disable_kernels(std::vector<std::string> names);
 
 }  // namespace mezzo

@@ -10,9 +10,16 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/cpu/grad_weight_tiles.h"
+#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatch.h"
 
 namespace mezzo {
+
+namespace ops {
+extern const OpDef conv2d_grad_weight;
+}
+
 namespace {
 
 using kernels::grad_weight::Products;
@@ -142,6 +149,25 @@ TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
   for (std::int64_t i = 0; i < wide.numel(); ++i) {
     ASSERT_EQ(actual.data<float>()[i], expected.data<float>()[i]);
   }
+}
+
+// Whichever kernel computes, a gradient is the same up to the rounding of its sums.
+TEST(GradWeightOfAnOperation, IsOneDnnsWhenThePanelKernelIsDisabled) {
+  manual_seed(3);
+  const Tensor x = cast(randn({4, 24, 9, 9}), DType::kF16);
+  const Tensor grad = cast(randn({4, 16, 9, 9}), DType::kF16);
+  const Conv2dGradAttrs attrs{{.padding = {1, 1, 1, 1}}, {3, 3}, true};
+  const Tensor with = call_one(ops::conv2d_grad_weight, {&grad, &x}, attrs);
+  disable_kernels({"cpu_panels"});
+  const Tensor without = call_one(ops::conv2d_grad_weight, {&grad, &x}, attrs);
+  disable_kernels({});
+  bool differs = false;
+  for (std::int64_t i = 0; i < with.numel(); ++i) {
+    // 324 products of numbers below 5.
+    ASSERT_NEAR(with.data<float>()[i], without.data<float>()[i], 2 * 324 * 25 * 324 * 0x1p-24);
+    differs = differs || with.data<float>()[i] != without.data<float>()[i];
+  }
+  EXPECT_TRUE(differs || !cpu_features().avx2) << "the same kernel computed both";
 }
 
 std::string name_of_products(const testing::TestParamInfo<Products>& parameter) {
