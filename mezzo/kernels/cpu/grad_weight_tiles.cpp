@@ -5,6 +5,8 @@
 #include "mezzo/core/cpu.h"
 
 #if defined(__x86_64__) && defined(__linux__)
+// gcc 12 says of its own intrinsics that they read what they leave undefined on purpose.
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
