@@ -82,32 +82,13 @@ class Net : public nn::Module {
   std::function<Tensor(const Tensor&)> function_;
 };
 
-class EveryModel : public testing::TestWithParam<std::string> {
- protected:
-  EveryModel() : config_(models::usual_config(GetParam())) {
-    config_.image_size = std::min<std::int64_t>(config_.image_size, 64);
-    net_ = models::create(GetParam(), config_);
-  }
-
-  onnx::ModelProto model() {
-    return exported(*net_, {config_.in_channels, config_.image_size, config_.image_size});
-  }
-
-  models::ModelConfig config_;
-  std::unique_ptr<nn::Module> net_;
-};
-
-TEST_P(EveryModel, IsSoundForOnnx) {
-  onnx::ModelProto model = this->model();
-  EXPECT_THAT(checked_output(model), ElementsAre("N", std::to_string(config_.num_classes)));
-}
+class EveryModel : public testing::TestWithParam<std::string> {};
 
 // Every parameter and statistic is there under its own name, with its own numbers.
-TEST_P(EveryModel, KeepsItsState) {
-  const onnx::ModelProto model = this->model();
+void expect_state(const onnx::ModelProto& model, const nn::Module& net) {
   std::map<std::string, const onnx::TensorProto*> constants;
   for (const auto& tensor : model.graph().initializer()) constants[tensor.name()] = &tensor;
-  for (const NamedTensor& entry : net_->state()) {
+  for (const NamedTensor& entry : net.state()) {
     if (!is_floating(entry.tensor.dtype())) continue;
     ASSERT_TRUE(constants.contains(entry.name)) << entry.name;
     const onnx::TensorProto& found = *constants.at(entry.name);
@@ -117,6 +98,16 @@ TEST_P(EveryModel, KeepsItsState) {
     EXPECT_EQ(std::memcmp(found.raw_data().data(), values.data(), found.raw_data().size()), 0)
         << entry.name;
   }
+}
+
+TEST_P(EveryModel, IsSoundForOnnxAndKeepsItsState) {
+  models::ModelConfig config = models::usual_config(GetParam());
+  config.image_size = std::min<std::int64_t>(config.image_size, 64);
+  const auto net = models::create(GetParam(), config);
+  onnx::ModelProto model =
+      exported(*net, {config.in_channels, config.image_size, config.image_size});
+  expect_state(model, *net);
+  EXPECT_THAT(checked_output(model), ElementsAre("N", std::to_string(config.num_classes)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models::names()),
