@@ -39,8 +39,9 @@ void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "A network as an ONNX file");
   auto options = std::make_shared<ExportOptions>();
   command->add_option("--model", options->run.model, "Network")->capture_default_str();
-  command->add_option("--weights", options->run.weights,
-                      "safetensors file (initial weights of --seed)");
+  command->add_option(
+      "--weights", options->run.weights,
+      "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");
   command->add_option("--out", options->out, "File to write")->required();
   command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
   command->add_option("--channels", options->channels, "Of the input (the model's usual)");
