@@ -39,6 +39,7 @@
 #include "mezzo/data/pipeline.h"
 #include "mezzo/data/shapes.h"
 #include "mezzo/data/transforms.h"
+#include "mezzo/interchange/onnx.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/checkpoint.h"
 #include "mezzo/io/crc32c.h"

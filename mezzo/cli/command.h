@@ -9,6 +9,7 @@ void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_export(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_info(CLI::App& app);

@@ -5,11 +5,24 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/data/open.h"
+#include "mezzo/io/npy.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::cli {
 namespace {
 
-void run_eval(const SharedOptions& options) {
+struct EvalOptions : SharedOptions {
+  std::string logits{};
+};
+
+// Writes the logits of all images, [n, classes], in the order of the data.
+void write_logits(const std::string& path, const std::vector<Tensor>& batches) {
+  const NoGrad no_grad;
+  io::write_npy(path, cat(batches, 0));
+}
+
+void run_eval(const EvalOptions& options) {
   const train::RunOptions run = options.parsed();
   apply_threads(options);
   const auto dataset =
@@ -18,8 +31,14 @@ void run_eval(const SharedOptions& options) {
   JsonLines json(options.json);
   json.write(start_event("eval", run));
   const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
+  std::vector<Tensor> logits;
+  std::function<void(const Tensor&)> keep_logits;
+  if (!options.logits.empty()) {
+    keep_logits = [&](const Tensor& batch) { logits.push_back(batch); };
+  }
   const train::Evaluation result =
-      train::evaluate(*net, *dataset, run.batch_size, policy, run.workers);
+      train::evaluate(*net, *dataset, run.batch_size, policy, run.workers, keep_logits);
+  if (!options.logits.empty()) write_logits(options.logits, logits);
   json.write({{"event", "result"},
               {"model", run.model},
               {"level", amp::name_of(run.policy.level)},
@@ -35,7 +54,7 @@ void run_eval(const SharedOptions& options) {
 
 void add_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Loss and accuracy of saved weights");
-  auto options = std::make_shared<SharedOptions>();
+  auto options = std::make_shared<EvalOptions>();
   add_precision_options(*command, *options);
   command
       ->add_option("--weights", options->run.weights,
@@ -47,6 +66,8 @@ void add_eval(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Threads to use (all cores)");
   command->add_option("--json", options->json, "Write events to this file");
+  command->add_option("--logits", options->logits,
+                      "Write the logits of all images to this .npy file");
   command->callback([options] { run_eval(*options); });
 }
 

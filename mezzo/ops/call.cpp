@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/ops/call_listener.h"
 #include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/node.h"
@@ -11,6 +12,7 @@ namespace mezzo {
 namespace {
 
 thread_local PrecisionHook* current_hook = nullptr;
+thread_local CallListener* current_listener = nullptr;
 thread_local bool recording = true;
 
 // No autocast while a cast or an in-place update is on its way.
@@ -84,6 +86,10 @@ void Operands::replace(std::size_t i, Tensor tensor) {
 PrecisionHook* precision_hook() { return current_hook; }
 void set_precision_hook(PrecisionHook* hook) { current_hook = hook; }
 
+ListenToCalls::ListenToCalls(CallListener& listener)
+    : previous_(std::exchange(current_listener, &listener)) {}
+ListenToCalls::~ListenToCalls() { current_listener = previous_; }
+
 bool grad_enabled() { return recording; }
 GradMode::GradMode(bool enabled) : previous_(std::exchange(recording, enabled)) {}
 GradMode::~GradMode() { recording = previous_; }
@@ -103,6 +109,9 @@ Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs) {
     outputs = run(op, operands.view(), attrs);
   }
   if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());
+  if (current_listener != nullptr) [[unlikely]] {
+    current_listener->on_finished({op, operands.view(), attrs, outputs.view()});
+  }
   return outputs;
 }
 

@@ -271,13 +271,15 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
 }
 
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
-                    const amp::Policy& policy, std::int64_t workers) {
+                    const amp::Policy& policy, std::int64_t workers,
+                    const std::function<void(const Tensor& logits)>& on_logits) {
   const nn::Inference inference(net);
   data::DataLoader loader(dataset,
                           {.batch_size = batch_size, .shuffle = false, .workers = workers});
   Evaluation result;
   for (data::Batch batch; loader.next(batch);) {
     const Tensor logits = amp::forward(net, batch.images, policy);
+    if (on_logits) on_logits(logits);
     const auto images = static_cast<double>(batch.labels.numel());
     result.loss += cross_entropy(logits, batch.labels).item() * images;
     result.accuracy += static_cast<double>(count_correct(logits, batch.labels));

@@ -158,8 +158,10 @@ RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t ste
                 RunObserver& observer);
 
 // Mean loss and accuracy of a network on a data set, computed under the policy in inference mode.
+// `on_logits`, if given, gets the f32 logits [n, classes] of each batch, in the order of the data.
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
-                    const amp::Policy& policy, std::int64_t workers = data::default_workers());
+                    const amp::Policy& policy, std::int64_t workers = data::default_workers(),
+                    const std::function<void(const Tensor& logits)>& on_logits = {});
 
 // The network that the options name, for images of that shape.
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,

@@ -1,0 +1,53 @@
+// mezzo export: a network as an ONNX file.
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "mezzo/cli/command.h"
+#include "mezzo/cli/options.h"
+#include "mezzo/cli/output.h"
+#include "mezzo/interchange/onnx.h"
+#include "mezzo/models/model.h"
+
+namespace mezzo::cli {
+namespace {
+
+struct ExportOptions {
+  train::RunOptions run{};
+  std::int64_t channels = 0;  // 0, here and below: the model's usual
+  std::int64_t classes = 0;
+  std::string out{};
+};
+
+void run_export(const ExportOptions& options) {
+  const train::RunOptions& run = options.run;
+  models::ModelConfig config = models::usual_config(run.model);
+  if (options.channels != 0) config.in_channels = options.channels;
+  if (options.classes != 0) config.num_classes = options.classes;
+  if (run.image_size != 0) config.image_size = run.image_size;
+  const Shape image{config.in_channels, config.image_size, config.image_size};
+  const auto net = train::make_model(run, image, config.num_classes);
+  interchange::export_onnx(*net, image, options.out);
+  fmt::print("{}: {} for images [N, {}, {}, {}], {} classes, {}\n", options.out, run.model,
+             image[0], image[1], image[2], config.num_classes,
+             format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(options.out))));
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("export", "A network as an ONNX file");
+  auto options = std::make_shared<ExportOptions>();
+  command->add_option("--model", options->run.model, "Network")->capture_default_str();
+  command->add_option(
+      "--weights", options->run.weights,
+      "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");
+  command->add_option("--out", options->out, "File to write")->required();
+  command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
+  command->add_option("--channels", options->channels, "Of the input (the model's usual)");
+  command->add_option("--classes", options->classes, "Of the output (the model's usual)");
+  command->add_option("--seed", options->run.seed, "Of the initial weights")->capture_default_str();
+  command->callback([options] { run_export(*options); });
+}
+
+}  // namespace mezzo::cli

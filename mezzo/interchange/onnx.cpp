@@ -1,0 +1,71 @@
+#include "mezzo/interchange/onnx.h"
+
+#include "mezzo/interchange/onnx_graph.h"
+#include "mezzo/interchange/onnx_ops.h"
+#include "mezzo/io/atomic_file.h"
+
+namespace mezzo::interchange {
+namespace {
+
+constexpr std::int64_t kIrVersion = 8;
+constexpr std::int64_t kOpset = 17;
+constexpr const char* kInput = "input";
+constexpr const char* kOutput = "output";
+// Of the traced batch. Not 1, which would look like any axis that counts nothing.
+constexpr std::int64_t kBatch = 2;
+
+// An f32 tensor of that shape but for the first axis, which is open.
+void describe(onnx::ValueInfoProto& value, const char* name, const Shape& shape) {
+  value.set_name(name);
+  onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(onnx::TensorProto::FLOAT);
+  type.mutable_shape()->add_dim()->set_dim_param("N");
+  for (std::size_t i = 1; i < shape.rank(); ++i) {
+    type.mutable_shape()->add_dim()->set_dim_value(shape[i]);
+  }
+}
+
+void translate(OnnxGraph& graph, const TracedCall& call) {
+  graph.begin(call);
+  const Translation* translation = find_translation(call.op->name);
+  if (translation == nullptr) {
+    graph.refuse("this operation has no translation to ONNX. There are ", translated_ops());
+  }
+  graph.name(call.outputs[0], translation->translate(graph, call, translation->type));
+}
+
+void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Trace& trace) {
+  OnnxGraph graph(proto, net);
+  graph.name(trace.input, kInput);
+  for (const TracedCall& call : trace.calls) translate(graph, call);
+  graph.finish(trace.output, kOutput);
+  describe(*proto.add_input(), kInput, trace.input.shape());
+  describe(*proto.add_output(), kOutput, trace.output.shape());
+}
+
+}  // namespace
+
+std::string serialize_onnx(nn::Module& net, const Shape& example) {
+  Shape shape{kBatch};
+  for (const std::int64_t size : example) shape.push_back(size);
+  onnx::ModelProto model;
+  model.set_ir_version(kIrVersion);
+  model.set_producer_name("mezzo");
+  onnx::OperatorSetIdProto& opset = *model.add_opset_import();
+  opset.set_domain("");
+  opset.set_version(kOpset);
+  model.mutable_graph()->set_name("mezzo");
+  fill_graph(*model.mutable_graph(), net, trace_forward(net, zeros(shape)));
+  std::string bytes;
+  if (!model.SerializeToString(&bytes)) {
+    fail<UnsupportedError>("export", "the network is larger than an ONNX file can be: 2 GB");
+  }
+  return bytes;
+}
+
+void export_onnx(nn::Module& net, const Shape& example, const std::string& path) {
+  const std::string bytes = serialize_onnx(net, example);
+  io::write_file(path, std::as_bytes(std::span(bytes)), "export");
+}
+
+}  // namespace mezzo::interchange

@@ -1,0 +1,121 @@
+#include "mezzo/interchange/onnx_graph.h"
+
+#include "mezzo/ops/cast.h"
+
+namespace mezzo::interchange {
+
+onnx::AttributeProto& OnnxNode::add(const char* attribute,
+                                    onnx::AttributeProto::AttributeType type) {
+  onnx::AttributeProto& added = *node_.add_attribute();
+  added.set_name(attribute);
+  added.set_type(type);
+  return added;
+}
+
+OnnxNode& OnnxNode::set(const char* attribute, std::int64_t value) {
+  add(attribute, onnx::AttributeProto::INT).set_i(value);
+  return *this;
+}
+
+OnnxNode& OnnxNode::set(const char* attribute, float value) {
+  add(attribute, onnx::AttributeProto::FLOAT).set_f(value);
+  return *this;
+}
+
+OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> values) {
+  onnx::AttributeProto& added = add(attribute, onnx::AttributeProto::INTS);
+  for (const std::int64_t value : values) added.add_ints(value);
+  return *this;
+}
+
+OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net) : graph_(graph) {
+  for (const NamedTensor& entry : net.state()) {
+    state_.emplace(entry.tensor.impl(), State{entry.name, entry.tensor});
+    taken_.insert(entry.name);
+  }
+}
+
+std::string OnnxGraph::place() const {
+  return call_->path.empty() ? "the network itself" : concat("`", call_->path, "`");
+}
+
+bool OnnxGraph::is_known(const Tensor& tensor) const {
+  return names_.contains(tensor.impl()) || state_.contains(tensor.impl());
+}
+
+std::string OnnxGraph::input(std::size_t i) {
+  const Tensor& tensor = call_->inputs[i];
+  if (const auto named = names_.find(tensor.impl()); named != names_.end()) return named->second;
+  const auto found = state_.find(tensor.impl());
+  if (found == state_.end()) {
+    refuse("its input ", i, ", ", tensor, ", is neither the network's input nor state nor the ",
+           "result of an operation. Register it with add_buffer(), and export in f32");
+  }
+  if (!found->second.added) add_state(found->second);
+  return found->second.name;
+}
+
+void OnnxGraph::add_state(State& state) {
+  if (state.tensor.dtype() != DType::kF32) {
+    refuse("`", state.name, "` is ", state.tensor.dtype(), ". Load it into a network in f32");
+  }
+  onnx::TensorProto& tensor = *graph_.add_initializer();
+  tensor.set_name(state.name);
+  tensor.set_data_type(onnx::TensorProto::FLOAT);
+  for (const std::int64_t size : state.tensor.shape()) tensor.add_dims(size);
+  const Tensor dense = to_format(state.tensor.detach(), Format::kContiguous);
+  tensor.set_raw_data(dense.raw_data(), dense.bytes());
+  state.added = true;
+}
+
+void OnnxGraph::finish(const Tensor& output, const std::string& name) {
+  const auto found = names_.find(output.impl());
+  bool is_result = false;
+  for (onnx::NodeProto& node : *graph_.mutable_node()) {
+    for (std::string& input : *node.mutable_input()) {
+      if (found != names_.end() && input == found->second) input = name;
+    }
+    if (found == names_.end() || node.output(0) != found->second) continue;
+    node.set_output(0, name);
+    is_result = true;
+  }
+  check_arg(is_result, "export", "the network's output, ", output,
+            ", is not the result of an operation on its input");
+}
+
+std::string OnnxGraph::unique(std::string_view name) {
+  std::string path = call_->path.empty() ? std::string(name) : concat(call_->path, "/", name);
+  std::string result = path;
+  for (int i = 2; !taken_.insert(result).second; ++i) result = concat(path, "_", i);
+  return result;
+}
+
+OnnxNode OnnxGraph::add(const char* type, const std::vector<std::string>& inputs) {
+  onnx::NodeProto& node = *graph_.add_node();
+  const std::string name = unique(type);
+  node.set_name(name);
+  node.set_op_type(type);
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(name);
+  return OnnxNode(node);
+}
+
+std::string OnnxGraph::constant(const char* role, std::span<const std::int64_t> values) {
+  onnx::TensorProto& tensor = *graph_.add_initializer();
+  tensor.set_name(unique(role));
+  tensor.set_data_type(onnx::TensorProto::INT64);
+  tensor.add_dims(static_cast<std::int64_t>(values.size()));
+  for (const std::int64_t value : values) tensor.add_int64_data(value);
+  return tensor.name();
+}
+
+std::string OnnxGraph::constant(const char* role, const Shape& shape, float value) {
+  onnx::TensorProto& tensor = *graph_.add_initializer();
+  tensor.set_name(unique(role));
+  tensor.set_data_type(onnx::TensorProto::FLOAT);
+  for (const std::int64_t size : shape) tensor.add_dims(size);
+  for (std::int64_t i = 0; i < shape.numel(); ++i) tensor.add_float_data(value);
+  return tensor.name();
+}
+
+}  // namespace mezzo::interchange

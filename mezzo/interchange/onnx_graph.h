@@ -1,0 +1,85 @@
+// An ONNX graph in the making: nodes, constants, and which tensor is called what.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <onnx/onnx_pb.h>
+
+#include "mezzo/interchange/trace.h"
+
+namespace mezzo::interchange {
+
+// A node that was added, to be given attributes.
+class OnnxNode {
+ public:
+  explicit OnnxNode(onnx::NodeProto& node) : node_(node) {}
+
+  OnnxNode& set(const char* attribute, std::int64_t value);
+  OnnxNode& set(const char* attribute, float value);
+  OnnxNode& set(const char* attribute, std::span<const std::int64_t> values);
+  // The name of its result.
+  const std::string& result() const { return node_.output(0); }
+
+ private:
+  onnx::AttributeProto& add(const char* attribute, onnx::AttributeProto::AttributeType type);
+
+  onnx::NodeProto& node_;
+};
+
+class OnnxGraph {
+ public:
+  // Parameters and statistics of the network get their names as soon as something reads them.
+  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net);
+
+  // Says which call is being translated: its path begins the names of its nodes, and errors name
+  // it.
+  void begin(const TracedCall& call) { call_ = &call; }
+
+  // Calls the tensor that; its memory must live as long as the graph.
+  void name(const Tensor& tensor, const std::string& name) { names_[tensor.impl()] = name; }
+  // The name of input i of the current call. Throws UnsupportedError if nothing is known of the
+  // tensor: neither input of the network nor state nor result of a call.
+  std::string input(std::size_t i);
+  // False for a tensor that the forward pass made from nothing.
+  bool is_known(const Tensor& tensor) const;
+
+  // Makes the tensor the graph's output of that name. Throws ArgumentError if no node gives it.
+  void finish(const Tensor& output, const std::string& name);
+
+  // A node with one result. An empty input name stands for an absent one.
+  OnnxNode add(const char* type, const std::vector<std::string>& inputs);
+  // A constant; returns its name.
+  std::string constant(const char* role, std::span<const std::int64_t> values);
+  std::string constant(const char* role, const Shape& shape, float value);
+
+  // Throws UnsupportedError about the current call.
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail<UnsupportedError>("export", call_->op->name, " in ", place(), ": ", parts...);
+  }
+
+ private:
+  struct State {
+    std::string name;
+    Tensor tensor;
+    bool added = false;  // to the graph
+  };
+
+  std::string place() const;
+  std::string unique(std::string_view name);
+  void add_state(State& state);
+
+  onnx::GraphProto& graph_;
+  const TracedCall* call_ = nullptr;
+  std::map<const TensorImpl*, State> state_;
+  std::map<const TensorImpl*, std::string> names_;
+  std::set<std::string, std::less<>> taken_;
+};
+
+}  // namespace mezzo::interchange

@@ -1,0 +1,193 @@
+#include "mezzo/interchange/onnx_ops.h"
+
+#include <algorithm>
+
+#include "mezzo/ops/axis_attrs.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/pool_attrs.h"
+#include "mezzo/ops/slice_attrs.h"
+
+namespace mezzo::interchange {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+Sizes both(Size2d size) { return {size.h, size.w}; }
+// ONNX names the begins of all axes before their ends.
+Sizes begins_and_ends(const Sides& sides) {
+  return {sides.top, sides.left, sides.bottom, sides.right};
+}
+
+void set_window(OnnxNode& node, const Window2d& window) {
+  node.set("kernel_shape", both(window.kernel))
+      .set("strides", both(window.stride))
+      .set("pads", begins_and_ends(window.padding));
+}
+
+std::string conv2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<Conv2dAttrs>();
+  const Shape& weight = call.inputs[1].shape();  // [o, c / groups, kh, kw]
+  std::vector<std::string> inputs{graph.input(0), graph.input(1)};
+  if (call.inputs[2].defined()) inputs.push_back(graph.input(2));
+  OnnxNode node = graph.add(type, inputs);
+  set_window(node, attrs.window({weight[2], weight[3]}));
+  return node.set("dilations", both(attrs.dilation)).set("group", attrs.groups).result();
+}
+
+std::string max_pool2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  OnnxNode node = graph.add(type, {graph.input(0)});
+  set_window(node, call.attrs.as<Pool2dAttrs>().window());
+  return node.result();
+}
+
+std::string avg_pool2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<Pool2dAttrs>();
+  const Shape& x = call.inputs[0].shape();
+  if (attrs.kernel == Size2d(x[2], x[3]) && attrs.padding == Sides{}) {
+    return graph.add("GlobalAveragePool", {graph.input(0)}).result();
+  }
+  OnnxNode node = graph.add(type, {graph.input(0)});
+  set_window(node, attrs.window());
+  return node.set("count_include_pad", std::int64_t{attrs.count_include_pad}).result();
+}
+
+// With a residual after it where there is one, and with ReLU last.
+std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  using In = BatchNormInput;
+  const auto& attrs = call.attrs.as<BatchNormAttrs>();
+  const Shape channels{call.inputs[In::kX].shape()[1]};
+  const auto given = [&](std::size_t i, const char* role, float otherwise) {
+    return call.inputs[i].defined() ? graph.input(i) : graph.constant(role, channels, otherwise);
+  };
+  std::string y = graph
+                      .add(type, {graph.input(In::kX), given(In::kWeight, "scale", 1),
+                                  given(In::kBias, "shift", 0), graph.input(In::kRunningMean),
+                                  graph.input(In::kRunningVar)})
+                      .set("epsilon", static_cast<float>(attrs.eps))
+                      .result();
+  if (call.inputs.size() > In::kResidual) {
+    y = graph.add("Add", {y, graph.input(In::kResidual)}).result();
+  }
+  return attrs.relu ? graph.add("Relu", {y}).result() : y;
+}
+
+// x [n, in] is Gemm's; with more axes x is a stack of matrices, for MatMul.
+std::string linear(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const bool has_bias = call.inputs[2].defined();
+  if (call.inputs[0].rank() == 2) {
+    std::vector<std::string> inputs{graph.input(0), graph.input(1)};
+    if (has_bias) inputs.push_back(graph.input(2));
+    return graph.add(type, inputs).set("transB", std::int64_t{1}).result();
+  }
+  const std::string weight =
+      graph.add("Transpose", {graph.input(1)}).set("perm", Sizes{1, 0}).result();
+  const std::string y = graph.add("MatMul", {graph.input(0), weight}).result();
+  return has_bias ? graph.add("Add", {y, graph.input(2)}).result() : y;
+}
+
+std::string along_axis(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const std::int64_t axis = call.attrs.as<AxisAttrs>().axis;
+  return graph.add(type, {graph.input(0)}).set("axis", axis).result();
+}
+
+// The batch, whose size is open, must stay the first axis.
+std::string reshape(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const Shape& from = call.inputs[0].shape();
+  const Shape& to = call.outputs[0].shape();
+  if (from.rank() == 0 || to.rank() == 0 || from[0] != to[0]) {
+    graph.refuse("from ", from, " to ", to, " changes the first axis, that of the batch, whose ",
+                 "size is open in ONNX. Keep it");
+  }
+  if (to.rank() == 2) {
+    return graph.add("Flatten", {graph.input(0)}).set("axis", std::int64_t{1}).result();
+  }
+  Sizes sizes(to.begin(), to.end());
+  sizes[0] = 0;  // as it is
+  return graph.add(type, {graph.input(0), graph.constant("shape", sizes)}).result();
+}
+
+bool is_zero(const Tensor& tensor) {
+  const auto values = tensor.to_vector<float>();
+  return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
+}
+
+// Zeros that the forward pass puts beside a tensor are padding: how many there are in a batch is
+// open, so they can be no constant.
+std::string cat(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto axis = static_cast<std::size_t>(call.attrs.as<CatAttrs>().axis);
+  std::vector<std::string> parts;
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& part = call.inputs[i];
+    if (axis > 0 && !graph.is_known(part) && is_zero(part)) {
+      (parts.empty() ? before : after) += part.shape()[axis];
+    } else {
+      if (after > 0) graph.refuse("zeros between its inputs. Put them at the ends");
+      parts.push_back(graph.input(i));
+    }
+  }
+  if (parts.empty()) graph.refuse("all of its inputs are zeros");
+  std::string joined = parts[0];
+  if (parts.size() > 1) {
+    joined = graph.add(type, parts).set("axis", static_cast<std::int64_t>(axis)).result();
+  }
+  if (before + after == 0) return joined;
+  const std::size_t rank = call.outputs[0].rank();
+  Sizes pads(2 * rank, 0);
+  pads[axis] = before;
+  pads[rank + axis] = after;
+  return graph.add("Pad", {joined, graph.constant("pads", pads)}).result();
+}
+
+// The inputs as they are, no attributes.
+std::string plain(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  std::vector<std::string> inputs;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) inputs.push_back(graph.input(i));
+  return graph.add(type, inputs).result();
+}
+
+// A matter of memory, which ONNX leaves to who runs the graph.
+std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*type*/) {
+  return graph.input(0);
+}
+
+constexpr Translation kTranslations[] = {
+    {"add", "Add", plain},
+    {"avg_pool2d", "AveragePool", avg_pool2d},
+    {"batch_norm", "BatchNormalization", batch_norm},
+    {"batch_norm_add_relu", "BatchNormalization", batch_norm},
+    {"cat", "Concat", cat},
+    {"conv2d", "Conv", conv2d},
+    {"div", "Div", plain},
+    {"exp", "Exp", plain},
+    {"linear", "Gemm", linear},
+    {"log", "Log", plain},
+    {"log_softmax", "LogSoftmax", along_axis},
+    {"max_pool2d", "MaxPool", max_pool2d},
+    {"mul", "Mul", plain},
+    {"relu", "Relu", plain},
+    {"reshape", "Reshape", reshape},
+    {"sigmoid", "Sigmoid", plain},
+    {"softmax", "Softmax", along_axis},
+    {"sqrt", "Sqrt", plain},
+    {"sub", "Sub", plain},
+    {"tanh", "Tanh", plain},
+    {"to_format", nullptr, same},
+};
+
+}  // namespace
+
+const Translation* find_translation(std::string_view op) {
+  const auto* row = std::ranges::find(kTranslations, op, &Translation::op);
+  return row == std::end(kTranslations) ? nullptr : row;
+}
+
+std::string translated_ops() {
+  std::string text;
+  for (const Translation& row : kTranslations) text += concat(text.empty() ? "" : ", ", row.op);
+  return text;
+}
+
+}  // namespace mezzo::interchange

@@ -1,0 +1,35 @@
+#include "mezzo/interchange/trace.h"
+
+#include "mezzo/nn/inference.h"
+#include "mezzo/ops/call_listener.h"
+
+namespace mezzo::interchange {
+namespace {
+
+class Recorder final : public CallListener {
+ public:
+  explicit Recorder(std::vector<TracedCall>& calls) : calls_(calls) {}
+
+  void on_finished(const FinishedCall& call) override {
+    TracedCall traced{.op = &call.op, .attrs = call.attrs, .path = nn::current_module_path()};
+    for (const Tensor* input : call.inputs) traced.inputs.push_back(*input);
+    traced.outputs.assign(call.outputs.begin(), call.outputs.end());
+    calls_.push_back(std::move(traced));
+  }
+
+ private:
+  std::vector<TracedCall>& calls_;
+};
+
+}  // namespace
+
+Trace trace_forward(nn::Module& net, const Tensor& input) {
+  const nn::Inference inference(net);
+  Trace trace{.input = input, .output = {}, .calls = {}};
+  Recorder recorder(trace.calls);
+  const ListenToCalls listening(recorder);
+  trace.output = net(input);
+  return trace;
+}
+
+}  // namespace mezzo::interchange

@@ -1,0 +1,30 @@
+// Tracing: the calls of operations that a network's forward pass consists of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mezzo/nn/module.h"
+#include "mezzo/ops/op.h"
+
+namespace mezzo::interchange {
+
+struct TracedCall {
+  const OpDef* op = nullptr;
+  Attrs attrs{};
+  std::vector<Tensor> inputs{};  // an undefined one: an optional input that was not given
+  std::vector<Tensor> outputs{};
+  std::string path{};  // of the module that made the call; empty for the network itself
+};
+
+// A tensor is the result of a call, or what another call reads, if it is the same TensorImpl.
+struct Trace {
+  Tensor input;
+  Tensor output;
+  std::vector<TracedCall> calls;  // in their order, views included
+};
+
+// Runs the network once on the input, in inference mode, and notes every call.
+Trace trace_forward(nn::Module& net, const Tensor& input);
+
+}  // namespace mezzo::interchange

@@ -1,0 +1,39 @@
+"""Weight files for PyTorch where the package safetensors is missing, as it is in Debian 12."""
+import json
+import math
+import struct
+
+import torch
+
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "I64": torch.int64}
+
+
+def write(path, state):
+    """Writes a state_dict of the dtypes above."""
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    header, data = {"__metadata__": {"format": "pt"}}, []
+    end = 0
+    for name, tensor in state.items():
+        data.append(tensor.contiguous().numpy().tobytes())
+        begin, end = end, end + len(data[-1])
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(data)
+
+
+def read(path):
+    """The state_dict of a file with the dtypes above."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    state = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        flat = torch.frombuffer(bytearray(data[begin:end]) or bytearray(8), dtype=DTYPES[entry["dtype"]])
+        state[name] = flat[:math.prod(entry["shape"])].reshape(entry["shape"])
+    return state

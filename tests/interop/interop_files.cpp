@@ -1,0 +1,95 @@
+// Reads and writes files for the checks of tests/interop that no command of `mezzo` does.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "mezzo/mezzo.h"
+
+namespace {
+
+using namespace mezzo;
+
+// What ONNX export translates beyond the networks of mezzo/models.
+class Operations : public nn::Module {
+ public:
+  Operations() {
+    add("linear", linear_);
+    add("conv", conv_);
+  }
+
+  Tensor forward(const Tensor& x) override {
+    // x: [n, 4, 6, 6]
+    const Tensor smooth = avg_pool2d(x, {.kernel = 3, .stride = 1, .padding = 1});
+    const Tensor border =
+        avg_pool2d(x, {.kernel = 3, .stride = 1, .padding = 1, .count_include_pad = false});
+    Tensor y = mul(sub(exp(tanh(smooth)), sigmoid(border)), x);
+    y = div(y, sqrt(exp(x)));
+    y = conv_(cat({y, log(sigmoid(x)), zeros({x.size(0), 2, 6, 6})}, 1));  // [n, 6, 3, 2]
+    y = linear_(reshape(y, {x.size(0), 4, 9}));                            // [n, 4, 5]
+    return mezzo::add(softmax(y, 2), log_softmax(y, 1));
+  }
+
+ private:
+  nn::Linear linear_{9, 5};
+  nn::Conv2d conv_{
+      10,
+      6,
+      {3, 2},
+      {.stride = {2, 3}, .padding = Padding2d(0, 1, 2, 1), .dilation = {1, 3}, .groups = 2}};
+};
+
+void write_onnx(const std::string& folder) {
+  manual_seed(1);
+  Operations net;
+  const Tensor input = randn({3, 4, 6, 6});
+  interchange::export_onnx(net, {4, 6, 6}, folder + "/net.onnx");
+  const NoGrad no_grad;
+  io::write_npy(folder + "/input.npy", input);
+  io::write_npy(folder + "/output.npy", net(input));
+}
+
+// One white pixel.
+constexpr unsigned char kPng[] = {
+    0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0x00, 0x00, 0x00, 0x0D, 0x49, 0x48,
+    0x44, 0x52, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00,
+    0x00, 0x3A, 0x7E, 0x9B, 0x55, 0x00, 0x00, 0x00, 0x0A, 0x49, 0x44, 0x41, 0x54, 0x78,
+    0xDA, 0x63, 0xF8, 0x0F, 0x00, 0x01, 0x01, 0x01, 0x00, 0x1C, 0xB0, 0x8C, 0x99, 0x00,
+    0x00, 0x00, 0x00, 0x49, 0x45, 0x4E, 0x44, 0xAE, 0x42, 0x60, 0x82};
+
+void write_events(const std::string& folder) {
+  io::EventWriter writer(folder);
+  const Tensor values = from_values<float>({-1, 0.5, 1, 2}, {4});
+  writer.add_histogram("weights", io::histogram_of(values), 3);
+  writer.add_image("picture", std::as_bytes(std::span(kPng)), 3);
+  writer.add_text("note", "**bold**", 3);
+}
+
+int run(const std::vector<std::string>& words) {
+  const std::string what = words.empty() ? "" : words[0];
+  if (what == "copy-npy" && words.size() == 3) {
+    io::write_npy(words[2], io::read_npy(words[1]));
+  } else if (what == "copy-safetensors" && words.size() == 3) {
+    io::write_safetensors(words[2], io::read_safetensors(words[1]).tensors);
+  } else if (what == "onnx" && words.size() == 2) {
+    write_onnx(words[1]);
+  } else if (what == "events" && words.size() == 2) {
+    write_events(words[1]);
+  } else {
+    std::fputs("usage: copy-npy IN OUT, copy-safetensors IN OUT, onnx FOLDER or events FOLDER\n",
+               stderr);
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,231 @@
+#include "mezzo/interchange/onnx.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <onnx/checker.h>
+#include <onnx/shape_inference/implementation.h>
+
+#include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/core/error.h"
+#include "mezzo/models/model.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/pool.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/softmax.h"
+#include "tests/unit/data/temp_folder.h"
+
+namespace mezzo::interchange {
+namespace {
+
+using data::message_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+onnx::ModelProto exported(nn::Module& net, const Shape& example) {
+  onnx::ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(serialize_onnx(net, example)));
+  return model;
+}
+
+// ONNX's own opinion, and the shape that it finds for the output.
+std::vector<std::string> checked_output(onnx::ModelProto& model) {
+  onnx::checker::check_model(model);
+  // Shapes are found from the nodes, not read from what the file says of its output.
+  onnx::ValueInfoProto& output = *model.mutable_graph()->mutable_output(0);
+  output.mutable_type()->mutable_tensor_type()->clear_shape();
+  onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), {true, 1, true});
+  std::vector<std::string> dims;
+  for (const auto& dim : output.type().tensor_type().shape().dim()) {
+    dims.push_back(dim.has_dim_param() ? dim.dim_param() : std::to_string(dim.dim_value()));
+  }
+  return dims;
+}
+
+std::map<std::string, int> count_ops(const onnx::ModelProto& model) {
+  std::map<std::string, int> counts;
+  for (const onnx::NodeProto& node : model.graph().node()) ++counts[node.op_type()];
+  return counts;
+}
+
+const onnx::NodeProto& node(const onnx::ModelProto& model, const std::string& name) {
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    if (node.name() == name) return node;
+  }
+  fail("test", "there is no node ", name);
+}
+
+std::vector<std::int64_t> ints(const onnx::NodeProto& node, const std::string& attribute) {
+  for (const onnx::AttributeProto& found : node.attribute()) {
+    if (found.name() == attribute) return {found.ints().begin(), found.ints().end()};
+  }
+  return {};
+}
+
+// A network that is one function.
+class Net : public nn::Module {
+ public:
+  explicit Net(std::function<Tensor(const Tensor&)> function) : function_(std::move(function)) {}
+  Tensor forward(const Tensor& x) override { return function_(x); }
+
+ private:
+  std::function<Tensor(const Tensor&)> function_;
+};
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+// Every parameter and statistic is there under its own name, with its own numbers.
+void expect_state(const onnx::ModelProto& model, const nn::Module& net) {
+  std::map<std::string, const onnx::TensorProto*> constants;
+  for (const auto& tensor : model.graph().initializer()) constants[tensor.name()] = &tensor;
+  for (const NamedTensor& entry : net.state()) {
+    if (!is_floating(entry.tensor.dtype())) continue;
+    ASSERT_TRUE(constants.contains(entry.name)) << entry.name;
+    const onnx::TensorProto& found = *constants.at(entry.name);
+    EXPECT_TRUE(std::ranges::equal(found.dims(), entry.tensor.shape())) << entry.name;
+    const std::vector<float> values = entry.tensor.to_vector<float>();
+    ASSERT_EQ(found.raw_data().size(), values.size() * sizeof(float)) << entry.name;
+    EXPECT_EQ(std::memcmp(found.raw_data().data(), values.data(), found.raw_data().size()), 0)
+        << entry.name;
+  }
+}
+
+TEST_P(EveryModel, IsSoundForOnnxAndKeepsItsState) {
+  models::ModelConfig config = models::usual_config(GetParam());
+  config.image_size = std::min<std::int64_t>(config.image_size, 64);
+  const auto net = models::create(GetParam(), config);
+  onnx::ModelProto model =
+      exported(*net, {config.in_channels, config.image_size, config.image_size});
+  expect_state(model, *net);
+  EXPECT_THAT(checked_output(model), ElementsAre("N", std::to_string(config.num_classes)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models::names()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Onnx, ResNet50HasItsNodes) {
+  const auto net = models::create("resnet50", {.image_size = 32});
+  const onnx::ModelProto model = exported(*net, {3, 32, 32});
+  EXPECT_THAT(
+      count_ops(model),
+      UnorderedElementsAre(Pair("Conv", 53), Pair("BatchNormalization", 53), Pair("Relu", 49),
+                           Pair("Add", 16), Pair("MaxPool", 1), Pair("GlobalAveragePool", 1),
+                           Pair("Flatten", 1), Pair("Gemm", 1)));
+  EXPECT_EQ(model.ir_version(), 8);
+  EXPECT_EQ(model.opset_import(0).version(), 17);
+}
+
+TEST(Onnx, InputAndOutputHaveAnOpenBatch) {
+  const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
+  const onnx::ModelProto model = exported(*net, {1, 28, 28});
+  const onnx::ValueInfoProto& input = model.graph().input(0);
+  EXPECT_EQ(input.name(), "input");
+  EXPECT_EQ(input.type().tensor_type().shape().dim(0).dim_param(), "N");
+  EXPECT_EQ(input.type().tensor_type().shape().dim(3).dim_value(), 28);
+  EXPECT_EQ(model.graph().output(0).name(), "output");
+  EXPECT_THAT(node(model, "fc3/Gemm").output(), ElementsAre("output"));
+}
+
+// ONNX wants {top, left, bottom, right}; `same` pads below and to the right only, here.
+TEST(Onnx, UnevenPadding) {
+  const auto net = models::create("resnet50_cifar", {.image_size = 32});
+  const onnx::ModelProto model = exported(*net, {3, 32, 32});
+  EXPECT_THAT(ints(node(model, "conv1/Conv"), "pads"), ElementsAre(2, 2, 3, 3));
+  EXPECT_THAT(ints(node(model, "maxpool/MaxPool"), "pads"), ElementsAre(0, 0, 1, 1));
+  nn::Conv2d conv(1, 2, 3, {.padding = Padding2d(0, 1, 2, 0)});
+  EXPECT_THAT(ints(node(exported(conv, {1, 8, 8}), "Conv"), "pads"), ElementsAre(0, 2, 1, 0));
+}
+
+TEST(Onnx, ShortcutsOfResNet20ArePadded) {
+  const auto net = models::create("resnet20", {.image_size = 32});
+  const onnx::ModelProto model = exported(*net, {3, 32, 32});
+  EXPECT_EQ(count_ops(model)["Pad"], 2);
+  const onnx::NodeProto& pad = node(model, "layer2.0/Pad");
+  for (const onnx::TensorProto& tensor : model.graph().initializer()) {
+    if (tensor.name() == pad.input(1)) {
+      EXPECT_THAT(tensor.int64_data(), ElementsAre(0, 0, 0, 0, 0, 16, 0, 0));
+    }
+  }
+}
+
+TEST(Onnx, OtherOperations) {
+  Net net([](const Tensor& x) {  // x: [n, 4, 6]
+    const Tensor y = mul(sub(exp(tanh(x)), sigmoid(x)), x);
+    const Tensor z = div(y, sqrt(exp(x)));
+    return softmax(reshape(cat({z, log(sigmoid(x))}, 2), {x.size(0), 4, 3, 4}), 3);
+  });
+  onnx::ModelProto model = exported(net, {4, 6});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "4", "3", "4"));
+  EXPECT_THAT(
+      count_ops(model),
+      UnorderedElementsAre(Pair("Exp", 2), Pair("Tanh", 1), Pair("Sub", 1), Pair("Sigmoid", 2),
+                           Pair("Mul", 1), Pair("Div", 1), Pair("Sqrt", 1), Pair("Log", 1),
+                           Pair("Concat", 1), Pair("Reshape", 1), Pair("Softmax", 1)));
+}
+
+TEST(Onnx, LinearOnMoreAxes) {
+  nn::Linear linear(6, 5);
+  onnx::ModelProto model = exported(linear, {4, 6});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "4", "5"));
+}
+
+TEST(Onnx, MeansOfWindows) {
+  Net net([](const Tensor& x) { return avg_pool2d(x, {.kernel = 3, .stride = 2, .padding = 1}); });
+  onnx::ModelProto model = exported(net, {2, 8, 8});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "2", "4", "4"));
+  EXPECT_EQ(node(model, "AveragePool").attribute(3).i(), 1);
+}
+
+std::string refusal(nn::Module& net, const Shape& example) {
+  return message_of<UnsupportedError>([&] { serialize_onnx(net, example); });
+}
+
+TEST(Onnx, RefusesWhatItCannotSay) {
+  Net sums([](const Tensor& x) { return sum(x, {1}); });
+  EXPECT_THAT(refusal(sums, {3}),
+              HasSubstr("[export] sum in the network itself: this operation has no translation"));
+  Net made([](const Tensor& x) { return add(x, ones({3})); });
+  EXPECT_THAT(refusal(made, {3}), HasSubstr("its input 1, f32[3], is neither the network's input"));
+  Net flat([](const Tensor& x) { return relu(reshape(x, {-1})); });
+  EXPECT_THAT(refusal(flat, {3}), HasSubstr("from [2, 3] to [6] changes the first axis"));
+}
+
+TEST(Onnx, NamesTheModuleOfWhatItRefuses) {
+  const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
+  amp::to_float(*net->find("fc2"), DType::kBf16);
+  EXPECT_THAT(refusal(*net, {1, 28, 28}), HasSubstr("in `fc2`"));
+}
+
+TEST(Onnx, RefusesParametersIn16Bits) {
+  const auto net = models::create("mlp", {.in_channels = 1, .image_size = 8});
+  amp::half_parameters(*net, DType::kBf16);
+  EXPECT_THAT(refusal(*net, {1, 8, 8}), HasSubstr("[export]"));
+}
+
+TEST(Onnx, TheNetworkMustComputeSomething) {
+  Net identity([](const Tensor& x) { return x; });
+  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(identity, {3}); }),
+              HasSubstr("is not the result of an operation"));
+}
+
+TEST(Onnx, WritesFiles) {
+  const data::TempFolder folder;
+  nn::Linear linear(3, 2);
+  export_onnx(linear, {3}, folder.path("net.onnx"));
+  const data::Bytes file = data::TempFolder::read(folder.path("net.onnx"));
+  EXPECT_EQ(std::string(file.begin(), file.end()), serialize_onnx(linear, {3}));
+  EXPECT_THROW(export_onnx(linear, {3}, folder.path("missing/net.onnx")), FileError);
+}
+
+}  // namespace
+}  // namespace mezzo::interchange
