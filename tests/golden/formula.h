@@ -35,8 +35,8 @@ inline void fill_entry(const NamedTensor& entry, std::uint32_t stream) {
   float center = 0;
   float scale = 0.125F;
   if (shape.rank() > 1) {
-    const auto fan_in = static_cast<double>(shape.numel() / shape[0]);
-    scale = static_cast<float>(std::sqrt(6.0 / fan_in));
+    const std::int64_t fan_in = shape.numel() / shape[0];
+    scale = static_cast<float>(std::sqrt(6.0 / static_cast<double>(fan_in)));
   } else if (name.ends_with("bn2.weight") || name.ends_with("bn3.weight")) {
     center = 0.25F;
     scale = 0.0625F;

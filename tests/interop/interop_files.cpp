@@ -8,7 +8,7 @@
 
 namespace {
 
-using namespace mezzo;
+using namespace mezzo;  // NOLINT(google-build-using-namespace): a program, not a header
 
 // What ONNX export translates beyond the networks of mezzo/models.
 class Operations : public nn::Module {

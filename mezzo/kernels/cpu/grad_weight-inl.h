@@ -108,7 +108,9 @@ HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
   return hn::MulAdd(a, b, sum);
 }
 
+// The loops over sums are unrolled, or the sums would not stay in registers; calls would end that.
 template <bool kPaired, int kGroups>
+// NOLINTNEXTLINE(readability-function-size)
 void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
   F32Vec sums[kRows][kGroups][kVectors];
   const F32 d;

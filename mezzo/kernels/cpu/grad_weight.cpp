@@ -13,7 +13,19 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-using namespace kernels::grad_weight;
+using kernels::grad_weight::Chunk;
+using kernels::grad_weight::is_paired;
+using kernels::grad_weight::multiply_tiles;
+using kernels::grad_weight::Plan;
+using kernels::grad_weight::Plane;
+using kernels::grad_weight::Problem;
+using kernels::grad_weight::Products;
+using kernels::grad_weight::Slot;
+using kernels::grad_weight::Tap;
+using kernels::grad_weight::TileOperands;
+using kernels::grad_weight::TileRegisters;
+using kernels::grad_weight::TileRun;
+using kernels::grad_weight::transpose_blocks;
 
 // One thread's part of the work: its copies of images, and what it does with them.
 template <class T>
@@ -156,10 +168,12 @@ class Worker {
                         .first = first};
     for_tiles(kMostGroups, 1, [&](std::int64_t v, int groups, std::int64_t panel, int) {
       const float* b[kMostGroups];
-      for (int g = 0; g < groups; ++g) b[g] = x_of(chunk, v + g);
+      for (int g = 0; g < kMostGroups; ++g) b[g] = x_of(chunk, v + std::min(g, groups - 1));
       for (std::int64_t row = 0; row < kPanel; row += kRows) {
         float* c[kMostGroups];
-        for (int g = 0; g < groups; ++g) c[g] = sums_of(sums, panel, v + g) + row * kPanel;
+        for (int g = 0; g < kMostGroups; ++g) {
+          c[g] = sums_of(sums, panel, v + std::min(g, groups - 1)) + row * kPanel;
+        }
         const float* a = grad_data() + panel * grad_panel(chunk) + row;
         if (paired()) {
           multiply_groups<true>(groups, run, a, b, c);
@@ -274,24 +288,35 @@ void grad_weight(const Plan& plan, const KernelArgs& args, float* sums) {
   });
 }
 
-// Adds up the parts' sums and puts them where the result wants them.
-void gather(const Plan& plan, const float* sums, float* out) {
-  const Problem& p = plan.problem;
+namespace {
+
+// The weights [i][tap] of one output channel; `sums` are its own, those of the first part of the
+// chunks.
+void gather_channel(const Plan& plan, const float* sums, float* out) {
   const auto taps = static_cast<std::int64_t>(plan.taps.size());
   const std::int64_t part_sums = plan.out_panels * plan.vectors() * kPanel * kPanel;
-  parallel_for(p.out_channels, 4, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t o = begin; o < end; ++o) {
-      const float* row = sums + o / kPanel * plan.vectors() * kPanel * kPanel + o % kPanel * kPanel;
-      for (std::int64_t i = 0; i < p.in_channels; ++i) {
-        for (std::int64_t tap = 0; tap < taps; ++tap) {
-          const std::int64_t at = (i / kPanel * taps + tap) * kPanel * kPanel + i % kPanel;
-          float sum = row[at];
-          for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
-            sum += row[part * part_sums + at];
-          }
-          out[(o * p.in_channels + i) * taps + tap] = sum;
-        }
+  for (std::int64_t i = 0; i < plan.problem.in_channels; ++i) {
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      const std::int64_t at = (i / kPanel * taps + tap) * kPanel * kPanel + i % kPanel;
+      float sum = sums[at];
+      for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
+        sum += sums[part * part_sums + at];
       }
+      *out++ = sum;
+    }
+  }
+}
+
+}  // namespace
+
+// Adds up the parts' sums and puts them where the result wants them.
+void gather(const Plan& plan, const float* sums, float* out) {
+  const auto taps = static_cast<std::int64_t>(plan.taps.size());
+  parallel_for(plan.problem.out_channels, 4, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      const std::int64_t panel = o / kPanel * plan.vectors() * kPanel * kPanel;
+      gather_channel(plan, sums + panel + o % kPanel * kPanel,
+                     out + o * plan.problem.in_channels * taps);
     }
   });
 }
@@ -303,7 +328,11 @@ HWY_AFTER_NAMESPACE();
 namespace mezzo::kernels {
 namespace {
 
-using namespace grad_weight;
+using grad_weight::has_tiles;
+using grad_weight::kPanel;
+using grad_weight::Plan;
+using grad_weight::Problem;
+using grad_weight::Products;
 
 HWY_EXPORT(grad_weight);
 HWY_EXPORT(gather);

@@ -63,8 +63,8 @@ MEZZO_TILE_TARGET inline void weave(const float* in, __m512* out) {
 
 MEZZO_TILE_TARGET void transpose_block(float* data) {
   __m512 woven[16];
-  for (int i = 0; i < 4; ++i) weave(data + 64 * i, woven + 4 * i);
-  for (int i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < 4; ++i) weave(data + 64 * i, woven + 4 * i);
+  for (std::int64_t i = 0; i < 4; ++i) {
     const __m512 a = _mm512_shuffle_f32x4(woven[i], woven[i + 4], 0x88);
     const __m512 b = _mm512_shuffle_f32x4(woven[i], woven[i + 4], 0xdd);
     const __m512 c = _mm512_shuffle_f32x4(woven[i + 8], woven[i + 12], 0x88);
