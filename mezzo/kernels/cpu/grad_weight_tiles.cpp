@@ -5,8 +5,11 @@
 #include "mezzo/core/cpu.h"
 
 #if defined(__x86_64__) && defined(__linux__)
+#if !defined(__clang__)
 // gcc 12 says of its own intrinsics that they read what they leave undefined on purpose.
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
