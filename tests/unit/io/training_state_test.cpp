@@ -1,5 +1,7 @@
 // All that a training run consists of goes through a checkpoint: stopped and continued is the same
 // as never stopped, bit for bit.
+#include <memory>
+
 #include <gmock/gmock.h>
 
 #include "mezzo/amp/autocast.h"
@@ -8,44 +10,21 @@
 #include "mezzo/data/digits.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/io/checkpoint.h"
-#include "mezzo/nn/nn.h"
 #include "mezzo/ops/losses.h"
-#include "mezzo/ops/relu.h"
-#include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
+#include "tests/unit/io/stateful_net.h"
 
 namespace mezzo::io {
 namespace {
 
 using data::TempFolder;
 
-// Something of everything that has state: weights, running statistics, dropout.
-class Net : public nn::Module {
- public:
-  Net() {
-    add("conv", conv_);
-    add("norm", norm_);
-    add("dropout", dropout_);
-    add("fc", fc_);
-  }
-
-  Tensor forward(const Tensor& x) override {
-    return fc_(dropout_(flatten(relu(norm_(conv_(x))), 1)));
-  }
-
- private:
-  nn::Conv2d conv_{1, 4, 3, {.stride = 2}};
-  nn::BatchNorm2d norm_{4};
-  nn::Dropout dropout_{0.25};
-  nn::Linear fc_{4 * 13 * 13, 10};
-};
-
 struct Training {
   Training(const amp::Policy& chosen, std::uint64_t seed) : policy(chosen) {
     manual_seed(seed);
-    net = std::make_unique<Net>();
+    net = std::make_unique<test::StatefulNet>();
     adam = std::make_unique<optim::Adam>(net->parameters(), optim::AdamOptions{.lr = 0.01});
   }
 
@@ -112,7 +91,7 @@ struct Training {
   amp::Policy policy;
   std::unique_ptr<data::Dataset> digits = data::open_digits(data::Split::kTrain, 50);
   data::DataLoader loader{*digits, {.batch_size = 16, .seed = 5}};
-  std::unique_ptr<Net> net;
+  std::unique_ptr<test::StatefulNet> net;
   std::unique_ptr<optim::Adam> adam;
   // The first steps overflow f16 and are skipped, and three good ones in a row raise the scale.
   amp::GradScaler scaler{{.init_scale = 0x1p24, .growth_interval = 3}};

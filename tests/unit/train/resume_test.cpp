@@ -10,15 +10,13 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/data/digits.h"
-#include "mezzo/nn/nn.h"
 #include "mezzo/ops/losses.h"
-#include "mezzo/ops/relu.h"
-#include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
+#include "tests/unit/io/stateful_net.h"
 
 namespace mezzo::train {
 namespace {
@@ -33,27 +31,6 @@ constexpr std::int64_t kSteps = 12;
 Tensor loss_function(const Tensor& logits, const Tensor& labels) {
   return cross_entropy(logits, labels);
 }
-
-// Something of everything that has state: weights, running statistics, dropout.
-class Net final : public nn::Module {
- public:
-  Net() {
-    add("conv", conv_);
-    add("norm", norm_);
-    add("dropout", dropout_);
-    add("fc", fc_);
-  }
-
-  Tensor forward(const Tensor& x) override {
-    return fc_(dropout_(flatten(relu(norm_(conv_(x))), 1)));
-  }
-
- private:
-  nn::Conv2d conv_{1, 4, 3, {.stride = 2}};
-  nn::BatchNorm2d norm_{4};
-  nn::Dropout dropout_{0.25};
-  nn::Linear fc_{4 * 13 * 13, 10};
-};
 
 // As if the power had gone.
 class Broken : public std::runtime_error {
@@ -70,7 +47,7 @@ class Process {
  public:
   explicit Process(std::string folder, std::uint64_t seed = 1) : folder_(std::move(folder)) {
     manual_seed(seed);
-    net_ = std::make_unique<Net>();
+    net_ = std::make_unique<test::StatefulNet>();
     optimizer_ = std::make_unique<optim::Adam>(
         net_->parameters(), optim::AdamOptions{.lr = {0.01, 0.02, 0.005, 0.03, 0.001, 0.02}});
     // The first steps overflow f16 and are skipped, and three good ones in a row raise the scale.
@@ -117,7 +94,7 @@ class Process {
   std::unique_ptr<data::Dataset> test_ = data::open_digits(data::Split::kTest, 32);
   data::DataLoader loader_{*digits_, {.batch_size = 16, .seed = 5}};
   data::DataLoader test_loader_{*test_, {.batch_size = 16, .shuffle = false}};
-  std::unique_ptr<Net> net_;
+  std::unique_ptr<test::StatefulNet> net_;
   std::unique_ptr<optim::Adam> optimizer_;
   std::unique_ptr<Model> model_;
 };
@@ -227,7 +204,7 @@ struct Small {
   std::unique_ptr<data::Dataset> digits = data::open_digits(data::Split::kTrain, 8);
   data::DataLoader loader;
   data::DataLoader test_loader{*digits, {.batch_size = 8, .shuffle = false}};
-  Net net;
+  test::StatefulNet net;
   optim::Adam optimizer{net.parameters()};
   Model model{net, loss_function, optimizer, {.metrics = {}}};
 };
