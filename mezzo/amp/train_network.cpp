@@ -55,6 +55,18 @@ DType dtype_of(const nn::Module& net, const Policy& policy) {
 
 }  // namespace
 
+const char* name_of(StepPhase phase) {
+  switch (phase) {
+    case StepPhase::kForward:
+      return "forward";
+    case StepPhase::kBackward:
+      return "backward";
+    case StepPhase::kUpdate:
+      return "update";
+  }
+  return "";
+}
+
 Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy) {
   const Autocast region(policy);
   return net(input).astype(DType::kF32);
@@ -144,6 +156,7 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
 
 bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels, double weight,
                                            TrainStepResult& result) {
+  begin(StepPhase::kForward);
   Stopwatch watch;
   const Tensor output = forward(net_, input, options_.policy);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
@@ -153,12 +166,18 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   result.forward_ms += watch.lap();
   const bool skips = options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
   if (result.nonfinite_loss && skips) return false;
+  begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
   result.backward_ms += watch.lap();
   return true;
 }
 
+void TrainOneStepWithLossScale::begin(StepPhase phase) const {
+  if (options_.on_phase) options_.on_phase(phase);
+}
+
 void TrainOneStepWithLossScale::update(TrainStepResult& result) {
+  begin(StepPhase::kUpdate);
   Stopwatch watch;
   clip(result);
   if (!result.skipped) {

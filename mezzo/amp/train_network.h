@@ -30,6 +30,10 @@ enum class NonfiniteLoss : std::uint8_t {
   kOverflow,  // PyTorch's way: backward, and what the gradients say counts; the scale shrinks
 };
 
+// The parts of a step whose times it reports.
+enum class StepPhase : std::uint8_t { kForward, kBackward, kUpdate };
+const char* name_of(StepPhase phase);  // `forward`, `backward`, `update`
+
 struct TrainStepOptions {
   // Of a region around the forward pass; what is set on the network itself wins.
   Policy policy{.level = Level::kO0};
@@ -45,6 +49,8 @@ struct TrainStepOptions {
   bool restore_buffers = true;
   // Told of every step and shown its gradients; it must outlive the step.
   GradientStatistics* statistics = nullptr;
+  // Told of each part of a step when it begins.
+  std::function<void(StepPhase)> on_phase{};
 };
 
 // What a step did, and how long its parts took.
@@ -113,6 +119,7 @@ class TrainOneStepWithLossScale {
   bool accumulate(const Tensor& input, const Tensor& labels, double weight,
                   TrainStepResult& result);
   bool accumulate_all(const Tensor& input, const Tensor& labels, TrainStepResult& result);
+  void begin(StepPhase phase) const;
   void update(TrainStepResult& result);
   void clip(TrainStepResult& result);
   void skip(TrainStepResult& result);

@@ -11,16 +11,11 @@
 namespace mezzo {
 namespace {
 
-// True if nobody else can see the elements, so that they may be overwritten.
-bool is_unshared(const Tensor& tensor) {
-  return tensor.impl()->use_count() == 1 && tensor.storage()->use_count() == 1;
-}
-
 // sum += more. Keeps the graph of both when the backward pass is itself recorded.
 void accumulate(Tensor& sum, Tensor more, bool create_graph) {
   if (!sum.defined()) {
     sum = std::move(more);
-  } else if (!create_graph && sum.dtype() == more.dtype() && is_unshared(sum)) {
+  } else if (!create_graph && sum.dtype() == more.dtype() && sum.is_unshared()) {
     add_into(sum, more);
   } else {
     sum = add(sum, more);
@@ -143,9 +138,11 @@ class Engine {
       grad_outputs[i] = std::move(node.outputs()[i].grad);
     }
     std::vector<Tensor> grad_inputs(node.inputs().size());
-    Backward context(node, grad_outputs, grad_inputs, options_.create_graph);
+    const bool retains = options_.retain_graph || options_.create_graph;
+    Backward context(node, grad_outputs, grad_inputs,
+                     {.create_graph = options_.create_graph, .retain_graph = retains});
     node.op().backward(context);
-    if (!options_.retain_graph && !options_.create_graph) node.release_saved();
+    if (!retains) node.release_saved();
     grad_outputs.fill(Tensor());
     for (std::size_t i = 0; i < grad_inputs.size(); ++i) {
       NodeInput& input = node.inputs()[i];

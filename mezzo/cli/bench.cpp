@@ -4,14 +4,15 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/profile_table.h"
 #include "mezzo/models/model.h"
 
 namespace mezzo::cli {
 namespace {
 
 struct BenchOptions : SharedOptions {
-  std::int64_t warmup = 3;
-  std::int64_t steps = 10;
+  train::BenchOptions bench{};
+  bool profile = false;
 };
 
 void print_result(const train::RunOptions& run, const train::RunResult& result) {
@@ -32,9 +33,16 @@ void run_bench(const BenchOptions& options) {
   JsonLines json(options.json);
   json.write(start_event("bench", run));
   Progress progress(json, run.model, options.quiet);
-  const train::RunResult result = train::bench(run, options.warmup, options.steps, progress);
+  train::Profile profile;
+  train::BenchOptions bench = options.bench;
+  if (options.profile) bench.profile = &profile;
+  const train::RunResult result = train::bench(run, bench, progress);
   json.write(result_event(run, result, false));
   print_result(run, result);
+  if (!options.profile) return;
+  const train::MachineRates rates = train::measure_machine_rates();
+  print_profile(profile, result, rates);
+  write_profile(json, profile, result, rates);
 }
 
 }  // namespace
@@ -46,9 +54,11 @@ void add_bench(CLI::App& app) {
   add_level_option(*command, *options);
   command->add_option("--image-size", options->run.image_size,
                       "Height and width (the model's usual)");
-  command->add_option("--warmup", options->warmup, "Steps that do not count")
+  command->add_option("--warmup", options->bench.warmup, "Steps that do not count")
       ->capture_default_str();
-  command->add_option("--steps", options->steps, "Steps to time")->capture_default_str();
+  command->add_option("--steps", options->bench.steps, "Steps to time")->capture_default_str();
+  command->add_flag("--profile", options->profile,
+                    "Time by operation, dtype and kernel, beside what the machine could do");
   command->callback([options] { run_bench(*options); });
 }
 

@@ -62,6 +62,10 @@ void* Tensor::checked_data(DType dtype) const {
   return static_cast<char*>(impl.storage->data()) + impl.offset * size_of(dtype);
 }
 
+bool Tensor::is_unshared() const {
+  return impl_->use_count() == 1 && impl_->storage->use_count() == 1;
+}
+
 const void* Tensor::raw_data() const { return checked_data(dtype()); }
 
 void* Tensor::mutable_raw_data() const {

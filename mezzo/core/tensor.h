@@ -44,6 +44,10 @@ class Tensor {
   // The format of a dense tensor; kContiguous where both or neither fit.
   Format format() const;
 
+  // True if no other handle or view sees the elements, so that they may be overwritten by whoever is
+  // done with them.
+  bool is_unshared() const;
+
   // The first element, for reading. Throws ArgumentError unless T is the tensor's dtype.
   template <class T>
   const T* data() const {

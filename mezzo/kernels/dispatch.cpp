@@ -8,6 +8,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo {
@@ -60,6 +61,21 @@ RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
   return {wide.numel() > 0 ? wide.mutable_data<double>() : &nothing, tensor.shape()};
 }
 
+double bytes_of(const KernelArgs& args) {
+  double bytes = 0;
+  for (const Tensor* input : args.inputs) {
+    if (input->defined()) bytes += static_cast<double>(input->bytes());
+  }
+  for (const Tensor& output : args.outputs) bytes += static_cast<double>(output.bytes());
+  return bytes;
+}
+
+KernelWork work_of(const OpDef& op, const char* kernel, const KernelArgs& args) {
+  const double flops =
+      op.flops != nullptr ? op.flops(args.inputs, args.outputs, args.attributes) : 0;
+  return {op.name, kernel, args.input(0).dtype(), flops, bytes_of(args)};
+}
+
 }  // namespace
 
 void run_reference(RefKernel kernel, const KernelArgs& args) {
@@ -91,7 +107,8 @@ void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const
       if (is_disabled(kernel.name)) continue;
       const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
       if (support) {
-        kernel.run(args);
+        run_listened([&] { return work_of(op, kernel.name, args); },
+                     [&] { kernel.run(args); });
         return;
       }
       log_refusal(op, kernel.name, args, support.reason);
@@ -102,7 +119,8 @@ void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const
     fail<UnsupportedError>(op.name, "no kernel takes this call on cpu.", reasons,
                            " Cast the inputs to f32");
   }
-  run_reference(*kernels.ref, args);
+  run_listened([&] { return work_of(op, "reference", args); },
+               [&] { run_reference(*kernels.ref, args); });
 }
 
 }  // namespace mezzo

@@ -64,14 +64,16 @@ void infer_batch_norm(Infer& infer) {
 // save an eighth of the traffic of these layers' first backward pass.
 void backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<BatchNormAttrs>();
-  BatchNormSaved saved{ctx.input(In::kX), {}, {}, {}, {}, {}};
+  BatchNormSaved saved;
   if (ctx.has_input(In::kWeight)) saved.weight = ctx.input(In::kWeight);
   if (ctx.has_input(In::kBias)) saved.bias = ctx.input(In::kBias);
   saved.mean = attrs.training ? ctx.output(1) : ctx.input(In::kRunningMean);
   saved.var = attrs.training ? ctx.output(2) : ctx.input(In::kRunningVar);
   if (ctx.has_input(In::kResidual)) saved.y = ctx.output(0);
-  const BatchNormGrads grads = ctx.create_graph() ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
-                                                  : batch_norm_grad(ctx.grad(), saved, attrs);
+  saved.x = ctx.take_input(In::kX);  // last: an exception above leaves the graph as it was
+  const BatchNormGrads grads = ctx.create_graph()
+                                   ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
+                                   : batch_norm_grad(ctx.take_grad(), std::move(saved), attrs);
   if (ctx.needs(In::kX)) ctx.set(In::kX, grads.x);
   if (ctx.needs(In::kWeight)) ctx.set(In::kWeight, grads.weight);
   if (ctx.needs(In::kBias)) ctx.set(In::kBias, grads.bias);

@@ -67,13 +67,16 @@ extern const OpDef batch_norm_grad{
 
 }  // namespace ops
 
-BatchNormGrads batch_norm_grad(const Tensor& grad, const BatchNormSaved& saved,
-                               const BatchNormAttrs& attrs) {
-  Outputs outputs =
-      call(ops::batch_norm_grad,
-           {&grad, &saved.x, &saved.weight, &saved.bias, &saved.mean, &saved.var, &saved.y}, attrs);
+BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs) {
+  // Results over operands: their lines are in the caches already, where new memory would be read
+  // before it is written, and push the operands out that are read twice.
+  const bool has_residual = saved.y.defined();
+  Outputs outputs = call_over(
+      ops::batch_norm_grad,
+      {&grad, &saved.x, &saved.weight, &saved.bias, &saved.mean, &saved.var, &saved.y}, attrs,
+      {has_residual ? &saved.x : &grad, nullptr, nullptr, has_residual ? &grad : nullptr});
   BatchNormGrads grads{std::move(outputs[0]), std::move(outputs[1]), std::move(outputs[2]), {}};
-  if (saved.y.defined()) grads.residual = std::move(outputs[3]);
+  if (has_residual) grads.residual = std::move(outputs[3]);
   return grads;
 }
 

@@ -24,9 +24,9 @@ struct BatchNormGrads {
   Tensor residual;  // defined if y was given
 };
 
-// The gradients of batch_norm, all in one kernel; the result cannot be differentiated.
-BatchNormGrads batch_norm_grad(const Tensor& grad, const BatchNormSaved& saved,
-                               const BatchNormAttrs& attrs);
+// The gradients of batch_norm, all in one kernel; the result cannot be differentiated. They are
+// written over `grad` and `saved.x` where the caller gives these away: moves them here.
+BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs);
 
 // The same made of differentiable operations, for gradients of gradients.
 BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& saved,

@@ -49,14 +49,23 @@ void promote_inputs(const OpDef& op, Operands& operands) {
   }
 }
 
-Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs) {
+bool can_hold(const Tensor& tensor, const TensorSpec& spec) {
+  return tensor.defined() && tensor.shape() == spec.shape && tensor.dtype() == spec.dtype &&
+         tensor.is_dense(spec.format) && tensor.is_unshared();
+}
+
+Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Infer infer(op.name, inputs, attrs);
   op.infer(infer);
   Outputs outputs(infer.outputs().size());
   bool is_empty = true;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TensorSpec& spec = infer.outputs()[i];
-    outputs[i] = empty(spec.shape, spec.dtype, spec.format);
+    if (i < over.size() && over[i] != nullptr && can_hold(*over[i], spec)) {
+      outputs[i] = alias(*over[i], spec.shape, over[i]->strides(), over[i]->offset());
+    } else {
+      outputs[i] = empty(spec.shape, spec.dtype, spec.format);
+    }
     is_empty = is_empty && spec.shape.numel() == 0;
   }
   if (!is_empty) run_kernel(op, inputs, outputs.view(), attrs);
@@ -94,7 +103,9 @@ bool grad_enabled() { return recording; }
 GradMode::GradMode(bool enabled) : previous_(std::exchange(recording, enabled)) {}
 GradMode::~GradMode() { recording = previous_; }
 
-Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs) {
+namespace {
+
+Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Operands operands(inputs);
   if (current_hook != nullptr) {
     PrecisionHook* hook = current_hook;
@@ -106,13 +117,24 @@ Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs) {
   if (op.view != nullptr) {
     outputs[0] = op.view(operands[0], attrs);
   } else {
-    outputs = run(op, operands.view(), attrs);
+    outputs = run(op, operands.view(), attrs, over);
   }
   if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());
   if (current_listener != nullptr) [[unlikely]] {
     current_listener->on_finished({op, operands.view(), attrs, outputs.view()});
   }
   return outputs;
+}
+
+}  // namespace
+
+Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs) {
+  return call_any(op, inputs, attrs, {});
+}
+
+Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
+                  std::initializer_list<const Tensor*> over) {
+  return call_any(op, {inputs.begin(), inputs.size()}, attrs, {over.begin(), over.size()});
 }
 
 void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,

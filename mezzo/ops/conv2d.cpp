@@ -94,6 +94,13 @@ void conv2d_backward(Backward& ctx) {
   if (ctx.needs(2)) ctx.set(2, sum(ctx.grad(), {0, 2, 3}, false, ctx.grad_dtype(2)));
 }
 
+// Each number of the result's gradient stands for one output pixel and channel, and meets every
+// number of that channel's filter once, whichever of the three tensors is computed.
+double flops_of(const Tensor& result, const Tensor& weight) {
+  const auto filter = static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0));
+  return 2 * static_cast<double>(result.numel()) * filter;
+}
+
 // The shapes that the sweeps try, for all three operations.
 struct ConvCase {
   Shape x;
@@ -204,6 +211,8 @@ extern const OpDef conv2d{
     .saves = {.inputs = 0b011},
     .promote = 0b011,
     .infer = infer_conv2d,
+    .flops = [](Inputs inputs, std::span<const Tensor> outputs,
+                const Attrs&) { return flops_of(outputs[0], *inputs[1]); },
     .backward = conv2d_backward,
     .samples = conv2d_samples,
     .errors = conv2d_errors,
@@ -217,6 +226,8 @@ extern const OpDef conv2d_grad_input{
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_grad_input,
+    .flops = [](Inputs inputs, std::span<const Tensor>,
+                const Attrs&) { return flops_of(*inputs[0], *inputs[1]); },
     .backward =
         [](Backward& ctx) {
           const auto& attrs = ctx.attrs<Conv2dGradAttrs>();
@@ -242,6 +253,8 @@ extern const OpDef conv2d_grad_weight{
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_grad_weight,
+    .flops = [](Inputs inputs, std::span<const Tensor> outputs,
+                const Attrs&) { return flops_of(*inputs[0], outputs[0]); },
     .backward =
         [](Backward& ctx) {
           const auto& attrs = ctx.attrs<Conv2dGradAttrs>();

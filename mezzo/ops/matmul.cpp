@@ -40,6 +40,10 @@ void infer_matmul(Infer& infer) {
 // A gradient may leave the kernel's f32 sums unrounded for input i.
 bool is_wide(const Backward& ctx, std::size_t i) { return ctx.grad_dtype(i) != ctx.input_dtype(i); }
 
+double flops_of(const Tensor& product, std::int64_t terms) {
+  return 2 * static_cast<double>(product.numel()) * static_cast<double>(terms);
+}
+
 // With C = A B: the gradient of A is G B^T, that of B is A^T G; an operand that was transposed gets
 // the transpose of that.
 void matmul_backward(Backward& ctx) {
@@ -154,6 +158,11 @@ extern const OpDef matmul{
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_matmul,
+    .flops =
+        [](Inputs inputs, std::span<const Tensor> outputs, const Attrs& attrs) {
+          const int inner = attrs.as<MatmulAttrs>().transpose_a ? -2 : -1;
+          return flops_of(outputs[0], inputs[0]->size(inner));
+        },
     .backward = matmul_backward,
     .samples = matmul_samples,
     .errors = matmul_errors,
@@ -171,6 +180,8 @@ extern const OpDef linear{
     .saves = {.inputs = 0b011},
     .promote = 0b011,
     .infer = infer_linear,
+    .flops = [](Inputs inputs, std::span<const Tensor> outputs,
+                const Attrs&) { return flops_of(outputs[0], inputs[1]->size(1)); },
     .backward = linear_backward,
     .samples = linear_samples,
     .errors = linear_errors,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo {
 namespace {
@@ -54,16 +55,38 @@ Blocks writable_blocks_of(const char* op, std::span<const Tensor> tensors) {
   return blocks;
 }
 
+// How often a kernel goes over its blocks: reading them, or reading and writing them.
+enum class Passes : std::uint8_t { kRead = 1, kUpdate = 2 };
+
+void run_over(const char* op, const Blocks& blocks, Passes passes, auto&& kernel) {
+  const auto describe = [&] {
+    KernelWork work{.op = op, .kernel = "cpu_simd"};
+    if (!blocks.blocks.empty()) work.dtype = blocks.blocks.front().dtype;
+    for (const flat::Block& block : blocks.blocks) {
+      work.bytes += static_cast<double>(block.count) * static_cast<double>(size_of(block.dtype)) *
+                    static_cast<double>(passes);
+    }
+    return work;
+  };
+  run_listened(describe, kernel);
+}
+
 }  // namespace
 
 std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors) {
   const Blocks blocks = blocks_of("all_finite", tensors);
-  return blocks.original(flat::first_nonfinite(blocks.blocks));
+  std::size_t bad = 0;
+  run_over("all_finite", blocks, Passes::kRead,
+           [&] { bad = flat::first_nonfinite(blocks.blocks); });
+  return blocks.original(bad);
 }
 
 std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float factor) {
   const Blocks blocks = writable_blocks_of("scale_in_place", tensors);
-  return blocks.original(flat::scale(blocks.blocks, factor));
+  std::size_t bad = 0;
+  run_over("scale_in_place", blocks, Passes::kUpdate,
+           [&] { bad = flat::scale(blocks.blocks, factor); });
+  return blocks.original(bad);
 }
 
 std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, float factor) {
@@ -71,7 +94,8 @@ std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, flo
             "the factor must be positive and finite: ", factor);
   const Blocks blocks = blocks_of("count_exponents", tensors);
   std::vector<ExponentCounts> of_blocks(blocks.blocks.size());
-  flat::count_exponents(blocks.blocks, factor, of_blocks);
+  run_over("count_exponents", blocks, Passes::kRead,
+           [&] { flat::count_exponents(blocks.blocks, factor, of_blocks); });
   std::vector<ExponentCounts> result(tensors.size());
   for (std::size_t i = 0; i < of_blocks.size(); ++i) result[blocks.index[i]] = of_blocks[i];
   return result;
@@ -84,12 +108,17 @@ std::optional<std::size_t> first_nonfinite(std::span<const ExponentCounts> count
 }
 
 double sum_of_squares(std::span<const Tensor> tensors) {
-  return flat::sum_of_squares(blocks_of("sum_of_squares", tensors).blocks);
+  const Blocks blocks = blocks_of("sum_of_squares", tensors);
+  double sum = 0;
+  run_over("sum_of_squares", blocks, Passes::kRead,
+           [&] { sum = flat::sum_of_squares(blocks.blocks); });
+  return sum;
 }
 
 void clamp_in_place(std::span<const Tensor> tensors, float limit) {
   check_arg(limit >= 0, "clamp_in_place", "the limit must not be negative: ", limit);
-  flat::clamp(writable_blocks_of("clamp_in_place", tensors).blocks, limit);
+  const Blocks blocks = writable_blocks_of("clamp_in_place", tensors);
+  run_over("clamp_in_place", blocks, Passes::kUpdate, [&] { flat::clamp(blocks.blocks, limit); });
 }
 
 }  // namespace mezzo

@@ -106,10 +106,9 @@ namespace {
 
 void check_version(const Node& node, const Tensor& tensor, std::uint64_t version, const char* what,
                    std::size_t i) {
-  check_arg(!node.is_released(), node.op().name,
+  check_arg(!node.is_released() && tensor.defined(), node.op().name,
             "backward() was already called through this graph and has freed what it saved. "
             "Pass retain_graph = true to the first call");
-  MEZZO_INVARIANT(tensor.defined());
   const LazyContents* lazy = tensor.storage()->lazy_contents();
   const bool stale = lazy != nullptr && !tensor.storage()->is_materialized() && !lazy->is_current();
   check_arg(tensor.version() == version && !stale, node.op().name, what, " ", i, " (", tensor,
@@ -119,12 +118,9 @@ void check_version(const Node& node, const Tensor& tensor, std::uint64_t version
 
 }  // namespace
 
-Backward::Backward(Node& node, std::span<const Tensor> grad_outputs, std::span<Tensor> grad_inputs,
-                   bool create_graph)
-    : node_(node),
-      grad_outputs_(grad_outputs),
-      grad_inputs_(grad_inputs),
-      create_graph_(create_graph) {}
+Backward::Backward(Node& node, std::span<Tensor> grad_outputs, std::span<Tensor> grad_inputs,
+                   Mode mode)
+    : node_(node), grad_outputs_(grad_outputs), grad_inputs_(grad_inputs), mode_(mode) {}
 
 Tensor Backward::input(std::size_t i) const {
   const NodeInput& input = node_.inputs()[i];
@@ -135,11 +131,19 @@ Tensor Backward::input(std::size_t i) const {
 Tensor Backward::output(std::size_t i) const {
   const NodeOutput& output = node_.outputs()[i];
   check_version(node_, output.saved, output.version, "output", i);
-  if (!create_graph_) return output.saved;
+  if (!mode_.create_graph) return output.saved;
   const Tensor tensor = output.saved.detach();
   AutogradMeta& meta = tensor.require_autograd_meta();
   meta.node = Ref<RefCounted>(&node_);
   meta.output = static_cast<std::uint32_t>(i);
+  return tensor;
+}
+
+Tensor Backward::take_grad(std::size_t i) { return std::exchange(grad_outputs_[i], Tensor()); }
+
+Tensor Backward::take_input(std::size_t i) {
+  Tensor tensor = input(i);
+  if (!mode_.retain_graph) node_.inputs()[i].saved = Tensor();
   return tensor;
 }
 

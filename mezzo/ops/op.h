@@ -103,8 +103,11 @@ class Infer {
 // results.
 class Backward {
  public:
-  Backward(Node& node, std::span<const Tensor> grad_outputs, std::span<Tensor> grad_inputs,
-           bool create_graph);
+  struct Mode {
+    bool create_graph = false;
+    bool retain_graph = false;
+  };
+  Backward(Node& node, std::span<Tensor> grad_outputs, std::span<Tensor> grad_inputs, Mode mode);
 
   // The gradient of output i; undefined if nothing flowed into that output.
   const Tensor& grad(std::size_t i = 0) const { return grad_outputs_[i]; }
@@ -112,6 +115,10 @@ class Backward {
   // A saved input or output. Throws ArgumentError if it was changed in place since.
   Tensor input(std::size_t i) const;
   Tensor output(std::size_t i = 0) const;
+  // The same for the last time: unless the graph is retained, or somebody else has the tensor, the
+  // caller is the only one who still sees it and may have results written over it (see call_over()).
+  Tensor take_grad(std::size_t i = 0);
+  Tensor take_input(std::size_t i);
   std::size_t inputs() const;
   bool has_input(std::size_t i) const;  // false for absent optional inputs
   const Shape& input_shape(std::size_t i) const;
@@ -128,7 +135,7 @@ class Backward {
   DType grad_dtype(std::size_t i) const;
   // True if the gradients will be differentiated again: they must then be made of differentiable
   // operations, not of a fused kernel.
-  bool create_graph() const { return create_graph_; }
+  bool create_graph() const { return mode_.create_graph; }
 
   // Gives the gradient of input i.
   void set(std::size_t i, Tensor grad);
@@ -137,9 +144,9 @@ class Backward {
   static const Attrs& attrs_of(const Backward& backward);
 
   Node& node_;
-  std::span<const Tensor> grad_outputs_;
+  std::span<Tensor> grad_outputs_;
   std::span<Tensor> grad_inputs_;
-  bool create_graph_;
+  Mode mode_;
 };
 
 // One input of a sample call.
@@ -182,6 +189,9 @@ struct OpDef {
   void (*infer)(Infer&) = nullptr;
   // Views: a tensor over the input's memory, instead of a kernel.
   Tensor (*view)(const Tensor& input, const Attrs& attrs) = nullptr;
+  // Multiplications and additions of a call's products. Null for operations without any, whose time
+  // is that of moving their operands.
+  double (*flops)(Inputs inputs, std::span<const Tensor> outputs, const Attrs& attrs) = nullptr;
   // Gives the gradients of the inputs; null if the operation is not differentiable.
   void (*backward)(Backward&) = nullptr;
   std::uint32_t grad_inputs = kAllInputs;  // inputs that have gradients

@@ -5,6 +5,7 @@
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo {
 namespace {
@@ -65,6 +66,26 @@ void set_param(Block& block, const char* op, std::size_t i, const Tensor& param,
   if (half.rule == ParamUpdate::kMaster) block.param = half.master.mutable_data<float>();
 }
 
+// Bytes of the parameter, read and written, and of its gradient, for one number.
+double bytes_each(const flat::HalfBlock& half, bool has_f32) {
+  const double f32 = has_f32 ? 2 * sizeof(float) : 0;
+  if (half.param == nullptr) return f32 + sizeof(float);
+  const double bits16 = has_f32 ? 2 : 4;  // beside a master copy it is only written
+  const double compensation = half.compensation != nullptr ? 4 : 0;
+  return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));
+}
+
+// `state_bytes`: of the optimizer's state for one number, read and written.
+template <class Block>
+KernelWork work_of(const char* op, const std::vector<Block>& blocks, double state_bytes) {
+  KernelWork work{.op = op, .kernel = "cpu_simd"};
+  for (const Block& block : blocks) {
+    work.bytes += static_cast<double>(block.count) *
+                  (bytes_each(block.half, block.param != nullptr) + state_bytes);
+  }
+  return work;
+}
+
 template <class T>
 void refresh(const T* param, float* master, std::int64_t count) {
   parallel_for(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
@@ -89,9 +110,12 @@ void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
     if (with_momentum) block.momentum = t.momentum.mutable_data<float>();
     block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
   }
-  flat::sgd(blocks, {static_cast<float>(step.lr), static_cast<float>(step.momentum),
-                     static_cast<float>(step.weight_decay), static_cast<float>(step.inv_scale),
-                     step.nesterov});
+  const flat::SgdFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
+                                 static_cast<float>(step.weight_decay),
+                                 static_cast<float>(step.inv_scale), step.nesterov};
+  const double state_bytes = with_momentum ? 2 * sizeof(float) : 0;
+  run_listened([&] { return work_of("sgd_step", blocks, state_bytes); },
+               [&] { flat::sgd(blocks, factors); });
 }
 
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
@@ -120,7 +144,8 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   factors.weight_decay = static_cast<float>(step.decoupled ? 0 : step.weight_decay);
   factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
   factors.inv_scale = static_cast<float>(step.inv_scale);
-  flat::adam(blocks, factors);
+  run_listened([&] { return work_of("adam_step", blocks, 4 * sizeof(float)); },
+               [&] { flat::adam(blocks, factors); });
 }
 
 void refresh_master(const Tensor& param, const Tensor& master) {

@@ -18,6 +18,7 @@
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
+#include "mezzo/train/profile.h"
 #include "mezzo/train/step_statistics.h"
 
 namespace mezzo::train {
@@ -38,7 +39,8 @@ Tensor plain_loss(const Tensor& logits, const Tensor& labels) {
 
 // Network, optimizer and model of a run.
 struct Trainer {
-  Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes)
+  Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
+          std::function<void(amp::StepPhase)> on_phase = {})
       : net(make_model(options, image_shape, classes)),
         policy(amp::apply_options(*net, options.policy, options.precision)),
         statistics(make_statistics(*net, options)),
@@ -52,7 +54,9 @@ struct Trainer {
                   return cross_entropy(logits, labels, {.label_smoothing = smoothing});
                 },
                 optimizer, make_scaler(options.loss_scale, options.policy),
-                {.policy = policy, .statistics = statistics.get()}),
+                {.policy = policy,
+                 .statistics = statistics.get(),
+                 .on_phase = std::move(on_phase)}),
             plain_loss) {}
 
   std::unique_ptr<nn::Module> net;
@@ -164,6 +168,15 @@ class Reporter final : public Callback {
   std::chrono::steady_clock::time_point start_{};  // of the epoch
 };
 
+data::Batch generated_batch(std::int64_t size, const Shape& image, std::int64_t classes) {
+  data::Batch batch;
+  batch.images = to_format(randn({size, image[0], image[1], image[2]}), Format::kChannelsLast);
+  batch.labels = empty({size}, DType::kI64);
+  auto* label = batch.labels.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < size; ++i) label[i] = i % classes;
+  return batch;
+}
+
 CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
   return {.folder = options.folder,
           .every_steps = options.every,
@@ -240,28 +253,29 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   return result;
 }
 
-RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t steps,
-                RunObserver& observer) {
+RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer) {
   check_options(options);
-  check_arg(warmup >= 0 && steps >= 1, "bench",
-            "--warmup must not be negative and --steps at "
-            "least 1: ",
-            warmup, " and ", steps);
+  check_arg(bench.warmup >= 0 && bench.steps >= 1, "bench",
+            "--warmup must not be negative and --steps at least 1: ", bench.warmup, " and ",
+            bench.steps);
   const models::ModelConfig usual = models::usual_config(options.model);
   const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
   const Shape image{usual.in_channels, size, size};
-  Trainer trainer(options, image, usual.num_classes);
-  const Tensor images =
-      to_format(randn({options.batch_size, image[0], image[1], image[2]}), Format::kChannelsLast);
-  const Tensor labels = empty({options.batch_size}, DType::kI64);
-  auto* label = labels.mutable_data<std::int64_t>();
-  for (std::int64_t i = 0; i < options.batch_size; ++i) label[i] = i % usual.num_classes;
+  std::function<void(amp::StepPhase)> on_phase;
+  std::optional<ListenToKernels> listening;
+  if (bench.profile != nullptr) {
+    on_phase = [&](amp::StepPhase phase) { bench.profile->begin(phase); };
+    listening.emplace(*bench.profile);
+  }
+  Trainer trainer(options, image, usual.num_classes, on_phase);
+  const data::Batch batch = generated_batch(options.batch_size, image, usual.num_classes);
   cpu_allocator().reset_peak();
-  observer.on_start(warmup + steps);
+  observer.on_start(bench.warmup + bench.steps);
   StepStatistics statistics;
-  for (std::int64_t i = 0; i < warmup + steps; ++i) {
-    const amp::TrainStepResult report = trainer.model.train_step()(images, labels);
-    if (i >= warmup) statistics.add(report);
+  for (std::int64_t i = 0; i < bench.warmup + bench.steps; ++i) {
+    if (bench.profile != nullptr && i == bench.warmup) bench.profile->reset();
+    const amp::TrainStepResult report = trainer.model.train_step()(batch.images, batch.labels);
+    if (i >= bench.warmup) statistics.add(report);
     observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
   }
   RunResult result;

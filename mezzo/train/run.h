@@ -20,6 +20,8 @@
 
 namespace mezzo::train {
 
+class Profile;
+
 // How gradients are scaled. By default f16 scales dynamically and bf16 not at all.
 struct LossScaling {
   enum class Kind : std::uint8_t { kDefault, kNone, kDynamic, kStatic };
@@ -100,6 +102,7 @@ struct RunResult {
   std::int64_t epochs = 0;
   std::int64_t skipped_steps = 0;
   std::int64_t peak_bytes = 0;  // of tensors, during training
+  double total_ms = 0;  // of all steps
   double step_ms_median = 0;
   double step_ms_min = 0;
   double step_ms_max = 0;
@@ -153,9 +156,14 @@ DataPair open_data(const RunOptions& options);
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained = nullptr);
 
-// Times `steps` training steps on generated input after `warmup` ones that do not count.
-RunResult bench(const RunOptions& options, std::int64_t warmup, std::int64_t steps,
-                RunObserver& observer);
+struct BenchOptions {
+  std::int64_t warmup = 3;  // steps that do not count
+  std::int64_t steps = 10;
+  Profile* profile = nullptr;  // gets what the kernels did in the steps that count
+};
+
+// Times training steps on generated input.
+RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer);
 
 // Mean loss and accuracy of a network on a data set, computed under the policy in inference mode.
 // `on_logits`, if given, gets the f32 logits [n, classes] of each batch, in the order of the data.

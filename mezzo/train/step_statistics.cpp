@@ -1,6 +1,7 @@
 #include "mezzo/train/step_statistics.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "mezzo/train/median.h"
 
@@ -18,6 +19,7 @@ void StepStatistics::write(RunResult& result, std::int64_t batch_size) const {
   result.steps = static_cast<std::int64_t>(total_.size());
   result.skipped_steps = skipped_;
   if (total_.empty()) return;
+  result.total_ms = std::accumulate(total_.begin(), total_.end(), 0.0);
   result.step_ms_median = median(total_);
   result.step_ms_min = *std::min_element(total_.begin(), total_.end());
   result.step_ms_max = *std::max_element(total_.begin(), total_.end());

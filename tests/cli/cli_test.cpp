@@ -1,5 +1,6 @@
 // The `mezzo` command as a user meets it: exit status, one clear line for wrong input, JSON lines.
 #include <algorithm>
+#include <set>
 
 #include <gmock/gmock.h>
 
@@ -8,7 +9,9 @@
 namespace mezzo::cli_tests {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 // Wrong input ends with status 2 and exactly one line, and leaves nothing behind.
 struct WrongInput {
@@ -255,6 +258,18 @@ TEST_F(Command, BenchTimesStepsOnGeneratedInput) {
   EXPECT_GT(result["step_ms_median"].get<double>(), 0);
   EXPECT_GT(result["peak_bytes"].get<std::int64_t>(), 0);
   EXPECT_EQ(result["steps"], 3);
+}
+
+TEST_F(Command, BenchShowsWhereTheTimeGoes) {
+  const Outcome outcome = run("bench --model mlp --batch-size 8 --steps 2 --profile --quiet --json " +
+                              path("log"));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("roofline"), HasSubstr("between kernels")));
+  std::set<std::string> phases;
+  for (const Json& event : read_events("log")) {
+    if (event["event"] == "profile") phases.insert(event["phase"].get<std::string>());
+  }
+  EXPECT_THAT(phases, UnorderedElementsAre("forward", "backward", "update"));
 }
 
 TEST_F(Command, OpsSaysWhy) {

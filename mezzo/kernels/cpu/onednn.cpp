@@ -9,6 +9,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo::kernels::onednn {
 namespace {
@@ -180,7 +181,14 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
     const dnnl::reorder::primitive_desc pd(engine(), source, engine(), target, attributes());
     return Primitive{dnnl::reorder(pd), target, pd.scratchpad_desc()};
   });
-  execute(*primitive, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  const auto work = [&] {
+    const DType dtype = source.data_type() == type_of(DType::kBf16) ? DType::kBf16 : DType::kF32;
+    return KernelWork{.op = "reorder",
+                      .kernel = "cpu_onednn",
+                      .dtype = dtype,
+                      .bytes = static_cast<double>(source.get_size() + target.get_size())};
+  };
+  run_listened(work, [&] { execute(*primitive, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}); });
 }
 
 bool is_worth_keeping(const Tensor& weight) {

@@ -159,11 +159,15 @@ template <class T, class P>
 void gather_chosen(const Pool& pool, const T* grad, const P* positions, T* x) {
   pool.for_each_pixel([&](std::int64_t image, std::int64_t h, std::int64_t w) HWY_ATTR {
     const std::int64_t pixel = pool.pixel(image, h, w);
+    // Divisions: once per pixel, not per vector.
+    const std::int64_t top = pool.rows.first_over(h);
+    const std::int64_t bottom = pool.rows.last_over(h);
+    const std::int64_t left = pool.columns.first_over(w);
+    const std::int64_t right = pool.columns.last_over(w);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       auto total = hn::Zero(F32());
-      for (std::int64_t row = pool.rows.first_over(h); row < pool.rows.last_over(h); ++row) {
-        for (std::int64_t column = pool.columns.first_over(w); column < pool.columns.last_over(w);
-             ++column) {
+      for (std::int64_t row = top; row < bottom; ++row) {
+        for (std::int64_t column = left; column < right; ++column) {
           const auto mine = static_cast<std::uint32_t>(
               (h - pool.rows.start(row)) * pool.attrs.kernel.w + w - pool.columns.start(column));
           const std::int64_t at = pool.window(image, row, column) + channel;
@@ -213,11 +217,15 @@ template <class T>
 void gather_shares(const Pool& pool, const T* grad, T* x) {
   pool.for_each_pixel([&](std::int64_t image, std::int64_t h, std::int64_t w) HWY_ATTR {
     const std::int64_t pixel = pool.pixel(image, h, w);
+    // Divisions: once per pixel, not per vector.
+    const std::int64_t top = pool.rows.first_over(h);
+    const std::int64_t bottom = pool.rows.last_over(h);
+    const std::int64_t left = pool.columns.first_over(w);
+    const std::int64_t right = pool.columns.last_over(w);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       auto total = hn::Zero(F32());
-      for (std::int64_t row = pool.rows.first_over(h); row < pool.rows.last_over(h); ++row) {
-        for (std::int64_t column = pool.columns.first_over(w); column < pool.columns.last_over(w);
-             ++column) {
+      for (std::int64_t row = top; row < bottom; ++row) {
+        for (std::int64_t column = left; column < right; ++column) {
           const auto share = load_channels(grad + pool.window(image, row, column) + channel, count);
           total = hn::Add(total, hn::Div(share, hn::Set(F32(), pool.divisor(row, column))));
         }

@@ -219,6 +219,55 @@ TEST(BatchNorm, SavesNoCopyBeyondItsInputAndResult) {
   EXPECT_LE(held, static_cast<std::int64_t>(y.bytes()) * 9 / 8 + 4096);
 }
 
+// What a backward pass gives, and how many blocks of memory it asks for.
+struct BackwardPass {
+  std::vector<float> grad_x;
+  std::vector<float> grad_residual;
+  std::uint64_t allocations;
+};
+
+// Of a batch normalization between other operations, whose input and gradient nobody else sees.
+BackwardPass pass_through(DType dtype, bool has_residual, bool retain_graph) {
+  const Tensor leaf = random({4, 24, 5, 5}).astype(dtype).set_requires_grad(true);
+  const Tensor side = random({4, 24, 5, 5}, 0, 1, 2).astype(dtype).set_requires_grad(true);
+  const Tensor probe = random({4, 24, 5, 5}, 0, 1, 3).astype(dtype);
+  const Tensor residual = has_residual ? add(side, probe) : Tensor();
+  const Tensor y =
+      batch_norm(add(leaf, probe), {}, {}, {.relu = true, .residual = residual}).y;
+  const Tensor loss = sum(y * probe);
+  const std::uint64_t before = cpu_allocator().stats().allocations;
+  loss.backward({}, retain_graph);
+  const std::uint64_t allocations = cpu_allocator().stats().allocations - before;
+  return {leaf.grad().to_vector<float>(),
+          has_residual ? side.grad().to_vector<float>() : std::vector<float>{}, allocations};
+}
+
+TEST(BatchNorm, GradientsAreWrittenOverWhatNobodySees) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kF64}) {
+    for (const bool has_residual : {false, true}) {
+      const BackwardPass retained = pass_through(dtype, has_residual, true);
+      const BackwardPass freed = pass_through(dtype, has_residual, false);
+      EXPECT_EQ(freed.grad_x, retained.grad_x) << name_of(dtype);
+      EXPECT_EQ(freed.grad_residual, retained.grad_residual) << name_of(dtype);
+      // The result's gradient is given up by either, a retained x is not: grad_x then needs memory
+      // of its own where the residual's gradient has taken the other.
+      EXPECT_EQ(freed.allocations + (has_residual ? 1 : 0), retained.allocations) << name_of(dtype);
+    }
+  }
+}
+
+TEST(BatchNorm, GradientsAreNotWrittenOverWhatOthersSee) {
+  const Tensor x = random({4, 24, 5, 5}).set_requires_grad(true);
+  const Tensor side = random({4, 24, 5, 5}, 0, 1, 2).set_requires_grad(true);
+  const Tensor grad = random({4, 24, 5, 5}, 0, 1, 3);
+  const auto x_before = x.to_vector<float>();
+  const auto grad_before = grad.to_vector<float>();
+  batch_norm(x, {}, {}, {.relu = true, .residual = side}).y.backward(grad);
+  batch_norm(x, {}, {}, {.relu = true}).y.backward(grad);
+  EXPECT_EQ(x.to_vector<float>(), x_before);
+  EXPECT_EQ(grad.to_vector<float>(), grad_before);
+}
+
 TEST(BatchNorm, InferenceUsesTheRunningStatistics) {
   const Tensor x = from_values({1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
   const BatchNormOptions options{.training = false,

@@ -148,7 +148,7 @@ TEST(Bench, CountsOnlyStepsAfterTheWarmUp) {
   options.model = "mlp";
   options.image_size = 28;
   options.batch_size = 8;
-  const RunResult result = bench(options, 2, 3, recorder);
+  const RunResult result = bench(options, {.warmup = 2, .steps = 3}, recorder);
   EXPECT_EQ(result.steps, 3);
   EXPECT_EQ(recorder.steps.size(), 5U);
   EXPECT_GT(result.images_per_s, 0);

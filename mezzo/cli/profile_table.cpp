@@ -1,0 +1,74 @@
+#include "mezzo/cli/profile_table.h"
+
+#include <fmt/format.h>
+
+namespace mezzo::cli {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+// `12.3`, or `-` where there is nothing to count.
+std::string number_or_dash(double value, int digits) {
+  return value > 0 ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
+std::vector<std::string> cells_of(const train::ProfileRow& row, const train::RunResult& result,
+                                  const train::MachineRates& rates) {
+  const auto steps = static_cast<double>(result.steps);
+  const double seconds = row.ms / 1000;
+  return {amp::name_of(row.phase),
+          row.op,
+          name_of(row.dtype),
+          row.kernel,
+          fmt::format("{:.0f}", static_cast<double>(row.calls) / steps),
+          fmt::format("{:.3f}", row.ms / steps),
+          fmt::format("{:.1f} %", 100 * row.ms / result.total_ms),
+          fmt::format("{:.1f}", row.bytes / steps / 1e6),
+          fmt::format("{:.1f}", row.bytes / seconds / kGiga),
+          number_or_dash(row.flops / seconds / kGiga, 0),
+          fmt::format("{:.0f} %", 100 * row.roofline(rates))};
+}
+
+}  // namespace
+
+void print_profile(const train::Profile& profile, const train::RunResult& result,
+                   const train::MachineRates& rates) {
+  std::vector<std::vector<std::string>> rows{{"phase", "op", "dtype", "kernel", "calls", "ms",
+                                              "share", "MB", "GB/s", "GFLOP/s", "roofline"}};
+  double in_kernels_ms = 0;
+  for (const train::ProfileRow& row : profile.rows()) {
+    rows.push_back(cells_of(row, result, rates));
+    in_kernels_ms += row.ms;
+  }
+  fmt::print("\n{}", format_table(rows));
+  const double between_ms = result.total_ms - in_kernels_ms;
+  fmt::print("\nper step; {:.3f} ms ({:.1f} %) between kernels: dispatch, allocation, the tape\n",
+             between_ms / static_cast<double>(result.steps), 100 * between_ms / result.total_ms);
+  fmt::print(
+      "roofline: {:.0f} GFLOP/s in f32 and {:.0f} in bf16 (1024 x 1024 products), {:.1f} GB/s "
+      "(copies)\n",
+      rates.flops_f32 / kGiga, rates.flops_bf16 / kGiga, rates.bytes / kGiga);
+}
+
+void write_profile(JsonLines& json, const train::Profile& profile, const train::RunResult& result,
+                   const train::MachineRates& rates) {
+  const auto steps = static_cast<double>(result.steps);
+  json.write({{"event", "machine"},
+              {"flops_f32", rates.flops_f32},
+              {"flops_bf16", rates.flops_bf16},
+              {"bytes_per_s", rates.bytes}});
+  for (const train::ProfileRow& row : profile.rows()) {
+    json.write({{"event", "profile"},
+                {"phase", amp::name_of(row.phase)},
+                {"op", row.op},
+                {"dtype", name_of(row.dtype)},
+                {"kernel", row.kernel},
+                {"calls", static_cast<double>(row.calls) / steps},
+                {"ms", row.ms / steps},
+                {"bytes", row.bytes / steps},
+                {"flops", row.flops / steps},
+                {"roofline", row.roofline(rates)}});
+  }
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,71 @@
+// Listening to kernels: what ran, on how much, and for how long.
+#pragma once
+
+#include <chrono>
+#include <utility>
+
+#include "mezzo/core/dtype.h"
+
+namespace mezzo {
+
+// What a kernel was asked to do.
+struct KernelWork {
+  const char* op = "";
+  const char* kernel = "";
+  DType dtype = DType::kF32;  // of the operands
+  double flops = 0;           // multiplications and additions of products; 0 for everything else
+  double bytes = 0;           // of operands and results, each once: the least that must be moved
+};
+
+class KernelListener {
+ public:
+  // `ms`: wall time, without that of kernels which this one called.
+  virtual void on_run(const KernelWork& work, double ms) = 0;
+
+ protected:
+  ~KernelListener() = default;
+};
+
+// While it exists, the listener is told of every kernel that this thread runs, after it ran.
+// Without a listener nothing is timed.
+class ListenToKernels {
+ public:
+  explicit ListenToKernels(KernelListener& listener);
+  ~ListenToKernels();
+  ListenToKernels(const ListenToKernels&) = delete;
+  ListenToKernels& operator=(const ListenToKernels&) = delete;
+
+ private:
+  KernelListener* previous_;
+};
+
+namespace detail {
+
+extern thread_local KernelListener* kernel_listener;
+
+class KernelStopwatch {
+ public:
+  KernelStopwatch();
+  void stop(const KernelWork& work) const;
+
+ private:
+  double outer_inside_ms_;  // what was called so far by the kernel that called this one
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace detail
+
+// Runs body(), a kernel, and tells the listener if there is one. describe(), which gives the
+// KernelWork, is called only then.
+template <class Describe, class Body>
+void run_listened(Describe&& describe, Body&& body) {
+  if (detail::kernel_listener == nullptr) [[likely]] {
+    std::forward<Body>(body)();
+    return;
+  }
+  const detail::KernelStopwatch watch;
+  std::forward<Body>(body)();
+  watch.stop(std::forward<Describe>(describe)());
+}
+
+}  // namespace mezzo

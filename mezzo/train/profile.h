@@ -1,0 +1,63 @@
+// Where the time of a training step goes: by phase, operation, dtype and kernel.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "mezzo/amp/train_network.h"
+#include "mezzo/ops/kernel_listener.h"
+
+namespace mezzo::train {
+
+// What this machine reaches where nothing else is in the way: the two sides of a roofline.
+struct MachineRates {
+  double flops_f32 = 0;   // per second, of a product of large matrices
+  double flops_bf16 = 0;  // the same in bf16
+  double bytes = 0;       // per second, read and written, of a copy larger than most caches
+
+  // f16 is computed in f32 on CPUs.
+  double flops(DType dtype) const { return dtype == DType::kBf16 ? flops_bf16 : flops_f32; }
+};
+
+// Measures them with as many threads as kernels use; takes about a second.
+MachineRates measure_machine_rates();
+
+// The runs of one kernel for one operation and dtype in one phase; numbers are sums.
+struct ProfileRow {
+  amp::StepPhase phase = amp::StepPhase::kForward;
+  std::string op{};
+  DType dtype = DType::kF32;
+  std::string kernel{};
+  std::int64_t calls = 0;
+  double ms = 0;
+  double flops = 0;
+  double bytes = 0;
+
+  // The part of the time that the machine would need for as many operations and bytes at full
+  // rates, whichever takes longer. More than 1 where data come from the caches.
+  double roofline(const MachineRates& rates) const;
+};
+
+// Collects what the kernels of this thread do while a ListenToKernels has it as its listener.
+class Profile final : public KernelListener {
+ public:
+  // What follows belongs to that phase.
+  void begin(amp::StepPhase phase) { phase_ = phase; }
+  void on_run(const KernelWork& work, double ms) override;
+  // Forgets everything.
+  void reset() { rows_.clear(); }
+
+  // By phase, and the longest first.
+  std::vector<ProfileRow> rows() const;
+
+ private:
+  using Key = std::tuple<amp::StepPhase, std::string, DType, std::string>;
+
+  amp::StepPhase phase_ = amp::StepPhase::kForward;
+  std::map<Key, ProfileRow> rows_;
+};
+
+}  // namespace mezzo::train
