@@ -72,8 +72,25 @@ void apply_observed(const OpDef& op, Operands& operands) {
   observer->on_call({op, before, operands.view(), action, policy});
 }
 
+class RegionAgain final : public PrecisionContext {
+ public:
+  RegionAgain(const Policy& policy, bool enabled) : policy_(policy), enabled_(enabled) {}
+  void run(const std::function<void()>& body) const override {
+    const Autocast region(policy_, enabled_);
+    body();
+  }
+
+ private:
+  Policy policy_;
+  bool enabled_;
+};
+
 class Hook final : public PrecisionHook {
  public:
+  std::shared_ptr<const PrecisionContext> context() const override {
+    return std::make_shared<RegionAgain>(state.policy, state.enabled);
+  }
+
   void prepare(const OpDef& op, Operands& operands) override {
     if (observer != nullptr) [[unlikely]] {
       apply_observed(op, operands);

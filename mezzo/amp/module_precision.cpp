@@ -3,8 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include <fnmatch.h>
-
 #include "mezzo/amp/autocast.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/registry.h"
@@ -48,17 +46,6 @@ void set_hook(nn::Module& module, const Policy& policy, bool whole) {
   module.add_forward_hook(std::move(hook));
 }
 
-// The modules below `net` whose path matches.
-std::vector<nn::Module*> matching(nn::Module& net, const std::string& pattern) {
-  std::vector<nn::Module*> result;
-  for (const nn::Module::NamedModule& entry : net.named_modules()) {
-    if (!entry.name.empty() && fnmatch(pattern.c_str(), entry.name.c_str(), 0) == 0) {
-      result.push_back(entry.module);
-    }
-  }
-  return result;
-}
-
 // What a list of names says: operations get a rule, modules a dtype.
 class Names {
  public:
@@ -73,7 +60,7 @@ class Names {
 
  private:
   void add(const std::string& name, DType dtype) {
-    const std::vector<nn::Module*> modules = matching(net_, name);
+    const std::vector<nn::Module*> modules = net_.matching(name);
     for (nn::Module* module : modules) modules_.emplace_back(module, dtype);
     if (find_op(name) != nullptr) {
       dtype == DType::kF32 ? rules_.keep_float32(name) : rules_.lower(name);

@@ -11,11 +11,17 @@
 namespace mezzo {
 namespace {
 
+// True if it can be written over: nobody else sees it, and no two of its elements are one in memory,
+// as they are in the gradient of a sum.
+bool is_writable(const Tensor& tensor) {
+  return tensor.is_unshared() && (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast));
+}
+
 // sum += more. Keeps the graph of both when the backward pass is itself recorded.
 void accumulate(Tensor& sum, Tensor more, bool create_graph) {
   if (!sum.defined()) {
     sum = std::move(more);
-  } else if (!create_graph && sum.dtype() == more.dtype() && sum.is_unshared()) {
+  } else if (!create_graph && sum.dtype() == more.dtype() && is_writable(sum)) {
     add_into(sum, more);
   } else {
     sum = add(sum, more);

@@ -90,6 +90,10 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
   add_precision_options(command, options);
   command.add_option("--loss-scale", options.loss_scale,
                      "dynamic, none or a number (dynamic for f16, none for bf16)");
+  command
+      .add_option("--recompute", options.run.recompute,
+                  "Modules to compute again in the backward pass, to save memory, e.g. layer?.?")
+      ->delimiter(',');
   command.add_option("--batch-size", options.run.batch_size, "Images per step")
       ->capture_default_str();
   command.add_option("--lr", options.run.lr, "Learning rate")->capture_default_str();

@@ -89,6 +89,7 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"dtype", name_of(options.policy.dtype())},
           {"keep_f32", options.precision.keep_float32},
           {"lower", options.precision.lower},
+          {"recompute", options.recompute},
           {"batch_size", options.batch_size},
           {"epochs", options.epochs},
           {"lr", options.lr},

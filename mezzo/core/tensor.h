@@ -44,8 +44,8 @@ class Tensor {
   // The format of a dense tensor; kContiguous where both or neither fit.
   Format format() const;
 
-  // True if no other handle or view sees the elements, so that they may be overwritten by whoever is
-  // done with them.
+  // True if no other handle or view sees the elements. A view whose elements share memory among
+  // themselves, as expand() makes it, may be unshared all the same.
   bool is_unshared() const;
 
   // The first element, for reading. Throws ArgumentError unless T is the tensor's dtype.

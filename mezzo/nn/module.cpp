@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include <fnmatch.h>
+
 namespace mezzo::nn {
 namespace {
 
@@ -67,6 +69,16 @@ std::vector<Module::NamedModule> Module::named_modules() {
     for (const Child& child : parent.module->children_) {
       result.insert(result.begin() + static_cast<std::ptrdiff_t>(place++),
                     {join(parent.name, child.name), child.module});
+    }
+  }
+  return result;
+}
+
+std::vector<Module*> Module::matching(const std::string& pattern) {
+  std::vector<Module*> result;
+  for (const NamedModule& entry : named_modules()) {
+    if (!entry.name.empty() && fnmatch(pattern.c_str(), entry.name.c_str(), 0) == 0) {
+      result.push_back(entry.module);
     }
   }
   return result;

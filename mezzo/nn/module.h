@@ -84,6 +84,9 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
+  // The modules below this one whose relative path matches a shell pattern: `layer?.*` (in which a
+  // `*` stands for dots, too).
+  std::vector<Module*> matching(const std::string& pattern);
   // The module at a path relative to this one, `layer1.0.conv2`, or null; this one for "".
   Module* find(std::string_view path);
   std::vector<Tensor> parameters() const;

@@ -14,3 +14,4 @@
 #include "mezzo/nn/loss.h"        // IWYU pragma: export
 #include "mezzo/nn/module.h"      // IWYU pragma: export
 #include "mezzo/nn/pooling.h"     // IWYU pragma: export
+#include "mezzo/nn/recompute.h"   // IWYU pragma: export

@@ -9,7 +9,9 @@
 //   5. tape        if an input takes part in differentiation, a node is recorded.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <memory>
 
 #include "mezzo/ops/op.h"
 
@@ -36,11 +38,20 @@ class Operands {
   std::span<Tensor> replaced_;
 };
 
+// How a thread's calls are cast at a moment, for computing something again as it was then.
+class PrecisionContext {
+ public:
+  virtual ~PrecisionContext() = default;
+  virtual void run(const std::function<void()>& body) const = 0;
+};
+
 // What amp does to the inputs of a call in a mixed-precision region. The hook is per thread; null
 // outside of regions.
 class PrecisionHook {
  public:
   virtual void prepare(const OpDef& op, Operands& operands) = 0;
+  // What it does to this thread's calls now.
+  virtual std::shared_ptr<const PrecisionContext> context() const = 0;
 
  protected:
   ~PrecisionHook() = default;

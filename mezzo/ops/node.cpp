@@ -53,6 +53,7 @@ Node::~Node() {
 
 void Node::release_saved() {
   released_ = true;
+  context_ = nullptr;
   for (NodeInput& input : inputs()) input.saved = Tensor();
   for (NodeOutput& output : outputs()) output.saved = Tensor();
 }
@@ -64,8 +65,10 @@ bool should_record(const OpDef& op, Inputs inputs) {
   });
 }
 
-void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs) {
+void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs,
+            Ref<RefCounted> context) {
   const Ref<Node> node = make_ref<Node>(op, attrs, inputs.size(), outputs.size());
+  node->set_context(std::move(context));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& tensor = *inputs[i];
     if (!tensor.defined()) continue;
@@ -137,6 +140,11 @@ Tensor Backward::output(std::size_t i) const {
   meta.node = Ref<RefCounted>(&node_);
   meta.output = static_cast<std::uint32_t>(i);
   return tensor;
+}
+
+RefCounted& Backward::context() const {
+  MEZZO_INVARIANT(node_.context() != nullptr);
+  return *node_.context();
 }
 
 Tensor Backward::take_grad(std::size_t i) { return std::exchange(grad_outputs_[i], Tensor()); }

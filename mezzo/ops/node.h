@@ -41,6 +41,9 @@ class Node final : public RefCounted {
   std::uint64_t sequence() const { return sequence_; }
   std::span<NodeInput> inputs() { return {inputs_.get(), input_count_}; }
   std::span<NodeOutput> outputs() { return {outputs_.data(), output_count_}; }
+  // What the gradient function needs besides tensors; null for most operations.
+  RefCounted* context() const { return context_.get(); }
+  void set_context(Ref<RefCounted> context) { context_ = std::move(context); }
   bool is_released() const { return released_; }
   // Frees what was saved; backward() does so unless it is told to retain the graph.
   void release_saved();
@@ -52,6 +55,7 @@ class Node final : public RefCounted {
   std::size_t input_count_;
   std::size_t output_count_;
   bool released_ = false;
+  Ref<RefCounted> context_;
   std::unique_ptr<NodeInput[]> inputs_;
   std::array<NodeOutput, kMaxOutputs> outputs_;
 };
@@ -64,7 +68,8 @@ inline Node* node_of(const Tensor& tensor) {
 
 // Records a call: makes the node and ties the outputs to it. Called by the road, and by the few
 // operations that make their result themselves.
-void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs);
+void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs,
+            Ref<RefCounted> context = nullptr);
 
 // True if recording is on and an input takes part in differentiation.
 bool should_record(const OpDef& op, Inputs inputs);

@@ -119,6 +119,8 @@ class Backward {
   // caller is the only one who still sees it and may have results written over it (see call_over()).
   Tensor take_grad(std::size_t i = 0);
   Tensor take_input(std::size_t i);
+  // What record() was given besides the call.
+  RefCounted& context() const;
   std::size_t inputs() const;
   bool has_input(std::size_t i) const;  // false for absent optional inputs
   const Shape& input_shape(std::size_t i) const;

@@ -11,6 +11,7 @@
 #include "mezzo/data/open.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
+#include "mezzo/nn/recompute.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
@@ -37,6 +38,15 @@ Tensor plain_loss(const Tensor& logits, const Tensor& labels) {
   return cross_entropy(logits, labels);
 }
 
+void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const std::vector<nn::Module*> modules = net.matching(pattern);
+    check_arg(!modules.empty(), "recompute", "no module matches `", pattern,
+              "`. `mezzo plan` shows the paths");
+    for (nn::Module* module : modules) nn::recompute(*module);
+  }
+}
+
 // Network, optimizer and model of a run.
 struct Trainer {
   Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
@@ -57,7 +67,9 @@ struct Trainer {
                 {.policy = policy,
                  .statistics = statistics.get(),
                  .on_phase = std::move(on_phase)}),
-            plain_loss) {}
+            plain_loss) {
+    recompute_matching(*net, options.recompute);
+  }
 
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
@@ -69,6 +70,9 @@ struct RunOptions {
   bool augment = true;  // vary training images as is usual for the data set; see data/open.h
   std::int64_t workers = data::default_workers();  // threads that make batches
   std::string weights{};                           // to start from, for read_weights()
+  // Modules by the pattern of their path whose insides the backward pass computes again instead of
+  // keeping them: nn::recompute(). The same bits in less memory.
+  std::vector<std::string> recompute{};
   std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
   bool activation_gradients = false;  // count those, too
   CheckpointingOptions checkpoints{};

@@ -53,6 +53,16 @@ TEST(Backward, SharedGradientsAreNotOverwritten) {
   EXPECT_EQ(b.grad().item(), 1);
 }
 
+TEST(Backward, AnExpandedGradientIsNotAccumulatedInto) {
+  // sum() sends one number expanded to every element: adding into it would add all up in one place.
+  const Tensor x = ones({1000}).set_requires_grad(true);
+  Tensor h = x * x;
+  Tensor y = h + relu(relu(h));
+  h = Tensor();
+  sum(y).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), Floats(1000, 4));
+}
+
 TEST(Backward, BroadcastGradientsAreSummed) {
   const Tensor x = leaf({1, 2, 3, 4, 5, 6}, {2, 3});
   const Tensor bias = leaf({1, 1, 1}, {3});

@@ -1,0 +1,192 @@
+#include "mezzo/nn/recompute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/autograd/engine.h"
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/random.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+
+namespace mezzo::nn {
+namespace {
+
+using testing::HasSubstr;
+
+// A residual block with everything that could come out differently the second time.
+class Block final : public Module {
+ public:
+  explicit Block(std::int64_t channels)
+      : conv1_(channels, channels, 3, {.padding = 1}),
+        norm_(channels),
+        dropout_(0.25),
+        conv2_(channels, channels, 3, {.padding = 1}) {
+    add("conv1", conv1_);
+    add("norm", norm_);
+    add("dropout", dropout_);
+    add("conv2", conv2_);
+  }
+  Tensor forward(const Tensor& x) override {
+    return mezzo::add(conv2_(dropout_(norm_.forward_relu(conv1_(x)))), x);
+  }
+
+ private:
+  Conv2d conv1_;
+  BatchNorm2d norm_;
+  Dropout dropout_;
+  Conv2d conv2_;
+};
+
+class Net final : public Module {
+ public:
+  Net() : stem_(3, 8, 3, {.padding = 1}), first_(8), second_(8) {
+    add("stem", stem_);
+    add("first", first_);
+    add("second", second_);
+  }
+  Tensor forward(const Tensor& x) override { return second_(first_(stem_(x))); }
+
+ private:
+  Conv2d stem_;
+  Block first_;
+  Block second_;
+};
+
+// Everything that a training step leaves behind.
+struct Trace {
+  std::vector<std::vector<float>> gradients;
+  std::vector<std::vector<double>> buffers;
+  std::uint64_t random_offset = 0;
+  std::int64_t held_bytes = 0;  // from the forward pass to the backward pass
+
+  bool operator==(const Trace& other) const {
+    return gradients == other.gradients && buffers == other.buffers &&
+           random_offset == other.random_offset;
+  }
+};
+
+Trace step(DType lower, const std::vector<std::string>& recomputed) {
+  manual_seed(3);
+  Net net;
+  for (const std::string& path : recomputed) {
+    recompute(path.empty() ? net : *net.find(path));
+  }
+  const Tensor x = randn({4, 3, 9, 9}).set_requires_grad(true);
+  Trace trace;
+  const std::int64_t before = cpu_allocator().stats().live_bytes;
+  Tensor loss;
+  {
+    const bool mixed = is_lower(lower);
+    const amp::Autocast region({.level = mixed ? amp::Level::kO2 : amp::Level::kO0,
+                                .lower = mixed ? lower : DType::kBf16});
+    loss = sum(net(x), {}, false, DType::kF32);
+  }
+  trace.held_bytes = cpu_allocator().stats().live_bytes - before;
+  loss.backward();
+  for (const Tensor& parameter : net.parameters()) {
+    trace.gradients.push_back(parameter.grad().to_vector<float>());
+  }
+  trace.gradients.push_back(x.grad().to_vector<float>());
+  for (const NamedTensor& buffer : net.named_buffers()) {
+    trace.buffers.push_back(buffer.tensor.to_vector<double>());
+  }
+  trace.random_offset = default_generator().position().offset;
+  return trace;
+}
+
+TEST(Recompute, GivesTheSameBitsInLessMemory) {
+  for (const DType lower : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const Trace kept = step(lower, {});
+    const Trace again = step(lower, {"first", "second"});
+    EXPECT_TRUE(again == kept) << name_of(lower);
+    EXPECT_LT(again.held_bytes, kept.held_bytes * 2 / 3) << name_of(lower);
+  }
+}
+
+TEST(Recompute, Nests) {
+  const Trace kept = step(DType::kBf16, {});
+  EXPECT_TRUE(step(DType::kBf16, {"", "first"}) == kept);
+}
+
+TEST(Recompute, AppliesThePolicyOfTheModuleItself) {
+  const auto gradient = [](bool again) {
+    manual_seed(5);
+    Block block(4);
+    amp::set_policy(block, {.level = amp::Level::kO2, .lower = DType::kBf16});
+    if (again) recompute(block);
+    const Tensor x = randn({2, 4, 5, 5}).set_requires_grad(true);
+    sum(block(x)).backward();
+    return x.grad().to_vector<float>();
+  };
+  EXPECT_EQ(gradient(true), gradient(false));
+}
+
+TEST(Recompute, WorksForGrad) {
+  manual_seed(1);
+  Block block(4);
+  recompute(block);
+  const Tensor x = randn({2, 4, 5, 5}).set_requires_grad(true);
+  const Tensor y = sum(block(x));
+  const std::vector<Tensor> grads = grad({&y, 1}, {&x, 1}, {});
+  EXPECT_TRUE(grads[0].defined());
+  EXPECT_FALSE(block.parameters()[0].grad().defined());
+}
+
+TEST(Recompute, IsUndone) {
+  Block block(4);
+  recompute(block);
+  EXPECT_TRUE(is_recomputed(block));
+  stop_recompute(block);
+  EXPECT_FALSE(is_recomputed(block));
+  EXPECT_TRUE(block.forward_hooks().empty());
+}
+
+TEST(Recompute, LeavesInferenceAlone) {
+  manual_seed(1);
+  Block block(4);
+  recompute(block);
+  const Inference inference(block);
+  const Tensor y = block(randn({2, 4, 5, 5}));
+  EXPECT_FALSE(y.requires_grad());
+}
+
+template <class Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Recompute, RefusesWhatWouldGiveOtherNumbers) {
+  Block block(4);
+  recompute(block);
+  const Tensor x = randn({2, 4, 5, 5}).set_requires_grad(true);
+  Tensor loss = sum(block(x));
+  block.parameters()[0].bump_version();
+  EXPECT_THAT(message_of([&] { loss.backward(); }),
+              HasSubstr("was changed since the forward pass"));
+  loss = sum(block(x));
+  block.eval();
+  EXPECT_THAT(message_of([&] { loss.backward(); }),
+              HasSubstr("switched between training and inference"));
+  block.train();
+  loss = sum(block(x));
+  EXPECT_THAT(message_of([&] {
+                backward({&loss, 1}, {}, {.create_graph = true});
+              }),
+              HasSubstr("cannot be differentiated twice"));
+  EXPECT_THAT(message_of([&] { recompute(block); }), HasSubstr("is recomputed already"));
+  Conv2d leaf(1, 1, 1);
+  EXPECT_THAT(message_of([&] { recompute(leaf); }), HasSubstr("has no children"));
+}
+
+}  // namespace
+}  // namespace mezzo::nn
