@@ -57,12 +57,9 @@ DType dtype_of(const nn::Module& net, const Policy& policy) {
 
 const char* name_of(StepPhase phase) {
   switch (phase) {
-    case StepPhase::kForward:
-      return "forward";
-    case StepPhase::kBackward:
-      return "backward";
-    case StepPhase::kUpdate:
-      return "update";
+    case StepPhase::kForward: return "forward";
+    case StepPhase::kBackward: return "backward";
+    case StepPhase::kUpdate: return "update";
   }
   return "";
 }

@@ -11,8 +11,8 @@
 namespace mezzo {
 namespace {
 
-// True if it can be written over: nobody else sees it, and no two of its elements are one in memory,
-// as they are in the gradient of a sum.
+// True if it can be written over: nobody else sees it, and no two of its elements are one in
+// memory, as they are in the gradient of a sum.
 bool is_writable(const Tensor& tensor) {
   return tensor.is_unshared() && (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast));
 }

@@ -107,8 +107,7 @@ void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const
       if (is_disabled(kernel.name)) continue;
       const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
       if (support) {
-        run_listened([&] { return work_of(op, kernel.name, args); },
-                     [&] { kernel.run(args); });
+        run_listened([&] { return work_of(op, kernel.name, args); }, [&] { kernel.run(args); });
         return;
       }
       log_refusal(op, kernel.name, args, support.reason);

@@ -9,8 +9,8 @@
 namespace mezzo::nn {
 
 // From now on, of all that the module's forward pass computes only its input is kept for the
-// backward pass, which runs the forward pass once more. Meant for the blocks of a deep network: what
-// is kept then is the input of each block and, for a while, the inside of one.
+// backward pass, which runs the forward pass once more. Meant for the blocks of a deep network:
+// what is kept then is the input of each block and, for a while, the inside of one.
 //
 // Gradients are the same bit for bit, as long as nothing but the module uses its input: the second
 // run sees the same precision region and the same random numbers, and what it does to buffers (the

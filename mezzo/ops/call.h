@@ -81,9 +81,9 @@ inline Outputs call(const OpDef& op, std::initializer_list<const Tensor*> inputs
 }
 
 // The same with results written over tensors that the caller is done with, which saves their memory
-// and the reading of it: output i over *over[i], if that is not null, nobody else sees its elements,
-// and it has the output's shape, dtype and format; else into new memory. It may be an input. For
-// operations whose kernels read all of an element before they write it.
+// and the reading of it: output i over *over[i], if that is not null, nobody else sees its
+// elements, and it has the output's shape, dtype and format; else into new memory. It may be an
+// input. For operations whose kernels read all of an element before they write it.
 Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
                   std::initializer_list<const Tensor*> over);
 

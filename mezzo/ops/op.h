@@ -116,7 +116,8 @@ class Backward {
   Tensor input(std::size_t i) const;
   Tensor output(std::size_t i = 0) const;
   // The same for the last time: unless the graph is retained, or somebody else has the tensor, the
-  // caller is the only one who still sees it and may have results written over it (see call_over()).
+  // caller is the only one who still sees it and may have results written over it (see
+  // call_over()).
   Tensor take_grad(std::size_t i = 0);
   Tensor take_input(std::size_t i);
   // What record() was given besides the call.

@@ -106,7 +106,7 @@ struct RunResult {
   std::int64_t epochs = 0;
   std::int64_t skipped_steps = 0;
   std::int64_t peak_bytes = 0;  // of tensors, during training
-  double total_ms = 0;  // of all steps
+  double total_ms = 0;          // of all steps
   double step_ms_median = 0;
   double step_ms_min = 0;
   double step_ms_max = 0;

@@ -261,8 +261,8 @@ TEST_F(Command, BenchTimesStepsOnGeneratedInput) {
 }
 
 TEST_F(Command, BenchShowsWhereTheTimeGoes) {
-  const Outcome outcome = run("bench --model mlp --batch-size 8 --steps 2 --profile --quiet --json " +
-                              path("log"));
+  const Outcome outcome =
+      run("bench --model mlp --batch-size 8 --steps 2 --profile --quiet --json " + path("log"));
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("roofline"), HasSubstr("between kernels")));
   std::set<std::string> phases;

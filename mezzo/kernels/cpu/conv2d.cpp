@@ -235,8 +235,8 @@ void grad_input(const KernelArgs& args) {
   });
 }
 
-// The gradient by x of a convolution with 1x1 kernels is one as well: of the result's gradient, with
-// the transposed weight. oneDNN's kernels for forward passes are the faster ones (see
+// The gradient by x of a convolution with 1x1 kernels is one as well: of the result's gradient,
+// with the transposed weight. oneDNN's kernels for forward passes are the faster ones (see
 // docs/benchmarks.md). A stride leaves pixels between that no output was computed from.
 Problem pointwise_problem(const KernelArgs& args) {
   const Shape& grad = args.input(0).shape();

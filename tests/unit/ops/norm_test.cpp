@@ -232,8 +232,7 @@ BackwardPass pass_through(DType dtype, bool has_residual, bool retain_graph) {
   const Tensor side = random({4, 24, 5, 5}, 0, 1, 2).astype(dtype).set_requires_grad(true);
   const Tensor probe = random({4, 24, 5, 5}, 0, 1, 3).astype(dtype);
   const Tensor residual = has_residual ? add(side, probe) : Tensor();
-  const Tensor y =
-      batch_norm(add(leaf, probe), {}, {}, {.relu = true, .residual = residual}).y;
+  const Tensor y = batch_norm(add(leaf, probe), {}, {}, {.relu = true, .residual = residual}).y;
   const Tensor loss = sum(y * probe);
   const std::uint64_t before = cpu_allocator().stats().allocations;
   loss.backward({}, retain_graph);

@@ -74,7 +74,8 @@ TEST(KernelListener, TimeOfAnInnerKernelIsNotCountedTwice) {
   Recorder recorder;
   const ListenToKernels listening(recorder);
   const auto spin = [](double ms) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms);
     while (std::chrono::steady_clock::now() < end) {
     }
   };
@@ -83,7 +84,8 @@ TEST(KernelListener, TimeOfAnInnerKernelIsNotCountedTwice) {
   ASSERT_EQ(recorder.works.size(), 2U);
   EXPECT_STREQ(recorder.works[0].op, "inner");
   EXPECT_GE(recorder.times[0], 20);
-  // The same clock is read for both: whatever stops the program in between counts for the inner one.
+  // The same clock is read for both: whatever stops the program in between counts for the inner
+  // one.
   EXPECT_LT(recorder.times[1], recorder.times[0]);
 }
 
@@ -136,8 +138,7 @@ TEST(Profile, OfABenchHasEveryPhaseAndOnlyStepsThatCount) {
   options.batch_size = 4;
   Profile profile;
   RunObserver observer;
-  const RunResult result =
-      bench(options, {.warmup = 2, .steps = 3, .profile = &profile}, observer);
+  const RunResult result = bench(options, {.warmup = 2, .steps = 3, .profile = &profile}, observer);
   std::set<StepPhase> phases;
   double ms = 0;
   for (const ProfileRow& row : profile.rows()) {
