@@ -1,8 +1,8 @@
 // Pooling in channels-last memory: vectors run over channels, threads over rows of pixels.
 //
-// The gradients are gathered, not scattered: every pixel collects from the windows over it. Threads
-// then never write to the same place, nothing needs to be zeroed first, and a pixel's sum is kept
-// in f32 and rounded once even where 16-bit windows overlap.
+// Where windows overlap, gradients are gathered, not scattered: every pixel collects from the
+// windows over it. Threads then never write to the same place, nothing needs to be zeroed first,
+// and a pixel's sum is kept in f32 and rounded once even where 16-bit windows overlap.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pool.cpp"
 #include <algorithm>
@@ -50,6 +50,13 @@ template <class P>
 std::size_t part_bytes(std::int64_t count) {
   return static_cast<std::size_t>(std::min(count, kMaxLanes)) * sizeof(P);
 }
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE U32Vec load_channel_positions(const std::uint8_t* p, std::int64_t count) {
+  const hn::Rebind<std::uint8_t, F32> u8;
+  return hn::PromoteTo(U32(),
+                       hn::MaskedLoad(hn::FirstN(u8, static_cast<std::size_t>(count)), u8, p));
+}
+#endif
 template <class P>
 HWY_INLINE U32Vec load_channel_positions(const P* p, std::int64_t count) {
   if (count == lanes()) return load_positions(p);
@@ -85,6 +92,10 @@ struct Pool {
   }
   float divisor(std::int64_t row, std::int64_t column) const {
     return static_cast<float>(pool_divisor(attrs, rows, columns, row, column));
+  }
+
+  bool has_separate_windows() const {
+    return rows.stride >= rows.kernel && columns.stride >= columns.kernel;
   }
 
   // Calls body(image, row, column) for every position of a grid, rows in parallel. `work` is the
@@ -151,6 +162,37 @@ void max_windows(const Pool& pool, const T* x, T* out, P* positions) {
       }
       store_channels(best, out + window + channel, count);
       store_channel_positions(chosen, positions + window + channel, count);
+    });
+  });
+}
+
+// For windows that do not overlap: each writes its own pixels and those between it and the next
+// one, so that gradient and positions are read once. `first` is where the pixels of a window begin.
+template <class T, class P>
+void spread_chosen(const Pool& pool, const T* grad, const P* positions, T* x) {
+  const auto first = [](const PoolAxis& axis, std::int64_t window) {
+    if (window == 0) return std::int64_t{0};
+    return window < axis.out ? std::min(axis.first(window), axis.in) : axis.in;
+  };
+  pool.for_each_window([&](std::int64_t image, std::int64_t row, std::int64_t column) HWY_ATTR {
+    const std::int64_t window = pool.window(image, row, column);
+    const std::int64_t bottom = first(pool.rows, row + 1);
+    const std::int64_t left = first(pool.columns, column);
+    const std::int64_t right = first(pool.columns, column + 1);
+    pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
+      const auto chosen = load_channel_positions(positions + window + channel, count);
+      const auto value = load_channels(grad + window + channel, count);
+      for (std::int64_t h = first(pool.rows, row); h < bottom; ++h) {
+        const std::int64_t line = (h - pool.rows.start(row)) * pool.attrs.kernel.w;
+        const bool in_rows = h < pool.rows.last(row);
+        for (std::int64_t w = left; w < right; ++w) {
+          const bool inside = in_rows && w < pool.columns.last(column);
+          const auto mine = static_cast<std::uint32_t>(line + w - pool.columns.start(column));
+          const auto is_mine = hn::RebindMask(F32(), hn::Eq(chosen, hn::Set(U32(), mine)));
+          const auto result = inside ? hn::IfThenElseZero(is_mine, value) : hn::Zero(F32());
+          store_channels(result, x + pool.pixel(image, h, w) + channel, count);
+        }
+      }
     });
   });
 }
@@ -276,7 +318,11 @@ void max_pool2d_grad(const KernelArgs& args) {
   const Pool pool(args.attrs<Pool2dAttrs>(), out.shape(), grad.shape());
   kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
     visit_positions(positions, [&]<class P>() {
-      gather_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      if (pool.has_separate_windows()) {
+        spread_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      } else {
+        gather_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      }
     });
   });
 }

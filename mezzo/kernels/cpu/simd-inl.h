@@ -12,7 +12,6 @@
 #endif
 
 #include <cstring>
-#include <type_traits>
 
 #include <hwy/highway.h>
 
@@ -38,9 +37,12 @@ HWY_INLINE std::int64_t lanes() { return static_cast<std::int64_t>(hn::Lanes(F32
 // load(p) is the next lanes() elements as f32.
 HWY_INLINE F32Vec load(const float* p) { return hn::LoadU(F32(), p); }
 
-HWY_INLINE F32Vec load(const BFloat16* p) {
-  const auto bits = hn::LoadU(U16(), reinterpret_cast<const std::uint16_t*>(p));
+HWY_INLINE F32Vec widen_bf16(hn::Vec<U16> bits) {
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
+}
+
+HWY_INLINE F32Vec load(const BFloat16* p) {
+  return widen_bf16(hn::LoadU(U16(), reinterpret_cast<const std::uint16_t*>(p)));
 }
 
 HWY_INLINE F32Vec load(const Float16* p) {
@@ -53,18 +55,15 @@ HWY_INLINE F32Vec load(const Float16* p) {
 #endif
 }
 
-// store(v, p) rounds lanes() f32 to nearest, ties to even.
-HWY_INLINE void store(F32Vec v, float* p) { hn::StoreU(v, F32(), p); }
-
-HWY_INLINE void store(F32Vec v, BFloat16* p) {
+// Rounded to nearest, ties to even, by the rules of core/half.h.
+HWY_INLINE hn::Vec<U16> round_to_bf16(F32Vec v) {
 #if HWY_TARGET == HWY_AVX3
   // One instruction instead of eleven, with the same result for every pattern. Highway's target
   // does not include it, the branch is predicted, and the assembler needs no permission.
   if (kernels::has_bf16_rounding) {
     __m256i bits;
     asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v.raw));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bits);
-    return;
+    return hn::Vec<U16>{bits};
   }
 #endif
   const U32 u32;
@@ -78,8 +77,14 @@ HWY_INLINE void store(F32Vec v, BFloat16* p) {
                            hn::And(upper, hn::Set(u32, 0x8000U)), rounded);
   rounded = hn::IfThenElse(hn::Gt(magnitude, hn::Set(u32, 0x7f800000U)),
                            hn::Or(upper, hn::Set(u32, 0x40U)), rounded);
-  const auto narrow = hn::TruncateTo(U16(), rounded);
-  hn::StoreU(narrow, U16(), reinterpret_cast<std::uint16_t*>(p));
+  return hn::TruncateTo(U16(), rounded);
+}
+
+// store(v, p) rounds lanes() f32 to nearest, ties to even.
+HWY_INLINE void store(F32Vec v, float* p) { hn::StoreU(v, F32(), p); }
+
+HWY_INLINE void store(F32Vec v, BFloat16* p) {
+  hn::StoreU(round_to_bf16(v), U16(), reinterpret_cast<std::uint16_t*>(p));
 }
 
 HWY_INLINE void store(F32Vec v, Float16* p) {
@@ -94,19 +99,39 @@ HWY_INLINE void store(F32Vec v, Float16* p) {
 
 // The same for the first `count` < lanes() elements; the others are read as 0 and not written.
 // AVX-512 has masks for this; elsewhere a 16-bit mask would have to read past the end.
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE F32Vec load_part(const float* p, std::int64_t count) {
+  return hn::MaskedLoad(hn::FirstN(F32(), static_cast<std::size_t>(count)), F32(), p);
+}
+HWY_INLINE hn::Vec<U16> load_part_bits(const void* p, std::int64_t count) {
+  return hn::MaskedLoad(hn::FirstN(U16(), static_cast<std::size_t>(count)), U16(),
+                        static_cast<const std::uint16_t*>(p));
+}
+HWY_INLINE F32Vec load_part(const BFloat16* p, std::int64_t count) {
+  return widen_bf16(load_part_bits(p, count));
+}
+HWY_INLINE F32Vec load_part(const Float16* p, std::int64_t count) {
+  return hn::PromoteTo(F32(), hn::BitCast(F16(), load_part_bits(p, count)));
+}
+
+HWY_INLINE void store_part(F32Vec v, float* p, std::int64_t count) {
+  hn::BlendedStore(v, hn::FirstN(F32(), static_cast<std::size_t>(count)), F32(), p);
+}
+HWY_INLINE void store_part_bits(hn::Vec<U16> bits, void* p, std::int64_t count) {
+  hn::BlendedStore(bits, hn::FirstN(U16(), static_cast<std::size_t>(count)), U16(),
+                   static_cast<std::uint16_t*>(p));
+}
+HWY_INLINE void store_part(F32Vec v, BFloat16* p, std::int64_t count) {
+  store_part_bits(round_to_bf16(v), p, count);
+}
+HWY_INLINE void store_part(F32Vec v, Float16* p, std::int64_t count) {
+  store_part_bits(hn::BitCast(U16(), hn::DemoteTo(F16(), v)), p, count);
+}
+#else
 template <class T>
 HWY_INLINE F32Vec load_part(const T* p, std::int64_t count) {
-#if HWY_TARGET <= HWY_AVX3
-  alignas(64) T values[kMaxLanes];
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
-  const hn::Rebind<Bits, F32> d;
-  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
-  const auto bits = hn::MaskedLoad(mask, d, reinterpret_cast<const Bits*>(p));
-  hn::StoreU(bits, d, reinterpret_cast<Bits*>(values));
-#else
   T values[kMaxLanes] = {};
   std::memcpy(values, p, static_cast<std::size_t>(count) * sizeof(T));
-#endif
   return load(values);
 }
 
@@ -114,16 +139,9 @@ template <class T>
 HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
   alignas(64) T values[kMaxLanes];
   store(v, values);
-#if HWY_TARGET <= HWY_AVX3
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
-  const hn::Rebind<Bits, F32> d;
-  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
-  hn::BlendedStore(hn::LoadU(d, reinterpret_cast<const Bits*>(values)), mask, d,
-                   reinterpret_cast<Bits*>(p));
-#else
   std::memcpy(p, values, static_cast<std::size_t>(count) * sizeof(T));
-#endif
 }
+#endif
 
 // Elements per thread below which a second thread costs more than it brings.
 inline constexpr std::int64_t kElementGrain = 1 << 14;

@@ -27,10 +27,10 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 // Widths other than multiples of the vector, so that the partial loads and stores run, too.
-void widen_bf16(const BFloat16* in, float* out, std::int64_t n) {
+void widen_all_bf16(const BFloat16* in, float* out, std::int64_t n) {
   map(in, out, n, [](F32Vec v) HWY_ATTR { return v; });
 }
-void widen_f16(const Float16* in, float* out, std::int64_t n) {
+void widen_all_f16(const Float16* in, float* out, std::int64_t n) {
   map(in, out, n, [](F32Vec v) HWY_ATTR { return v; });
 }
 void narrow_bf16(const float* in, BFloat16* out, std::int64_t n) {
@@ -47,8 +47,8 @@ HWY_AFTER_NAMESPACE();
 namespace mezzo {
 namespace {
 
-HWY_EXPORT(widen_bf16);
-HWY_EXPORT(widen_f16);
+HWY_EXPORT(widen_all_bf16);
+HWY_EXPORT(widen_all_f16);
 HWY_EXPORT(narrow_bf16);
 HWY_EXPORT(narrow_f16);
 
@@ -104,8 +104,8 @@ void expect_conversions(const std::vector<From>& in,
 }
 
 TEST_P(EveryTarget, WidensEveryPatternAsCoreHalfDoes) {
-  expect_conversions<BFloat16, float>(all_patterns<BFloat16>(), HWY_DYNAMIC_DISPATCH(widen_bf16));
-  expect_conversions<Float16, float>(all_patterns<Float16>(), HWY_DYNAMIC_DISPATCH(widen_f16));
+  expect_conversions<BFloat16, float>(all_patterns<BFloat16>(), HWY_DYNAMIC_DISPATCH(widen_all_bf16));
+  expect_conversions<Float16, float>(all_patterns<Float16>(), HWY_DYNAMIC_DISPATCH(widen_all_f16));
 }
 
 TEST_P(EveryTarget, RoundsAsCoreHalfDoes) {
