@@ -13,9 +13,8 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 
+namespace mezzo {
 namespace {
-
-using namespace mezzo;
 
 struct Case {
   const char* name;
@@ -79,7 +78,18 @@ double seconds_of(const Case& c, DType dtype, int repeats) {
   return times[static_cast<std::size_t>(repeats / 2)];
 }
 
+void print_rows(const Pair& pair, int repeats) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const double round = seconds_of(pair.round, dtype, repeats);
+    const double odd = seconds_of(pair.odd, dtype, repeats);
+    const double ratio = odd / pair.odd.work() / (round / pair.round.work());
+    std::printf("%-20s %-5s %12.3f %12.3f %8.2f\n", pair.round.name, name_of(dtype), 1000 * round,
+                1000 * odd, ratio);
+  }
+}
+
 }  // namespace
+}  // namespace mezzo
 
 int main(int argc, char** argv) {
   int threads = 0;
@@ -88,16 +98,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "Threads to use (all cores)");
   app.add_option("--repeats", repeats, "Passes that count")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  if (threads > 0) set_num_threads(threads);
+  if (threads > 0) mezzo::set_num_threads(threads);
   std::printf("%-20s %-5s %12s %12s %8s\n", "layer", "dtype", "round, ms", "odd, ms", "per work");
-  for (const Pair& pair : kPairs) {
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      const double round = seconds_of(pair.round, dtype, repeats);
-      const double odd = seconds_of(pair.odd, dtype, repeats);
-      const double ratio = odd / pair.odd.work() / (round / pair.round.work());
-      std::printf("%-20s %-5s %12.3f %12.3f %8.2f\n", pair.round.name, name_of(dtype), 1000 * round,
-                  1000 * odd, ratio);
-    }
-  }
+  for (const mezzo::Pair& pair : mezzo::kPairs) mezzo::print_rows(pair, repeats);
   return 0;
 }

@@ -3,6 +3,7 @@
 //
 //   mezzo_op_bench --benchmark_filter='conv2d/.*bf16'
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ void fill(const SampleInput& input, const Tensor& values) {
   Generator generator(1);
   for (std::int64_t i = 0; i < values.numel(); ++i) {
     const double value = input.low + (input.high - input.low) * generator.uniform();
-    data[i] = static_cast<float>(input.integer ? static_cast<std::int64_t>(value) : value);
+    data[i] = static_cast<float>(input.integer ? std::floor(value) : value);
   }
 }
 
@@ -51,6 +52,7 @@ std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dty
 
 std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors) {
   std::vector<const Tensor*> result;
+  result.reserve(tensors.size());
   for (const Tensor& tensor : tensors) result.push_back(&tensor);
   return result;
 }
@@ -115,7 +117,7 @@ void run(benchmark::State& state, const OpDef& op, const Sample& sample, DType d
     const ListenToKernels listening(work);
     call(op, operands, sample.attrs);
   }
-  for (auto _ : state) benchmark::DoNotOptimize(call(op, operands, sample.attrs));
+  while (state.KeepRunning()) benchmark::DoNotOptimize(call(op, operands, sample.attrs));
   const auto per_second = benchmark::Counter::kIsIterationInvariantRate;
   state.counters["bytes"] = benchmark::Counter(work.bytes, per_second);
   if (work.flops > 0) state.counters["FLOP"] = benchmark::Counter(work.flops, per_second);

@@ -76,6 +76,26 @@ KernelWork work_of(const OpDef& op, const char* kernel, const KernelArgs& args) 
   return {op.name, kernel, args.input(0).dtype(), flops, bytes_of(args)};
 }
 
+// The first kernel that takes the call, or null; adds the others' reasons.
+const Kernel* first_that_takes(const OpDef& op, const KernelList* list, const KernelArgs& args,
+                               std::string& reasons) {
+  if (list == nullptr || is_reference_only(args)) return nullptr;
+  for (const Kernel& kernel : list->entries()) {
+    if (is_disabled(kernel.name)) continue;
+    const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
+    if (support) return &kernel;
+    log_refusal(op, kernel.name, args, support.reason);
+    reasons += concat(" ", kernel.name, ": ", support.reason, ".");
+  }
+  return nullptr;
+}
+
+// Runs a kernel of that name, and tells who listens.
+template <class Body>
+void run_named(const OpDef& op, const char* kernel, const KernelArgs& args, const Body& body) {
+  run_listened([&] { return work_of(op, kernel, args); }, body);
+}
+
 }  // namespace
 
 void run_reference(RefKernel kernel, const KernelArgs& args) {
@@ -102,24 +122,15 @@ void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const
   const OpKernels& kernels = kernels_of(op);
   const KernelArgs args{inputs, outputs, attrs};
   std::string reasons;
-  if (kernels.cpu != nullptr && !is_reference_only(args)) {
-    for (const Kernel& kernel : kernels.cpu->entries()) {
-      if (is_disabled(kernel.name)) continue;
-      const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
-      if (support) {
-        run_listened([&] { return work_of(op, kernel.name, args); }, [&] { kernel.run(args); });
-        return;
-      }
-      log_refusal(op, kernel.name, args, support.reason);
-      reasons += concat(" ", kernel.name, ": ", support.reason, ".");
-    }
+  if (const Kernel* kernel = first_that_takes(op, kernels.cpu, args, reasons)) {
+    run_named(op, kernel->name, args, [&] { kernel->run(args); });
+    return;
   }
   if (kernels.ref == nullptr) {
     fail<UnsupportedError>(op.name, "no kernel takes this call on cpu.", reasons,
                            " Cast the inputs to f32");
   }
-  run_listened([&] { return work_of(op, "reference", args); },
-               [&] { run_reference(*kernels.ref, args); });
+  run_named(op, "reference", args, [&] { run_reference(*kernels.ref, args); });
 }
 
 }  // namespace mezzo

@@ -45,11 +45,6 @@ template <class T>
 HWY_INLINE void store_channels(F32Vec v, T* p, std::int64_t count) {
   count == lanes() ? store(v, p) : store_part(v, p, count);
 }
-// The minimum says nothing new, but gcc cannot know it where vectors have one lane.
-template <class P>
-std::size_t part_bytes(std::int64_t count) {
-  return static_cast<std::size_t>(std::min(count, kMaxLanes)) * sizeof(P);
-}
 #if HWY_TARGET <= HWY_AVX3
 HWY_INLINE U32Vec load_channel_positions(const std::uint8_t* p, std::int64_t count) {
   const hn::Rebind<std::uint8_t, F32> u8;
@@ -75,6 +70,21 @@ HWY_INLINE void store_channel_positions(U32Vec v, P* p, std::int64_t count) {
   std::memcpy(p, values, part_bytes<P>(count));
 }
 
+// Rows [top, bottom) and columns [left, right) of a grid.
+struct Rect {
+  std::int64_t top;
+  std::int64_t bottom;
+  std::int64_t left;
+  std::int64_t right;
+
+  template <class Body>
+  HWY_INLINE void for_each(const Body& body) const {
+    for (std::int64_t row = top; row < bottom; ++row) {
+      for (std::int64_t column = left; column < right; ++column) body(row, column);
+    }
+  }
+};
+
 // Images [n, c, rows.in, columns.in] and windows [n, c, rows.out, columns.out], both channels-last.
 struct Pool {
   Pool(const Pool2dAttrs& a, const Shape& image, const Shape& windows)
@@ -89,6 +99,20 @@ struct Pool {
   }
   std::int64_t window(std::int64_t image, std::int64_t row, std::int64_t column) const {
     return ((image * rows.out + row) * columns.out + column) * c;
+  }
+  // The pixels of a window that lie in the image.
+  Rect pixels_of(std::int64_t row, std::int64_t column) const {
+    return {rows.first(row), rows.last(row), columns.first(column), columns.last(column)};
+  }
+  // The windows that a pixel is in. Divisions: for once per pixel, not per vector.
+  Rect windows_over(std::int64_t h, std::int64_t w) const {
+    return {rows.first_over(h), rows.last_over(h), columns.first_over(w), columns.last_over(w)};
+  }
+  // Where in its window a pixel is, counted row by row.
+  std::uint32_t position(std::int64_t row, std::int64_t column, std::int64_t h,
+                         std::int64_t w) const {
+    return static_cast<std::uint32_t>((h - rows.start(row)) * attrs.kernel.w + w -
+                                      columns.start(column));
   }
   float divisor(std::int64_t row, std::int64_t column) const {
     return static_cast<float>(pool_divisor(attrs, rows, columns, row, column));
@@ -140,26 +164,19 @@ struct Pool {
 template <class T, class P>
 void max_windows(const Pool& pool, const T* x, T* out, P* positions) {
   pool.for_each_window([&](std::int64_t image, std::int64_t row, std::int64_t column) HWY_ATTR {
-    const std::int64_t top = pool.rows.first(row);
-    const std::int64_t left = pool.columns.first(column);
-    const auto position = [&](std::int64_t h, std::int64_t w) {
-      return static_cast<std::uint32_t>((h - pool.rows.start(row)) * pool.attrs.kernel.w + w -
-                                        pool.columns.start(column));
-    };
+    const Rect pixels = pool.pixels_of(row, column);
     const std::int64_t window = pool.window(image, row, column);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       auto best = hn::Set(F32(), -std::numeric_limits<float>::infinity());
-      auto chosen = hn::Set(U32(), position(top, left));
-      for (std::int64_t h = top; h < pool.rows.last(row); ++h) {
-        for (std::int64_t w = left; w < pool.columns.last(column); ++w) {
-          const auto v = load_channels(x + pool.pixel(image, h, w) + channel, count);
-          // NaN compares false with everything: it must be let in by name, and then stays.
-          const auto wins = hn::Or(hn::Gt(v, best), hn::IsNaN(v));
-          best = hn::IfThenElse(wins, v, best);
-          chosen =
-              hn::IfThenElse(hn::RebindMask(U32(), wins), hn::Set(U32(), position(h, w)), chosen);
-        }
-      }
+      auto chosen = hn::Set(U32(), pool.position(row, column, pixels.top, pixels.left));
+      pixels.for_each([&](std::int64_t h, std::int64_t w) HWY_ATTR {
+        const auto v = load_channels(x + pool.pixel(image, h, w) + channel, count);
+        // NaN compares false with everything: it must be let in by name, and then stays.
+        const auto wins = hn::Or(hn::Gt(v, best), hn::IsNaN(v));
+        best = hn::IfThenElse(wins, v, best);
+        const auto here = hn::Set(U32(), pool.position(row, column, h, w));
+        chosen = hn::IfThenElse(hn::RebindMask(U32(), wins), here, chosen);
+      });
       store_channels(best, out + window + channel, count);
       store_channel_positions(chosen, positions + window + channel, count);
     });
@@ -167,7 +184,7 @@ void max_windows(const Pool& pool, const T* x, T* out, P* positions) {
 }
 
 // For windows that do not overlap: each writes its own pixels and those between it and the next
-// one, so that gradient and positions are read once. `first` is where the pixels of a window begin.
+// one, so that gradient and positions are read once.
 template <class T, class P>
 void spread_chosen(const Pool& pool, const T* grad, const P* positions, T* x) {
   const auto first = [](const PoolAxis& axis, std::int64_t window) {
@@ -176,23 +193,20 @@ void spread_chosen(const Pool& pool, const T* grad, const P* positions, T* x) {
   };
   pool.for_each_window([&](std::int64_t image, std::int64_t row, std::int64_t column) HWY_ATTR {
     const std::int64_t window = pool.window(image, row, column);
-    const std::int64_t bottom = first(pool.rows, row + 1);
-    const std::int64_t left = first(pool.columns, column);
-    const std::int64_t right = first(pool.columns, column + 1);
+    const Rect pixels{first(pool.rows, row), first(pool.rows, row + 1), first(pool.columns, column),
+                      first(pool.columns, column + 1)};
+    const std::int64_t bottom = pool.rows.last(row);
+    const std::int64_t right = pool.columns.last(column);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       const auto chosen = load_channel_positions(positions + window + channel, count);
       const auto value = load_channels(grad + window + channel, count);
-      for (std::int64_t h = first(pool.rows, row); h < bottom; ++h) {
-        const std::int64_t line = (h - pool.rows.start(row)) * pool.attrs.kernel.w;
-        const bool in_rows = h < pool.rows.last(row);
-        for (std::int64_t w = left; w < right; ++w) {
-          const bool inside = in_rows && w < pool.columns.last(column);
-          const auto mine = static_cast<std::uint32_t>(line + w - pool.columns.start(column));
-          const auto is_mine = hn::RebindMask(F32(), hn::Eq(chosen, hn::Set(U32(), mine)));
-          const auto result = inside ? hn::IfThenElseZero(is_mine, value) : hn::Zero(F32());
-          store_channels(result, x + pool.pixel(image, h, w) + channel, count);
-        }
-      }
+      pixels.for_each([&](std::int64_t h, std::int64_t w) HWY_ATTR {
+        const auto here = hn::Set(U32(), pool.position(row, column, h, w));
+        const auto is_here = hn::RebindMask(F32(), hn::Eq(chosen, here));
+        const bool inside = h < bottom && w < right;
+        const auto result = inside ? hn::IfThenElseZero(is_here, value) : hn::Zero(F32());
+        store_channels(result, x + pool.pixel(image, h, w) + channel, count);
+      });
     });
   });
 }
@@ -201,23 +215,16 @@ template <class T, class P>
 void gather_chosen(const Pool& pool, const T* grad, const P* positions, T* x) {
   pool.for_each_pixel([&](std::int64_t image, std::int64_t h, std::int64_t w) HWY_ATTR {
     const std::int64_t pixel = pool.pixel(image, h, w);
-    // Divisions: once per pixel, not per vector.
-    const std::int64_t top = pool.rows.first_over(h);
-    const std::int64_t bottom = pool.rows.last_over(h);
-    const std::int64_t left = pool.columns.first_over(w);
-    const std::int64_t right = pool.columns.last_over(w);
+    const Rect windows = pool.windows_over(h, w);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       auto total = hn::Zero(F32());
-      for (std::int64_t row = top; row < bottom; ++row) {
-        for (std::int64_t column = left; column < right; ++column) {
-          const auto mine = static_cast<std::uint32_t>(
-              (h - pool.rows.start(row)) * pool.attrs.kernel.w + w - pool.columns.start(column));
-          const std::int64_t at = pool.window(image, row, column) + channel;
-          const auto chosen = load_channel_positions(positions + at, count);
-          const auto is_mine = hn::RebindMask(F32(), hn::Eq(chosen, hn::Set(U32(), mine)));
-          total = hn::Add(total, hn::IfThenElseZero(is_mine, load_channels(grad + at, count)));
-        }
-      }
+      windows.for_each([&](std::int64_t row, std::int64_t column) HWY_ATTR {
+        const std::int64_t at = pool.window(image, row, column) + channel;
+        const auto chosen = load_channel_positions(positions + at, count);
+        const auto here = hn::Set(U32(), pool.position(row, column, h, w));
+        const auto is_here = hn::RebindMask(F32(), hn::Eq(chosen, here));
+        total = hn::Add(total, hn::IfThenElseZero(is_here, load_channels(grad + at, count)));
+      });
       store_channels(total, x + pixel + channel, count);
     });
   });
@@ -242,14 +249,13 @@ template <class T>
 void mean_windows(const Pool& pool, const T* x, T* out) {
   pool.for_each_window([&](std::int64_t image, std::int64_t row, std::int64_t column) HWY_ATTR {
     const auto divisor = hn::Set(F32(), pool.divisor(row, column));
+    const Rect pixels = pool.pixels_of(row, column);
     const std::int64_t window = pool.window(image, row, column);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       auto total = hn::Zero(F32());
-      for (std::int64_t h = pool.rows.first(row); h < pool.rows.last(row); ++h) {
-        for (std::int64_t w = pool.columns.first(column); w < pool.columns.last(column); ++w) {
-          total = hn::Add(total, load_channels(x + pool.pixel(image, h, w) + channel, count));
-        }
-      }
+      pixels.for_each([&](std::int64_t h, std::int64_t w) HWY_ATTR {
+        total = hn::Add(total, load_channels(x + pool.pixel(image, h, w) + channel, count));
+      });
       store_channels(hn::Div(total, divisor), out + window + channel, count);
     });
   });
@@ -259,19 +265,13 @@ template <class T>
 void gather_shares(const Pool& pool, const T* grad, T* x) {
   pool.for_each_pixel([&](std::int64_t image, std::int64_t h, std::int64_t w) HWY_ATTR {
     const std::int64_t pixel = pool.pixel(image, h, w);
-    // Divisions: once per pixel, not per vector.
-    const std::int64_t top = pool.rows.first_over(h);
-    const std::int64_t bottom = pool.rows.last_over(h);
-    const std::int64_t left = pool.columns.first_over(w);
-    const std::int64_t right = pool.columns.last_over(w);
+    const Rect windows = pool.windows_over(h, w);
     pool.for_channels([&](std::int64_t channel, std::int64_t count) HWY_ATTR {
       auto total = hn::Zero(F32());
-      for (std::int64_t row = top; row < bottom; ++row) {
-        for (std::int64_t column = left; column < right; ++column) {
-          const auto share = load_channels(grad + pool.window(image, row, column) + channel, count);
-          total = hn::Add(total, hn::Div(share, hn::Set(F32(), pool.divisor(row, column))));
-        }
-      }
+      windows.for_each([&](std::int64_t row, std::int64_t column) HWY_ATTR {
+        const auto share = load_channels(grad + pool.window(image, row, column) + channel, count);
+        total = hn::Add(total, hn::Div(share, hn::Set(F32(), pool.divisor(row, column))));
+      });
       store_channels(total, x + pixel + channel, count);
     });
   });

@@ -11,6 +11,7 @@
 #define MEZZO_KERNELS_CPU_SIMD_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 #include <hwy/highway.h>
@@ -97,6 +98,13 @@ HWY_INLINE void store(F32Vec v, Float16* p) {
 #endif
 }
 
+// The bytes of fewer elements than a vector has. The minimum says nothing new, but gcc cannot know
+// it where vectors have one lane.
+template <class T>
+constexpr std::size_t part_bytes(std::int64_t count) {
+  return static_cast<std::size_t>(std::min(count, kMaxLanes)) * sizeof(T);
+}
+
 // The same for the first `count` < lanes() elements; the others are read as 0 and not written.
 // AVX-512 has masks for this; elsewhere a 16-bit mask would have to read past the end.
 #if HWY_TARGET <= HWY_AVX3
@@ -131,7 +139,7 @@ HWY_INLINE void store_part(F32Vec v, Float16* p, std::int64_t count) {
 template <class T>
 HWY_INLINE F32Vec load_part(const T* p, std::int64_t count) {
   T values[kMaxLanes] = {};
-  std::memcpy(values, p, static_cast<std::size_t>(count) * sizeof(T));
+  std::memcpy(values, p, part_bytes<T>(count));
   return load(values);
 }
 
@@ -139,7 +147,7 @@ template <class T>
 HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
   alignas(64) T values[kMaxLanes];
   store(v, values);
-  std::memcpy(p, values, static_cast<std::size_t>(count) * sizeof(T));
+  std::memcpy(p, values, part_bytes<T>(count));
 }
 #endif
 

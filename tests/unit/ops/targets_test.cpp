@@ -104,7 +104,8 @@ void expect_conversions(const std::vector<From>& in,
 }
 
 TEST_P(EveryTarget, WidensEveryPatternAsCoreHalfDoes) {
-  expect_conversions<BFloat16, float>(all_patterns<BFloat16>(), HWY_DYNAMIC_DISPATCH(widen_all_bf16));
+  expect_conversions<BFloat16, float>(all_patterns<BFloat16>(),
+                                      HWY_DYNAMIC_DISPATCH(widen_all_bf16));
   expect_conversions<Float16, float>(all_patterns<Float16>(), HWY_DYNAMIC_DISPATCH(widen_all_f16));
 }
 
