@@ -9,12 +9,18 @@ double ProfileRow::roofline(const MachineRates& rates) const {
   return ms > 0 ? 1000 * least_s / ms : 0;
 }
 
+ProfileRow& Profile::row_of(const KernelWork& work) {
+  const auto found = std::ranges::find_if(rows_, [&](const ProfileRow& row) {
+    return row.phase == phase_ && row.dtype == work.dtype && row.op == work.op &&
+           row.kernel == work.kernel;
+  });
+  if (found != rows_.end()) return *found;
+  return rows_.emplace_back(
+      ProfileRow{.phase = phase_, .op = work.op, .dtype = work.dtype, .kernel = work.kernel});
+}
+
 void Profile::on_run(const KernelWork& work, double ms) {
-  ProfileRow& row = rows_[{phase_, work.op, work.dtype, work.kernel}];
-  row.phase = phase_;
-  row.op = work.op;
-  row.dtype = work.dtype;
-  row.kernel = work.kernel;
+  ProfileRow& row = row_of(work);
   ++row.calls;
   row.ms += ms;
   row.flops += work.flops;
@@ -22,9 +28,7 @@ void Profile::on_run(const KernelWork& work, double ms) {
 }
 
 std::vector<ProfileRow> Profile::rows() const {
-  std::vector<ProfileRow> rows;
-  rows.reserve(rows_.size());
-  for (const auto& [key, row] : rows_) rows.push_back(row);
+  std::vector<ProfileRow> rows = rows_;
   std::ranges::stable_sort(rows, [](const ProfileRow& a, const ProfileRow& b) {
     return a.phase != b.phase ? a.phase < b.phase : a.ms > b.ms;
   });

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "mezzo/amp/train_network.h"
@@ -54,10 +52,10 @@ class Profile final : public KernelListener {
   std::vector<ProfileRow> rows() const;
 
  private:
-  using Key = std::tuple<amp::StepPhase, std::string, DType, std::string>;
+  ProfileRow& row_of(const KernelWork& work);
 
   amp::StepPhase phase_ = amp::StepPhase::kForward;
-  std::map<Key, ProfileRow> rows_;
+  std::vector<ProfileRow> rows_;  // in the order of their first run; a network has some dozen
 };
 
 }  // namespace mezzo::train

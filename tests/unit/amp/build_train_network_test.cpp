@@ -6,6 +6,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::amp {
 namespace {
@@ -24,13 +25,8 @@ struct Built {
   TrainOneStepWithLossScale step;
 };
 
-std::string message_of(const TrainNetworkOptions& options) {
-  try {
-    const Built built(options);
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "accepted";
+std::string refusal_of(const TrainNetworkOptions& options) {
+  return message_of<ArgumentError>([&] { const Built built(options); });
 }
 
 // Collects the warnings of the whole program: each is given once, in whichever test comes first.
@@ -164,12 +160,12 @@ TEST(BuildTrainNetwork, LabelsIn16BitsAreCastForTheLoss) {
 }
 
 TEST(BuildTrainNetwork, RefusesWhatItDoesNotKnow) {
-  EXPECT_THAT(message_of({.level = "O4"}),
+  EXPECT_THAT(refusal_of({.level = "O4"}),
               HasSubstr("unknown level `O4`. There are O0, O1, auto, O2 and O3"));
-  EXPECT_THAT(message_of({.level = "O1", .dtype = DType::kF32}), HasSubstr("dtype must be"));
-  EXPECT_THAT(message_of({.level = "O2", .cast_model_type = DType::kI64}),
+  EXPECT_THAT(refusal_of({.level = "O1", .dtype = DType::kF32}), HasSubstr("dtype must be"));
+  EXPECT_THAT(refusal_of({.level = "O2", .cast_model_type = DType::kI64}),
               HasSubstr("cast_model_type must be f32, bf16 or f16"));
-  EXPECT_THAT(message_of({.step = {.micro_batches = 0}}), HasSubstr("micro_batches"));
+  EXPECT_THAT(refusal_of({.step = {.micro_batches = 0}}), HasSubstr("micro_batches"));
 }
 
 TEST(BuildTrainNetwork, AnErrorLeavesTheNetworkAsItWas) {

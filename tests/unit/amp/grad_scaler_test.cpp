@@ -9,6 +9,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::amp {
 namespace {
@@ -26,15 +27,6 @@ struct Net {
   // d(loss)/da = factor, d(loss)/db = 2 * factor.
   Tensor loss(double factor) const { return sum(a * factor) + sum(b * (2 * factor)); }
 };
-
-std::string message_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(GradScaler, AStepIsTheStepWithoutScaling) {
   Net scaled;

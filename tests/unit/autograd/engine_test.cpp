@@ -9,6 +9,7 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -17,16 +18,6 @@ using Floats = std::vector<float>;
 
 Tensor leaf(const Floats& values, const Shape& shape) {
   return from_values(values, shape).set_requires_grad(true);
-}
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Backward, ProductRule) {

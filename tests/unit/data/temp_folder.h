@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "tests/unit/message_of.h"
+
 namespace mezzo::data {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -59,17 +61,5 @@ class TempFolder {
  private:
   std::filesystem::path path_;
 };
-
-// The message of the ErrorType that `action` throws; a failure of the test if it throws none.
-template <class ErrorType, class Action>
-std::string message_of(Action&& action) {
-  try {
-    action();
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
 
 }  // namespace mezzo::data

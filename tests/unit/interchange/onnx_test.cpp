@@ -26,7 +26,6 @@
 namespace mezzo::interchange {
 namespace {
 
-using data::message_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;

@@ -16,7 +16,6 @@ namespace mezzo::io {
 namespace {
 
 using data::Bytes;
-using data::message_of;
 using data::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -15,7 +15,6 @@
 namespace mezzo::io {
 namespace {
 
-using data::message_of;
 using data::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -11,7 +11,6 @@
 namespace mezzo::io {
 namespace {
 
-using data::message_of;
 using data::TempFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;

@@ -7,6 +7,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/arithmetic.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::nn {
 
@@ -65,16 +66,6 @@ std::vector<std::string> names_of(const std::vector<Entry>& entries) {
   names.reserve(entries.size());
   for (const Entry& entry : entries) names.push_back(entry.name);
   return names;
-}
-
-template <class Function>
-std::string message_of(const Function& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 }  // namespace mezzo::nn

@@ -12,6 +12,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::nn {
 namespace {
@@ -153,16 +154,6 @@ TEST(Recompute, LeavesInferenceAlone) {
   const Inference inference(block);
   const Tensor y = block(randn({2, 4, 5, 5}));
   EXPECT_FALSE(y.requires_grad());
-}
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Recompute, RefusesWhatWouldGiveOtherNumbers) {

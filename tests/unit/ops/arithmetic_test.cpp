@@ -12,22 +12,13 @@
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
 
 using Floats = std::vector<float>;
 using Longs = std::vector<std::int64_t>;
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 // Views of one shape with every kind of strides; large enough for several threads.
 std::vector<Tensor> views(Generator& generator) {

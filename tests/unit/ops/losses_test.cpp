@@ -13,6 +13,7 @@
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/softmax.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -21,16 +22,6 @@ using Floats = std::vector<float>;
 using Longs = std::vector<std::int64_t>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 Tensor labels_of(const Longs& labels) {
   return from_values(labels, {static_cast<std::int64_t>(labels.size())});

@@ -14,6 +14,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -27,16 +28,6 @@ Tensor random(const Shape& shape, float mean = 0, float deviation = 1, std::uint
   fill_normal({x.mutable_data<float>(), static_cast<std::size_t>(x.numel())}, {seed, 0}, mean,
               deviation);
   return x;
-}
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 class Threads {

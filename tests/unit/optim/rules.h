@@ -13,6 +13,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/optim/optimizer.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::optim {
 
@@ -101,16 +102,6 @@ void expect_resuming_is_continuing(const Options& options) {
     step(other, resumed, number);
   }
   EXPECT_EQ(param.to_vector<float>(), resumed.to_vector<float>());
-}
-
-template <class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 }  // namespace mezzo::optim

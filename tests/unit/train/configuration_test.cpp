@@ -12,7 +12,6 @@
 namespace mezzo::train {
 namespace {
 
-using data::message_of;
 using ::testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();

@@ -257,11 +257,11 @@ TEST(ModelCheckpoint, RefusesWhatItCannotDo) {
   EXPECT_THROW(ModelCheckpoint({.folder = "x", .keep = -1}), ArgumentError);
   const TempFolder folder;
   Small small({});
-  EXPECT_THAT(data::message_of<ArgumentError>(
+  EXPECT_THAT(message_of<ArgumentError>(
                   [&] { small.fit(1, {.folder = folder.path(), .best = "acuracy"}); }),
               HasSubstr("no metric `acuracy`"));
   ModelCheckpoint checkpoints({.folder = folder.path(), .best = "score"});
-  EXPECT_THAT(data::message_of<ArgumentError>(
+  EXPECT_THAT(message_of<ArgumentError>(
                   [&] { small.model.fit(1, small.loader, {.callbacks = {&checkpoints}}); }),
               HasSubstr("without a validation"));
   EXPECT_THAT(io::names_in(folder.path()), ElementsAre());
@@ -278,7 +278,7 @@ TEST(FitResume, RefusesAnotherLoaderAndChangesNothing) {
   Small({0.1}).fit(1, config);
   Small other({0.1}, false, 2);
   const auto before = other.net.parameters()[0].to_vector<float>();
-  EXPECT_THAT(data::message_of<ArgumentError>([&] { other.fit(2, config, folder.path()); }),
+  EXPECT_THAT(message_of<ArgumentError>([&] { other.fit(2, config, folder.path()); }),
               HasSubstr("batch_size 4, now it is 2"));
   Refusing refusing;
   Small third({0.1});
