@@ -6,6 +6,7 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/node.h"
 
 namespace mezzo {
@@ -175,9 +176,14 @@ void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad
   PrecisionHook* hook = precision_hook();
   struct Restore {
     PrecisionHook* hook;
-    ~Restore() { set_precision_hook(hook); }
-  } restore{hook};
+    CaptureHook* capture;
+    ~Restore() {
+      set_precision_hook(hook);
+      if (capture != nullptr) capture->end_backward();
+    }
+  } restore{hook, capture_hook()};
   set_precision_hook(nullptr);
+  if (restore.capture != nullptr) restore.capture->begin_backward();
   Engine engine(options, targets);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/ops/call_listener.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/node.h"
@@ -13,6 +14,7 @@ namespace {
 
 thread_local PrecisionHook* current_hook = nullptr;
 thread_local CallListener* current_listener = nullptr;
+thread_local CaptureHook* current_capture = nullptr;
 thread_local bool recording = true;
 
 // No autocast while a cast or an in-place update is on its way.
@@ -58,6 +60,12 @@ Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Infer infer(op.name, inputs, attrs);
   op.infer(infer);
   Outputs outputs(infer.outputs().size());
+  if (current_capture != nullptr) [[unlikely]] {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i] = current_capture->make_result(infer.outputs()[i]);
+    }
+    return outputs;
+  }
   bool is_empty = true;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TensorSpec& spec = infer.outputs()[i];
@@ -99,6 +107,9 @@ ListenToCalls::ListenToCalls(CallListener& listener)
     : previous_(std::exchange(current_listener, &listener)) {}
 ListenToCalls::~ListenToCalls() { current_listener = previous_; }
 
+CaptureHook* capture_hook() { return current_capture; }
+void set_capture_hook(CaptureHook* hook) { current_capture = hook; }
+
 bool grad_enabled() { return recording; }
 GradMode::GradMode(bool enabled) : previous_(std::exchange(recording, enabled)) {}
 GradMode::~GradMode() { recording = previous_; }
@@ -118,6 +129,9 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
     outputs[0] = op.view(operands[0], attrs);
   } else {
     outputs = run(op, operands.view(), attrs, over);
+  }
+  if (current_capture != nullptr) [[unlikely]] {
+    current_capture->on_call({op, operands.view(), attrs, outputs.view()}, over);
   }
   if (should_record(op, operands.view())) record(op, attrs, operands.view(), outputs.view());
   if (current_listener != nullptr) [[unlikely]] {
@@ -151,7 +165,9 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
   check_arg(spec.shape == destination.shape() && spec.dtype == destination.dtype(), op.name,
             "the result is ", spec.dtype, spec.shape, ", the destination ", destination);
   Tensor output = destination;
-  if (destination.numel() > 0) {
+  if (current_capture != nullptr) [[unlikely]] {
+    current_capture->on_change({op, operands.view(), attrs, {&output, 1}});
+  } else if (destination.numel() > 0) {
     run_kernel(op, operands.view(), std::span<Tensor>(&output, 1), attrs);
   }
   destination.bump_version();

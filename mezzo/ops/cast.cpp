@@ -1,6 +1,7 @@
 #include "mezzo/ops/cast.h"
 
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/node.h"
 
 namespace mezzo {
@@ -130,7 +131,7 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   const CastAttrs attrs{dtype};
-  if (is_parameter(x) && is_lower(dtype)) {
+  if (is_parameter(x) && is_lower(dtype) && capture_hook() == nullptr) {
     Tensor copy = parameter_copy(x, dtype);
     const Tensor* input = &x;
     const Inputs inputs(&input, 1);

@@ -1,0 +1,99 @@
+#include "mezzo/graph/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/core/storage.h"
+
+namespace mezzo::graph {
+namespace {
+
+class NoContents final : public LazyContents {
+ public:
+  void fill(void* /*destination*/) override {
+    fail("graph", "a tensor that only stands for its shape was asked for its elements");
+  }
+  bool is_current() const override { return true; }
+};
+
+// The elements from the first to the last that the strides reach.
+std::size_t extent_of(const ValueSpec& spec) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < spec.shape.rank(); ++i) {
+    if (spec.shape[i] == 0) return 0;
+    last += (spec.shape[i] - 1) * spec.strides[i];
+  }
+  return static_cast<std::size_t>(last) + 1;
+}
+
+}  // namespace
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward: return "forward";
+    case Phase::kBackward: return "backward";
+    case Phase::kUpdate: return "update";
+  }
+  return "";
+}
+
+ValueId Program::add_input(ValueSpec spec, std::string name) {
+  values.push_back({ValueKind::kInput, spec, std::move(name), {}});
+  inputs.push_back(static_cast<ValueId>(values.size() - 1));
+  return inputs.back();
+}
+
+ValueId Program::add_state(const Tensor& tensor, std::string name) {
+  values.push_back({ValueKind::kState, ValueSpec::of(tensor), std::move(name), tensor});
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+ValueId Program::add_state(ValueSpec spec, std::string name) {
+  values.push_back({ValueKind::kState, spec, std::move(name), {}});
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+ValueId Program::add_result(ValueSpec spec) {
+  values.push_back({ValueKind::kResult, spec, {}, {}});
+  return static_cast<ValueId>(values.size() - 1);
+}
+
+std::string name_of(const Program& program, ValueId value) {
+  if (value == kNoValue) return "_";
+  const std::string& name = program.values[value].name;
+  return name.empty() ? concat('%', value) : name;
+}
+
+std::vector<std::size_t> makers(const Program& program) {
+  std::vector<std::size_t> result(program.values.size(), kNoNode);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    for (const ValueId output : program.nodes[i].outputs) result[output] = i;
+  }
+  return result;
+}
+
+std::vector<std::vector<std::size_t>> readers(const Program& program) {
+  std::vector<std::vector<std::size_t>> result(program.values.size());
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    for (const ValueId input : program.nodes[i].inputs) {
+      if (input != kNoValue) result[input].push_back(i);
+    }
+  }
+  return result;
+}
+
+void replace_uses(Program& program, ValueId from, ValueId to) {
+  for (Node& node : program.nodes) {
+    std::ranges::replace(node.inputs, from, to);
+    std::ranges::replace(node.over, from, to);
+  }
+  std::ranges::replace(program.outputs, from, to);
+}
+
+Tensor stand_in(const ValueSpec& spec) {
+  Ref<Storage> storage = make_ref<Storage>(extent_of(spec) * size_of(spec.dtype), Device{},
+                                           Ref<LazyContents>(new NoContents));
+  return Tensor(make_ref<TensorImpl>(std::move(storage), 0, spec.shape, spec.strides, spec.dtype));
+}
+
+}  // namespace mezzo::graph

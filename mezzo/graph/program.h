@@ -1,0 +1,115 @@
+// Program: a captured step, as a list of calls over values.
+//
+// Every value is made once: it is an input of the program, a tensor that exists between runs (a
+// parameter, a buffer, a constant), or the result of one node. Nodes are in the order in which they
+// run, so each reads only what stands before it. What a step does besides calls of operations is
+// host work, which keeps its place among the nodes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mezzo/amp/policy.h"
+#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/op.h"
+
+namespace mezzo::graph {
+
+// The place of a value in Program::values.
+using ValueId = std::uint32_t;
+inline constexpr ValueId kNoValue = ~ValueId{0};  // an optional input that is not given
+
+struct ValueSpec {
+  Shape shape{};
+  DType dtype = DType::kF32;
+  Strides strides{};  // in elements; those of views need not be dense
+
+  static ValueSpec of(const Tensor& tensor) {
+    return {tensor.shape(), tensor.dtype(), tensor.strides()};
+  }
+  static ValueSpec dense(const Shape& shape, DType dtype, Format format = Format::kContiguous) {
+    return {shape, dtype, strides_for(shape, format)};
+  }
+  // What the elements take in memory if they are dense.
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * size_of(dtype); }
+  bool operator==(const ValueSpec&) const = default;
+};
+
+enum class ValueKind : std::uint8_t {
+  kInput,   // an argument of each run
+  kState,   // a tensor that exists between runs and may change there
+  kResult,  // of a node
+};
+
+struct Value {
+  ValueKind kind = ValueKind::kResult;
+  ValueSpec spec{};
+  std::string name{};  // of inputs and states; results may be without
+  Tensor tensor{};     // of a state in a program that can run; undefined in one that was parsed
+};
+
+enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
+const char* name_of(Phase phase);  // `forward`, `backward`, `update`
+
+struct Node {
+  const OpDef* op = nullptr;      // null: host work
+  Attrs attrs{};
+  std::vector<ValueId> inputs{};  // kNoValue for absent optional inputs
+  std::vector<ValueId> outputs{};
+  // Values that output i may be written over (see call_over()), as far as nobody reads them later;
+  // kNoValue for none. May be shorter than outputs.
+  std::vector<ValueId> over{};
+  Phase phase = Phase::kForward;
+  std::string path{};  // of the module that made the call
+  // What the region around the call said of its precision, for the pass that paints; null outside
+  // of regions, and once the casts are there.
+  std::shared_ptr<const amp::Policy> policy{};
+  // What that pass decided: the dtype of the inputs that may be cast, and why. None: takes what
+  // comes. Forgotten once the casts are there.
+  std::optional<DType> paint{};
+  std::string reason{};
+
+  // Host work: what it is called, what it does, and the leaves whose gradients are the last
+  // leaves.size() inputs; while it works they are the gradients of the leaves.
+  std::string host{};
+  HostWork work{};
+  std::vector<Tensor> leaves{};
+
+  bool is_host() const { return op == nullptr; }
+};
+
+struct Program {
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+
+  const ValueSpec& spec(ValueId value) const { return values[value].spec; }
+
+  ValueId add_input(ValueSpec spec, std::string name);
+  ValueId add_state(const Tensor& tensor, std::string name);
+  ValueId add_state(ValueSpec spec, std::string name);
+  ValueId add_result(ValueSpec spec);
+};
+
+// What a text calls a value: its name, or %7 for results without one.
+std::string name_of(const Program& program, ValueId value);
+
+// The node that makes each value, as an index into nodes; kNoNode for inputs and states.
+inline constexpr std::size_t kNoNode = ~std::size_t{0};
+std::vector<std::size_t> makers(const Program& program);
+// For each value, the nodes that read it, in order, each once per input that it is.
+std::vector<std::vector<std::size_t>> readers(const Program& program);
+
+// Makes every reader of `from` read `to` instead, and the program return it.
+void replace_uses(Program& program, ValueId from, ValueId to);
+
+// A tensor with that geometry and without elements, for shape inference: asking for its elements
+// throws.
+Tensor stand_in(const ValueSpec& spec);
+
+}  // namespace mezzo::graph

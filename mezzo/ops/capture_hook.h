@@ -1,0 +1,58 @@
+// Capture: calls are noted instead of computed, and become a graph (mezzo/graph).
+#pragma once
+
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "mezzo/ops/call_listener.h"
+#include "mezzo/ops/op.h"
+
+namespace mezzo {
+
+// Work of a step that is no call of an operation: statistics that move on, a check, an update. It
+// gets the tensors that it reads, and says whether the step is to go on.
+using HostWork = std::function<bool(std::span<const Tensor> reads)>;
+
+struct HostCall {
+  const char* name;
+  std::span<const Tensor> reads;
+  std::span<const Tensor> leaves;  // whose gradients it reads, changes or drops
+  HostWork work;
+};
+
+// What notes the calls of a thread.
+class CaptureHook {
+ public:
+  // A tensor that stands for the result of a call. It has no elements.
+  virtual Tensor make_result(const TensorSpec& spec) = 0;
+  // A call that is noted. `over` are tensors that the caller is done with (see call_over()).
+  virtual void on_call(const FinishedCall& call, Inputs over) = 0;
+  // One whose result replaces the elements of its only output (see call_into()).
+  virtual void on_change(const FinishedCall& call) = 0;
+  virtual void on_host_call(HostCall call) = 0;
+  // Around the traversal of the tape.
+  virtual void begin_backward() = 0;
+  virtual void end_backward() = 0;
+
+ protected:
+  ~CaptureHook() = default;
+};
+
+// The hook of this thread, null if nothing is being captured.
+CaptureHook* capture_hook();
+void set_capture_hook(CaptureHook* hook);
+
+// Does the work now; while a step is captured, notes it instead, to be done at this place of every
+// run, and goes on. Tensors among the captured variables of `work` must exist between the runs; all
+// others it gets as `reads`.
+template <class Work>
+bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
+                  Work&& work) {
+  CaptureHook* hook = capture_hook();
+  if (hook == nullptr) return work(reads);
+  hook->on_host_call({name, reads, leaves, std::forward<Work>(work)});
+  return true;
+}
+
+}  // namespace mezzo
