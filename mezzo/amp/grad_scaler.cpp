@@ -8,6 +8,7 @@
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/optim/gradients.h"
 
 namespace mezzo::amp {
@@ -73,8 +74,20 @@ GradScaler::GradScaler(const LossScaleManager& manager)
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
+  if (capture_hook() != nullptr) return scale_captured(loss);
   if (!used_.has_value()) used_ = state_->scale();
   return loss.astype(DType::kF32) * *used_;
+}
+
+// A captured step reads the scale from a tensor, in which every run puts its own.
+Tensor GradScaler::scale_captured(const Tensor& loss) {
+  if (!factor_.defined()) factor_ = ones({});
+  do_host_work("grad_scaler.scale", {}, {}, [this](std::span<const Tensor>) {
+    if (!used_.has_value()) used_ = state_->scale();
+    fill(factor_, *used_);
+    return true;
+  });
+  return loss.astype(DType::kF32) * factor_;
 }
 
 std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
@@ -124,6 +137,11 @@ void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
+  if (capture_hook() != nullptr) {
+    do_host_work("grad_scaler.unscale_", {}, optimizer.params(),
+                 [this, &optimizer](std::span<const Tensor>) { return unscale_(optimizer), true; });
+    return;
+  }
   if (!enabled_) return show_unscaled(optimizer.params());
   check_scaled();
   const Entry* entry = find(optimizer);
@@ -173,6 +191,11 @@ StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool ski
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
+  if (capture_hook() != nullptr) {
+    do_host_work("grad_scaler.step", {}, optimizer.params(),
+                 [this, &optimizer](std::span<const Tensor>) { return step(optimizer), true; });
+    return {};
+  }
   if (!enabled_) {
     show_unscaled(optimizer.params());
     const bool any = has_gradients(optimizer.params());
@@ -207,6 +230,11 @@ void GradScaler::end_iteration() {
 
 void GradScaler::update() {
   if (!enabled_) return;
+  if (capture_hook() != nullptr) {
+    do_host_work("grad_scaler.update", {}, {},
+                 [this](std::span<const Tensor>) { return update(), true; });
+    return;
+  }
   check_arg(!entries_.empty() || !unscaled_.empty(), "grad_scaler",
             "no gradients were checked since the last update(). Call step() or unscale_() first");
   const bool overflow =

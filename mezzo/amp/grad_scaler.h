@@ -146,6 +146,7 @@ class GradScaler {
   // they were multiplied by `factor`. With a factor of 1 nothing is written.
   std::optional<std::size_t> check_gradients(std::span<const Tensor> params, double factor) const;
 
+  Tensor scale_captured(const Tensor& loss);
   Entry* find(const optim::Optimizer& optimizer);
   // The optimizer's entry, ready to step: its gradients are checked now if they were not yet.
   Entry& checked(optim::Optimizer& optimizer);
@@ -159,6 +160,7 @@ class GradScaler {
   bool enabled_;
   bool checks_ = true;          // gradients for being finite
   std::optional<double> used_;  // the scale of this iteration, from its first scale() on
+  Tensor factor_;               // the same as a tensor, for captured steps
   std::vector<Entry> entries_;
   std::vector<const TensorImpl*> unscaled_;  // by unscale()
   bool tensors_overflowed_ = false;          // what unscale() found

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/multi_tensor.h"
@@ -40,7 +41,11 @@ const OpDef observe_gradient{
                const Attrs&) { return alias(x, x.shape(), x.strides(), x.offset()); },
     .backward =
         [](Backward& ctx) {
-          ctx.attrs<ObserveAttrs>().observer->on_gradient(ctx.grad());
+          Observer* observer = ctx.attrs<ObserveAttrs>().observer;
+          do_host_work("observe_gradient", {&ctx.grad(), 1}, {},
+                       [observer](std::span<const Tensor> gradient) {
+                         return observer->on_gradient(gradient[0]), true;
+                       });
           ctx.set(0, ctx.grad());
         },
 };

@@ -10,23 +10,12 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/gradients.h"
 
 namespace mezzo::amp {
 namespace {
-
-class Stopwatch {
- public:
-  // Milliseconds since the last call.
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double, std::milli>(now - std::exchange(start_, now)).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 bool is_flat(const Tensor& tensor) {
   return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
@@ -113,30 +102,53 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 }
 
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
-  TrainStepResult result{.scale = scaler_.get_scale()};
-  if (options_.statistics != nullptr) options_.statistics->begin_step(result.scale);
+  result_ = {.scale = scaler_.get_scale()};
+  if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
   const bool restores = options_.restore_buffers && may_skip();
   if (restores) snapshot_.take(net_);
+  phase_ = StepPhase::kForward;
+  phase_begin_ = std::chrono::steady_clock::now();
   try {
-    if (accumulate_all(input, labels, result)) {
-      update(result);
-    } else {
-      skip(result);
-    }
+    execute(input, labels);
   } catch (...) {
     if (restores) snapshot_.restore();
     optimizer_.zero_grad();
     scaler_.discard();
     throw;
   }
-  result.next_scale = scaler_.get_scale();
-  return result;
+  result_.next_scale = scaler_.get_scale();
+  return std::move(result_);
 }
 
-bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels,
-                                               TrainStepResult& result) {
+void TrainOneStepWithLossScale::execute(const Tensor& input, const Tensor& labels) {
+  const auto body = [this](const Tensor& x, const Tensor& y) { run(x, y); };
+  if (execution_) {
+    execution_(body, mode(), input, labels);
+  } else {
+    body(input, labels);
+  }
+}
+
+// Host work remembers where this step is, and statistics watch gradients in some steps only.
+std::uint64_t TrainOneStepWithLossScale::mode() const {
+  const bool counts = options_.statistics != nullptr && options_.statistics->is_due();
+  return reinterpret_cast<std::uintptr_t>(this) + (counts ? 1 : 0);
+}
+
+void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
+  if (!accumulate_all(input, labels)) return;
+  begin(StepPhase::kUpdate);
+  do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
+    update();
+    end_phase();
+    return true;
+  });
+  optimizer_.zero_grad();
+}
+
+bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels) {
   const std::int64_t parts = options_.micro_batches;
-  if (parts == 1) return accumulate(input, labels, 1, result);
+  if (parts == 1) return accumulate(input, labels, 1);
   const std::int64_t n = input.size(0);
   check_arg(n >= parts && labels.size(0) == n, "train_step", "cannot split a batch of ", n,
             " examples and ", labels.size(0), " labels into ", parts, " micro-batches");
@@ -144,77 +156,96 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
     const double weight = static_cast<double>(end - start) / static_cast<double>(n);
-    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), weight, result)) {
+    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), weight)) {
       return false;
     }
   }
   return true;
 }
 
-bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels, double weight,
-                                           TrainStepResult& result) {
+bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels,
+                                           double weight) {
   begin(StepPhase::kForward);
-  Stopwatch watch;
   const Tensor output = forward(net_, input, options_.policy);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
-  const double value = loss.item();
-  result.loss += weight * value;
-  result.nonfinite_loss |= !std::isfinite(value);
-  result.forward_ms += watch.lap();
-  const bool skips = options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
-  if (result.nonfinite_loss && skips) return false;
+  const bool goes_on = do_host_work(
+      "take_loss", {&loss, 1}, {},
+      [this, weight](std::span<const Tensor> reads) { return take_loss(reads[0].item(), weight); });
+  if (!goes_on) return false;
   begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
-  result.backward_ms += watch.lap();
   return true;
 }
 
-void TrainOneStepWithLossScale::begin(StepPhase phase) const {
-  if (options_.on_phase) options_.on_phase(phase);
+bool TrainOneStepWithLossScale::take_loss(double loss, double weight) {
+  result_.loss += weight * loss;
+  result_.nonfinite_loss |= !std::isfinite(loss);
+  const bool skips = options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
+  if (!result_.nonfinite_loss || !skips) return true;
+  end_phase();
+  skip();
+  return false;
 }
 
-void TrainOneStepWithLossScale::update(TrainStepResult& result) {
-  begin(StepPhase::kUpdate);
-  Stopwatch watch;
-  clip(result);
-  if (!result.skipped) {
-    const StepResult step = scaler_.step(optimizer_);
-    result.overflow = step.found_inf;
-    result.skipped = step.found_inf;
-    if (step.first_bad.has_value()) result.first_bad = name_of_parameter(*step.first_bad);
+void TrainOneStepWithLossScale::begin(StepPhase phase) {
+  do_host_work(name_of(phase), {}, {}, [this, phase](std::span<const Tensor>) {
+    end_phase();
+    phase_ = phase;
+    if (options_.on_phase) options_.on_phase(phase);
+    return true;
+  });
+}
+
+// Adds the time since it began to the phase that is under way.
+void TrainOneStepWithLossScale::end_phase() {
+  const auto now = std::chrono::steady_clock::now();
+  const double ms = std::chrono::duration<double, std::milli>(now - phase_begin_).count();
+  switch (phase_) {
+    case StepPhase::kForward: result_.forward_ms += ms; break;
+    case StepPhase::kBackward: result_.backward_ms += ms; break;
+    case StepPhase::kUpdate: result_.update_ms += ms; break;
   }
-  optimizer_.zero_grad();
-  skipped_in_a_row_ = result.skipped ? skipped_in_a_row_ + 1 : 0;
-  result.skipped_in_a_row = skipped_in_a_row_;
-  if (result.skipped && options_.restore_buffers) snapshot_.restore();
+  phase_begin_ = now;
+}
+
+void TrainOneStepWithLossScale::update() {
+  clip();
+  if (!result_.skipped) {
+    const StepResult step = scaler_.step(optimizer_);
+    result_.overflow = step.found_inf;
+    result_.skipped = step.found_inf;
+    if (step.first_bad.has_value()) result_.first_bad = name_of_parameter(*step.first_bad);
+  }
+  skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
+  result_.skipped_in_a_row = skipped_in_a_row_;
+  if (result_.skipped && options_.restore_buffers) snapshot_.restore();
   scaler_.update();
-  if (result.skipped) {
-    logging::write(logging::Topic::kAmp, "the gradient of ", result.first_bad,
-                   " is not finite at scale ", result.scale, "; the next scale is ",
+  if (result_.skipped) {
+    logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,
+                   " is not finite at scale ", result_.scale, "; the next scale is ",
                    scaler_.get_scale());
   }
-  result.update_ms += watch.lap();
 }
 
-void TrainOneStepWithLossScale::clip(TrainStepResult& result) {
+void TrainOneStepWithLossScale::clip() {
   if (!options_.max_grad_norm.has_value()) return;
   scaler_.unscale_(optimizer_);
-  result.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
+  result_.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
   // Known for free, although nothing else checks where nothing is scaled.
-  if (scaler_.is_enabled() || std::isfinite(*result.grad_norm)) return;
+  if (scaler_.is_enabled() || std::isfinite(*result_.grad_norm)) return;
   const std::optional<std::size_t> bad = optim::first_nonfinite_grad(optimizer_.params());
-  result.overflow = true;
-  result.skipped = true;
-  if (bad.has_value()) result.first_bad = name_of_parameter(*bad);
+  result_.overflow = true;
+  result_.skipped = true;
+  if (bad.has_value()) result_.first_bad = name_of_parameter(*bad);
 }
 
-void TrainOneStepWithLossScale::skip(TrainStepResult& result) {
-  result.skipped = true;
-  result.skipped_in_a_row = ++skipped_in_a_row_;
+void TrainOneStepWithLossScale::skip() {
+  result_.skipped = true;
+  result_.skipped_in_a_row = ++skipped_in_a_row_;
   optimizer_.zero_grad();
   scaler_.discard();
   if (options_.restore_buffers) snapshot_.restore();
-  logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result.loss,
+  logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,
                  ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
 }
 

@@ -1,6 +1,7 @@
 // A training step under mixed precision: forward, loss, backward, unscale and check, update.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -53,6 +54,14 @@ struct TrainStepOptions {
   std::function<void(StepPhase)> on_phase{};
 };
 
+// What a step does between the beginning and the end of its bookkeeping, as a function of a batch.
+using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
+
+// How the body of a step is run on a batch; graph mode captures it once and replays it
+// (mezzo/graph/train_step.h). `mode` tells apart bodies that make different calls.
+using StepExecution = std::function<void(const StepBody& body, std::uint64_t mode,
+                                         const Tensor& input, const Tensor& labels)>;
+
 // What a step did, and how long its parts took.
 struct TrainStepResult {
   double loss = 0;              // before the update, unscaled; the mean over the micro-batches
@@ -100,6 +109,9 @@ class TrainOneStepWithLossScale {
   std::int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
   void set_skipped_in_a_row(std::int64_t steps);
 
+  // Runs the bodies of steps that way from now on; null: simply calls them.
+  void set_execution(StepExecution execution) { execution_ = std::move(execution); }
+
  private:
   // Copies of all buffers, into memory that is kept from step to step.
   class Snapshot {
@@ -115,14 +127,20 @@ class TrainOneStepWithLossScale {
     std::size_t count_ = 0;
   };
 
-  // False if the loss is not finite and the step is to be skipped.
-  bool accumulate(const Tensor& input, const Tensor& labels, double weight,
-                  TrainStepResult& result);
-  bool accumulate_all(const Tensor& input, const Tensor& labels, TrainStepResult& result);
-  void begin(StepPhase phase) const;
-  void update(TrainStepResult& result);
-  void clip(TrainStepResult& result);
-  void skip(TrainStepResult& result);
+  // The body of a step. What it does besides calls of operations is host work, for it may be
+  // captured: what it says of a step is in result_.
+  void run(const Tensor& input, const Tensor& labels);
+  void execute(const Tensor& input, const Tensor& labels);
+  std::uint64_t mode() const;
+  // False if the loss is not finite and the step is skipped.
+  bool accumulate(const Tensor& input, const Tensor& labels, double weight);
+  bool accumulate_all(const Tensor& input, const Tensor& labels);
+  bool take_loss(double loss, double weight);
+  void begin(StepPhase phase);
+  void end_phase();
+  void update();
+  void clip();
+  void skip();
   bool may_skip() const { return !scaler_.is_enabled() || scaler_.checks_gradients(); }
   std::string name_of_parameter(std::size_t i) const;
 
@@ -131,7 +149,11 @@ class TrainOneStepWithLossScale {
   optim::Optimizer& optimizer_;
   GradScaler scaler_;
   TrainStepOptions options_;
+  StepExecution execution_;
   Snapshot snapshot_;
+  TrainStepResult result_;  // of the step that is under way
+  StepPhase phase_ = StepPhase::kForward;
+  std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;
 };
 

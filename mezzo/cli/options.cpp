@@ -94,6 +94,8 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
       .add_option("--recompute", options.run.recompute,
                   "Modules to compute again in the backward pass, to save memory, e.g. layer?.?")
       ->delimiter(',');
+  command.add_flag("--graph", options.run.graph,
+                   "Capture the training step and replay it, instead of running it eagerly");
   command.add_option("--batch-size", options.run.batch_size, "Images per step")
       ->capture_default_str();
   command.add_option("--lr", options.run.lr, "Learning rate")->capture_default_str();

@@ -90,6 +90,7 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"keep_f32", options.precision.keep_float32},
           {"lower", options.precision.lower},
           {"recompute", options.recompute},
+          {"graph", options.graph},
           {"batch_size", options.batch_size},
           {"epochs", options.epochs},
           {"lr", options.lr},

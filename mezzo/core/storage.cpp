@@ -15,8 +15,11 @@ Storage::Storage(std::size_t bytes, Device device)
 Storage::Storage(std::size_t bytes, Device device, Ref<LazyContents> contents)
     : bytes_(bytes), ready_(false), device_(device), contents_(std::move(contents)) {}
 
+Storage::Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner)
+    : data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
+
 Storage::~Storage() {
-  cpu_allocator().release(data_, bytes_);
+  if (!owner_) cpu_allocator().release(data_, bytes_);
   delete derived_.load(std::memory_order_acquire);
 }
 

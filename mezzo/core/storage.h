@@ -26,6 +26,8 @@ class Storage final : public RefCounted {
   Storage(std::size_t bytes, Device device);
   // Memory that is allocated and filled when data() is first called.
   Storage(std::size_t bytes, Device device, Ref<LazyContents> contents);
+  // A part of somebody else's memory, which `owner` keeps.
+  Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
   ~Storage() override;
 
   void* data() const {
@@ -57,6 +59,7 @@ class Storage final : public RefCounted {
   mutable std::atomic<bool> ready_{true};
   Device device_;
   Ref<LazyContents> contents_;
+  Ref<RefCounted> owner_;  // of the memory, if that is not this storage
   std::atomic<DerivedCopies*> derived_{nullptr};
 };
 

@@ -83,10 +83,15 @@ struct Node {
 };
 
 struct Program {
-  std::vector<Value> values;
-  std::vector<Node> nodes;
-  std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
+  std::vector<Value> values{};
+  std::vector<Node> nodes{};
+  std::vector<ValueId> inputs{};
+  // What a run gives back; the last leaves.size() of them become the gradients of the leaves.
+  std::vector<ValueId> outputs{};
+  std::vector<Tensor> leaves{};
+  // How far a run moves default_generator(); attributes hold positions relative to its start, with
+  // seed 0.
+  std::uint64_t random_words = 0;
 
   const ValueSpec& spec(ValueId value) const { return values[value].spec; }
 

@@ -117,20 +117,31 @@ void run_reference(RefKernel kernel, const KernelArgs& args) {
 
 void disable_kernels(std::vector<std::string> names) { disabled() = std::move(names); }
 
-void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) {
+PreparedCall::PreparedCall(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
+                           const Attrs& attrs)
+    : op_(&op) {
   kernels::limit_isa();
   const OpKernels& kernels = kernels_of(op);
-  const KernelArgs args{inputs, outputs, attrs};
   std::string reasons;
-  if (const Kernel* kernel = first_that_takes(op, kernels.cpu, args, reasons)) {
-    run_named(op, kernel->name, args, [&] { kernel->run(args); });
-    return;
-  }
-  if (kernels.ref == nullptr) {
+  kernel_ = first_that_takes(op, kernels.cpu, {inputs, outputs, attrs}, reasons);
+  if (kernel_ == nullptr && kernels.ref == nullptr) {
     fail<UnsupportedError>(op.name, "no kernel takes this call on cpu.", reasons,
                            " Cast the inputs to f32");
   }
-  run_named(op, "reference", args, [&] { run_reference(*kernels.ref, args); });
+}
+
+void PreparedCall::run(Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) const {
+  const KernelArgs args{inputs, outputs, attrs};
+  if (kernel_ != nullptr) {
+    run_named(*op_, kernel_->name, args, [&] { kernel_->run(args); });
+  } else {
+    const RefKernel reference = *kernels_of(*op_).ref;
+    run_named(*op_, "reference", args, [&] { run_reference(reference, args); });
+  }
+}
+
+void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) {
+  PreparedCall(op, inputs, outputs, attrs).run(inputs, outputs, attrs);
 }
 
 }  // namespace mezzo

@@ -1,6 +1,7 @@
 #include "mezzo/nn/batch_norm.h"
 
 #include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/capture_hook.h"
 
 namespace mezzo::nn {
 namespace {
@@ -46,11 +47,19 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
                                        .running_mean = running_mean_,
                                        .running_var = running_var_});
   if (is_training()) {
-    update_running_stats(running_mean_, running_var_, result.mean, result.var, options_.momentum,
-                         x.numel() / x.size(1));
-    num_batches_tracked_.mutable_data<std::int64_t>()[0] += 1;
+    const std::int64_t count = x.numel() / x.size(1);
+    const Tensor statistics[] = {result.mean, result.var};
+    do_host_work("batch_norm.track", statistics, {}, [this, count](std::span<const Tensor> batch) {
+      track(batch[0], batch[1], count);
+      return true;
+    });
   }
   return std::move(result.y);
+}
+
+void BatchNorm::track(const Tensor& mean, const Tensor& var, std::int64_t count) {
+  update_running_stats(running_mean_, running_var_, mean, var, options_.momentum, count);
+  num_batches_tracked_.mutable_data<std::int64_t>()[0] += 1;
 }
 
 void BatchNorm2d::check_input(const Tensor& x) const {

@@ -41,6 +41,8 @@ class BatchNorm : public Module {
 
  private:
   Tensor normalize(const Tensor& x, bool relu, const Tensor& residual);
+  // Moves the running statistics towards those of a batch with `count` values per channel.
+  void track(const Tensor& mean, const Tensor& var, std::int64_t count);
 
   BatchNormOptions options_;
   Tensor weight_;

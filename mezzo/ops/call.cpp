@@ -116,9 +116,13 @@ GradMode::~GradMode() { recording = previous_; }
 
 namespace {
 
+bool casts_now() {
+  return current_hook != nullptr && (current_capture == nullptr || !current_capture->defers_casts());
+}
+
 Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Operands operands(inputs);
-  if (current_hook != nullptr) {
+  if (casts_now()) {
     PrecisionHook* hook = current_hook;
     const WithoutHook guard;
     hook->prepare(op, operands);

@@ -24,6 +24,8 @@ struct HostCall {
 // What notes the calls of a thread.
 class CaptureHook {
  public:
+  // True if regions of mixed precision are only noted: their casts come later.
+  virtual bool defers_casts() const = 0;
   // A tensor that stands for the result of a call. It has no elements.
   virtual Tensor make_result(const TensorSpec& spec) = 0;
   // A call that is noted. `over` are tensors that the caller is done with (see call_over()).

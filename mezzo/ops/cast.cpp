@@ -141,6 +141,8 @@ Tensor cast(const Tensor& x, DType dtype) {
   return call_one(ops::cast, {&x}, attrs);
 }
 
+Attrs cast_attrs(DType dtype) { return CastAttrs{dtype}; }
+
 Tensor widen(const Tensor& x) {
   return x.defined() && is_lower(x.dtype()) ? cast(x, DType::kF32) : x;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/attrs.h"
 
 namespace mezzo {
 
@@ -11,6 +12,9 @@ namespace mezzo {
 // parameter and shared by all casts; it is only filled when a kernel asks for it in that form.
 // The gradient flows back in the dtype of x: exact from 16 bits to f32.
 Tensor cast(const Tensor& x, DType dtype);
+
+// The attributes with which the operation `cast` gives that dtype.
+Attrs cast_attrs(DType dtype);
 
 // A bf16 or f16 tensor as f32, differentiably; any other, and an undefined one, as it is.
 Tensor widen(const Tensor& x);

@@ -19,10 +19,6 @@ struct Conv2dAttrs {
   Window2d window(Size2d kernel) const { return {kernel, stride, dilation, padding}; }
 };
 
-inline void append_text(std::string& out, const Conv2dAttrs& attrs) {
-  out += concat("(", Attrs(attrs).to_text(), ")");
-}
-
 // Of conv2d_grad_input and conv2d_grad_weight.
 struct Conv2dGradAttrs {
   Conv2dAttrs conv{};

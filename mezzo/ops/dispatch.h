@@ -8,10 +8,25 @@
 
 namespace mezzo {
 
+struct Kernel;
+
 // Runs the first kernel of the inputs' device that supports the call; the plain double-precision
 // loop comes last. Outputs are allocated. Throws UnsupportedError with every kernel's reason if
 // none fits. Refusals are logged under MEZZO_LOG=dispatch.
 void run_kernel(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs);
+
+// The kernel of a call, found once, for running it again on tensors that differ in their elements
+// only.
+class PreparedCall {
+ public:
+  // Throws UnsupportedError like run_kernel().
+  PreparedCall(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs);
+  void run(Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) const;
+
+ private:
+  const OpDef* op_;
+  const Kernel* kernel_;  // null: the plain loop
+};
 
 // Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them): the next
 // in the list computes instead. At first those that the environment variable MEZZO_DISABLE_KERNELS

@@ -10,6 +10,9 @@ inline void append_text(std::string& out, Reduction reduction) {
   constexpr const char* kNames[] = {"mean", "sum", "none"};
   out += kNames[static_cast<int>(reduction)];
 }
+inline bool parse_text(std::string_view text, Reduction& reduction) {
+  return parse_one_of(text, reduction, {Reduction::kMean, Reduction::kSum, Reduction::kNone});
+}
 
 struct CrossEntropyAttrs {
   double label_smoothing = 0;

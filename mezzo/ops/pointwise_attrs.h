@@ -9,6 +9,9 @@ namespace mezzo {
 inline void append_text(std::string& out, GeluForm form) {
   out += form == GeluForm::kExact ? "exact" : "tanh";
 }
+inline bool parse_text(std::string_view text, GeluForm& form) {
+  return parse_one_of(text, form, {GeluForm::kExact, GeluForm::kTanh});
+}
 
 struct PowAttrs {
   double exponent = 1;

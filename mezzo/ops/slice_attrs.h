@@ -24,10 +24,6 @@ struct SliceGradAttrs {
   bool operator==(const SliceGradAttrs&) const = default;
 };
 
-inline void append_text(std::string& out, const SliceAttrs& slice) {
-  out += Attrs(slice).to_text();
-}
-
 struct CatAttrs {
   std::int64_t axis = 0;  // normalised
   static constexpr auto kFields = std::tuple(Field{"axis", &CatAttrs::axis});

@@ -3,12 +3,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/ops/attrs_text.h"
+
 namespace mezzo {
 
 void append_text(std::string& out, Size2d size) { append_text(out, Shape{size.h, size.w}); }
 
 void append_text(std::string& out, const Sides& sides) {
   append_text(out, Shape{sides.top, sides.bottom, sides.left, sides.right});
+}
+
+bool parse_text(std::string_view text, Size2d& size) {
+  Shape numbers;
+  if (!parse_text(text, numbers) || numbers.rank() != 2) return false;
+  size = {numbers[0], numbers[1]};
+  return true;
+}
+
+bool parse_text(std::string_view text, Sides& sides) {
+  Shape numbers;
+  if (!parse_text(text, numbers) || numbers.rank() != 4) return false;
+  sides = {numbers[0], numbers[1], numbers[2], numbers[3]};
+  return true;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/shape.h"
@@ -32,6 +33,8 @@ struct Sides {
 
 void append_text(std::string& out, Size2d size);
 void append_text(std::string& out, const Sides& sides);
+bool parse_text(std::string_view text, Size2d& size);
+bool parse_text(std::string_view text, Sides& sides);
 
 enum class Padding : std::uint8_t {
   kValid,  // none

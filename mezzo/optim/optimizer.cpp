@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 
@@ -45,6 +46,11 @@ void Optimizer::check_grad(std::size_t i, const Tensor& grad) const {
 }
 
 void Optimizer::step(double inv_scale) {
+  do_host_work(name_, {}, params_,
+               [this, inv_scale](std::span<const Tensor>) { return step_now(inv_scale), true; });
+}
+
+void Optimizer::step_now(double inv_scale) {
   const NoGrad guard;
   std::vector<std::vector<Active>> active(groups());
   std::size_t group = 0;

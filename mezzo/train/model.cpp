@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "mezzo/graph/train_step.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/train/checkpointing.h"
@@ -141,6 +142,7 @@ Model::Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimize
              const ModelOptions& options)
     : loss_(loss), step_(amp::build_train_network(net, std::move(loss), optimizer, options.amp)) {
   for (const std::string& name : options.metrics) add_metric(make_metric(name));
+  if (options.graph) step_.set_execution(graph::captured(net));
 }
 
 Model::Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,

@@ -25,6 +25,7 @@ namespace mezzo::train {
 struct ModelOptions {
   std::vector<std::string> metrics{"loss", "accuracy"};  // names for make_metric()
   amp::TrainNetworkOptions amp{};                        // level, dtype, loss scaling
+  bool graph = false;  // capture the training step and replay it: graph::captured()
 };
 
 struct FitOptions {

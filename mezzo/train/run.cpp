@@ -9,6 +9,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
+#include "mezzo/graph/train_step.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/recompute.h"
@@ -69,6 +70,7 @@ struct Trainer {
                  .on_phase = std::move(on_phase)}),
             plain_loss) {
     recompute_matching(*net, options.recompute);
+    if (options.graph) model.train_step().set_execution(graph::captured(*net));
   }
 
   std::unique_ptr<nn::Module> net;

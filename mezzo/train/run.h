@@ -73,6 +73,7 @@ struct RunOptions {
   // Modules by the pattern of their path whose insides the backward pass computes again instead of
   // keeping them: nn::recompute(). The same bits in less memory.
   std::vector<std::string> recompute{};
+  bool graph = false;                 // capture the training step and replay it: graph::captured()
   std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
   bool activation_gradients = false;  // count those, too
   CheckpointingOptions checkpoints{};

@@ -1,0 +1,250 @@
+#include "mezzo/graph/capture.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/core/random.h"
+#include "mezzo/core/storage.h"
+#include "mezzo/nn/module.h"
+#include "mezzo/ops/grad_mode.h"
+
+namespace mezzo::graph {
+namespace {
+
+constexpr const char* kOp = "capture";
+
+// A value as somebody may hold it: a geometry over a storage.
+struct Known {
+  std::int64_t offset;
+  ValueSpec spec;
+  ValueId value;
+};
+
+bool is_of(const Known& known, const Tensor& tensor) {
+  return known.offset == tensor.offset() && known.spec.dtype == tensor.dtype() &&
+         known.spec.shape == tensor.shape() && known.spec.strides == tensor.strides();
+}
+
+// What stands for the elements of a result. It knows the values that lie in its storage, so that
+// they are forgotten with it: another storage may have its address later.
+class Placeholder final : public LazyContents {
+ public:
+  explicit Placeholder(std::string what) : what_(std::move(what)) {}
+
+  void fill(void* /*destination*/) override {
+    fail(kOp, "the step depends on data: it asks for the elements of ", what_,
+         " while it is captured, when nothing is computed. Keep values as tensors, or look at them "
+         "after the run");
+  }
+  bool is_current() const override { return true; }
+
+  std::vector<Known> values;
+
+ private:
+  std::string what_;
+};
+
+Placeholder* placeholder_of(const Tensor& tensor) {
+  return dynamic_cast<Placeholder*>(tensor.storage()->lazy_contents());
+}
+
+Tensor placeholder(const ValueSpec& spec, std::string what) {
+  Ref<LazyContents> contents(new Placeholder(std::move(what)));
+  Ref<Storage> storage = make_ref<Storage>(spec.bytes(), Device{}, std::move(contents));
+  return Tensor(make_ref<TensorImpl>(std::move(storage), 0, spec.shape, spec.strides, spec.dtype));
+}
+
+class Recorder final : public CaptureHook {
+ public:
+  explicit Recorder(const CaptureOptions& options)
+      : options_(options), start_(default_generator().position()) {
+    for (const NamedTensor& entry : options.names) names_.emplace(entry.tensor.impl(), entry.name);
+  }
+
+  Tensor input(const Tensor& tensor, std::string name) {
+    const ValueSpec spec = ValueSpec::of(tensor);
+    const ValueId value = program_.add_input(spec, name);
+    Tensor stand = placeholder(spec, concat("the input ", name));
+    know(stand, value);
+    return stand;
+  }
+
+  bool defers_casts() const override { return options_.defer_casts; }
+
+  Tensor make_result(const TensorSpec& spec) override {
+    return placeholder(ValueSpec::dense(spec.shape, spec.dtype, spec.format), "a result");
+  }
+
+  void on_call(const FinishedCall& call, Inputs over) override {
+    Node node = node_of(call);
+    for (const Tensor& output : call.outputs) node.outputs.push_back(add_result(output));
+    for (std::size_t i = 0; i < over.size(); ++i) {
+      node.over.push_back(over[i] != nullptr ? value_of(*over[i]) : kNoValue);
+    }
+    program_.nodes.push_back(std::move(node));
+  }
+
+  void on_change(const FinishedCall& call) override {
+    const Tensor& destination = call.outputs[0];
+    Placeholder* contents = placeholder_of(destination);
+    check_arg(contents != nullptr, kOp, call.op.name, " changes ", destination,
+              " in place, which exists outside of the step. Do that outside, or as host work");
+    Node node = node_of(call);
+    node.over = {value_of(destination)};
+    contents->values.clear();
+    node.outputs = {add_result(destination)};
+    program_.nodes.push_back(std::move(node));
+  }
+
+  void on_host_call(HostCall call) override {
+    Node node{.phase = phase_, .path = nn::current_module_path()};
+    for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));
+    for (const Tensor& leaf : call.leaves) {
+      note_leaf(leaf);
+      node.inputs.push_back(leaf.grad().defined() ? value_of(leaf.grad()) : kNoValue);
+    }
+    node.host = call.name;
+    node.work = std::move(call.work);
+    node.leaves.assign(call.leaves.begin(), call.leaves.end());
+    program_.nodes.push_back(std::move(node));
+  }
+
+  void begin_backward() override { phase_ = Phase::kBackward; }
+  void end_backward() override { phase_ = Phase::kUpdate; }
+
+  // The program, which returns these tensors and the gradients that are left at leaves.
+  Program finish(std::span<const Tensor> outputs) {
+    for (const Tensor& output : outputs) program_.outputs.push_back(value_of(output));
+    for (const Tensor& leaf : leaves_) {
+      if (!leaf.grad().defined()) continue;
+      program_.leaves.push_back(leaf);
+      program_.outputs.push_back(value_of(leaf.grad()));
+    }
+    program_.random_words = default_generator().position().offset - start_.offset;
+    return std::move(program_);
+  }
+
+  // Undoes what the step did to the world.
+  void clean_up() {
+    for (const Tensor& leaf : leaves_) {
+      if (leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr) leaf.clear_grad();
+    }
+    default_generator().set_position(start_);
+  }
+
+ private:
+  Node node_of(const FinishedCall& call) {
+    Node node{.op = &call.op, .attrs = call.attrs, .phase = phase_,
+              .path = nn::current_module_path()};
+    for (const Tensor* input : call.inputs) {
+      node.inputs.push_back(input->defined() ? value_of(*input) : kNoValue);
+    }
+    if (RandomPosition* position = node.attrs.random_position()) make_relative(call, *position);
+    if (options_.defer_casts && amp::is_autocast_enabled() && phase_ == Phase::kForward) {
+      node.policy = std::make_shared<amp::Policy>(amp::autocast_policy());
+    }
+    return node;
+  }
+
+  void make_relative(const FinishedCall& call, RandomPosition& position) const {
+    check_arg(position.seed == start_.seed && position.offset >= start_.offset, kOp, call.op.name,
+              " takes random numbers from a generator of its own. In a captured step use "
+              "default_generator()");
+    position = {0, position.offset - start_.offset};
+  }
+
+  ValueId add_result(const Tensor& tensor) {
+    const ValueId value = program_.add_result(ValueSpec::of(tensor));
+    know(tensor, value);
+    return value;
+  }
+
+  std::vector<Known>& known_in(const Tensor& tensor) {
+    Placeholder* contents = placeholder_of(tensor);
+    return contents != nullptr ? contents->values : outside_[tensor.storage().get()];
+  }
+
+  void know(const Tensor& tensor, ValueId value) {
+    std::vector<Known>& known = known_in(tensor);
+    std::erase_if(known, [&](const Known& k) { return is_of(k, tensor); });
+    known.push_back({tensor.offset(), ValueSpec::of(tensor), value});
+  }
+
+  ValueId value_of(const Tensor& tensor) {
+    for (const Known& known : known_in(tensor)) {
+      if (is_of(known, tensor)) return refreshed(known.value, tensor);
+    }
+    check_arg(placeholder_of(tensor) == nullptr, kOp, "the step holds on to ", tensor,
+              ", which was changed in place since or belongs to another capture. Compute it within "
+              "the step");
+    return add_state(tensor);
+  }
+
+  // The handle that takes part in differentiation is the one to keep: it owns the 16-bit copies.
+  ValueId refreshed(ValueId value, const Tensor& tensor) {
+    Tensor& kept = program_.values[value].tensor;
+    if (kept.defined() && tensor.is_leaf() && tensor.requires_grad() && !kept.requires_grad()) {
+      kept = tensor;
+      note_leaf(tensor);
+    }
+    return value;
+  }
+
+  ValueId add_state(const Tensor& tensor) {
+    const auto named = names_.find(tensor.impl());
+    const ValueId value = program_.add_state(
+        tensor, named != names_.end() ? named->second : concat("const", unnamed_++));
+    know(tensor, value);
+    if (tensor.is_leaf() && tensor.requires_grad()) note_leaf(tensor);
+    return value;
+  }
+
+  void note_leaf(const Tensor& leaf) {
+    const auto is_same = [&](const Tensor& known) { return known.impl() == leaf.impl(); };
+    if (std::ranges::none_of(leaves_, is_same)) leaves_.push_back(leaf);
+  }
+
+  const CaptureOptions& options_;
+  RandomPosition start_;
+  Program program_;
+  Phase phase_ = Phase::kForward;
+  std::unordered_map<const TensorImpl*, std::string> names_;
+  // Of storages that exist outside; the program's states keep them alive.
+  std::unordered_map<const Storage*, std::vector<Known>> outside_;
+  std::vector<Tensor> leaves_;
+  int unnamed_ = 0;
+};
+
+// While it exists, calls of this thread go to the recorder.
+class Capturing {
+ public:
+  explicit Capturing(Recorder& recorder) : recorder_(recorder) {
+    check_arg(capture_hook() == nullptr, kOp, "a step is being captured already on this thread");
+    set_capture_hook(&recorder);
+  }
+  ~Capturing() {
+    set_capture_hook(nullptr);
+    recorder_.clean_up();
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+ private:
+  Recorder& recorder_;
+};
+
+}  // namespace
+
+Program capture(const Step& step, std::span<const Tensor> inputs, const CaptureOptions& options) {
+  Recorder recorder(options);
+  const Capturing capturing(recorder);
+  std::vector<Tensor> stands;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    stands.push_back(recorder.input(inputs[i], concat("input", i)));
+  }
+  return recorder.finish(step(stands));
+}
+
+}  // namespace mezzo::graph

@@ -1,0 +1,35 @@
+// Capturing a step: the calls that a function makes, as a Program.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mezzo/core/named_tensor.h"
+#include "mezzo/graph/program.h"
+
+namespace mezzo::graph {
+
+// A function from tensors to tensors that uses mezzo's operations: forward and backward passes,
+// loss scaling, optimizers.
+using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
+
+struct CaptureOptions {
+  // What the text form calls tensors that exist between runs, such as a network's parameters.
+  std::vector<NamedTensor> names{};
+  // Regions of mixed precision cast nothing, but are noted at each node, for the pass that paints.
+  // Otherwise their casts become nodes like others.
+  bool defer_casts = false;
+};
+
+// Calls `step` once, without computing anything: results have shapes and dtypes, and no elements.
+// What the step asks of the world besides - training modes, regions, options - is what it is now.
+//
+// Nothing else is left behind: gradients that the step leaves at leaves become outputs of the
+// program, and the default random stream is where it was. Throws ArgumentError where the step looks
+// at elements (it depends on data), changes a tensor in place that exists outside of it, or draws
+// random numbers from another generator than the default one.
+Program capture(const Step& step, std::span<const Tensor> inputs, const CaptureOptions& options = {});
+
+}  // namespace mezzo::graph

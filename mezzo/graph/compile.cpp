@@ -1,0 +1,106 @@
+#include "mezzo/graph/compile.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/ops/grad_mode.h"
+
+namespace mezzo::graph {
+namespace {
+
+// What makes a network's calls others: modes, hooks and the tensors behind its parameters. It holds
+// on to them, so that no other can get the address of one.
+struct NetworkMode {
+  std::vector<bool> flags;
+  std::vector<std::shared_ptr<nn::ForwardHook>> hooks;
+  std::vector<Ref<TensorImpl>> parameters;
+
+  void add(const nn::Module& module) {
+    flags.push_back(module.is_training());
+    for (const auto& hook : module.forward_hooks()) hooks.push_back(hook);
+    for (const nn::Module::Member& parameter : module.own_parameters()) {
+      parameters.push_back(parameter.tensor->impl_ref());
+      flags.push_back(parameter.tensor->requires_grad());
+    }
+    for (const nn::Module::Child& child : module.children()) add(*child.module);
+  }
+  bool operator==(const NetworkMode&) const = default;
+};
+
+std::vector<NamedTensor> names_of(std::span<nn::Module* const> networks) {
+  std::vector<NamedTensor> names;
+  for (const nn::Module* network : networks) {
+    for (const NamedTensor& entry : network->state()) names.push_back(entry);
+  }
+  return names;
+}
+
+}  // namespace
+
+// Everything that a program is made for.
+struct CompiledStep::Key {
+  std::vector<ValueSpec> inputs;
+  bool records = false;
+  bool casts = false;
+  amp::Policy policy{};
+  NetworkMode mode;
+  std::uint64_t more = 0;
+
+  bool operator==(const Key&) const = default;
+};
+
+struct CompiledStep::Entry {
+  Key key;
+  Executable executable;
+};
+
+CompiledStep::CompiledStep(Step step, CompileOptions options)
+    : step_(std::move(step)), options_(std::move(options)) {
+  check_arg(step_ != nullptr && options_.most_programs >= 1, "compile",
+            "a step is needed, and room for at least 1 program: ", options_.most_programs);
+}
+CompiledStep::CompiledStep(CompiledStep&&) noexcept = default;
+CompiledStep& CompiledStep::operator=(CompiledStep&&) noexcept = default;
+CompiledStep::~CompiledStep() = default;
+
+CompiledStep::Key CompiledStep::key_of(std::span<const Tensor> inputs) const {
+  Key key{.records = grad_enabled(), .casts = amp::is_autocast_enabled()};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    check_arg(inputs[i].defined(), "compile", "input ", i, " is undefined");
+    key.inputs.push_back(ValueSpec::of(inputs[i]));
+  }
+  if (key.casts) key.policy = amp::autocast_policy();
+  for (const nn::Module* network : options_.networks) key.mode.add(*network);
+  if (options_.mode) key.more = options_.mode();
+  return key;
+}
+
+CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> inputs) {
+  Key key = key_of(inputs);
+  const auto found = std::ranges::find_if(
+      entries_, [&](const std::unique_ptr<Entry>& entry) { return entry->key == key; });
+  if (found != entries_.end()) {
+    std::rotate(found, found + 1, entries_.end());
+    return *entries_.back();
+  }
+  Program program = capture(step_, inputs, {.names = names_of(options_.networks)});
+  if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
+  entries_.push_back(
+      std::unique_ptr<Entry>(new Entry{std::move(key), Executable(std::move(program))}));
+  return *entries_.back();
+}
+
+std::vector<Tensor> CompiledStep::operator()(std::span<const Tensor> inputs) {
+  return find_or_capture(inputs).executable.run(inputs);
+}
+
+const Executable* CompiledStep::latest() const {
+  return entries_.empty() ? nullptr : &entries_.back()->executable;
+}
+
+CompiledStep compile(Step step, CompileOptions options) {
+  return CompiledStep(std::move(step), std::move(options));
+}
+
+}  // namespace mezzo::graph

@@ -1,0 +1,58 @@
+// compile(): a step that is captured when it is first called, and replayed from then on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "mezzo/graph/capture.h"
+#include "mezzo/graph/executable.h"
+#include "mezzo/nn/module.h"
+
+namespace mezzo::graph {
+
+struct CompileOptions {
+  // The networks that the step uses. Their parameters give the program its names, and when their
+  // modes, hooks or parameters are others than at the capture, the step is captured again.
+  std::vector<nn::Module*> networks{};
+  // What else the step depends on, as a number; null: nothing.
+  std::function<std::uint64_t()> mode{};
+  // How many programs are kept, for different shapes and modes; the one that was not used for the
+  // longest time goes first. Each holds the memory of its results.
+  std::size_t most_programs = 4;
+};
+
+// A step, and the programs that were captured of it. It is captured again for inputs of another
+// shape, dtype or memory format, in another mode, with recording or a region of mixed precision
+// switched differently. The networks and all else that the step refers to must outlive it.
+class CompiledStep {
+ public:
+  explicit CompiledStep(Step step, CompileOptions options = {});
+  CompiledStep(CompiledStep&&) noexcept;
+  CompiledStep& operator=(CompiledStep&&) noexcept;
+  ~CompiledStep();
+
+  // One run of the step. Throws ArgumentError like capture(), and whatever the step throws.
+  std::vector<Tensor> operator()(std::span<const Tensor> inputs);
+
+  // The program of the last run; null before the first.
+  const Executable* latest() const;
+  // Programs that are kept.
+  std::size_t programs() const { return entries_.size(); }
+
+ private:
+  struct Key;
+  struct Entry;
+
+  Key key_of(std::span<const Tensor> inputs) const;
+  Entry& find_or_capture(std::span<const Tensor> inputs);
+
+  Step step_;
+  CompileOptions options_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // the last used one is the last
+};
+
+CompiledStep compile(Step step, CompileOptions options = {});
+
+}  // namespace mezzo::graph

@@ -1,0 +1,224 @@
+#include "mezzo/graph/executable.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/core/random.h"
+#include "mezzo/core/storage.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
+
+namespace mezzo::graph {
+namespace {
+
+constexpr const char* kOp = "graph";
+
+// What an absent optional input is.
+const Tensor& absent() {
+  static const Tensor none;
+  return none;
+}
+
+Tensor make(const ValueSpec& spec) {
+  const Format format = spec.strides == strides_for(spec.shape, Format::kContiguous)
+                            ? Format::kContiguous
+                            : Format::kChannelsLast;
+  return empty(spec.shape, spec.dtype, format);
+}
+
+}  // namespace
+
+Executable::Executable(Program program)
+    : program_(std::move(program)), memory_(plan_memory(program_)) {
+  check_runnable();
+  make_homes();
+  instructions_.reserve(program_.nodes.size());
+  for (Node& node : program_.nodes) make_instruction(node);
+}
+
+void Executable::check_runnable() const {
+  for (const Value& value : program_.values) {
+    check_arg(value.kind != ValueKind::kState || value.tensor.defined(), kOp, "the state ",
+              value.name, " has no tensor. Programs that were read from text cannot run");
+  }
+  for (const Node& node : program_.nodes) {
+    check_arg(!node.is_host() || node.work != nullptr, kOp, "the host work ", node.host,
+              " has nothing to do. Programs that were read from text cannot run");
+  }
+}
+
+// True if the value is at the same place with every run.
+bool Executable::is_lasting(ValueId value) const {
+  switch (memory_.homes[value]) {
+    case Home::kArena: return true;
+    case Home::kOutside: return program_.values[memory_.blocks[value]].kind == ValueKind::kState;
+    case Home::kCopy:
+    case Home::kFresh: return false;
+  }
+  return false;
+}
+
+Tensor Executable::in_arena(ValueId value, const Ref<Storage>& arena) const {
+  const ValueSpec& spec = program_.spec(value);
+  auto* bytes = static_cast<std::byte*>(arena->data());
+  void* place = bytes != nullptr ? bytes + memory_.offsets[memory_.blocks[value]] : nullptr;
+  Ref<Storage> part =
+      make_ref<Storage>(place, spec.bytes(), Device{}, Ref<RefCounted>(arena.get()));
+  return Tensor(make_ref<TensorImpl>(std::move(part), 0, spec.shape, spec.strides, spec.dtype));
+}
+
+void Executable::make_homes() {
+  const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, Device{});
+  homes_.resize(program_.values.size());
+  for (ValueId v = 0; v < homes_.size(); ++v) {
+    if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;
+  }
+  for (const Node& node : program_.nodes) {
+    for (const ValueId output : node.outputs) {
+      if (!is_lasting(output)) {
+        passing_.push_back(output);
+      } else if (node.op->view != nullptr) {
+        homes_[output] = node.op->view(homes_[node.inputs[0]], node.attrs);
+      } else {
+        homes_[output] = in_arena(output, arena);
+      }
+    }
+  }
+  passing_.insert(passing_.end(), program_.inputs.begin(), program_.inputs.end());
+  slots_ = homes_;
+}
+
+void Executable::make_instruction(Node& node) {
+  const bool is_view = node.op != nullptr && node.op->view != nullptr;
+  if (is_view && is_lasting(node.outputs[0])) return;
+  Instruction instruction{.node = &node};
+  for (const ValueId input : node.inputs) {
+    instruction.inputs.push_back(input != kNoValue ? &slots_[input] : &absent());
+  }
+  if (!node.is_host() && !is_view) {
+    instruction.is_copy = is_parameter_copy(program_, node);
+    for (const ValueId output : node.outputs) instruction.outputs.push_back(homes_[output]);
+    instruction.is_empty = std::ranges::all_of(node.outputs, [&](ValueId output) {
+      return program_.spec(output).shape.numel() == 0;
+    });
+    if (const RandomPosition* position = node.attrs.random_position()) {
+      random_.push_back({&node.attrs, position->offset});
+    }
+  }
+  instructions_.push_back(std::move(instruction));
+}
+
+void Executable::bind(std::span<const Tensor> inputs) {
+  check_arg(inputs.size() == program_.inputs.size(), kOp, "the step has ", program_.inputs.size(),
+            " inputs, ", inputs.size(), " were given");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ValueSpec& wanted = program_.spec(program_.inputs[i]);
+    check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",
+              inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
+              ". Capture it again");
+    slots_[program_.inputs[i]] = inputs[i];
+  }
+  const RandomPosition start = default_generator().reserve(program_.random_words);
+  for (const Random& random : random_) {
+    *random.attrs->random_position() = {start.seed, start.offset + random.offset};
+  }
+}
+
+std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
+  struct Forget {
+    Executable& executable;
+    ~Forget() { executable.forget(); }
+  } forget_in_the_end{*this};
+  bind(inputs);
+  return run_nodes() ? take_outputs() : std::vector<Tensor>();
+}
+
+bool Executable::run_nodes() {
+  for (Instruction& instruction : instructions_) {
+    const Node& node = *instruction.node;
+    if (node.is_host()) {
+      if (!run_host(instruction)) return false;
+    } else if (node.op->view != nullptr) {
+      slots_[node.outputs[0]] = node.op->view(*instruction.inputs[0], node.attrs);
+    } else if (instruction.is_copy) {
+      const NoGrad guard;
+      slots_[node.outputs[0]] = cast(*instruction.inputs[0], program_.spec(node.outputs[0]).dtype);
+    } else {
+      run_kernel(instruction);
+    }
+  }
+  return true;
+}
+
+void Executable::run_kernel(Instruction& instruction) {
+  const Node& node = *instruction.node;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const ValueId output = node.outputs[i];
+    Tensor& tensor = instruction.outputs[i];
+    if (memory_.homes[output] == Home::kFresh) {
+      const ValueId block = memory_.blocks[output];
+      tensor = block == output ? make(program_.spec(output)) : slots_[block];
+      slots_[output] = tensor;
+    } else {
+      tensor.bump_version();  // copies that kernels have made of what was here are stale
+    }
+  }
+  if (instruction.is_empty) return;
+  if (!instruction.call.has_value()) {
+    instruction.call.emplace(*node.op, instruction.inputs, instruction.outputs, node.attrs);
+  }
+  instruction.call->run(instruction.inputs, instruction.outputs, node.attrs);
+}
+
+bool Executable::run_host(const Instruction& instruction) {
+  const Node& node = *instruction.node;
+  struct ClearGrads {
+    std::span<const Tensor> leaves;
+    ~ClearGrads() {
+      for (const Tensor& leaf : leaves) leaf.clear_grad();
+    }
+  } in_the_end{node.leaves};
+  std::vector<Tensor> reads;
+  for (const Tensor* input : instruction.inputs) reads.push_back(*input);
+  const std::size_t first = reads.size() - node.leaves.size();
+  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
+    node.leaves[i].set_grad(std::move(reads[first + i]));
+  }
+  reads.resize(first);
+  const bool goes_on = node.work(reads);
+  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
+    const ValueId grad = node.inputs[first + i];
+    // The work may have put another tensor there; what reads the gradient later shall see that.
+    if (grad != kNoValue && node.leaves[i].grad().defined()) slots_[grad] = node.leaves[i].grad();
+  }
+  return goes_on;
+}
+
+std::vector<Tensor> Executable::take_outputs() {
+  std::vector<Tensor> outputs;
+  for (const ValueId output : program_.outputs) outputs.push_back(slots_[output]);
+  const std::size_t first = outputs.size() - program_.leaves.size();
+  for (std::size_t i = 0; i < program_.leaves.size(); ++i) {
+    program_.leaves[i].set_grad(std::move(outputs[first + i]));
+  }
+  outputs.resize(first);
+  return outputs;
+}
+
+// Lets go of what belongs to one run.
+void Executable::forget() {
+  for (const ValueId value : passing_) slots_[value] = Tensor();
+  for (Instruction& instruction : instructions_) {
+    if (!instruction.node->leaves.empty()) {
+      for (std::size_t i = 0; i < instruction.node->inputs.size(); ++i) {
+        const ValueId input = instruction.node->inputs[i];
+        if (input != kNoValue && homes_[input].defined()) slots_[input] = homes_[input];
+      }
+    }
+    for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
+      if (!homes_[instruction.node->outputs[i]].defined()) instruction.outputs[i] = Tensor();
+    }
+  }
+}
+
+}  // namespace mezzo::graph

@@ -1,0 +1,69 @@
+// Executable: a program with its memory and kernels, ready to run again and again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "mezzo/graph/memory_plan.h"
+#include "mezzo/graph/program.h"
+#include "mezzo/ops/dispatch.h"
+
+namespace mezzo::graph {
+
+// Runs the nodes of a program in their order: no shape is inferred, no memory looked for, no kernel
+// chosen, nothing recorded. Results lie in one arena that is kept between runs; what the program
+// returns is the caller's. Not to be run by two threads at a time.
+class Executable {
+ public:
+  // Throws ArgumentError for a program with states or host work that was only parsed.
+  explicit Executable(Program program);
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  // One run. Throws ArgumentError for inputs of other shapes, dtypes or strides than the captured
+  // ones. Host work that says so ends the run early: then nothing is given back, and no leaf has a
+  // gradient. An exception leaves no gradients either.
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+  const Program& program() const { return program_; }
+  const MemoryPlan& memory() const { return memory_; }
+
+ private:
+  struct Instruction {
+    Node* node = nullptr;
+    std::vector<const Tensor*> inputs;
+    std::vector<Tensor> outputs;  // in the order of the node's; a fresh one is made in every run
+    bool is_copy = false;         // of a parameter
+    bool is_empty = false;        // no element to compute
+    std::optional<PreparedCall> call;  // found when it is first run
+  };
+
+  void check_runnable() const;
+  void make_homes();
+  Tensor in_arena(ValueId value, const Ref<Storage>& arena) const;
+  void make_instruction(Node& node);
+  bool is_lasting(ValueId value) const;
+
+  void bind(std::span<const Tensor> inputs);
+  bool run_nodes();
+  void run_kernel(Instruction& instruction);
+  bool run_host(const Instruction& instruction);
+  std::vector<Tensor> take_outputs();
+  void forget();
+
+  Program program_;
+  MemoryPlan memory_;
+  std::vector<Tensor> slots_;       // what each value is at the moment
+  std::vector<Tensor> homes_;       // what it is in every run; undefined if that changes
+  std::vector<Instruction> instructions_;
+  std::vector<ValueId> passing_;    // values without such a home
+  struct Random {
+    Attrs* attrs;
+    std::uint64_t offset;
+  };
+  std::vector<Random> random_;
+};
+
+}  // namespace mezzo::graph

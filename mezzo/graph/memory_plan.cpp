@@ -1,0 +1,186 @@
+#include "mezzo/graph/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // of every block: what vector loads and the allocator have
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// When a block is alive, as indices of nodes.
+struct Life {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
+bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <= a.last; }
+
+// Where values live, and which share a block.
+class Blocks {
+ public:
+  explicit Blocks(const Program& program) : program_(program) {
+    plan_.homes.assign(program.values.size(), Home::kOutside);
+    plan_.blocks.resize(program.values.size());
+    std::iota(plan_.blocks.begin(), plan_.blocks.end(), ValueId{0});
+    find_last_reads();
+    for (std::size_t i = 0; i < program.nodes.size(); ++i) place_outputs(i);
+    mark_returned();
+  }
+
+  MemoryPlan take() { return std::move(plan_); }
+
+ private:
+  // Of each value itself; views come on top as they are met.
+  void find_last_reads() {
+    last_read_.assign(program_.values.size(), 0);
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
+      const Node& node = program_.nodes[i];
+      if (node.op != nullptr && node.op->view != nullptr) {
+        last_read_[node.inputs[0]] = std::max(last_read_[node.inputs[0]], last_read_[node.outputs[0]]);
+      }
+      for (const ValueId input : node.inputs) {
+        if (input != kNoValue) last_read_[input] = std::max(last_read_[input], i);
+      }
+    }
+    for (const ValueId output : program_.outputs) last_read_[output] = program_.nodes.size();
+  }
+
+  void place_outputs(std::size_t i) {
+    const Node& node = program_.nodes[i];
+    if (node.is_host()) return;
+    if (node.op->view != nullptr) {
+      const ValueId base = plan_.blocks[node.inputs[0]];
+      plan_.blocks[node.outputs[0]] = base;
+      plan_.homes[node.outputs[0]] = plan_.homes[base];
+      return;
+    }
+    const bool is_copy = is_parameter_copy(program_, node);
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      const ValueId output = node.outputs[k];
+      plan_.homes[output] = is_copy ? Home::kCopy : Home::kArena;
+      if (k < node.over.size() && can_be_written_over(node.over[k], output, i)) {
+        plan_.blocks[output] = plan_.blocks[node.over[k]];
+      }
+    }
+  }
+
+  // True if `output`, which node i makes, can lie where `value` lies.
+  bool can_be_written_over(ValueId value, ValueId output, std::size_t i) const {
+    if (value == kNoValue || plan_.homes[value] != Home::kArena) return false;
+    if (!(program_.spec(value) == program_.spec(output))) return false;
+    const ValueId block = plan_.blocks[value];
+    if (program_.spec(block).bytes() != program_.spec(output).bytes()) return false;
+    for (ValueId v = 0; v < plan_.blocks.size(); ++v) {
+      const bool shares = plan_.blocks[v] == block && v != output;
+      if (shares && last_read_[v] > i) return false;
+      if (shares && v != value && last_read_[v] == i) return false;
+    }
+    return true;
+  }
+
+  // What the program returns outlives the run, and so does all that shares its block.
+  void mark_returned() {
+    std::vector<bool> fresh(program_.values.size(), false);
+    for (const ValueId output : program_.outputs) {
+      if (plan_.homes[output] == Home::kArena) fresh[plan_.blocks[output]] = true;
+    }
+    for (ValueId v = 0; v < program_.values.size(); ++v) {
+      if (fresh[plan_.blocks[v]]) plan_.homes[v] = Home::kFresh;
+    }
+  }
+
+  const Program& program_;
+  MemoryPlan plan_;
+  std::vector<std::size_t> last_read_;
+};
+
+std::vector<Life> lives_of_blocks(const Program& program, const MemoryPlan& plan) {
+  std::vector<Life> lives(program.values.size());
+  std::vector<bool> begun(program.values.size(), false);
+  const auto extend = [&](ValueId value, std::size_t at) {
+    const ValueId block = plan.blocks[value];
+    if (!begun[block]) lives[block].first = at;
+    begun[block] = true;
+    lives[block].last = at;
+  };
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    for (const ValueId input : program.nodes[i].inputs) {
+      if (input != kNoValue) extend(input, i);
+    }
+    for (const ValueId output : program.nodes[i].outputs) extend(output, i);
+  }
+  return lives;
+}
+
+// The lowest place for `bytes` between what is placed already and alive at the same time.
+std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t bytes) {
+  std::ranges::sort(taken);
+  std::size_t place = 0;
+  for (const auto& [begin, end] : taken) {
+    if (place + bytes <= begin) break;
+    place = std::max(place, end);
+  }
+  return place;
+}
+
+void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
+  std::vector<ValueId> blocks;
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    if (plan.homes[v] == Home::kArena && plan.blocks[v] == v) blocks.push_back(v);
+  }
+  std::ranges::stable_sort(blocks, std::greater<>(),
+                           [&](ValueId v) { return program.spec(v).bytes(); });
+  plan.offsets.assign(program.values.size(), 0);
+  std::vector<std::pair<std::size_t, std::size_t>> taken;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    taken.clear();
+    for (std::size_t k = 0; k < i; ++k) {
+      const ValueId other = blocks[k];
+      if (!meet(lives[blocks[i]], lives[other])) continue;
+      const std::size_t begin = plan.offsets[other];
+      taken.emplace_back(begin, begin + aligned(program.spec(other).bytes()));
+    }
+    const std::size_t bytes = aligned(program.spec(blocks[i]).bytes());
+    plan.offsets[blocks[i]] = lowest_gap(taken, bytes);
+    plan.arena_bytes = std::max(plan.arena_bytes, plan.offsets[blocks[i]] + bytes);
+  }
+}
+
+std::size_t most_alive(const Program& program, const std::vector<Life>& lives,
+                       const MemoryPlan& plan) {
+  std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
+    const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes()));
+    change[lives[v].first] += bytes;
+    change[lives[v].last + 1] -= bytes;
+  }
+  std::int64_t alive = 0;
+  std::int64_t most = 0;
+  for (const std::int64_t c : change) most = std::max(most, alive += c);
+  return static_cast<std::size_t>(most);
+}
+
+}  // namespace
+
+bool is_parameter_copy(const Program& program, const Node& node) {
+  if (node.op != find_op("cast") || !is_lower(program.spec(node.outputs[0]).dtype)) return false;
+  const Tensor& source = program.values[node.inputs[0]].tensor;
+  return source.defined() && source.is_leaf() && source.requires_grad() &&
+         (source.is_dense() || source.is_dense(Format::kChannelsLast));
+}
+
+MemoryPlan plan_memory(const Program& program) {
+  MemoryPlan plan = Blocks(program).take();
+  const std::vector<Life> lives = lives_of_blocks(program, plan);
+  arrange(program, lives, plan);
+  plan.least_bytes = most_alive(program, lives, plan);
+  return plan;
+}
+
+}  // namespace mezzo::graph

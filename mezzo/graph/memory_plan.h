@@ -1,0 +1,40 @@
+// Where the results of a program lie: one block of memory, in which what is not needed at the same
+// time shares its place.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "mezzo/graph/program.h"
+
+namespace mezzo::graph {
+
+// How the elements of a value come into being.
+enum class Home : std::uint8_t {
+  kOutside,  // an input or a state, or a view of one
+  kCopy,     // the 16-bit copy of a parameter, which belongs to the parameter; or a view of one
+  kFresh,    // returned by the program: memory of its own in every run; or a view of such
+  kArena,    // a place in the arena
+};
+
+struct MemoryPlan {
+  std::vector<Home> homes;           // for each value
+  std::vector<ValueId> blocks;       // for each value, whose memory it lies in: its own, or that of
+                                     // what it views or is written over
+  std::vector<std::size_t> offsets;  // in the arena, in bytes; of values that are blocks
+  std::size_t arena_bytes = 0;
+  // The most that is alive at a time; no arrangement takes less.
+  std::size_t least_bytes = 0;
+};
+
+// Results are alive from the node that makes them to the last one that reads them or a view of
+// them. Larger ones are placed first, each as low as what is alive at the same time allows
+// (the greedy-by-size rule of Pisarchyk and Lee, "Efficient memory management for deep neural net
+// inference", 2020).
+MemoryPlan plan_memory(const Program& program);
+
+// True for a cast of a trained parameter to 16 bits: the copy is made once per update, and belongs
+// to the parameter (mezzo/core/derived.h).
+bool is_parameter_copy(const Program& program, const Node& node);
+
+}  // namespace mezzo::graph

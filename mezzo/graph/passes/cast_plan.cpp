@@ -1,0 +1,180 @@
+#include "mezzo/graph/passes/cast_plan.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "mezzo/graph/passes/infer_specs.h"
+
+namespace mezzo::graph {
+namespace {
+
+bool in_mask(std::uint32_t mask, std::size_t i) {
+  return (mask >> std::min<std::size_t>(i, 31) & 1U) != 0;
+}
+
+bool is_cast(const Node& node) {
+  return !node.is_host() && std::string_view(node.op->name) == "cast";
+}
+
+// A program that was parsed does not say which of its states are trained: all, then.
+bool is_trained(const Value& value) {
+  return value.kind == ValueKind::kState &&
+         (!value.tensor.defined() || value.tensor.requires_grad());
+}
+
+std::vector<bool> trained_values(const Program& program) {
+  std::vector<bool> trained(program.values.size());
+  for (std::size_t i = 0; i < trained.size(); ++i) trained[i] = is_trained(program.values[i]);
+  for (const Node& node : program.nodes) {
+    if (node.is_host() || node.op->backward == nullptr) continue;
+    const bool any = std::ranges::any_of(
+        node.inputs, [&](ValueId input) { return input != kNoValue && trained[input]; });
+    for (const ValueId output : node.outputs) trained[output] = any;
+  }
+  return trained;
+}
+
+// The dtype to which the node's trained inputs outside of its cast mask are rounded, as autocast
+// does where the policy does not keep normalisations in f32.
+std::optional<DType> rounding_of(const Node& node) {
+  if (node.is_host() || node.policy == nullptr) return {};
+  const amp::Policy& policy = *node.policy;
+  const bool rounds = is_lower(policy.dtype()) && !policy.keeps_batchnorm() &&
+                      node.op->precision.of(policy.lower) == PrecisionClass::kKeep;
+  return rounds ? std::optional(policy.lower) : std::nullopt;
+}
+
+}  // namespace
+
+bool may_cast(const OpDef& op, std::size_t input) { return in_mask(op.precision.cast_mask, input); }
+
+bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
+
+CastPlanner::CastPlanner(const Program& program)
+    : program_(program),
+      makers_(makers(program)),
+      trained_(trained_values(program)),
+      inferences_(program.nodes.size()) {}
+
+CastPlan CastPlanner::plan() {
+  const std::size_t values = program_.values.size();
+  plan_ = {};
+  cast_.assign(values, 0);
+  rounded_.assign(values, 0);
+  dtypes_.resize(values);
+  for (std::size_t i = 0; i < values; ++i) dtypes_[i] = program_.values[i].spec.dtype;
+  for (std::size_t i = 0; i < program_.nodes.size(); ++i) visit(i);
+  for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
+    plan_input(program_.nodes.size(), i, program_.spec(program_.outputs[i]).dtype);
+  }
+  return std::move(plan_);
+}
+
+const std::vector<DType>& CastPlanner::output_dtypes(std::size_t node,
+                                                     const std::vector<DType>& inputs) {
+  std::vector<Inference>& known = inferences_[node];
+  const auto found = std::ranges::find(known, inputs, &Inference::first);
+  if (found != known.end()) return found->second;
+  const Node& call = program_.nodes[node];
+  std::vector<ValueSpec> specs(inputs.size());
+  std::vector<const ValueSpec*> pointers(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (call.inputs[i] == kNoValue) continue;
+    specs[i] = program_.spec(call.inputs[i]);
+    specs[i].dtype = inputs[i];
+    pointers[i] = &specs[i];
+  }
+  std::vector<DType> outputs;
+  for (const ValueSpec& spec : infer_specs(*call.op, call.attrs, pointers)) {
+    outputs.push_back(spec.dtype);
+  }
+  return known.emplace_back(inputs, std::move(outputs)).second;
+}
+
+void CastPlanner::visit(std::size_t index) {
+  const Node& node = program_.nodes[index];
+  if (node.is_host()) return;  // takes what comes, and its results are what they were
+  std::vector<DType> wanted(node.inputs.size(), DType::kF32);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (node.inputs[i] != kNoValue) wanted[i] = dtypes_[node.inputs[i]];
+  }
+  want_paint(node, wanted);
+  want_promotion(node, wanted);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (node.inputs[i] != kNoValue) plan_input(index, i, wanted[i]);
+  }
+  round_parameters(index);
+  const std::vector<DType>& outputs = output_dtypes(index, wanted);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) dtypes_[node.outputs[i]] = outputs[i];
+}
+
+void CastPlanner::want_paint(const Node& node, std::vector<DType>& wanted) const {
+  if (!node.paint.has_value()) return;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (may_cast(*node.op, i) && takes_part(wanted[i])) wanted[i] = *node.paint;
+  }
+}
+
+// The widening of call()'s second step.
+void CastPlanner::want_promotion(const Node& node, std::vector<DType>& wanted) const {
+  std::optional<DType> common;
+  const auto must_agree = [&](std::size_t i) {
+    return in_mask(node.op->promote, i) && node.inputs[i] != kNoValue;
+  };
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (must_agree(i)) common = common.has_value() ? promote(*common, wanted[i]) : wanted[i];
+  }
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (must_agree(i)) wanted[i] = *common;
+  }
+}
+
+void CastPlanner::plan_input(std::size_t node, std::size_t input, DType wanted) {
+  const bool is_result = node == program_.nodes.size();
+  const ValueId value = is_result ? program_.outputs[input] : program_.nodes[node].inputs[input];
+  if (dtypes_[value] == wanted) return;
+  add({node, input, source_for(value, wanted), wanted, {}});
+}
+
+void CastPlanner::round_parameters(std::size_t index) {
+  const Node& node = program_.nodes[index];
+  const std::optional<DType> lower = rounding_of(node);
+  if (!lower.has_value()) return;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId value = node.inputs[i];
+    if (value == kNoValue || may_cast(*node.op, i) || !in_mask(node.op->grad_inputs, i)) continue;
+    if (dtypes_[value] == DType::kF32 && trained_[value]) {
+      add({index, i, value, DType::kF32, lower});
+    }
+  }
+}
+
+void CastPlanner::add(InputCast cast) {
+  if (cast.rounded_to.has_value()) {
+    count(cast.source, cast_, *cast.rounded_to);
+    count(cast.source, rounded_, *cast.rounded_to);
+  } else if (dtypes_[cast.source] != cast.dtype) {
+    count(cast.source, cast_, cast.dtype);
+  }
+  plan_.inputs.push_back(cast);
+}
+
+void CastPlanner::count(ValueId source, std::vector<std::uint8_t>& done, DType dtype) {
+  const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(dtype));
+  if ((done[source] & bit) != 0) return;
+  done[source] |= bit;
+  ++plan_.cost.casts;
+  plan_.cost.elements += static_cast<double>(program_.spec(source).shape.numel());
+}
+
+// What is cast: the value, or what it was widened from if that has the dtype. 16 bits survive a
+// trip through f32 unchanged; f32 does not survive one through 16 bits.
+ValueId CastPlanner::source_for(ValueId value, DType dtype) const {
+  const std::size_t maker = makers_[value];
+  if (maker == kNoNode || !is_cast(program_.nodes[maker])) return value;
+  const ValueId before = program_.nodes[maker].inputs[0];
+  const bool was_widened = dtypes_[value] == DType::kF32 && is_lower(dtypes_[before]);
+  return was_widened && dtypes_[before] == dtype ? before : value;
+}
+
+}  // namespace mezzo::graph

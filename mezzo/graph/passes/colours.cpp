@@ -1,0 +1,178 @@
+#include "mezzo/graph/passes/colours.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace mezzo::graph {
+namespace {
+
+bool is_f64(const Program& program, ValueId value) {
+  return value != kNoValue && program.spec(value).dtype == DType::kF64;
+}
+
+bool can_cast_some_input(const Program& program, const Node& node) {
+  bool any = false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId value = node.inputs[i];
+    any = any || (value != kNoValue && may_cast(*node.op, i) &&
+                  takes_part(program.spec(value).dtype));
+  }
+  return any;
+}
+
+bool user_says_follow(const amp::Policy& policy, const OpDef& op) {
+  return policy.rules != nullptr && policy.rules->action_of(op) == amp::CastAction::kNone;
+}
+
+// Undecided: autocast leaves it to what comes.
+Mark undecided(const Program& program, const Node& node) {
+  const amp::Policy& policy = *node.policy;
+  Mark mark{Colour::kNone, policy.lower, "takes what comes"};
+  if (user_says_follow(policy, *node.op)) mark.reason = "a rule of the user says follow";
+  const bool mixes_f64 = std::ranges::any_of(
+      node.inputs, [&](ValueId value) { return is_f64(program, value); });
+  if (policy.level != amp::Level::kAuto || user_says_follow(policy, *node.op) || mixes_f64) {
+    return mark;
+  }
+  const PrecisionClass own = node.op->precision.of(policy.lower);
+  const bool indifferent = node.op->view != nullptr || own == PrecisionClass::kFollow;
+  mark.colour = indifferent ? Colour::kClear : Colour::kGray;
+  return mark;
+}
+
+std::string reason_of(const amp::Policy& policy, const OpDef& op, amp::CastAction action) {
+  if (policy.rules != nullptr && policy.rules->action_of(op) == action) {
+    return "a rule of the user says so";
+  }
+  const PrecisionClass own = op.precision.of(policy.lower);
+  if (action == amp::CastAction::kToLower && own == PrecisionClass::kLower) {
+    return "it gains from 16 bits";
+  }
+  if (action == amp::CastAction::kToFloat32 && own == PrecisionClass::kFloat32) {
+    return "it needs f32";
+  }
+  return concat("level ", policy.level);
+}
+
+// The dtypes of a node's outputs if it is painted; empty if it does not take them.
+std::vector<DType> outputs_in(const Program& program, CastPlanner& planner, std::size_t index,
+                              DType paint) {
+  const Node& node = program.nodes[index];
+  std::vector<DType> inputs(node.inputs.size(), DType::kF32);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (node.inputs[i] == kNoValue) continue;
+    const DType dtype = program.spec(node.inputs[i]).dtype;
+    inputs[i] = may_cast(*node.op, i) && takes_part(dtype) ? paint : dtype;
+  }
+  try {
+    return planner.output_dtypes(index, inputs);
+  } catch (const ArgumentError&) {
+    return {};
+  }
+}
+
+class Linker {
+ public:
+  Linker(const Program& program, CastPlanner& planner, std::vector<Mark>& marks)
+      : program_(program), planner_(planner), marks_(marks), result_(program.nodes.size()) {}
+
+  std::vector<Neighbours> run() {
+    for (std::size_t i = 0; i < marks_.size(); ++i) find_decided(i);
+    find_readers();
+    for (std::size_t i = 0; i < marks_.size(); ++i) link(i);
+    return std::move(result_);
+  }
+
+ private:
+  struct Read {
+    std::size_t node;
+    std::size_t input;
+  };
+
+  // The outputs whose dtype is decided by the node's paint.
+  void find_decided(std::size_t index) {
+    decided_.resize(program_.nodes.size());
+    Mark& mark = marks_[index];
+    if (mark.colour == Colour::kNone) return;
+    const Node& node = program_.nodes[index];
+    const bool black = mark.colour == Colour::kBlack;
+    const DType paint = black ? DType::kF32 : mark.lower;
+    const std::vector<DType> dtypes = outputs_in(program_, planner_, index, paint);
+    if (dtypes.empty() && mark.is_undecided()) {
+      mark.colour = Colour::kNone;
+      mark.reason = concat("does not take ", mark.lower);
+    }
+    for (std::size_t i = 0; i < dtypes.size(); ++i) {
+      if (dtypes[i] == paint) decided_[index].push_back(node.outputs[i]);
+    }
+  }
+
+  void find_readers() {
+    reads_.resize(program_.values.size());
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+        if (node.inputs[k] != kNoValue) reads_[node.inputs[k]].push_back({i, k});
+      }
+    }
+  }
+
+  void link(std::size_t maker) {
+    Neighbours& own = result_[maker];
+    own.unread = !decided_[maker].empty();
+    for (const ValueId value : decided_[maker]) {
+      own.returned = own.returned || std::ranges::count(program_.outputs, value) > 0;
+      own.unread = own.unread && !own.returned && reads_[value].empty();
+      for (const Read& read : reads_[value]) link(maker, read);
+    }
+  }
+
+  void link(std::size_t maker, const Read& read) {
+    const Mark& mark = marks_[read.node];
+    const bool is_edge = mark.colour != Colour::kNone && mark.lower == marks_[maker].lower &&
+                         may_cast(*program_.nodes[read.node].op, read.input);
+    if (!is_edge) {
+      result_[maker].read_without_edge = true;
+      return;
+    }
+    std::vector<std::size_t>& readers = result_[maker].readers;
+    if (!readers.empty() && readers.back() == read.node) return;  // as two of its inputs
+    readers.push_back(read.node);
+    result_[read.node].makers.push_back(maker);
+  }
+
+  const Program& program_;
+  CastPlanner& planner_;
+  std::vector<Mark>& marks_;
+  std::vector<Neighbours> result_;
+  std::vector<std::vector<ValueId>> decided_;  // by node
+  std::vector<std::vector<Read>> reads_;       // by value
+};
+
+}  // namespace
+
+Mark mark_of(const Program& program, const Node& node) {
+  if (node.is_host() || node.policy == nullptr) return {};
+  const amp::Policy& policy = *node.policy;
+  if (policy.level == amp::Level::kO0) return {Colour::kNone, policy.lower, "level O0"};
+  const OpDef& op = *node.op;
+  const amp::CastAction action = amp::action_for(policy, op);
+  if (action == amp::CastAction::kRefuse) {
+    fail<ArgumentError>(op.name, "is not safe in ", policy.lower, ": ", op.precision.reason);
+  }
+  if (!can_cast_some_input(program, node)) {
+    return {Colour::kNone, policy.lower, op.precision.reason != nullptr ? op.precision.reason : ""};
+  }
+  if (action == amp::CastAction::kNone) return undecided(program, node);
+  const Colour colour =
+      action == amp::CastAction::kToLower ? Colour::kWhite : Colour::kBlack;
+  return {colour, policy.lower, reason_of(policy, op, action)};
+}
+
+std::vector<Neighbours> neighbours_of(const Program& program, CastPlanner& planner,
+                                      std::vector<Mark>& marks) {
+  return Linker(program, planner, marks).run();
+}
+
+}  // namespace mezzo::graph

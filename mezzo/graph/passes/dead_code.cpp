@@ -1,0 +1,27 @@
+#include <algorithm>
+#include <vector>
+
+#include "mezzo/graph/passes/passes.h"
+#include "mezzo/graph/rewrite.h"
+
+namespace mezzo::graph {
+
+std::size_t dead_code(Program& program) {
+  std::vector<bool> is_needed(program.values.size(), false);
+  for (const ValueId output : program.outputs) is_needed[output] = true;
+  std::vector<bool> is_dead(program.nodes.size(), false);
+  for (std::size_t i = program.nodes.size(); i-- > 0;) {
+    const Node& node = program.nodes[i];
+    is_dead[i] = !node.is_host() && std::ranges::none_of(node.outputs, [&](ValueId output) {
+      return is_needed[output];
+    });
+    if (is_dead[i]) continue;
+    for (const ValueId input : node.inputs) {
+      if (input != kNoValue) is_needed[input] = true;
+    }
+  }
+  erase_nodes(program, is_dead);
+  return static_cast<std::size_t>(std::ranges::count(is_dead, true));
+}
+
+}  // namespace mezzo::graph

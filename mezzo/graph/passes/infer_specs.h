@@ -1,0 +1,15 @@
+// Shape inference of a node for inputs that may have changed.
+#pragma once
+
+#include <vector>
+
+#include "mezzo/graph/program.h"
+
+namespace mezzo::graph {
+
+// What a call of that operation gives for inputs of these geometries (null for absent ones), as
+// call() finds it; inputs that must agree in dtype do. Throws ArgumentError as call() does.
+std::vector<ValueSpec> infer_specs(const OpDef& op, const Attrs& attrs,
+                                   const std::vector<const ValueSpec*>& inputs);
+
+}  // namespace mezzo::graph

@@ -1,0 +1,30 @@
+// The passes that clean a program up.
+#pragma once
+
+#include <cstddef>
+
+#include "mezzo/graph/pass.h"
+
+namespace mezzo::graph {
+
+// Takes out casts to the dtype that is there already, and those back from a wider one: 16 bits to
+// f32 and back lose nothing, while f32 to 16 bits and back round and stay. Returns how many went.
+std::size_t fold_casts(Program& program);
+
+// Computes once what is computed more than once: the same operation with the same attributes on the
+// same inputs, such as casts of one value for several readers. The first of them stays. Random
+// numbers and host work stay as they are, and what host work may change is read anew after it.
+// Returns how many nodes went.
+std::size_t common_subexpressions(Program& program);
+
+// Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
+// many.
+std::size_t dead_code(Program& program);
+
+inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no value", fold_casts};
+inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
+                                            "computes once what is computed more than once",
+                                            common_subexpressions};
+inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
+
+}  // namespace mezzo::graph

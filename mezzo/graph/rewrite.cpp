@@ -1,0 +1,74 @@
+#include "mezzo/graph/rewrite.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+
+bool is_cast(const Node& node) {
+  static const OpDef* const kCast = find_op("cast");
+  return node.op == kCast;
+}
+
+std::size_t count_casts(const Program& program) {
+  return static_cast<std::size_t>(std::ranges::count_if(program.nodes, is_cast));
+}
+
+bool same_layout(const ValueSpec& a, const ValueSpec& b) {
+  if (a.shape != b.shape) return false;
+  if (a.shape.numel() == 0) return true;
+  for (std::size_t i = 0; i < a.shape.rank(); ++i) {
+    if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+void erase_nodes(Program& program, const std::vector<bool>& marked) {
+  std::vector<bool> is_gone(program.values.size(), false);
+  std::vector<Node> kept;
+  kept.reserve(program.nodes.size());
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (!marked[i]) {
+      kept.push_back(std::move(program.nodes[i]));
+      continue;
+    }
+    for (const ValueId output : program.nodes[i].outputs) is_gone[output] = true;
+  }
+  program.nodes = std::move(kept);
+  for (Node& node : program.nodes) {
+    std::ranges::replace_if(
+        node.over, [&](ValueId value) { return value != kNoValue && is_gone[value]; }, kNoValue);
+  }
+}
+
+MemoryUse::MemoryUse(const Program& program)
+    : owners_(program.values.size()),
+      may_change_(program.values.size(), false),
+      is_returned_(program.values.size(), false),
+      last_read_(program.values.size(), 0) {
+  std::iota(owners_.begin(), owners_.end(), ValueId{0});
+  for (std::size_t i = 0; i < program.values.size(); ++i) {
+    may_change_[i] = program.values[i].kind == ValueKind::kState;
+  }
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) add_node(program, i);
+  for (const ValueId output : program.outputs) is_returned_[owner(output)] = true;
+}
+
+void MemoryUse::add_node(const Program& program, std::size_t i) {
+  const Node& node = program.nodes[i];
+  const std::size_t before = i == 0 ? 0 : host_work_before_[i - 1];
+  const bool is_behind_host_work = i > 0 && program.nodes[i - 1].is_host();
+  host_work_before_.push_back(before + static_cast<std::size_t>(is_behind_host_work));
+  for (const ValueId input : node.inputs) {
+    if (input == kNoValue) continue;
+    last_read_[owner(input)] = i;
+    if (node.is_host()) may_change_[owner(input)] = true;
+  }
+  if (!node.is_host() && node.op->view != nullptr) {
+    owners_[node.outputs[0]] = owner(node.inputs[0]);
+  }
+}
+
+}  // namespace mezzo::graph

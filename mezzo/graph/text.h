@@ -1,0 +1,52 @@
+// The text form of programs, for people, tests and the command line.
+//
+//   program(x: f32[4, 8], labels: i64[4]) {
+//     state fc.weight: f32[16, 8]
+//     %0: bf16[4, 8] = cast(x) {dtype=bf16} @fc
+//     %1: bf16[4, 16] = linear(%0, fc.weight, _) {f32_result=false} @fc [O2/bf16]
+//     %2: bf16[4, 16] = relu(%1) over(%1) in bf16 because "it only chooses" #backward
+//     host update(%2) #update
+//     return %2
+//   }
+//
+// Behind a type stands how the elements lie if that is not row-major: `channels_last`, or
+// `strides=[1, 4]`. Behind a call stand, as far as they say anything: its attributes, what its
+// results may be written over, the module's path, the policy of the region around the call, the
+// dtype that was chosen for it and why, and the phase.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "mezzo/graph/program.h"
+
+namespace mezzo::graph {
+
+// What a text calls the values of a program: by name, and %0, %1, ... in the order in which those
+// without a name appear.
+class ValueNames {
+ public:
+  explicit ValueNames(const Program& program);
+
+  std::string operator[](ValueId value) const;
+
+ private:
+  void note(const Program& program, ValueId value);
+
+  std::unordered_map<ValueId, std::string> names_;
+  int unnamed_ = 0;
+};
+
+// `f32[4, 3, 8, 8] channels_last`.
+std::string to_text(const ValueSpec& spec);
+// `%2: f32[4, 8] = relu(%1)`.
+std::string to_text(const Program& program, const Node& node, const ValueNames& names);
+std::string to_text(const Program& program);
+
+// The program that a text shows. States have no tensors and host calls no work, so it can be
+// changed and compared, not run. Values are numbered as they appear. Throws ArgumentError that
+// names the line.
+Program parse_program(std::string_view text);
+
+}  // namespace mezzo::graph

@@ -1,0 +1,44 @@
+#include "mezzo/graph/train_step.h"
+
+#include <memory>
+
+namespace mezzo::graph {
+namespace {
+
+// The compiled step of the body that was run last.
+class CapturedBody {
+ public:
+  explicit CapturedBody(nn::Module& net)
+      : step_([this](std::span<const Tensor> batch) { return call(batch); },
+              {.networks = {&net}, .mode = [this] { return mode_; }}) {}
+  CapturedBody(const CapturedBody&) = delete;
+  CapturedBody& operator=(const CapturedBody&) = delete;
+
+  void run(const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
+           const Tensor& labels) {
+    body_ = &body;
+    mode_ = mode;
+    const Tensor batch[] = {input, labels};
+    step_(batch);
+  }
+
+ private:
+  std::vector<Tensor> call(std::span<const Tensor> batch) const {
+    (*body_)(batch[0], batch[1]);
+    return {};
+  }
+
+  const amp::StepBody* body_ = nullptr;
+  std::uint64_t mode_ = 0;
+  CompiledStep step_;
+};
+
+}  // namespace
+
+amp::StepExecution captured(nn::Module& net) {
+  auto captured_body = std::make_shared<CapturedBody>(net);
+  return [captured_body](const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
+                         const Tensor& labels) { captured_body->run(body, mode, input, labels); };
+}
+
+}  // namespace mezzo::graph
