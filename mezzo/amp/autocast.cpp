@@ -27,6 +27,8 @@ bool takes_part(const Tensor& input) {
   return input.defined() && (input.dtype() == DType::kF32 || is_lower(input.dtype()));
 }
 
+}  // namespace
+
 void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
@@ -35,15 +37,20 @@ void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
   }
 }
 
-// Rounds scale and shift of a normalisation as if they were kept in the lower dtype. They are the
-// trained ones among the inputs that are never cast; the others are statistics.
-void round_parameters(const OpDef& op, Operands& operands, DType lower) {
+void round_parameters(const Policy& policy, const OpDef& op, Operands& operands) {
+  const bool rounds =
+      op.precision.of(policy.lower) == PrecisionClass::kKeep && !policy.keeps_batchnorm();
+  if (!rounds) [[likely]]
+    return;
+  // They are the trained ones among the inputs that are never cast; the others are statistics.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
     if (may_cast(op, i) || !takes_part(input) || !input.requires_grad()) continue;
-    operands.replace(i, cast(cast(input, lower), DType::kF32));
+    operands.replace(i, cast(cast(input, policy.lower), DType::kF32));
   }
 }
+
+namespace {
 
 // Does what the policy says, and says what it was.
 CastAction apply_policy(const Policy& policy, const OpDef& op, Operands& operands) {
@@ -55,10 +62,7 @@ CastAction apply_policy(const Policy& policy, const OpDef& op, Operands& operand
     case CastAction::kRefuse:
       fail<ArgumentError>(op.name, "is not safe in ", policy.lower, ": ", op.precision.reason);
   }
-  if (op.precision.of(policy.lower) == PrecisionClass::kKeep && !policy.keeps_batchnorm())
-      [[unlikely]] {
-    round_parameters(op, operands, policy.lower);
-  }
+  round_parameters(policy, op, operands);
   return action;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/amp/policy.h"
+#include "mezzo/ops/call.h"
 
 namespace mezzo::amp {
 
@@ -56,5 +57,12 @@ auto autocast(const Policy& policy, Function function) {
     return with_autocast(policy, function, std::forward<decltype(arguments)>(arguments)...);
   };
 }
+
+// Plumbing for whoever decides the precision of a call instead of a region: casts those of its
+// floating-point inputs that may be cast.
+void cast_inputs(const OpDef& op, Operands& operands, DType dtype);
+// Rounds scale and shift of a normalisation as if they were kept in the lower dtype, if the policy
+// does not keep them in f32.
+void round_parameters(const Policy& policy, const OpDef& op, Operands& operands);
 
 }  // namespace mezzo::amp

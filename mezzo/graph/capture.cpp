@@ -71,7 +71,20 @@ class Recorder final : public CaptureHook {
     return stand;
   }
 
-  bool defers_casts() const override { return options_.defer_casts; }
+  bool decides_precision() const override {
+    // A backward pass casts nothing by itself; what it computes again has a region of its own.
+    return phase_ != Phase::kBackward && (options_.defer_casts || options_.paints != nullptr);
+  }
+
+  void prepare(const OpDef& op, Operands& operands) override {
+    if (options_.paints == nullptr || is_painting_) return;
+    MEZZO_INVARIANT(painted_ < options_.paints->size());
+    const std::optional<DType> paint = (*options_.paints)[painted_++];
+    is_painting_ = true;
+    if (paint.has_value()) amp::cast_inputs(op, operands, *paint);
+    if (amp::is_autocast_enabled()) amp::round_parameters(amp::autocast_policy(), op, operands);
+    is_painting_ = false;
+  }
 
   Tensor make_result(const TensorSpec& spec) override {
     return placeholder(ValueSpec::dense(spec.shape, spec.dtype, spec.format), "a result");
@@ -99,7 +112,8 @@ class Recorder final : public CaptureHook {
   }
 
   void on_host_call(HostCall call) override {
-    Node node{.phase = phase_, .path = nn::current_module_path()};
+    Node node{.phase = call.leaves.empty() ? phase_ : Phase::kUpdate,
+              .path = nn::current_module_path()};
     for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));
     for (const Tensor& leaf : call.leaves) {
       note_leaf(leaf);
@@ -112,7 +126,7 @@ class Recorder final : public CaptureHook {
   }
 
   void begin_backward() override { phase_ = Phase::kBackward; }
-  void end_backward() override { phase_ = Phase::kUpdate; }
+  void end_backward() override { phase_ = Phase::kForward; }
 
   // The program, which returns these tensors and the gradients that are left at leaves.
   Program finish(std::span<const Tensor> outputs) {
@@ -136,13 +150,13 @@ class Recorder final : public CaptureHook {
 
  private:
   Node node_of(const FinishedCall& call) {
-    Node node{.op = &call.op, .attrs = call.attrs, .phase = phase_,
-              .path = nn::current_module_path()};
+    Node node{
+        .op = &call.op, .attrs = call.attrs, .phase = phase_, .path = nn::current_module_path()};
     for (const Tensor* input : call.inputs) {
       node.inputs.push_back(input->defined() ? value_of(*input) : kNoValue);
     }
     if (RandomPosition* position = node.attrs.random_position()) make_relative(call, *position);
-    if (options_.defer_casts && amp::is_autocast_enabled() && phase_ == Phase::kForward) {
+    if (options_.defer_casts && amp::is_autocast_enabled() && phase_ != Phase::kBackward) {
       node.policy = std::make_shared<amp::Policy>(amp::autocast_policy());
     }
     return node;
@@ -215,6 +229,8 @@ class Recorder final : public CaptureHook {
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<Tensor> leaves_;
   int unnamed_ = 0;
+  std::size_t painted_ = 0;   // calls so far
+  bool is_painting_ = false;  // the casts for one
 };
 
 // While it exists, calls of this thread go to the recorder.
@@ -236,6 +252,30 @@ class Capturing {
 };
 
 }  // namespace
+
+Program forward_part(const Program& program) {
+  Program forward;
+  forward.values = program.values;
+  forward.inputs = program.inputs;
+  std::vector<bool> is_made(program.values.size(), false);
+  for (const Node& node : program.nodes) {
+    if (node.phase != Phase::kForward) continue;
+    for (const ValueId output : node.outputs) is_made[output] = true;
+    forward.nodes.push_back(node);
+  }
+  for (const ValueId output : program.outputs) {
+    if (is_made[output]) forward.outputs.push_back(output);
+  }
+  return forward;
+}
+
+std::vector<std::optional<DType>> paints_of(const Program& forward) {
+  std::vector<std::optional<DType>> paints;
+  for (const Node& node : forward.nodes) {
+    if (!node.is_host()) paints.push_back(node.paint);
+  }
+  return paints;
+}
 
 Program capture(const Step& step, std::span<const Tensor> inputs, const CaptureOptions& options) {
   Recorder recorder(options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct CaptureOptions {
   // Regions of mixed precision cast nothing, but are noted at each node, for the pass that paints.
   // Otherwise their casts become nodes like others.
   bool defer_casts = false;
+  // Regions cast nothing, and the calls are painted: the dtype of the inputs of each call outside
+  // of backward passes, in their order, as a deferred capture of the same step had them; see
+  // paints_of().
+  const std::vector<std::optional<DType>>* paints = nullptr;
 };
 
 // Calls `step` once, without computing anything: results have shapes and dtypes, and no elements.
@@ -30,6 +35,13 @@ struct CaptureOptions {
 // program, and the default random stream is where it was. Throws ArgumentError where the step looks
 // at elements (it depends on data), changes a tensor in place that exists outside of it, or draws
 // random numbers from another generator than the default one.
-Program capture(const Step& step, std::span<const Tensor> inputs, const CaptureOptions& options = {});
+Program capture(const Step& step, std::span<const Tensor> inputs,
+                const CaptureOptions& options = {});
+
+// The program without its backward passes and updates: what is painted. The backward of an
+// operation runs in the dtype of its forward.
+Program forward_part(const Program& program);
+// What was decided for the calls of a forward part.
+std::vector<std::optional<DType>> paints_of(const Program& forward);
 
 }  // namespace mezzo::graph

@@ -1,9 +1,11 @@
 #include "mezzo/graph/compile.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/graph/passes/passes.h"
 #include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::graph {
@@ -36,15 +38,59 @@ std::vector<NamedTensor> names_of(std::span<nn::Module* const> networks) {
   return names;
 }
 
+void append(PassLog& log, PassLog more) {
+  log.insert(log.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+bool has_regions(const Program& program) {
+  return std::ranges::any_of(program.nodes,
+                             [](const Node& node) { return node.policy != nullptr; });
+}
+
+bool is_on(const PassRunner& runner, const Pass& pass) {
+  return std::ranges::any_of(runner.passes(), [&](const Pass& p) { return p.run == pass.run; });
+}
+
+// The step with its calls painted. The first capture finds out where its regions are; only if there
+// are any, the calls are painted and captured again with the casts that this takes.
+Program capture_painted(const Step& step, std::span<const Tensor> inputs, CaptureOptions options,
+                        const PassRunner& runner, PassLog& log) {
+  options.defer_casts = true;
+  Program program = capture(step, inputs, options);
+  Program forward = forward_part(program);
+  if (!has_regions(forward)) return program;
+  append(log, runner.run_only(kPaintPrecision.name, forward));
+  const std::vector<std::optional<DType>> paints = paints_of(forward);
+  options.defer_casts = false;
+  options.paints = &paints;
+  return capture(step, inputs, options);
+}
+
 }  // namespace
+
+Program capture_improved(const Step& step, std::span<const Tensor> inputs,
+                         const CompileOptions& options, PassLog* log) {
+  const PassRunner runner({kPaintPrecision, kFoldCasts, kCommonSubexpressions, kDeadCode},
+                          options.passes);
+  PassLog own_log;
+  const CaptureOptions capture_options{.names = names_of(options.networks)};
+  Program program = is_on(runner, kPaintPrecision)
+                        ? capture_painted(step, inputs, capture_options, runner, own_log)
+                        : capture(step, inputs, capture_options);
+  for (const Pass& pass : {kFoldCasts, kCommonSubexpressions, kDeadCode}) {
+    append(own_log, runner.run_only(pass.name, program));
+  }
+  if (log != nullptr) *log = std::move(own_log);
+  return program;
+}
 
 // Everything that a program is made for.
 struct CompiledStep::Key {
-  std::vector<ValueSpec> inputs;
+  std::vector<ValueSpec> inputs{};
   bool records = false;
   bool casts = false;
   amp::Policy policy{};
-  NetworkMode mode;
+  NetworkMode mode{};
   std::uint64_t more = 0;
 
   bool operator==(const Key&) const = default;
@@ -84,7 +130,7 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
     std::rotate(found, found + 1, entries_.end());
     return *entries_.back();
   }
-  Program program = capture(step_, inputs, {.names = names_of(options_.networks)});
+  Program program = capture_improved(step_, inputs, options_);
   if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
   entries_.push_back(
       std::unique_ptr<Entry>(new Entry{std::move(key), Executable(std::move(program))}));

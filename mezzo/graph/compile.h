@@ -8,6 +8,7 @@
 
 #include "mezzo/graph/capture.h"
 #include "mezzo/graph/executable.h"
+#include "mezzo/graph/pass.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::graph {
@@ -18,10 +19,19 @@ struct CompileOptions {
   std::vector<nn::Module*> networks{};
   // What else the step depends on, as a number; null: nothing.
   std::function<std::uint64_t()> mode{};
+  // Passes that are left out, by the names in passes/passes.h. Without `paint_precision`, regions
+  // of mixed precision cast as they do eagerly.
+  PassOptions passes{};
   // How many programs are kept, for different shapes and modes; the one that was not used for the
   // longest time goes first. Each holds the memory of its results.
   std::size_t most_programs = 4;
 };
+
+// Captures a step and improves the program: precision is painted (passes/paint_precision.h) where
+// the step has regions of mixed precision, then passes/passes.h cleans up. `log` gets what each
+// pass did.
+Program capture_improved(const Step& step, std::span<const Tensor> inputs,
+                         const CompileOptions& options, PassLog* log = nullptr);
 
 // A step, and the programs that were captured of it. It is captured again for inputs of another
 // shape, dtype or memory format, in another mode, with recording or a region of mixed precision

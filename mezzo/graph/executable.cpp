@@ -98,9 +98,8 @@ void Executable::make_instruction(Node& node) {
   if (!node.is_host() && !is_view) {
     instruction.is_copy = is_parameter_copy(program_, node);
     for (const ValueId output : node.outputs) instruction.outputs.push_back(homes_[output]);
-    instruction.is_empty = std::ranges::all_of(node.outputs, [&](ValueId output) {
-      return program_.spec(output).shape.numel() == 0;
-    });
+    instruction.is_empty = std::ranges::all_of(
+        node.outputs, [&](ValueId output) { return program_.spec(output).shape.numel() == 0; });
     if (const RandomPosition* position = node.attrs.random_position()) {
       random_.push_back({&node.attrs, position->offset});
     }

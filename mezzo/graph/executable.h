@@ -33,11 +33,11 @@ class Executable {
  private:
   struct Instruction {
     Node* node = nullptr;
-    std::vector<const Tensor*> inputs;
-    std::vector<Tensor> outputs;  // in the order of the node's; a fresh one is made in every run
-    bool is_copy = false;         // of a parameter
-    bool is_empty = false;        // no element to compute
-    std::optional<PreparedCall> call;  // found when it is first run
+    std::vector<const Tensor*> inputs{};
+    std::vector<Tensor> outputs{};  // in the order of the node's; a fresh one is made in every run
+    bool is_copy = false;           // of a parameter
+    bool is_empty = false;          // no element to compute
+    std::optional<PreparedCall> call{};  // found when it is first run
   };
 
   void check_runnable() const;
@@ -55,10 +55,10 @@ class Executable {
 
   Program program_;
   MemoryPlan memory_;
-  std::vector<Tensor> slots_;       // what each value is at the moment
-  std::vector<Tensor> homes_;       // what it is in every run; undefined if that changes
+  std::vector<Tensor> slots_;  // what each value is at the moment
+  std::vector<Tensor> homes_;  // what it is in every run; undefined if that changes
   std::vector<Instruction> instructions_;
-  std::vector<ValueId> passing_;    // values without such a home
+  std::vector<ValueId> passing_;  // values without such a home
   struct Random {
     Attrs* attrs;
     std::uint64_t offset;

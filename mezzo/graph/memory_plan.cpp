@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // of every block: what vector loads and the allocator have
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // When a block is alive, as indices of nodes.
 struct Life {
@@ -41,7 +43,8 @@ class Blocks {
     for (std::size_t i = program_.nodes.size(); i-- > 0;) {
       const Node& node = program_.nodes[i];
       if (node.op != nullptr && node.op->view != nullptr) {
-        last_read_[node.inputs[0]] = std::max(last_read_[node.inputs[0]], last_read_[node.outputs[0]]);
+        last_read_[node.inputs[0]] =
+            std::max(last_read_[node.inputs[0]], last_read_[node.outputs[0]]);
       }
       for (const ValueId input : node.inputs) {
         if (input != kNoValue) last_read_[input] = std::max(last_read_[input], i);

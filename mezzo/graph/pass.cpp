@@ -42,7 +42,7 @@ void verify_at(const std::string& place, const Program& program) {
   }
 }
 
-PassRecord run_one(const Pass& pass, Program& program) {
+PassRecord record_of(const Pass& pass, Program& program) {
   PassRecord record{.name = pass.name,
                     .nodes_before = program.nodes.size(),
                     .casts_before = count_casts(program)};
@@ -62,7 +62,8 @@ PassRunner::PassRunner(std::vector<Pass> passes, const PassOptions& options)
   std::vector<std::string> disabled = options.disabled;
   for (std::string& name : names_in_environment()) disabled.push_back(std::move(name));
   for (const std::string& name : disabled) {
-    const bool is_known = std::ranges::any_of(passes, [&](auto& pass) { return pass.name == name; });
+    const bool is_known =
+        std::ranges::any_of(passes, [&](auto& pass) { return pass.name == name; });
     check_arg(is_known, "graph", "there is no pass \"", name, "\" to leave out. There are ",
               names_of(passes));
   }
@@ -71,12 +72,22 @@ PassRunner::PassRunner(std::vector<Pass> passes, const PassOptions& options)
   }
 }
 
+void PassRunner::run_one(const Pass& pass, Program& program, PassLog& log) const {
+  log.push_back(record_of(pass, program));
+  if (verify_) verify_at(concat("after the pass ", pass.name), program);
+}
+
 PassLog PassRunner::run(Program& program) const {
   PassLog log;
   if (verify_) verify_at("before the first pass", program);
+  for (const Pass& pass : passes_) run_one(pass, program, log);
+  return log;
+}
+
+PassLog PassRunner::run_only(std::string_view name, Program& program) const {
+  PassLog log;
   for (const Pass& pass : passes_) {
-    log.push_back(run_one(pass, program));
-    if (verify_) verify_at(concat("after the pass ", pass.name), program);
+    if (pass.name == name) run_one(pass, program, log);
   }
   return log;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mezzo/graph/program.h"
@@ -11,7 +12,7 @@ namespace mezzo::graph {
 
 struct Pass {
   const char* name;
-  const char* doc;                // one sentence
+  const char* doc;               // one sentence
   std::size_t (*run)(Program&);  // returns how much it changed
 };
 
@@ -45,9 +46,15 @@ class PassRunner {
   // Changes the program. Throws what a pass throws, and ArgumentError naming the pass behind which
   // the program is none any more.
   PassLog run(Program& program) const;
+  // The same for one of them; nothing for one that is left out or not there.
+  PassLog run_only(std::string_view name, Program& program) const;
+  // The passes that are not left out.
+  const std::vector<Pass>& passes() const { return passes_; }
 
  private:
-  std::vector<Pass> passes_;  // those that are not left out
+  void run_one(const Pass& pass, Program& program, PassLog& log) const;
+
+  std::vector<Pass> passes_;
   bool verify_;
 };
 

@@ -56,7 +56,7 @@ enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
 const char* name_of(Phase phase);  // `forward`, `backward`, `update`
 
 struct Node {
-  const OpDef* op = nullptr;      // null: host work
+  const OpDef* op = nullptr;  // null: host work
   Attrs attrs{};
   std::vector<ValueId> inputs{};  // kNoValue for absent optional inputs
   std::vector<ValueId> outputs{};

@@ -40,6 +40,7 @@ class ValueNames {
 
 // `f32[4, 3, 8, 8] channels_last`.
 std::string to_text(const ValueSpec& spec);
+inline void append_text(std::string& out, const ValueSpec& spec) { out += to_text(spec); }
 // `%2: f32[4, 8] = relu(%1)`.
 std::string to_text(const Program& program, const Node& node, const ValueNames& names);
 std::string to_text(const Program& program);

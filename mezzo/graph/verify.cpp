@@ -1,10 +1,12 @@
 #include "mezzo/graph/verify.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "mezzo/graph/passes/infer_specs.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/ops/registry.h"
@@ -19,37 +21,50 @@ bool may_lack(const std::vector<Sample>& samples, std::size_t input) {
   });
 }
 
+// Parts of messages, made only when something is wrong: names take a look at the whole program.
+struct Called {
+  const Program& program;
+  ValueId value;
+};
+void append_text(std::string& out, const Called& called) {
+  out += ValueNames(called.program)[called.value];
+}
+
+// A value that is not there yet.
+struct Missing {
+  const Program& program;
+  ValueId value;
+};
+void append_text(std::string& out, const Missing& missing) {
+  const auto makes = [&](const Node& node) {
+    return std::ranges::find(node.outputs, missing.value) != node.outputs.end();
+  };
+  const bool comes = std::ranges::any_of(missing.program.nodes, makes);
+  out += concat(Called{missing.program, missing.value},
+                comes ? ", which is made later" : ", which nothing makes");
+}
+
 class Verifier {
  public:
   explicit Verifier(const Program& program)
-      : program_(program), made_(program.values.size(), false), stands_(program.values.size()) {}
+      : program_(program), made_(program.values.size(), false) {}
 
   void run() {
     check_given_values();
     for (const Node& node : program_.nodes) check_node(node);
     for (const ValueId output : program_.outputs) {
-      if (!is_made(output)) fail("graph", "the program returns ", name(output), fault_of(output));
+      check_arg(is_made(output), "graph", "the program returns ", Missing{program_, output});
     }
   }
 
  private:
   template <class... Parts>
   void check(bool ok, const Node& node, const Parts&... parts) const {
-    if (ok) return;
-    fail("graph", parts..., ": ", to_text(program_, node, ValueNames(program_)));
+    if (!ok) fail("graph", parts..., ": ", to_text(program_, node, ValueNames(program_)));
   }
-  std::string name(ValueId value) const { return ValueNames(program_)[value]; }
+  Called name(ValueId value) const { return {program_, value}; }
 
   bool is_made(ValueId value) const { return value < made_.size() && made_[value]; }
-  // Why a value cannot be read.
-  const char* fault_of(ValueId value) const {
-    const auto makes = [value](const Node& node) {
-      return std::ranges::find(node.outputs, value) != node.outputs.end();
-    };
-    return std::ranges::any_of(program_.nodes, makes) ? ", which is made later"
-                                                      : ", which nothing makes";
-  }
-
   void check_spec(ValueId value) const {
     const ValueSpec& spec = program_.spec(value);
     const bool fits = spec.shape.rank() == spec.strides.rank() &&
@@ -64,13 +79,10 @@ class Verifier {
   void check_reads(const Node& node) const;
   void check_over(const Node& node) const;
   void check_results(const Node& node) const;
-  void check_result(const Node& node, std::size_t i, const TensorSpec& inferred,
-                    const Strides& strides) const;
-  void infer(const Node& node, Inputs inputs) const;
+  std::vector<ValueSpec> infer(const Node& node) const;
 
   const Program& program_;
   std::vector<bool> made_;
-  std::vector<Tensor> stands_;  // for the values that are made
 };
 
 void Verifier::check_given_values() {
@@ -88,7 +100,6 @@ void Verifier::check_given_values() {
               " is listed as an input ", listed, " times. Inputs must be so once, others never");
     if (value.kind == ValueKind::kResult) continue;
     made_[i] = true;
-    stands_[i] = stand_in(value.spec);
   }
 }
 
@@ -105,18 +116,16 @@ void Verifier::check_node(const Node& node) {
   }
   if (!node.is_host()) check_results(node);
   check_over(node);
-  for (const ValueId output : node.outputs) {
-    made_[output] = true;
-    stands_[output] = stand_in(program_.spec(output));
-  }
+  for (const ValueId output : node.outputs) made_[output] = true;
 }
 
 void Verifier::check_reads(const Node& node) const {
   for (const ValueId input : node.inputs) {
     if (input == kNoValue) continue;
-    check(is_made(input), node, "reads ", name(input), fault_of(input));
+    check(is_made(input), node, "reads ", Missing{program_, input});
   }
   if (node.is_host()) return;
+  if (node.op->samples == nullptr) return;  // an operation of somebody's own, in no registry
   const std::vector<Sample> samples = node.op->samples();
   for (std::size_t i = 0; i < samples.at(0).inputs.size() || i < node.inputs.size(); ++i) {
     const bool given = i < node.inputs.size() && node.inputs[i] != kNoValue;
@@ -125,11 +134,11 @@ void Verifier::check_reads(const Node& node) const {
 }
 
 void Verifier::check_over(const Node& node) const {
-  check(node.over.size() <= node.outputs.size(), node, "more values to write over than results");
   for (std::size_t i = 0; i < node.over.size(); ++i) {
     const ValueId over = node.over[i];
     if (over == kNoValue) continue;
-    check(is_made(over), node, "writes over ", name(over), fault_of(over));
+    check(i < node.outputs.size(), node, "more values to write over than results");
+    check(is_made(over), node, "writes over ", Missing{program_, over});
     check(program_.spec(over).bytes() == program_.spec(node.outputs[i]).bytes(), node,
           "writes over ", name(over), ", which takes ", program_.spec(over).bytes(),
           " bytes instead of ", program_.spec(node.outputs[i]).bytes());
@@ -137,49 +146,35 @@ void Verifier::check_over(const Node& node) const {
 }
 
 void Verifier::check_results(const Node& node) const {
-  static const Tensor kAbsent;
-  std::vector<const Tensor*> inputs;
+  const std::vector<ValueSpec> inferred = infer(node);
+  check(inferred.size() == node.outputs.size(), node, "the operation has ", inferred.size(),
+        " results");
+  for (std::size_t i = 0; i < inferred.size(); ++i) {
+    const ValueSpec& spec = program_.spec(node.outputs[i]);
+    // What is written over something takes its layout.
+    const bool is_over = i < node.over.size() && is_made(node.over[i]) &&
+                         same_layout(spec, program_.spec(node.over[i]));
+    const bool fits = spec.dtype == inferred[i].dtype && spec.shape == inferred[i].shape &&
+                      (is_over || same_layout(spec, inferred[i]));
+    check(fits, node, "the operation makes ", inferred[i], " of these inputs");
+  }
+}
+
+std::vector<ValueSpec> Verifier::infer(const Node& node) const {
+  std::vector<const ValueSpec*> inputs;
   for (const ValueId input : node.inputs) {
-    inputs.push_back(input == kNoValue ? &kAbsent : &stands_[input]);
+    inputs.push_back(input == kNoValue ? nullptr : &program_.spec(input));
   }
+  std::string fault;
   try {
-    infer(node, inputs);
-  } catch (const std::bad_optional_access&) {
-    check(false, node, "no view of that input is such a result");
-  }
-}
-
-void Verifier::infer(const Node& node, Inputs inputs) const {
-  if (node.op->view != nullptr) {
-    const Tensor view = node.op->view(*inputs[0], node.attrs);
-    check(node.outputs.size() == 1, node, "a view has one result");
-    check_result(node, 0, {view.shape(), view.dtype()}, view.strides());
-    return;
-  }
-  Infer infer(node.op->name, inputs, node.attrs);
-  try {
-    node.op->infer(infer);
+    return infer_specs(*node.op, node.attrs, inputs);
   } catch (const ArgumentError& error) {
-    check(false, node, error.what());
+    fault = error.what();
+  } catch (const std::bad_optional_access&) {
+    fault = "no view of that input is such a result";
   }
-  check(infer.outputs().size() == node.outputs.size(), node, "the operation has ",
-        infer.outputs().size(), " results");
-  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    const TensorSpec& inferred = infer.outputs()[i];
-    check_result(node, i, inferred, strides_for(inferred.shape, inferred.format));
-  }
-}
-
-void Verifier::check_result(const Node& node, std::size_t i, const TensorSpec& inferred,
-                            const Strides& strides) const {
-  const ValueSpec& spec = program_.spec(node.outputs[i]);
-  // What is written over something takes its layout.
-  const bool is_over = i < node.over.size() && is_made(node.over[i]) &&
-                       same_layout(program_.spec(node.over[i]), spec.shape, spec.strides);
-  const bool fits = spec.dtype == inferred.dtype && spec.shape == inferred.shape &&
-                    (is_over || same_layout(spec, inferred.shape, strides));
-  check(fits, node, "the operation makes ",
-        to_text(ValueSpec{inferred.shape, inferred.dtype, strides}), " of these inputs");
+  check(false, node, fault);
+  return {};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/node.h"
 
@@ -104,7 +105,8 @@ void check_unchanged(const ForwardState& state) {
 
 Tensor run_again(const ForwardState& state, const Tensor& x) {
   const RandomAt random(state.random);
-  const KeepBuffers buffers(state.module);
+  const WithoutHostWork without_host_work;  // running statistics have moved already
+  const KeepBuffers buffers(state.module);  // what a module of the user does to them by itself
   const RunningAgain running(state.module);
   const GradMode recording(true);
   if (state.precision == nullptr) return state.module(x);

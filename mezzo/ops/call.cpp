@@ -16,6 +16,7 @@ thread_local PrecisionHook* current_hook = nullptr;
 thread_local CallListener* current_listener = nullptr;
 thread_local CaptureHook* current_capture = nullptr;
 thread_local bool recording = true;
+thread_local bool doing_host_work = true;
 
 // No autocast while a cast or an in-place update is on its way.
 class WithoutHook {
@@ -110,23 +111,29 @@ ListenToCalls::~ListenToCalls() { current_listener = previous_; }
 CaptureHook* capture_hook() { return current_capture; }
 void set_capture_hook(CaptureHook* hook) { current_capture = hook; }
 
+bool does_host_work() { return doing_host_work; }
+WithoutHostWork::WithoutHostWork() : previous_(std::exchange(doing_host_work, false)) {}
+WithoutHostWork::~WithoutHostWork() { doing_host_work = previous_; }
+
 bool grad_enabled() { return recording; }
 GradMode::GradMode(bool enabled) : previous_(std::exchange(recording, enabled)) {}
 GradMode::~GradMode() { recording = previous_; }
 
 namespace {
 
-bool casts_now() {
-  return current_hook != nullptr && (current_capture == nullptr || !current_capture->defers_casts());
-}
-
-Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
-  Operands operands(inputs);
-  if (casts_now()) {
+void prepare(const OpDef& op, Operands& operands) {
+  if (current_capture != nullptr && current_capture->decides_precision()) [[unlikely]] {
+    current_capture->prepare(op, operands);
+  } else if (current_hook != nullptr) {
     PrecisionHook* hook = current_hook;
     const WithoutHook guard;
     hook->prepare(op, operands);
   }
+}
+
+Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
+  Operands operands(inputs);
+  prepare(op, operands);
   if (op.promote != 0) promote_inputs(op, operands);
   Outputs outputs(1);
   if (op.view != nullptr) {

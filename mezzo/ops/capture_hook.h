@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "mezzo/ops/call.h"
 #include "mezzo/ops/call_listener.h"
 #include "mezzo/ops/op.h"
 
@@ -24,8 +25,10 @@ struct HostCall {
 // What notes the calls of a thread.
 class CaptureHook {
  public:
-  // True if regions of mixed precision are only noted: their casts come later.
-  virtual bool defers_casts() const = 0;
+  // True if it decides what regions of mixed precision do: prepare() is then called instead of the
+  // region's hook, for calls outside of regions, too.
+  virtual bool decides_precision() const = 0;
+  virtual void prepare(const OpDef& op, Operands& operands) = 0;
   // A tensor that stands for the result of a call. It has no elements.
   virtual Tensor make_result(const TensorSpec& spec) = 0;
   // A call that is noted. `over` are tensors that the caller is done with (see call_over()).
@@ -45,12 +48,26 @@ class CaptureHook {
 CaptureHook* capture_hook();
 void set_capture_hook(CaptureHook* hook);
 
+// While it exists, this thread does and notes no host work: for passes that are computed again.
+class WithoutHostWork {
+ public:
+  WithoutHostWork();
+  ~WithoutHostWork();
+  WithoutHostWork(const WithoutHostWork&) = delete;
+  WithoutHostWork& operator=(const WithoutHostWork&) = delete;
+
+ private:
+  bool previous_;
+};
+bool does_host_work();
+
 // Does the work now; while a step is captured, notes it instead, to be done at this place of every
 // run, and goes on. Tensors among the captured variables of `work` must exist between the runs; all
 // others it gets as `reads`.
 template <class Work>
 bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
                   Work&& work) {
+  if (!does_host_work()) return true;
   CaptureHook* hook = capture_hook();
   if (hook == nullptr) return work(reads);
   hook->on_host_call({name, reads, leaves, std::forward<Work>(work)});

@@ -126,10 +126,17 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
       make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), x.format()), dtype));
 }
 
+// True while the precision of calls is being decided: x may have another dtype in the end.
+bool is_noted(const Tensor& x, DType dtype) {
+  const CaptureHook* hook = capture_hook();
+  return hook != nullptr && hook->decides_precision() && is_floating(x.dtype()) &&
+         is_floating(dtype);
+}
+
 }  // namespace
 
 Tensor cast(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
+  if (x.dtype() == dtype && !is_noted(x, dtype)) return x;
   const CastAttrs attrs{dtype};
   if (is_parameter(x) && is_lower(dtype) && capture_hook() == nullptr) {
     Tensor copy = parameter_copy(x, dtype);

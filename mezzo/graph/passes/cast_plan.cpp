@@ -1,19 +1,15 @@
 #include "mezzo/graph/passes/cast_plan.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "mezzo/graph/passes/infer_specs.h"
+#include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
 namespace {
 
 bool in_mask(std::uint32_t mask, std::size_t i) {
   return (mask >> std::min<std::size_t>(i, 31) & 1U) != 0;
-}
-
-bool is_cast(const Node& node) {
-  return !node.is_host() && std::string_view(node.op->name) == "cast";
 }
 
 // A program that was parsed does not say which of its states are trained: all, then.

@@ -32,7 +32,9 @@ struct InputCast {
 struct CastCost {
   std::size_t casts = 0;
   double elements = 0;
-  auto operator<=>(const CastCost&) const = default;
+  bool operator<(const CastCost& other) const {
+    return casts != other.casts ? casts < other.casts : elements < other.elements;
+  }
 };
 
 struct CastPlan {
@@ -66,13 +68,13 @@ class CastPlanner {
 
   const Program& program_;
   std::vector<std::size_t> makers_;
-  std::vector<bool> trained_;                      // by value: takes part in differentiation
-  std::vector<std::vector<Inference>> inferences_; // by node: what was inferred so far
+  std::vector<bool> trained_;                       // by value: takes part in differentiation
+  std::vector<std::vector<Inference>> inferences_;  // by node: what was inferred so far
 
   CastPlan plan_{};
-  std::vector<DType> dtypes_{};           // by value, once the casts are there
-  std::vector<std::uint8_t> cast_{};      // by value, bit i: has a cast to DType i
-  std::vector<std::uint8_t> rounded_{};   // by value, bit i: is rounded to DType i
+  std::vector<DType> dtypes_{};          // by value, once the casts are there
+  std::vector<std::uint8_t> cast_{};     // by value, bit i: has a cast to DType i
+  std::vector<std::uint8_t> rounded_{};  // by value, bit i: is rounded to DType i
 };
 
 }  // namespace mezzo::graph

@@ -1,22 +1,17 @@
 #include "mezzo/graph/passes/colours.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace mezzo::graph {
 namespace {
 
-bool is_f64(const Program& program, ValueId value) {
-  return value != kNoValue && program.spec(value).dtype == DType::kF64;
-}
-
 bool can_cast_some_input(const Program& program, const Node& node) {
   bool any = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId value = node.inputs[i];
-    any = any || (value != kNoValue && may_cast(*node.op, i) &&
-                  takes_part(program.spec(value).dtype));
+    any = any ||
+          (value != kNoValue && may_cast(*node.op, i) && takes_part(program.spec(value).dtype));
   }
   return any;
 }
@@ -26,15 +21,11 @@ bool user_says_follow(const amp::Policy& policy, const OpDef& op) {
 }
 
 // Undecided: autocast leaves it to what comes.
-Mark undecided(const Program& program, const Node& node) {
+Mark undecided(const Node& node) {
   const amp::Policy& policy = *node.policy;
   Mark mark{Colour::kNone, policy.lower, "takes what comes"};
   if (user_says_follow(policy, *node.op)) mark.reason = "a rule of the user says follow";
-  const bool mixes_f64 = std::ranges::any_of(
-      node.inputs, [&](ValueId value) { return is_f64(program, value); });
-  if (policy.level != amp::Level::kAuto || user_says_follow(policy, *node.op) || mixes_f64) {
-    return mark;
-  }
+  if (policy.level != amp::Level::kAuto || user_says_follow(policy, *node.op)) return mark;
   const PrecisionClass own = node.op->precision.of(policy.lower);
   const bool indifferent = node.op->view != nullptr || own == PrecisionClass::kFollow;
   mark.colour = indifferent ? Colour::kClear : Colour::kGray;
@@ -155,7 +146,6 @@ class Linker {
 Mark mark_of(const Program& program, const Node& node) {
   if (node.is_host() || node.policy == nullptr) return {};
   const amp::Policy& policy = *node.policy;
-  if (policy.level == amp::Level::kO0) return {Colour::kNone, policy.lower, "level O0"};
   const OpDef& op = *node.op;
   const amp::CastAction action = amp::action_for(policy, op);
   if (action == amp::CastAction::kRefuse) {
@@ -164,9 +154,8 @@ Mark mark_of(const Program& program, const Node& node) {
   if (!can_cast_some_input(program, node)) {
     return {Colour::kNone, policy.lower, op.precision.reason != nullptr ? op.precision.reason : ""};
   }
-  if (action == amp::CastAction::kNone) return undecided(program, node);
-  const Colour colour =
-      action == amp::CastAction::kToLower ? Colour::kWhite : Colour::kBlack;
+  if (action == amp::CastAction::kNone) return undecided(node);
+  const Colour colour = action == amp::CastAction::kToLower ? Colour::kWhite : Colour::kBlack;
   return {colour, policy.lower, reason_of(policy, op, action)};
 }
 

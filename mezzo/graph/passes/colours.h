@@ -33,9 +33,9 @@ struct Mark {
 // colour
 //  - outside of regions and at level O0, where nothing is cast: if its input has 16 bits, so be it;
 //  - if no input may be cast: the operation's cast mask is empty (`cast` among them: it was asked
-//    for), or there is no input in f32 or 16 bits, or there is one in f64;
-//  - if its region leaves it alone on purpose: a rule of the user says `follow`, or the level is not
-//    `auto`, which is the only one that leaves anything to be decided.
+//    for), or there is no input in f32 or 16 bits;
+//  - if its region leaves it alone on purpose: a rule of the user says `follow`, or the level is
+//    another one than `auto`, and those leave nothing to be decided.
 // Throws what autocast throws if the operation is refused.
 Mark mark_of(const Program& program, const Node& node);
 
@@ -51,7 +51,8 @@ struct Neighbours {
   bool unread = false;
 };
 
-// By node. A mark loses its colour if the operation does not take 16 bits.
+// By node. An undecided node loses its colour if the operation does not take 16 bits, for instance
+// beside an input in f64.
 std::vector<Neighbours> neighbours_of(const Program& program, CastPlanner& planner,
                                       std::vector<Mark>& marks);
 

@@ -49,7 +49,8 @@ class Merger {
   bool same(std::size_t first, std::size_t i) const {
     const Node& a = program_.nodes[first];
     const Node& b = program_.nodes[i];
-    if (!(a.attrs == b.attrs) || a.paint != b.paint || !same_policy(a, b)) return false;
+    if (a.outputs.size() != b.outputs.size() || !(a.attrs == b.attrs)) return false;
+    if (a.paint != b.paint || !same_policy(a, b)) return false;
     for (std::size_t k = 0; k < a.outputs.size(); ++k) {
       if (program_.spec(a.outputs[k]) != program_.spec(b.outputs[k])) return false;
     }

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,15 +40,14 @@ class Inserter {
  private:
   // The value that is read: the source, or a cast of it that is there or is made now.
   ValueId value_for(const InputCast& input, const Node& reader) {
-    if (!input.rounded_to.has_value()) return cast_of(input.source, input.dtype, false, reader);
-    const ValueId rounded = cast_of(input.source, *input.rounded_to, false, reader);
-    return cast_of(rounded, input.dtype, true, reader);
+    if (!input.rounded_to.has_value()) return cast_of(input.source, input.dtype, reader);
+    const ValueId rounded = cast_of(input.source, *input.rounded_to, reader);
+    return cast_of(rounded, input.dtype, reader);
   }
 
-  // A rounded value is not the source in f32, though its dtype is.
-  ValueId cast_of(ValueId source, DType dtype, bool rounded, const Node& reader) {
+  ValueId cast_of(ValueId source, DType dtype, const Node& reader) {
     if (program_.spec(source).dtype == dtype) return source;
-    const auto [found, is_new] = casts_.try_emplace({source, dtype, rounded}, kNoValue);
+    const auto [found, is_new] = casts_.try_emplace({source, dtype}, kNoValue);
     if (is_new) found->second = add_cast(source, dtype, reader);
     return found->second;
   }
@@ -62,10 +60,10 @@ class Inserter {
     node.inputs = {source};
     node.phase = reader.phase;
     node.path = reader.path;
-    node.reason = reader.is_host() ? "the program returns it" : concat(reader.op->name, " reads it");
+    node.reason =
+        reader.is_host() ? "the program returns it" : concat(reader.op->name, " reads it");
     const ValueSpec& spec = program_.spec(source);
-    const ValueId result =
-        program_.add_result(infer_specs(*kCast, node.attrs, {&spec}).front());
+    const ValueId result = program_.add_result(infer_specs(*kCast, node.attrs, {&spec}).front());
     node.outputs = {result};
     program_.nodes.push_back(std::move(node));
     changed_.push_back(true);
@@ -98,7 +96,7 @@ class Inserter {
   Program& program_;
   CastPlan plan_;
   std::vector<bool> changed_;  // by value: is not what it was
-  std::map<std::tuple<ValueId, DType, bool>, ValueId> casts_;
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;
 };
 
 }  // namespace

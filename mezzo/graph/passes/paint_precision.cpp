@@ -86,8 +86,8 @@ class Painter {
     const Nodes gray = all(Colour::kGray);
     const Nodes black = ends;
     ends.insert(ends.end(), gray.begin(), gray.end());
-    const Nodes before = reach(ends, &Neighbours::makers,
-                               [&](std::size_t i) { return is(i, Colour::kClear); });
+    const Nodes before =
+        reach(ends, &Neighbours::makers, [&](std::size_t i) { return is(i, Colour::kClear); });
     const Nodes after = reach(black, &Neighbours::readers, [&](std::size_t i) {
       return is(i, Colour::kGray) || (is(i, Colour::kClear) && before[i] != kNoNode);
     });
@@ -106,8 +106,8 @@ class Painter {
     for (std::size_t i = 0; i < marks_.size(); ++i) {
       if (marks_[i].is_undecided() && around_[i].read_without_edge) last.push_back(i);
     }
-    const Nodes bound = reach(last, &Neighbours::makers,
-                              [&](std::size_t i) { return marks_[i].is_undecided(); });
+    const Nodes bound =
+        reach(last, &Neighbours::makers, [&](std::size_t i) { return marks_[i].is_undecided(); });
     free_.resize(marks_.size());
     for (std::size_t i = 0; i < marks_.size(); ++i) {
       free_[i] = marks_[i].is_undecided() && bound[i] == kNoNode && !around_[i].read_without_edge;

@@ -1,9 +1,9 @@
 #include "mezzo/graph/passes/paint_summary.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "mezzo/graph/passes/cast_plan.h"
+#include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
 namespace {
@@ -22,10 +22,6 @@ class Summary {
 
  private:
   DType dtype_of(ValueId value) const { return program_.spec(value).dtype; }
-
-  static bool is_cast(const Node& node) {
-    return !node.is_host() && std::string_view(node.op->name) == "cast";
-  }
 
   // Into 16 bits or back.
   bool is_precision_cast(const Node& node) const {
@@ -96,7 +92,8 @@ std::string to_text(const PaintSummary& summary) {
   const std::string to = summary.lower.has_value() ? name_of(*summary.lower) : "16 bits";
   std::string text = concat("converted ", summary.ops_lower, " of ", summary.ops, " operations to ",
                             to, " with ", summary.casts, summary.casts == 1 ? " cast" : " casts");
-  if (summary.parameter_casts > 0) text += concat(" (and ", summary.parameter_casts, " of parameters)");
+  if (summary.parameter_casts > 0)
+    text += concat(" (and ", summary.parameter_casts, " of parameters)");
   return text;
 }
 

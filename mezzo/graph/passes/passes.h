@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "mezzo/graph/pass.h"
+#include "mezzo/graph/passes/paint_precision.h"
 
 namespace mezzo::graph {
 
@@ -21,6 +22,8 @@ std::size_t common_subexpressions(Program& program);
 // many.
 std::size_t dead_code(Program& program);
 
+inline constexpr Pass kPaintPrecision{
+    "paint_precision", "decides the precision of every call in a region", paint_precision};
 inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no value", fold_casts};
 inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",

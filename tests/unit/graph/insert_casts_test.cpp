@@ -1,8 +1,8 @@
 #include "mezzo/graph/passes/insert_casts.h"
 
-#include <gtest/gtest.h>
-
 #include <memory>
+
+#include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
 #include "mezzo/graph/verify.h"
@@ -149,8 +149,7 @@ constexpr const char* kNormalisation = R"(program(x: f32[4, 8]) {
 )";
 
 TEST(InsertCasts, ParametersOfNormalisationsAreRoundedAtO3) {
-  EXPECT_EQ(inserted(kNormalisation),
-            text_of(R"(program(x: f32[4, 8]) {
+  EXPECT_EQ(inserted(kNormalisation), text_of(R"(program(x: f32[4, 8]) {
   state weight: f32[8]
   state bias: f32[8]
   state mean: f32[8]

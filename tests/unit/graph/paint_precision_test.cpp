@@ -1,8 +1,8 @@
 #include "mezzo/graph/passes/paint_precision.h"
 
-#include <gtest/gtest.h>
-
 #include <memory>
+
+#include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/ops/binary_cross_entropy.h"
@@ -14,8 +14,9 @@ namespace {
 
 // A program of calls that all have the same shape, as text.
 std::string program_of(std::string_view lines, std::string_view returns) {
-  return concat("program(x: f32[8, 8], y: f32[8, 8]) {\n  state w: f32[8, 8]\n  state v: f32[8, 8]\n",
-                lines, "  return ", returns, "\n}\n");
+  return concat(
+      "program(x: f32[8, 8], y: f32[8, 8]) {\n  state w: f32[8, 8]\n  state v: f32[8, 8]\n", lines,
+      "  return ", returns, "\n}\n");
 }
 
 std::string paints(std::string_view lines, std::string_view returns) {
@@ -33,7 +34,8 @@ std::vector<std::string> reasons(std::string_view lines, std::string_view return
 
 // The same call at one level.
 std::string paint_at(std::string_view level, std::string_view call) {
-  return paints(concat("  %0: f32[8, 8] = ", call, " [", level, "]\n"), "%0");
+  const char* more = call.starts_with("layer_norm") ? ", %mean: f32[8], %rstd: f32[8]" : "";
+  return paints(concat("  %0: f32[8, 8]", more, " = ", call, " [", level, "]\n"), "%0");
 }
 
 TEST(PaintPrecision, WorkedExample) {
@@ -62,7 +64,8 @@ TEST(PaintPrecision, CountsWhatHas16Bits) {
   %0: f32[8, 8] = matmul(x, w) [auto/bf16]
   %1: f32[8, 8] = relu(%0) [auto/bf16]
   %2: f32[8, 8] = exp(%1) [auto/bf16]
-)", "%2"));
+)",
+                                          "%2"));
   EXPECT_EQ(paint_precision(program), 2);
 }
 
@@ -85,15 +88,17 @@ TEST(PaintPrecision, OnlyLevelAutoLeavesAnythingToBeDecided) {
   // A view between two products that level O2 paints, and one that takes what comes.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = relu(x) [O2/bf16]
-  %1: f32[8, 8] = permute(%0) {shape=[1, 0]} [O2/bf16]
-  %2: f32[8, 8] = layer_norm(%1, _, _) [O2/bf16]
+  %1: f32[8, 8] strides=[1, 8] = permute(%0) {shape=[1, 0]} [O2/bf16]
+  %2: f32[8, 8], %mean2: f32[8], %rstd2: f32[8] = layer_norm(%1, _, _) [O2/bf16]
   %3: f32[8, 8] = matmul(%2, w) [O2/bf16]
-)", "%3"), "relu bf16, permute -, layer_norm -, matmul bf16");
+)",
+                   "%3"),
+            "relu bf16, permute -, layer_norm -, matmul bf16");
 }
 
 TEST(PaintPrecision, RefusesWhatAutocastRefuses) {
-  Program program = program_in(program_of(
-      "  %0: f32[] = binary_cross_entropy(x, y) [auto/f16]\n", "%0"));
+  Program program =
+      program_in(program_of("  %0: f32[] = binary_cross_entropy(x, y) [auto/f16]\n", "%0"));
   const Tensor half = full({2}, 0.5);
   const std::string eager = message_of<ArgumentError>([&] {
     const amp::Autocast region(DType::kF16);
@@ -112,14 +117,16 @@ TEST(PaintPrecision, BlackFlowsForwardToGrayOnly) {
   %3: f32[8, 8] = relu(%0) [auto/bf16]
   %4: f32[8, 8] = add(%3, %2) [auto/bf16]
   %5: f32[8, 8] = matmul(%4, w) [auto/bf16]
-)", "%5"), "softmax f32, relu bf16, matmul bf16, relu f32, add f32, matmul bf16");
+)",
+                   "%5"),
+            "softmax f32, relu bf16, matmul bf16, relu f32, add f32, matmul bf16");
 }
 
 TEST(PaintPrecision, SumsBetweenProductsAreWhite) {
   const char* lines = R"(
   %0: f32[8, 8] = matmul(x, w) [auto/bf16]
   %1: f32[8, 8] = add(%0, x) [auto/bf16]
-  %2: f32[8, 8] = layer_norm(%1, _, _) [auto/bf16]
+  %2: f32[8, 8], %mean2: f32[8], %rstd2: f32[8] = layer_norm(%1, _, _) [auto/bf16]
   %3: f32[8, 8] = matmul(%2, w) [auto/bf16]
 )";
   EXPECT_EQ(paints(lines, "%3"), "matmul bf16, add bf16, layer_norm bf16, matmul bf16");
@@ -128,7 +135,9 @@ TEST(PaintPrecision, SumsBetweenProductsAreWhite) {
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = add(x, y) [auto/bf16]
   %1: f32[8, 8] = matmul(%0, w) [auto/bf16]
-)", "%1"), "add -, matmul bf16");
+)",
+                   "%1"),
+            "add -, matmul bf16");
 }
 
 TEST(PaintPrecision, SumsThatSaveNoCastStay) {
@@ -148,11 +157,15 @@ TEST(PaintPrecision, SumsThatSaveNoCastStay) {
 TEST(PaintPrecision, ClearNodesBeforeAProductAreWhite) {
   const char* lines = R"(
   %0: f32[8, 8] = relu(x) [auto/bf16]
-  %1: f32[8, 8] = permute(%0) {shape=[1, 0]} [auto/bf16]
+  %1: f32[8, 8] strides=[1, 8] = permute(%0) {shape=[1, 0]} [auto/bf16]
   %2: f32[8, 8] = matmul(%1, w) [auto/bf16]
 )";
   EXPECT_EQ(paints(lines, "%2"), "relu bf16, permute bf16, matmul bf16");
-  // Somebody wants the result unrounded.
+  // Somebody wants the result unrounded, even if x has 16 bits in any case.
+  const std::string more = concat(lines, "  %3: f32[8, 8] = matmul(x, w) [auto/bf16]\n");
+  EXPECT_EQ(paints(more, "%2, %3, %0"), "relu -, permute bf16, matmul bf16, matmul bf16");
+  EXPECT_EQ(paints(concat(more, "  %4: f32[8, 8] = exp(%0) [auto/bf16]\n"), "%2, %3, %4"),
+            "relu -, permute bf16, matmul bf16, matmul bf16, exp f32");
   EXPECT_EQ(paints(lines, "%2, %1"), "relu -, permute -, matmul bf16");
   EXPECT_EQ(paints(concat(lines, "  %3: f32[8, 8] = exp(%0) [auto/bf16]\n"), "%2, %3"),
             "relu -, permute bf16, matmul bf16, exp f32");
@@ -163,7 +176,9 @@ TEST(PaintPrecision, ClearNodesThatShrinkAreNotPaintedBefore) {
   EXPECT_EQ(paints(R"(
   %0: f32[2, 8] = slice(x) {axis=0 start=0 step=1 count=2} [auto/bf16]
   %1: f32[2, 8] = matmul(%0, w) [auto/bf16]
-)", "%1"), "slice -, matmul bf16");
+)",
+                   "%1"),
+            "slice -, matmul bf16");
 }
 
 TEST(PaintPrecision, ClearNodesAfterAProductAreWhite) {
@@ -172,7 +187,9 @@ TEST(PaintPrecision, ClearNodesAfterAProductAreWhite) {
   %1: f32[8, 8] = relu(%0) [auto/bf16]
   %2: f32[8, 8] = sigmoid(%1) [auto/bf16]
   %3: f32[8, 8] = exp(%2) [auto/bf16]
-)", "%3"), "matmul bf16, relu bf16, sigmoid bf16, exp f32");
+)",
+                   "%3"),
+            "matmul bf16, relu bf16, sigmoid bf16, exp f32");
 }
 
 TEST(PaintPrecision, WhatLeadsToAnEndIsWhite) {
@@ -193,13 +210,17 @@ TEST(PaintPrecision, PaintsNotAcrossRegionsOfTwoDTypes) {
   %2: f32[8, 8] = matmul(%1, w) [auto/f16]
   %3: f32[8, 8] = add(%2, x) [auto/f16]
   %4: f32[8, 8] = matmul(%3, w) [auto/f16]
-)", "%4"), "matmul bf16, add -, matmul f16, add f16, matmul f16");
+)",
+                   "%4"),
+            "matmul bf16, add -, matmul f16, add f16, matmul f16");
   // Two regions of the same dtype are as one.
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = matmul(x, w) [O1/bf16]
   %1: f32[8, 8] = add(%0, x) [auto/bf16]
   %2: f32[8, 8] = matmul(%1, w) [O2/bf16]
-)", "%2"), "matmul bf16, add bf16, matmul bf16");
+)",
+                   "%2"),
+            "matmul bf16, add bf16, matmul bf16");
 }
 
 TEST(PaintPrecision, ARegionThatIsOffReadsWhatAutocastWouldGive) {
@@ -208,15 +229,32 @@ TEST(PaintPrecision, ARegionThatIsOffReadsWhatAutocastWouldGive) {
   %0: f32[8, 8] = matmul(x, w) [auto/bf16]
   %1: f32[8, 8] = add(%0, x) [auto/bf16]
   %2: f32[8, 8] = relu(%1) [auto/bf16]
-  %3: f32[8, 8] = layer_norm(%2, _, _)
+  %3: f32[8, 8], %mean3: f32[8], %rstd3: f32[8] = layer_norm(%2, _, _)
   %4: f32[8, 8] = matmul(%3, w) [auto/bf16]
-  %5: f32[8, 8] = matmul(%2, w) [auto/bf16]
-)", "%4, %5"), "matmul bf16, add -, relu -, layer_norm -, matmul bf16, matmul bf16");
+  %5: f32[8, 8] = matmul(%1, w) [auto/bf16]
+)",
+                   "%4, %5"),
+            "matmul bf16, add -, relu -, layer_norm -, matmul bf16, matmul bf16");
   EXPECT_EQ(paints(R"(
   %0: f32[8, 8] = matmul(x, w) [auto/bf16]
   %1: f32[8, 8] = add(%0, x)
   %2: f32[8, 8] = matmul(%1, w) [auto/bf16]
-)", "%2"), "matmul bf16, add -, matmul bf16");
+)",
+                   "%2"),
+            "matmul bf16, add -, matmul bf16");
+}
+
+TEST(PaintPrecision, InputsThatAreNotCastAreWhatAutocastWouldGive) {
+  // The row becomes a bias, which is added in f32.
+  EXPECT_EQ(paints(R"(
+  %0: f32[8, 8] = matmul(x, w) [auto/bf16]
+  %1: f32[8, 8] = add(%0, x) [auto/bf16]
+  %2: f32[1, 8] = slice(%1) {axis=0 start=0 step=1 count=1} [auto/bf16]
+  %3: f32[8] = reshape(%2) {shape=[8]} [auto/bf16]
+  %4: f32[8, 8] = linear(%1, w, %3) [auto/bf16]
+)",
+                   "%4"),
+            "matmul bf16, add -, slice -, reshape -, linear bf16");
 }
 
 TEST(PaintPrecision, LeavesWhatMayNotBeCast) {
@@ -226,11 +264,14 @@ TEST(PaintPrecision, LeavesWhatMayNotBeCast) {
   %2: f32[8, 5] = one_hot(t) {classes=5 dtype=f32} [O2/bf16]
   %3: f32[], %4: f32[8, 8] = cross_entropy(x, t) [O2/bf16]
   %5: f64[8, 8] = add(d, %1) [auto/bf16]
+  %6: f32[8, 8] = exp(x) [auto/bf16]
+  %7: f64[8, 8] = add(%6, d) [auto/bf16]
   host watch(%5)
   return %3
 }
 )");
-  EXPECT_EQ(paints_of(program), "cast -, relu -, one_hot -, cross_entropy -, add -, watch -");
+  EXPECT_EQ(paints_of(program),
+            "cast -, relu -, one_hot -, cross_entropy -, add -, exp f32, add -, watch -");
   EXPECT_EQ(program.nodes[0].reason, "it is the cast that was asked for");
 }
 

@@ -1,0 +1,183 @@
+#include "mezzo/graph/capture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/core/random.h"
+#include "mezzo/graph/text.h"
+#include "mezzo/graph/verify.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/dropout.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::graph {
+namespace {
+
+using testing::HasSubstr;
+using Tensors = std::span<const Tensor>;
+
+Tensor parameter(const Shape& shape) { return randn(shape).set_requires_grad(true); }
+
+TEST(Capture, NotesCallsInTheirOrderWithViewsAndStates) {
+  const Tensor weight = parameter({3, 4});
+  const auto step = [&](Tensors in) {
+    return std::vector<Tensor>{relu(matmul(reshape(in[0], {2, 3}), weight))};
+  };
+  const Tensor x = randn({6});
+  const Program program = capture(step, {&x, 1}, {.names = {{"weight", weight}}});
+  verify(program);
+  EXPECT_EQ(to_text(program), R"(program(input0: f32[6]) {
+  state weight: f32[3, 4]
+  %0: f32[2, 3] = reshape(input0) {shape=[2, 3]}
+  %1: f32[2, 4] = matmul(%0, weight) {transpose_a=false transpose_b=false f32_result=false}
+  %2: f32[2, 4] = relu(%1)
+  return %2
+}
+)");
+}
+
+TEST(Capture, ComputesNothing) {
+  const Tensor x = zeros({2});
+  bool worked = false;
+  const auto step = [&](Tensors in) {
+    do_host_work("mark", in, {}, [&](Tensors) { return worked = true; });
+    return std::vector<Tensor>{relu(in[0])};
+  };
+  const Program program = capture(step, {&x, 1});
+  EXPECT_FALSE(worked);
+  ASSERT_EQ(program.nodes.size(), 2U);
+  EXPECT_EQ(program.nodes[0].host, "mark");
+  EXPECT_EQ(program.nodes[0].inputs, program.inputs);
+}
+
+TEST(Capture, GradientsThatAreLeftBecomeOutputsAndNothingStays) {
+  const Tensor weight = parameter({3});
+  const Tensor x = randn({3});
+  const auto step = [&](Tensors in) {
+    const Tensor loss = sum(in[0] * weight);
+    loss.backward();
+    return std::vector<Tensor>{loss};
+  };
+  const Program program = capture(step, {&x, 1});
+  verify(program);
+  EXPECT_FALSE(weight.grad().defined());
+  ASSERT_EQ(program.leaves.size(), 1U);
+  EXPECT_EQ(program.leaves[0].impl(), weight.impl());
+  EXPECT_EQ(program.outputs.size(), 2U);
+  EXPECT_EQ(program.nodes.front().phase, Phase::kForward);
+  EXPECT_EQ(program.nodes.back().phase, Phase::kBackward);
+}
+
+TEST(Capture, CastsOfARegionAreNodes) {
+  const Tensor weight = parameter({4, 4});
+  const Tensor x = randn({4, 4});
+  const amp::Autocast region(DType::kBf16);
+  const Program program =
+      capture([&](Tensors in) { return std::vector<Tensor>{matmul(in[0], weight)}; }, {&x, 1});
+  ASSERT_EQ(program.nodes.size(), 3U);
+  EXPECT_STREQ(program.nodes[0].op->name, "cast");
+  EXPECT_STREQ(program.nodes[1].op->name, "cast");
+  EXPECT_EQ(program.spec(program.outputs[0]).dtype, DType::kBf16);
+  EXPECT_EQ(program.nodes[2].policy, nullptr);
+}
+
+TEST(Capture, DeferredCastsAreNotedAsPolicies) {
+  const Tensor weight = parameter({4, 4});
+  const Tensor x = randn({4, 4});
+  const amp::Autocast region(DType::kBf16);
+  const Program program =
+      capture([&](Tensors in) { return std::vector<Tensor>{matmul(in[0], weight)}; }, {&x, 1},
+              {.defer_casts = true});
+  ASSERT_EQ(program.nodes.size(), 1U);
+  ASSERT_NE(program.nodes[0].policy, nullptr);
+  EXPECT_EQ(program.nodes[0].policy->lower, DType::kBf16);
+  EXPECT_EQ(program.spec(program.outputs[0]).dtype, DType::kF32);
+}
+
+TEST(Capture, RandomPositionsAreRelativeAndTheStreamStays) {
+  manual_seed(7);
+  default_generator().reserve(64);
+  const RandomPosition before = default_generator().position();
+  const Tensor x = randn({8});
+  default_generator().set_position(before);
+  const auto step = [](Tensors in) {
+    return std::vector<Tensor>{dropout(dropout(in[0], 0.5, true), 0.5, true)};
+  };
+  const Program program = capture(step, {&x, 1});
+  EXPECT_EQ(default_generator().position(), before);
+  EXPECT_EQ(program.random_words, 16U);
+  EXPECT_EQ(*program.nodes[0].attrs.random_position(), (RandomPosition{0, 0}));
+  EXPECT_EQ(*program.nodes[1].attrs.random_position(), (RandomPosition{0, 8}));
+}
+
+TEST(Capture, SaysThatAStepDependsOnData) {
+  const Tensor x = randn({1});
+  const auto step = [](Tensors in) {
+    const Tensor y = relu(in[0]);
+    return std::vector<Tensor>{y.item() > 0 ? y : in[0]};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("the step depends on data"));
+  EXPECT_EQ(capture_hook(), nullptr);
+}
+
+TEST(Capture, RefusesToChangeWhatExistsOutside) {
+  const Tensor counter = zeros({1});
+  const Tensor x = randn({1});
+  const auto step = [&](Tensors in) {
+    add_into(counter, in[0]);
+    return std::vector<Tensor>{};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("which exists outside of the step"));
+}
+
+TEST(Capture, RefusesRandomNumbersOfAnotherGenerator) {
+  manual_seed(1);
+  Generator own(99);
+  const Tensor x = ones({4});
+  const auto step = [&](Tensors in) { return std::vector<Tensor>{dropout(in[0], 0.5, true, own)}; };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("a generator of its own"));
+}
+
+TEST(Capture, AChangeInPlaceIsANewValueWrittenOverTheOld) {
+  const Tensor x = randn({4});
+  const auto step = [](Tensors in) {
+    const Tensor y = relu(in[0]);
+    add_into(y, in[0]);
+    return std::vector<Tensor>{y * in[0]};
+  };
+  const Program program = capture(step, {&x, 1});
+  verify(program);
+  ASSERT_EQ(program.nodes.size(), 3U);
+  EXPECT_EQ(program.nodes[1].over, program.nodes[0].outputs);
+  EXPECT_EQ(program.nodes[2].inputs[0], program.nodes[1].outputs[0]);
+}
+
+TEST(Capture, DoesNotNest) {
+  const Tensor x = randn({1});
+  const auto inner = [](Tensors in) { return std::vector<Tensor>{in[0]}; };
+  const auto outer = [&](Tensors in) {
+    capture(inner, in);
+    return std::vector<Tensor>{};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(outer, {&x, 1});
+              }),
+              HasSubstr("being captured already"));
+}
+
+}  // namespace
+}  // namespace mezzo::graph

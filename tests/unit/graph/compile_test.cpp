@@ -1,0 +1,156 @@
+#include "mezzo/graph/compile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/core/random.h"
+#include "mezzo/optim/gradients.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::graph {
+namespace {
+
+using testing::HasSubstr;
+using Tensors = std::span<const Tensor>;
+
+std::vector<Tensor> doubled(Tensors in) { return {in[0] * 2}; }
+
+TEST(Compile, CapturesOncePerShape) {
+  int calls = 0;
+  CompiledStep step = compile([&](Tensors in) {
+    ++calls;
+    return doubled(in);
+  });
+  EXPECT_EQ(step.latest(), nullptr);
+  for (const std::int64_t n : {3, 4, 3, 4, 3}) {
+    const Tensor x = ones({n});
+    EXPECT_EQ(step({&x, 1})[0].to_vector<double>(),
+              std::vector<double>(static_cast<std::size_t>(n), 2));
+  }
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(step.programs(), 2U);
+}
+
+TEST(Compile, KeepsTheProgramsThatWereUsedLast) {
+  int calls = 0;
+  CompiledStep step = compile(
+      [&](Tensors in) {
+        ++calls;
+        return doubled(in);
+      },
+      {.most_programs = 2});
+  const auto run = [&](std::int64_t n) {
+    const Tensor x = ones({n});
+    step({&x, 1});
+  };
+  for (const std::int64_t n : {1, 2, 1, 3, 1}) run(n);  // 2 goes for 3
+  EXPECT_EQ(calls, 3);
+  run(2);
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(step.programs(), 2U);
+}
+
+TEST(Compile, DtypesFormatsAndRegionsAreTold) {
+  int calls = 0;
+  CompiledStep step = compile([&](Tensors in) {
+    ++calls;
+    return doubled(in);
+  });
+  const Tensor x = ones({2, 3, 4, 4});
+  const Tensor last = to_format(x, Format::kChannelsLast);
+  const Tensor half = x.astype(DType::kBf16);
+  for (const Tensor* input : {&x, &last, &half}) step({input, 1});
+  EXPECT_EQ(calls, 3);
+  {
+    const amp::Autocast region(DType::kBf16);
+    step({&x, 1});
+  }
+  EXPECT_EQ(calls, 5) << "a step with a region is captured twice: to find it, and with its casts";
+  const NoGrad guard;
+  step({&x, 1});
+  EXPECT_EQ(calls, 6);
+}
+
+TEST(Compile, ModesAndPrecisionOfANetworkAreTold) {
+  amp::SmallNet net;
+  int calls = 0;
+  CompiledStep step = compile(
+      [&](Tensors in) {
+        ++calls;
+        return std::vector<Tensor>{net(in[0])};
+      },
+      {.networks = {&net}});
+  const Tensor x = amp::small_batch(1).images;
+  const auto run = [&] { return step({&x, 1})[0]; };
+  run();
+  run();
+  EXPECT_EQ(calls, 1);
+  net.eval();
+  EXPECT_EQ(run().to_vector<double>(), net(x).to_vector<double>());
+  EXPECT_EQ(calls, 2);
+  amp::auto_mixed_precision(net, amp::Level::kO2, DType::kBf16);
+  EXPECT_EQ(run().to_vector<double>(), net(x).to_vector<double>());
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {
+  CompiledStep step = compile([](Tensors in) { return std::vector<Tensor>{in[0] * in[0].item()}; });
+  const Tensor x = ones({1});
+  EXPECT_THAT(message_of<ArgumentError>([&] { step({&x, 1}); }), HasSubstr("depends on data"));
+  EXPECT_EQ(step.programs(), 0U);
+}
+
+// The step of a user with PyTorch's names: scaling, clipping, an optimizer and its schedule.
+struct HandWritten {
+  explicit HandWritten(double init_scale)
+      : optimizer(net.parameters(),
+                  {.lr = std::vector<double>{0.1, 0.05, 0.02, 0.01}, .momentum = 0.9}),
+        scaler({.init_scale = init_scale, .growth_interval = 2}) {}
+
+  std::vector<Tensor> operator()(Tensors in) {
+    Tensor loss;
+    {
+      const amp::Autocast region(DType::kBf16);
+      loss = amp::steep_loss(net(in[0]).astype(DType::kF32), in[1]);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    optimizer.zero_grad();
+    return {loss};
+  }
+
+  amp::SmallNet net;
+  optim::Sgd optimizer;
+  amp::GradScaler scaler;
+};
+
+TEST(Compile, AHandWrittenStepIsTheSameBitForBit) {
+  manual_seed(5);
+  HandWritten eager(0x1p126);
+  manual_seed(5);
+  HandWritten compiled(0x1p126);
+  CompiledStep step =
+      compile([&](Tensors in) { return compiled(in); }, {.networks = {&compiled.net}});
+  bool skipped = false;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const amp::Batch batch = amp::small_batch(i);
+    const Tensor in[] = {batch.images, batch.labels};
+    const double expected = eager(in)[0].item();
+    EXPECT_EQ(step(in)[0].item(), expected) << i;
+    EXPECT_EQ(compiled.scaler.get_scale(), eager.scaler.get_scale()) << i;
+    skipped |= eager.scaler.skipped_in_a_row() > 0;
+  }
+  EXPECT_TRUE(skipped);
+  EXPECT_EQ(step.programs(), 1U);
+  EXPECT_TRUE(amp::everything(compiled.net, compiled.optimizer) ==
+              amp::everything(eager.net, eager.optimizer));
+}
+
+}  // namespace
+}  // namespace mezzo::graph

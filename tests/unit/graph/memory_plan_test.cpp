@@ -1,0 +1,155 @@
+#include "mezzo/graph/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/train_network.h"
+#include "mezzo/core/random.h"
+#include "mezzo/graph/capture.h"
+#include "mezzo/graph/text.h"
+#include "mezzo/models/model.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::graph {
+namespace {
+
+ValueId value_called(const Program& program, const std::string& text) {
+  const ValueNames names(program);
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    if (names[v] == text) return v;
+  }
+  ADD_FAILURE() << "no value " << text;
+  return 0;
+}
+
+struct Planned {
+  explicit Planned(const char* text) : program(parse_program(text)), plan(plan_memory(program)) {}
+  ValueId operator[](const char* name) const { return value_called(program, name); }
+  Home home(const char* name) const { return plan.homes[(*this)[name]]; }
+
+  Program program;
+  MemoryPlan plan;
+};
+
+TEST(MemoryPlan, AChainTakesTwoBlocksAtATime) {
+  const Planned p(R"(program(x: f32[1024]) {
+  %0: f32[1024] = relu(x)
+  %1: f32[1024] = relu(%0)
+  %2: f32[1024] = relu(%1)
+  %3: f32[1024] = relu(%2)
+  return %3
+}
+)");
+  EXPECT_EQ(p.plan.arena_bytes, 2U * 4096);
+  EXPECT_EQ(p.plan.least_bytes, 2U * 4096);
+  EXPECT_EQ(p.home("x"), Home::kOutside);
+  EXPECT_EQ(p.home("%3"), Home::kFresh);
+  EXPECT_EQ(p.plan.offsets[p["%0"]], p.plan.offsets[p["%2"]]);
+}
+
+TEST(MemoryPlan, ViewsKeepTheirBaseAlive) {
+  const Planned p(R"(program(x: f32[1024]) {
+  %0: f32[1024] = relu(x)
+  %1: f32[2, 512] = reshape(%0) {shape=[2, 512]}
+  %2: f32[1024] = relu(x)
+  %3: f32[2, 512] = relu(%1)
+  %4: f32[1024] = relu(%2)
+  return %4
+}
+)");
+  EXPECT_EQ(p.plan.blocks[p["%1"]], p["%0"]);
+  EXPECT_NE(p.plan.offsets[p["%0"]], p.plan.offsets[p["%2"]]);
+}
+
+TEST(MemoryPlan, WritesOverWhatNobodyReadsLater) {
+  const Planned p(R"(program(x: f32[1024]) {
+  %0: f32[1024] = relu(x)
+  %1: f32[1024] = add(%0, x) over(%0)
+  %2: f32[1024] = add(%1, x) over(%1)
+  %3: f32[1024] = mul(%1, %2)
+  return %3
+}
+)");
+  EXPECT_EQ(p.plan.blocks[p["%1"]], p["%0"]);
+  EXPECT_EQ(p.plan.blocks[p["%2"]], p["%2"]) << "%1 is read later";
+}
+
+TEST(MemoryPlan, DoesNotWriteOverAViewOfAnotherOperand) {
+  const Planned p(R"(program(x: f32[4, 4]) {
+  %0: f32[4, 4] = relu(x)
+  %1: f32[4, 4] strides=[1, 4] = permute(%0) {shape=[1, 0]}
+  %2: f32[4, 4] = add(%0, %1) over(%0)
+  %3: f32[4, 4] = relu(%2)
+  return %3
+}
+)");
+  EXPECT_EQ(p.plan.blocks[p["%2"]], p["%2"]);
+}
+
+TEST(MemoryPlan, InputsAndReturnedValuesAreNeverWrittenOver) {
+  const Planned p(R"(program(x: f32[64]) {
+  state w: f32[64]
+  %0: f32[64] = add(x, w) over(x)
+  %1: f32[64] = add(%0, w) over(%0)
+  %2: f32[64] = add(w, %1) over(w)
+  return %0, %2
+}
+)");
+  EXPECT_EQ(p.plan.blocks[p["%0"]], p["%0"]);
+  EXPECT_EQ(p.plan.blocks[p["%1"]], p["%1"]);
+  EXPECT_EQ(p.plan.blocks[p["%2"]], p["%2"]);
+  EXPECT_EQ(p.home("%0"), Home::kFresh);
+}
+
+// Whatever is alive at the same time lies apart, over a whole training step.
+TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
+  const auto net = models::create("resnet20", {});
+  optim::Sgd optimizer(net->parameters(), {.lr = 0.1});
+  auto step = amp::build_train_network(
+      *net, [](const Tensor& y, const Tensor& labels) { return cross_entropy(y, labels); },
+      optimizer, {.level = "O2", .dtype = DType::kBf16});
+  Program program;
+  step.set_execution(
+      [&](const amp::StepBody& body, std::uint64_t, const Tensor& x, const Tensor& y) {
+        const Tensor batch[] = {x, y};
+        const auto call = [&](std::span<const Tensor> in) {
+          body(in[0], in[1]);
+          return std::vector<Tensor>{};
+        };
+        program = capture(call, batch);
+      });
+  step(randn({2, 3, 32, 32}), zeros({2}, DType::kI64));
+  const MemoryPlan plan = plan_memory(program);
+
+  // Every node writes its blocks; what a reader finds must be what the maker of its value wrote.
+  std::vector<std::pair<std::size_t, std::size_t>> where(program.values.size());
+  std::vector<ValueId> owner(plan.arena_bytes / 64, kNoValue);
+  const auto cells = [&](ValueId v) {
+    const ValueId block = plan.blocks[v];
+    const std::size_t first = plan.offsets[block] / 64;
+    return std::pair(first, first + (program.spec(block).bytes() + 63) / 64);
+  };
+  std::size_t checked = 0;
+  for (const Node& node : program.nodes) {
+    for (const ValueId input : node.inputs) {
+      if (input == kNoValue || plan.homes[input] != Home::kArena) continue;
+      const auto [first, last] = cells(input);
+      for (std::size_t c = first; c < last; ++c) {
+        ASSERT_EQ(plan.blocks[owner[c]], plan.blocks[input]);
+        ++checked;
+      }
+    }
+    if (node.op != nullptr && node.op->view != nullptr) continue;
+    for (const ValueId output : node.outputs) {
+      if (plan.homes[output] != Home::kArena) continue;
+      const auto [first, last] = cells(output);
+      std::fill(owner.begin() + static_cast<std::ptrdiff_t>(first),
+                owner.begin() + static_cast<std::ptrdiff_t>(last), output);
+    }
+  }
+  EXPECT_GT(checked, 1000U);
+  EXPECT_LE(plan.arena_bytes, plan.least_bytes + plan.least_bytes / 20);
+}
+
+}  // namespace
+}  // namespace mezzo::graph

@@ -1,0 +1,219 @@
+// Graph mode against eager mode: the same bits, whatever happens in a step.
+#include "mezzo/graph/train_step.h"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/gradient_statistics.h"
+#include "mezzo/core/random.h"
+#include "mezzo/models/model.h"
+#include "mezzo/nn/container.h"
+#include "mezzo/nn/dropout.h"
+#include "mezzo/nn/recompute.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+
+namespace mezzo::graph {
+namespace {
+
+using amp::Batch;
+using amp::TrainStepResult;
+
+// The same training twice, once eagerly and once in graph mode.
+template <class Net, class Optimizer = optim::Sgd>
+class Twins {
+ public:
+  // Steps that are made from one manager would share its scale.
+  template <class MakeNet, class Options>
+  Twins(const MakeNet& make_net, const Options& options, const amp::TrainNetworkOptions& amp,
+        const std::optional<amp::LossScaleOptions>& scaling = std::nullopt,
+        const amp::LossFunction& loss = amp::class_loss)
+      : eager_(make_net, options, with(amp, scaling), loss),
+        graph_(make_net, options, with(amp, scaling), loss) {
+    graph_.step.set_execution(captured(*graph_.net));
+  }
+
+  // One step of both; expects the same results.
+  TrainStepResult step(const Batch& batch) {
+    manual_seed(++seed_);
+    const TrainStepResult eager = eager_.step(batch.images, batch.labels);
+    const RandomPosition position = default_generator().position();
+    manual_seed(seed_);
+    const TrainStepResult graph = graph_.step(batch.images, batch.labels);
+    EXPECT_EQ(default_generator().position(), position);
+    EXPECT_TRUE(graph.loss == eager.loss || (std::isnan(graph.loss) && std::isnan(eager.loss)));
+    EXPECT_EQ(graph.skipped, eager.skipped);
+    EXPECT_EQ(graph.overflow, eager.overflow);
+    EXPECT_EQ(graph.first_bad, eager.first_bad);
+    EXPECT_EQ(graph.next_scale, eager.next_scale);
+    EXPECT_EQ(graph.grad_norm, eager.grad_norm);
+    return graph;
+  }
+
+  void expect_same_state() const {
+    EXPECT_TRUE(amp::everything(*graph_.net, graph_.optimizer) ==
+                amp::everything(*eager_.net, eager_.optimizer));
+  }
+
+ private:
+  static amp::TrainNetworkOptions with(amp::TrainNetworkOptions amp,
+                                       const std::optional<amp::LossScaleOptions>& scaling) {
+    if (scaling.has_value()) amp.loss_scale_manager = amp::LossScaleManager(*scaling);
+    return amp;
+  }
+
+  struct One {
+    template <class MakeNet, class Options>
+    One(const MakeNet& make_net, const Options& options, const amp::TrainNetworkOptions& amp,
+        const amp::LossFunction& loss)
+        : net((manual_seed(11), make_net())),
+          optimizer(net->parameters(), options),
+          step(amp::build_train_network(*net, loss, optimizer, amp)) {}
+
+    std::unique_ptr<Net> net;
+    Optimizer optimizer;
+    amp::TrainOneStepWithLossScale step;
+  };
+
+  One eager_;
+  One graph_;
+  std::uint64_t seed_ = 100;
+};
+
+std::unique_ptr<amp::SmallNet> small_net() { return std::make_unique<amp::SmallNet>(); }
+const optim::SgdOptions kSgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3};
+
+TEST(GraphTrainStep, EveryModelHasTheBitsOfEagerMode) {
+  for (const std::string& name : models::names()) {
+    const models::ModelConfig config = models::usual_config(name);
+    const std::int64_t size = std::min<std::int64_t>(config.image_size, 32);
+    const auto make = [&] { return models::create(name, {config.in_channels, 10, size}); };
+    Twins<nn::Module> twins(make, kSgd, {.level = "O0"});
+    Generator images(4);
+    for (int i = 0; i < 2; ++i) {
+      twins.step({randn({3, config.in_channels, size, size}, images),
+                  from_values<std::int64_t>({1, 2, 3}, {3})});
+    }
+    twins.expect_same_state();
+  }
+}
+
+TEST(GraphTrainStep, EveryLevelAndDtype) {
+  for (const char* level : {"O1", "auto", "O2", "O3"}) {
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      Twins<amp::SmallNet> twins(small_net, kSgd, {.level = level, .dtype = dtype},
+                                 amp::LossScaleOptions{.init_scale = 1024});
+      for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
+      twins.expect_same_state();
+    }
+  }
+}
+
+// The scale starts where gradients overflow, comes down, grows again and overflows again.
+TEST(GraphTrainStep, TheScaleTakesTheSameWay) {
+  Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O0"},
+                             amp::LossScaleOptions{.init_scale = 0x1p119, .growth_interval = 2},
+                             amp::steep_loss);
+  int skipped = 0;
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    skipped += twins.step(amp::small_batch(i)).skipped ? 1 : 0;
+    twins.expect_same_state();
+  }
+  EXPECT_GT(skipped, 3);
+  EXPECT_LT(skipped, 23);
+}
+
+// An infinite image at every position of a run.
+TEST(GraphTrainStep, StepsAreSkippedWhereverTheOverflowIs) {
+  for (std::uint64_t bad = 0; bad < 4; ++bad) {
+    Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O2", .dtype = DType::kF16},
+                               amp::LossScaleOptions{.init_scale = 256});
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const Batch batch = amp::small_batch(i);
+      if (i == bad) fill(batch.images, std::numeric_limits<double>::infinity());
+      EXPECT_EQ(twins.step(batch).skipped, i == bad);
+      twins.expect_same_state();
+    }
+  }
+}
+
+TEST(GraphTrainStep, MicroBatchesAndClipping) {
+  Twins<amp::SmallNet> twins(
+      small_net, kSgd,
+      {.level = "O2", .dtype = DType::kBf16, .step = {.micro_batches = 3, .max_grad_norm = 0.1}});
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(twins.step(amp::small_batch(i, 8)).grad_norm.has_value());
+  }
+  twins.expect_same_state();
+}
+
+TEST(GraphTrainStep, AnotherBatchSizeIsCapturedAgain) {
+  Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O2", .dtype = DType::kBf16});
+  for (const std::int64_t n : {8, 5, 8, 2}) twins.step(amp::small_batch(3, n));
+  twins.expect_same_state();
+}
+
+TEST(GraphTrainStep, AdamAndItsCounters) {
+  Twins<amp::SmallNet, optim::AdamW> twins(small_net, optim::AdamOptions{.lr = 0.01},
+                                           {.level = "O1", .dtype = DType::kBf16});
+  for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
+  twins.expect_same_state();
+}
+
+// With dropout in the part that is computed again, which must drop the same numbers, and batch
+// norm, whose statistics must move once.
+TEST(GraphTrainStep, RecomputedModulesAndDropout) {
+  class Net : public nn::Module {
+   public:
+    Net() {
+      add("body", body_);
+      add("drop", drop_);
+      nn::recompute(body_);
+    }
+    Tensor forward(const Tensor& x) override { return drop_(body_(x)); }
+
+   private:
+    amp::SmallNet body_;
+    nn::Dropout drop_{0.3};
+  };
+  Twins<Net> twins([] { return std::make_unique<Net>(); }, kSgd,
+                   {.level = "O2", .dtype = DType::kBf16});
+  for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
+  twins.expect_same_state();
+}
+
+TEST(GraphTrainStep, GradientStatisticsCountTheSame) {
+  std::vector<amp::GradientHistogram> counted[2];
+  for (const int graph : {0, 1}) {
+    manual_seed(3);
+    amp::SmallNet net;
+    amp::GradientStatistics statistics(net, {.every = 2, .activations = true});
+    optim::Sgd optimizer(net.parameters(), kSgd);
+    auto step = amp::build_train_network(net, amp::class_loss, optimizer,
+                                         {.level = "O2",
+                                          .dtype = DType::kF16,
+                                          .loss_scale_manager = amp::DynamicLossScaleManager(256),
+                                          .step = {.statistics = &statistics}});
+    if (graph == 1) step.set_execution(captured(net));
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const Batch batch = amp::small_batch(i);
+      step(batch.images, batch.labels);
+    }
+    counted[graph] = statistics.total();
+    for (const auto& more : statistics.total_activations()) counted[graph].push_back(more);
+  }
+  ASSERT_EQ(counted[0].size(), counted[1].size());
+  for (std::size_t i = 0; i < counted[0].size(); ++i) {
+    EXPECT_EQ(counted[1][i].passes, counted[0][i].passes) << counted[0][i].name;
+    EXPECT_EQ(counted[1][i].counts, counted[0][i].counts) << counted[0][i].name;
+    EXPECT_GT(counted[1][i].passes, 0) << counted[0][i].name;
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::graph
