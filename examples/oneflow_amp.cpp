@@ -1,5 +1,6 @@
 // Mixed precision as OneFlow's guide shows it: a network of two layers trained in f16 with the four
-// parameters of its GradScaler. Where OneFlow needs a graph, the step is plain code here.
+// parameters of its GradScaler. Where OneFlow needs a graph, the step is plain code here;
+// oneflow_graph.cpp has the graph.
 #include <cstdio>
 
 #include "mezzo/mezzo.h"

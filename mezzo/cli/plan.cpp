@@ -4,16 +4,12 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
-#include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/plan_graph.h"
 #include "mezzo/models/model.h"
 
 namespace mezzo::cli {
 namespace {
-
-struct PlanOptions : SharedOptions {
-  std::int64_t batch_size = 1;
-};
 
 Json event_of(const amp::PlannedOp& op) {
   Json casts = Json::array();
@@ -57,15 +53,22 @@ void print_plan(const train::RunOptions& options, const amp::Plan& plan) {
       plan.casts, plan.shared_casts, plan.avoided_casts);
 }
 
+void check_options(const PlanOptions& options) {
+  const std::int64_t images = options.batch_size.value_or(1);
+  check_arg(images >= 1, "plan", "--batch-size must be at least 1: ", images);
+  check_arg(options.run.graph || (options.dot.empty() && options.text.empty()), "plan",
+            options.dot.empty() ? "--text" : "--dot",
+            " writes the captured training step: without --graph there is none. Add --graph");
+}
+
 void run_plan(const PlanOptions& options) {
   const train::RunOptions run = options.parsed();
-  check_arg(options.batch_size >= 1, "plan",
-            "--batch-size must be at least 1: ", options.batch_size);
+  const std::int64_t images = options.batch_size.value_or(1);
   const models::ModelConfig usual = models::usual_config(run.model);
   const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
   const auto net = train::make_model(run, {usual.in_channels, size, size}, usual.num_classes);
   const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
-  const Shape input{options.batch_size, usual.in_channels, size, size};
+  const Shape input{images, usual.in_channels, size, size};
   const amp::Plan plan = amp::make_plan(*net, input, policy);
   JsonLines json(options.json);
   for (const amp::PlannedOp& op : plan.ops) json.write(event_of(op));
@@ -83,9 +86,17 @@ void add_plan(CLI::App& app) {
   add_precision_options(*command, *options);
   add_level_option(*command, *options);
   command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
-  command->add_option("--batch-size", options->batch_size, "Images")->capture_default_str();
+  command->add_option("--batch-size", options->batch_size,
+                      "Images (1; 2 with --graph, which batch norm may need)");
   command->add_option("--json", options->json, "Write the plan to this file, a line per operation");
-  command->callback([options] { run_plan(*options); });
+  command->add_flag("--graph", options->run.graph,
+                    "Of the whole training step as graph mode runs it: nodes, passes, memory");
+  command->add_option("--dot", options->dot, "With --graph: write a picture for Graphviz");
+  command->add_option("--text", options->text, "With --graph: write the program as text");
+  command->callback([options] {
+    check_options(*options);
+    options->run.graph ? run_plan_graph(*options) : run_plan(*options);
+  });
 }
 
 }  // namespace mezzo::cli

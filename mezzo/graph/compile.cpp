@@ -30,10 +30,14 @@ struct NetworkMode {
   bool operator==(const NetworkMode&) const = default;
 };
 
+// Those of several networks begin with `net0.`, `net1.`, ...: a program has every name once.
 std::vector<NamedTensor> names_of(std::span<nn::Module* const> networks) {
   std::vector<NamedTensor> names;
-  for (const nn::Module* network : networks) {
-    for (const NamedTensor& entry : network->state()) names.push_back(entry);
+  for (std::size_t i = 0; i < networks.size(); ++i) {
+    const std::string prefix = networks.size() > 1 ? concat("net", i, ".") : "";
+    for (const NamedTensor& entry : networks[i]->state()) {
+      names.push_back({prefix + entry.name, entry.tensor});
+    }
   }
   return names;
 }
@@ -45,6 +49,12 @@ void append(PassLog& log, PassLog more) {
 bool has_regions(const Program& program) {
   return std::ranges::any_of(program.nodes,
                              [](const Node& node) { return node.policy != nullptr; });
+}
+
+PassRunner runner_of(const CompileOptions& options) {
+  return PassRunner(
+      {kPaintPrecision, kFoldCasts, kCommonSubexpressions, kDeadCode, kRecomputeNorms},
+      options.passes);
 }
 
 bool is_on(const PassRunner& runner, const Pass& pass) {
@@ -66,22 +76,42 @@ Program capture_painted(const Step& step, std::span<const Tensor> inputs, Captur
   return capture(step, inputs, options);
 }
 
+Program capture_with_casts(const Step& step, std::span<const Tensor> inputs,
+                           const CompileOptions& options, const PassRunner& runner, PassLog& log) {
+  const CaptureOptions capture_options{.names = names_of(options.networks)};
+  return is_on(runner, kPaintPrecision)
+             ? capture_painted(step, inputs, capture_options, runner, log)
+             : capture(step, inputs, capture_options);
+}
+
 }  // namespace
 
 Program capture_improved(const Step& step, std::span<const Tensor> inputs,
                          const CompileOptions& options, PassLog* log) {
-  const PassRunner runner({kPaintPrecision, kFoldCasts, kCommonSubexpressions, kDeadCode},
-                          options.passes);
+  const PassRunner runner = runner_of(options);
   PassLog own_log;
-  const CaptureOptions capture_options{.names = names_of(options.networks)};
-  Program program = is_on(runner, kPaintPrecision)
-                        ? capture_painted(step, inputs, capture_options, runner, own_log)
-                        : capture(step, inputs, capture_options);
-  for (const Pass& pass : {kFoldCasts, kCommonSubexpressions, kDeadCode}) {
+  Program program = capture_with_casts(step, inputs, options, runner, own_log);
+  for (const Pass& pass : {kFoldCasts, kCommonSubexpressions, kDeadCode, kRecomputeNorms}) {
     append(own_log, runner.run_only(pass.name, program));
   }
   if (log != nullptr) *log = std::move(own_log);
   return program;
+}
+
+Program capture_as_called(const Step& step, std::span<const Tensor> inputs,
+                          const CompileOptions& options) {
+  PassLog log;
+  return capture_with_casts(step, inputs, options, runner_of(options), log);
+}
+
+Program painted_forward(const Step& step, std::span<const Tensor> inputs,
+                        const CompileOptions& options) {
+  const PassRunner runner = runner_of(options);
+  const CaptureOptions capture_options{.names = names_of(options.networks),
+                                       .defer_casts = is_on(runner, kPaintPrecision)};
+  Program forward = forward_part(capture(step, inputs, capture_options));
+  runner.run_only(kPaintPrecision.name, forward);
+  return forward;
 }
 
 // Everything that a program is made for.

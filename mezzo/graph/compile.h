@@ -14,8 +14,9 @@
 namespace mezzo::graph {
 
 struct CompileOptions {
-  // The networks that the step uses. Their parameters give the program its names, and when their
-  // modes, hooks or parameters are others than at the capture, the step is captured again.
+  // The networks that the step uses. Their parameters give the program its names, which begin with
+  // `net0.`, `net1.`, ... if there are several, and when their modes, hooks or parameters are
+  // others than at the capture, the step is captured again.
   std::vector<nn::Module*> networks{};
   // What else the step depends on, as a number; null: nothing.
   std::function<std::uint64_t()> mode{};
@@ -32,6 +33,15 @@ struct CompileOptions {
 // pass did.
 Program capture_improved(const Step& step, std::span<const Tensor> inputs,
                          const CompileOptions& options, PassLog* log = nullptr);
+// The same without the cleaning up: every call that the step makes, with the casts that were
+// decided.
+Program capture_as_called(const Step& step, std::span<const Tensor> inputs,
+                          const CompileOptions& options);
+// The forward part of the step as capture_improved() paints it, before the casts that this takes:
+// each call says in which dtype it is to compute, and why. If the pass that paints is left out,
+// nothing is painted, and the casts are those that regions make eagerly.
+Program painted_forward(const Step& step, std::span<const Tensor> inputs,
+                        const CompileOptions& options);
 
 // A step, and the programs that were captured of it. It is captured again for inputs of another
 // shape, dtype or memory format, in another mode, with recording or a region of mixed precision

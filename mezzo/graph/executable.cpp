@@ -1,6 +1,8 @@
 #include "mezzo/graph/executable.h"
 
 #include <algorithm>
+#include <ranges>
+#include <set>
 #include <utility>
 
 #include "mezzo/core/random.h"
@@ -34,6 +36,21 @@ Executable::Executable(Program program)
   make_homes();
   instructions_.reserve(program_.nodes.size());
   for (Node& node : program_.nodes) make_instruction(node);
+  find_done_inputs();
+}
+
+// Kernels keep weights in the layout that they want, in case they are wanted again. In a step each
+// is read once in the forward pass and once in the backward pass, in two layouts.
+void Executable::find_done_inputs() {
+  std::set<std::pair<const OpDef*, ValueId>> read_later;
+  for (Instruction& instruction : std::views::reverse(instructions_)) {
+    if (instruction.node->is_host()) continue;
+    for (const ValueId input : instruction.node->inputs) {
+      if (input == kNoValue || memory_.homes[input] != Home::kCopy) continue;
+      const bool is_last = read_later.emplace(instruction.node->op, input).second;
+      if (is_last) instruction.done.push_back(input);
+    }
+  }
 }
 
 void Executable::check_runnable() const {
@@ -167,6 +184,7 @@ void Executable::run_kernel(Instruction& instruction) {
     instruction.call.emplace(*node.op, instruction.inputs, instruction.outputs, node.attrs);
   }
   instruction.call->run(instruction.inputs, instruction.outputs, node.attrs);
+  for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
 }
 
 bool Executable::run_host(const Instruction& instruction) {

@@ -38,12 +38,16 @@ class Executable {
     bool is_copy = false;           // of a parameter
     bool is_empty = false;          // no element to compute
     std::optional<PreparedCall> call{};  // found when it is first run
+    // Inputs that no later call of this operation reads. What kernels derived from them, such as a
+    // weight in their own layout, is of no use to other operations and is given back.
+    std::vector<ValueId> done{};
   };
 
   void check_runnable() const;
   void make_homes();
   Tensor in_arena(ValueId value, const Ref<Storage>& arena) const;
   void make_instruction(Node& node);
+  void find_done_inputs();
   bool is_lasting(ValueId value) const;
 
   void bind(std::span<const Tensor> inputs);

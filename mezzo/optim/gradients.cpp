@@ -1,9 +1,11 @@
 #include "mezzo/optim/gradients.h"
 
 #include <cmath>
+#include <limits>
 #include <set>
 #include <vector>
 
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/multi_tensor.h"
@@ -44,10 +46,7 @@ std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
   return gradients_of(params);
 }
 
-}  // namespace
-
-double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
-  check_arg(max_norm > 0, "clip_grad_norm", "the norm must be positive: ", max_norm);
+double clip_norm_now(std::span<const Tensor> params, double max_norm) {
   const double norm = std::sqrt(sum_of_squares(gradients_of(params)));
   if (std::isfinite(norm) && norm > max_norm) {
     scale_in_place(own_gradients_of(params), static_cast<float>(max_norm / norm));
@@ -55,9 +54,31 @@ double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
   return norm;
 }
 
+// Does that with the gradients of a captured step in each of its runs.
+template <class Change>
+void note_change(const char* name, std::span<const Tensor> params, const Change& change) {
+  do_host_work(name, {}, params,
+               [leaves = std::vector<Tensor>(params.begin(), params.end()),
+                change](std::span<const Tensor>) { return change(leaves), true; });
+}
+
+}  // namespace
+
+double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
+  check_arg(max_norm > 0, "clip_grad_norm", "the norm must be positive: ", max_norm);
+  if (capture_hook() == nullptr) return clip_norm_now(params, max_norm);
+  note_change("clip_grad_norm", params,
+              [max_norm](std::span<const Tensor> leaves) { clip_norm_now(leaves, max_norm); });
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
 void clip_grad_value(std::span<const Tensor> params, double limit) {
   check_arg(limit > 0, "clip_grad_value", "the limit must be positive: ", limit);
-  clamp_in_place(own_gradients_of(params), static_cast<float>(limit));
+  const auto clip = [limit](std::span<const Tensor> leaves) {
+    clamp_in_place(own_gradients_of(leaves), static_cast<float>(limit));
+  };
+  if (capture_hook() == nullptr) return clip(params);
+  note_change("clip_grad_value", params, clip);
 }
 
 std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale) {

@@ -10,11 +10,13 @@
 namespace mezzo::optim {
 
 // Parameters without a gradient are passed over everywhere. A gradient that shares its memory (two
-// parameters that were added have the same one) is replaced by a copy before it is changed.
+// parameters that were added have the same one) is replaced by a copy before it is changed. In a
+// captured step, clipping is done in each of its runs.
 
 // Multiplies the gradients so that their common Euclidean norm is at most max_norm, and returns the
 // norm they had, computed in f64. If that norm is not finite, no factor makes it so: the gradients
-// stay as they are. Throws ArgumentError unless max_norm > 0.
+// stay as they are. While a step is captured, the norm is not known yet: NaN. Throws ArgumentError
+// unless max_norm > 0.
 // Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013.
 double clip_grad_norm(std::span<const Tensor> params, double max_norm);
 

@@ -1,0 +1,212 @@
+#include "mezzo/cli/plan_graph.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "mezzo/cli/output.h"
+#include "mezzo/graph/dot.h"
+#include "mezzo/graph/report.h"
+#include "mezzo/graph/text.h"
+#include "mezzo/io/atomic_file.h"
+#include "mezzo/models/model.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::cli {
+namespace {
+
+using graph::GraphReport;
+using graph::Phase;
+
+// Batch norm has nothing to normalise where a map is one pixel of one image.
+constexpr std::int64_t kDefaultImages = 2;
+
+std::string name_of_policy(const amp::Policy& policy) {
+  return fmt::format("{}/{}", amp::name_of(policy.level), name_of(policy.dtype()));
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (!path.empty()) io::write_file(path, std::as_bytes(std::span(text)), "plan");
+}
+
+struct CapturedStep {
+  Shape input{};  // of the images
+  GraphReport report{};
+  std::string dot{};  // empty unless they are asked for
+  std::string text{};
+};
+
+// The step of train::run(), up to the place where it would run.
+CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& run) {
+  const models::ModelConfig usual = models::usual_config(run.model);
+  const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
+  const auto net = train::make_model(run, {usual.in_channels, size, size}, usual.num_classes);
+  const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
+  optim::Sgd optimizer(net->parameters(), {.lr = run.lr, .momentum = run.momentum});
+  amp::TrainOneStepWithLossScale step(
+      *net,
+      [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
+      optimizer, train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
+  const std::int64_t images = options.batch_size.value_or(kDefaultImages);
+  CapturedStep captured{.input = {images, usual.in_channels, size, size}};
+  step.set_execution([&](const amp::StepBody& body, std::uint64_t /*mode*/, const Tensor& input,
+                         const Tensor& labels) {
+    const auto call = [&](std::span<const Tensor> batch) {
+      body(batch[0], batch[1]);
+      return std::vector<Tensor>{};
+    };
+    const Tensor batch[] = {input, labels};
+    const graph::CompileOptions compile{.networks = {net.get()}};
+    const graph::StepPrograms programs = graph::capture_programs(call, batch, compile);
+    captured.report = graph::report_on(programs);
+    if (!options.dot.empty()) captured.dot = graph::to_dot(programs.improved);
+    if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
+  });
+  step(to_format(zeros(captured.input), Format::kChannelsLast), zeros({images}, DType::kI64));
+  return captured;
+}
+
+Json event_of(const graph::PaintedCall& call) {
+  return {{"event", "op"},         {"path", call.path},
+          {"op", call.op},         {"dtype", name_of(call.dtype)},
+          {"colour", call.colour}, {"reason", call.reason}};
+}
+
+Json event_of(const graph::PassRecord& pass) {
+  return {{"event", "pass"},
+          {"pass", pass.name},
+          {"changes", pass.changes},
+          {"nodes_before", pass.nodes_before},
+          {"nodes_after", pass.nodes_after},
+          {"casts_before", pass.casts_before},
+          {"casts_after", pass.casts_after},
+          {"ms", pass.ms}};
+}
+
+Json counts_of(const std::vector<graph::NamedCount>& counts) {
+  Json result = Json::object();
+  for (const auto& [name, count] : counts) result[name] = count;
+  return result;
+}
+
+Json totals_of(const train::RunOptions& run, const CapturedStep& captured) {
+  const GraphReport& report = captured.report;
+  Json event{{"event", "result"},
+             {"model", run.model},
+             {"level", amp::name_of(run.policy.level)},
+             {"dtype", name_of(run.policy.dtype())},
+             {"graph", true},
+             {"batch_size", captured.input[0]},
+             {"image_size", captured.input[2]},
+             {"ops", report.paint.ops},
+             {"ops_lower", report.paint.ops_lower},
+             {"ops_f32", report.paint.ops_f32},
+             {"casts", report.paint.casts},
+             {"parameter_casts", report.paint.parameter_casts},
+             {"nodes", report.nodes}};
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate}) {
+    event[fmt::format("nodes_{}", name_of(phase))] =
+        report.nodes_in_phase[static_cast<std::size_t>(phase)];
+  }
+  event["calls"] = counts_of(report.ops);
+  event["host_work"] = counts_of(report.host_work);
+  event["inputs"] = report.inputs;
+  event["parameters"] = report.parameters;
+  event["other_states"] = report.other_states;
+  event["arena_bytes"] = report.memory.arena;
+  event["least_bytes"] = report.memory.least;
+  event["eager_bytes"] = report.memory.eager;
+  event["parameter_bytes"] = report.memory.parameters;
+  event["parameter_copy_bytes"] = report.memory.parameter_copies;
+  event["state_bytes"] = report.memory.states;
+  return event;
+}
+
+void print_calls(const GraphReport& report) {
+  std::vector<std::vector<std::string>> rows{{"path", "op", "dtype", "reason"}};
+  for (const graph::PaintedCall& call : report.calls) {
+    rows.push_back({call.path, call.op, name_of(call.dtype), call.reason});
+  }
+  fmt::print("{}\n", format_table(rows));
+}
+
+// `batch_norm_grad 53, conv2d_grad 53, ... and 9 others`
+std::string most_frequent(const std::vector<graph::NamedCount>& counts) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, counts.size()); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", counts[i].name, counts[i].count);
+  }
+  if (counts.size() > kShown) {
+    text += fmt::format(", {} other {}", counts.size() - kShown,
+                        counts.size() == kShown + 1 ? "kind" : "kinds");
+  }
+  return text;
+}
+
+void print_counts(const GraphReport& report) {
+  std::string phases;
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate}) {
+    phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", name_of(phase),
+                          report.nodes_in_phase[static_cast<std::size_t>(phase)]);
+  }
+  fmt::print("nodes      {}: {}\n", report.nodes, phases);
+  fmt::print("calls      {}: {}\n", graph::total(report.ops), most_frequent(report.ops));
+  fmt::print("host work  {}: {}\n", graph::total(report.host_work),
+             most_frequent(report.host_work));
+  fmt::print("reads      inputs {}, parameters {}, other tensors {}\n\n", report.inputs,
+             report.parameters, report.other_states);
+}
+
+void print_passes(const GraphReport& report) {
+  std::vector<std::vector<std::string>> rows{
+      {"pass", "changes", "nodes", "after", "casts", "after", "ms"}};
+  for (const graph::PassRecord& pass : report.passes) {
+    rows.push_back({pass.name, std::to_string(pass.changes), std::to_string(pass.nodes_before),
+                    std::to_string(pass.nodes_after), std::to_string(pass.casts_before),
+                    std::to_string(pass.casts_after), fmt::format("{:.2f}", pass.ms)});
+  }
+  fmt::print("{}\n", format_table(rows));
+}
+
+std::string bytes_text(std::size_t bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); }
+
+void print_memory(const graph::GraphMemory& memory) {
+  fmt::print("arena       {}, where at least {} are alive at a time\n", bytes_text(memory.arena),
+             bytes_text(memory.least));
+  fmt::print("eager       {}, if every result has memory of its own, for as long as it is read\n",
+             bytes_text(memory.eager));
+  fmt::print("parameters  {}, and {} for their 16-bit copies\n", bytes_text(memory.parameters),
+             bytes_text(memory.parameter_copies));
+  fmt::print("states      {}, parameters with the buffers and constants that calls read\n",
+             bytes_text(memory.states));
+}
+
+}  // namespace
+
+void run_plan_graph(const PlanOptions& options) {
+  const train::RunOptions run = options.parsed();
+  const CapturedStep captured = capture_step(options, run);
+  const GraphReport& report = captured.report;
+  write_text(options.dot, captured.dot);
+  write_text(options.text, captured.text);
+  JsonLines json(options.json);
+  for (const graph::PaintedCall& call : report.calls) json.write(event_of(call));
+  for (const graph::PassRecord& pass : report.passes) json.write(event_of(pass));
+  json.write(totals_of(run, captured));
+  print_calls(report);
+  fmt::print("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
+             name_of_policy(run.policy), captured.input[0], captured.input[1], captured.input[2],
+             captured.input[3]);
+  print_counts(report);
+  print_passes(report);
+  fmt::print("{}\n\n", graph::to_text(report.paint));
+  print_memory(report.memory);
+}
+
+}  // namespace mezzo::cli

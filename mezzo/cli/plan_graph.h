@@ -1,0 +1,22 @@
+// mezzo plan --graph: what graph mode makes of a model's training step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "mezzo/cli/options.h"
+
+namespace mezzo::cli {
+
+struct PlanOptions : SharedOptions {
+  std::optional<std::int64_t> batch_size{};
+  std::string dot{};  // files to write
+  std::string text{};
+};
+
+// Captures a step as `mezzo train --graph` does, computes nothing, and prints and writes what the
+// options ask for.
+void run_plan_graph(const PlanOptions& options);
+
+}  // namespace mezzo::cli

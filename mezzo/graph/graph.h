@@ -1,0 +1,217 @@
+// Graph: a training or inference step as a class, captured when it is first called.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/graph/compile.h"
+
+namespace mezzo::graph {
+
+// How a graph is made. A change makes it anew at its next call.
+class GraphConfig {
+ public:
+  // Whether build() is a region of mixed precision, of level auto. Regions around the call of a
+  // graph do not count; what modules say of themselves does.
+  void enable_amp(bool mode = true, DType dtype = DType::kF16);
+  // The same, of any level and with rules of the user.
+  void enable_amp(const amp::Policy& policy);
+  // Leaves out a pass, by its name in graph/passes/passes.h.
+  void disable_pass(std::string name);
+  // How many programs are kept, for different shapes and modes.
+  void keep_programs(std::size_t most);
+
+  const std::optional<amp::Policy>& amp() const { return amp_; }
+  const PassOptions& passes() const { return passes_; }
+  std::size_t most_programs() const { return most_programs_; }
+  std::uint64_t changes() const { return changes_; }
+
+ private:
+  std::optional<amp::Policy> amp_;  // none: no region
+  PassOptions passes_;
+  std::size_t most_programs_ = CompileOptions{}.most_programs;
+  std::uint64_t changes_ = 0;
+};
+
+// What a run did with one optimizer.
+struct GraphUpdate {
+  amp::StepResult step{};
+  std::optional<double> grad_norm{};  // before clipping, if there was any
+};
+
+struct AddOptimizerOptions {
+  // The common norm of the optimizer's gradients is clipped to that.
+  std::optional<double> max_grad_norm{};
+};
+
+// All of a graph but the signature of its build(). What is added to it must outlive it.
+class GraphBase {
+ public:
+  GraphBase(const GraphBase&) = delete;
+  GraphBase& operator=(const GraphBase&) = delete;
+  virtual ~GraphBase() = default;
+
+  GraphConfig config{};
+
+  // The program of the last run, for to_text(). Throws ArgumentError before the first.
+  const Program& program() const;
+  // Programs that are kept.
+  std::size_t programs() const { return step_.has_value() ? step_->programs() : 0; }
+  // What the last run did, one for each optimizer.
+  const std::vector<GraphUpdate>& updates() const { return updates_; }
+
+ protected:
+  GraphBase() = default;
+
+  // A network that build() uses: it gives the program its names, and is watched for other modes,
+  // hooks and parameters.
+  void add_module(nn::Module& net);
+  // Steps after build() and drops its gradients. Several of them step all or, if one met a gradient
+  // that is not finite, none. Throws ArgumentError if another one has a parameter of it.
+  void add_optimizer(optim::Optimizer& optimizer, const AddOptimizerOptions& options = {});
+  // Scales what backward() gets, and has the optimizers skip where gradients overflow. The second
+  // form keeps the scaler.
+  void set_grad_scaler(amp::GradScaler& scaler);
+  void set_grad_scaler(amp::GradScaler&& scaler);
+
+  // The backward pass, of the scaled loss; within build(). Throws ArgumentError if there is no
+  // optimizer.
+  void backward(const Tensor& loss);
+
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+ private:
+  struct Trained {
+    optim::Optimizer* optimizer;
+    AddOptimizerOptions options;
+  };
+
+  virtual std::vector<Tensor> build_any(std::span<const Tensor> inputs) = 0;
+
+  bool trains() const { return !trained_.empty(); }
+  CompiledStep& step();
+  std::vector<Tensor> capture_step(std::span<const Tensor> inputs);
+  std::vector<Tensor> build_watched(std::span<const Tensor> inputs);
+  void check_gradients() const;
+  void note_update();
+  void update();
+  void step_all();
+  void drop_gradients() const;
+  void give_up();
+
+  std::vector<nn::Module*> networks_;
+  std::vector<Trained> trained_;
+  amp::GradScaler* scaler_ = nullptr;
+  std::unique_ptr<amp::GradScaler> own_scaler_;
+  bool has_backward_ = false;  // since build() began
+  std::vector<GraphUpdate> updates_;
+  std::optional<CompiledStep> step_;
+  std::uint64_t changes_ = 0;  // of the configuration that it was made with
+};
+
+template <class T>
+inline constexpr bool kIsTensors = false;
+template <>
+inline constexpr bool kIsTensors<Tensor> = true;
+template <>
+inline constexpr bool kIsTensors<std::vector<Tensor>> = true;
+template <std::size_t n>
+inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
+
+// A step of a network as OneFlow's nn.Graph has it. Graph<Tensor(Tensor, Tensor)> takes two tensors
+// and gives one; the result may also be a std::array<Tensor, n> or a std::vector<Tensor>.
+//
+//   class TrainGraph : public Graph<Tensor(Tensor, Tensor)> {
+//    public:
+//     TrainGraph(nn::Module& net, optim::Optimizer& sgd, amp::GradScaler& scaler) : net_(net) {
+//       add_module(net);
+//       add_optimizer(sgd);
+//       set_grad_scaler(scaler);
+//       config.enable_amp(true, DType::kF16);
+//     }
+//
+//    private:
+//     Tensor build(const Tensor& x, const Tensor& labels) override {
+//       const Tensor loss = cross_entropy(net_(x), labels);
+//       backward(loss);
+//       return loss;
+//     }
+//     nn::Module& net_;
+//   };
+//
+//   TrainGraph graph(net, sgd, scaler);
+//   const Tensor loss = graph(x, labels);
+//
+// build() is captured once for every shape, dtype and mode of the networks, and computes nothing
+// then (see capture.h). A call runs the program, then the update: gradients are unscaled, checked
+// and clipped, the optimizers step or skip, the scale moves on, and the gradients of optimizers and
+// networks are dropped, as they are before the run. Each run has its own update: gradients cannot
+// be gathered over several.
+//
+// A graph without optimizer records nothing: it is for inference. Which mode its networks are in is
+// up to the user, as with those of all graphs. Checkpoints hold the state of networks, optimizers
+// and scaler as ever; the graph has none.
+//
+// A call throws ArgumentError like capture(), for undefined inputs, if build() calls a module that
+// was not added, and if there is an optimizer and no backward pass; what build() throws besides
+// comes out. Gradients and scale are then as if the run had not begun.
+template <class Signature>
+class Graph;
+
+template <class Result, class... Inputs>
+class Graph<Result(Inputs...)> : public GraphBase {
+  static_assert(kIsTensors<Result>, "build() gives a Tensor, an array or a vector of them");
+  static_assert((std::same_as<Inputs, Tensor> && ...), "build() takes tensors");
+
+ public:
+  Result operator()(const Inputs&... inputs) {
+    const std::array<Tensor, sizeof...(Inputs)> all{inputs...};
+    return result_of(run(all));
+  }
+
+ protected:
+  virtual Result build(const Inputs&... inputs) = 0;
+
+ private:
+  // Host work of the user's own may end a run early, and then there is nothing.
+  static Result result_of(std::vector<Tensor> tensors) {
+    if constexpr (std::same_as<Result, std::vector<Tensor>>) {
+      return tensors;
+    } else if constexpr (std::same_as<Result, Tensor>) {
+      return tensors.empty() ? Tensor() : tensors.front();
+    } else {
+      Result result{};
+      for (std::size_t i = 0; i < tensors.size(); ++i) result[i] = std::move(tensors[i]);
+      return result;
+    }
+  }
+
+  std::vector<Tensor> build_any(std::span<const Tensor> inputs) override {
+    return build_with(inputs, std::index_sequence_for<Inputs...>());
+  }
+  template <std::size_t... i>
+  std::vector<Tensor> build_with([[maybe_unused]] std::span<const Tensor> inputs,
+                                 std::index_sequence<i...>) {
+    if constexpr (std::same_as<Result, Tensor>) {
+      return {build(inputs[i]...)};
+    } else {
+      const Result result = build(inputs[i]...);
+      return {result.begin(), result.end()};
+    }
+  }
+};
+
+}  // namespace mezzo::graph
+
+namespace mezzo {
+using graph::Graph;
+}  // namespace mezzo

@@ -1,0 +1,143 @@
+#include "mezzo/graph/report.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "mezzo/graph/memory_plan.h"
+#include "mezzo/graph/passes/cast_plan.h"
+#include "mezzo/graph/passes/insert_casts.h"
+#include "mezzo/graph/rewrite.h"
+
+namespace mezzo::graph {
+namespace {
+
+// Within what mixed precision chooses from, also to the dtype that is there already.
+bool is_precision_cast(const Program& program, const Node& node) {
+  return is_cast(node) && takes_part(program.spec(node.inputs[0]).dtype) &&
+         takes_part(program.spec(node.outputs[0]).dtype);
+}
+
+std::string colour_of(const std::optional<DType>& paint) {
+  if (!paint.has_value()) return "none";
+  return is_lower(*paint) ? "white" : "black";
+}
+
+// Why a call has its dtype, for one of which the pass that paints said nothing, too.
+std::string reason_of(const Node& node) {
+  if (!node.reason.empty()) return node.reason;
+  return node.policy == nullptr ? "outside of mixed precision" : "takes what comes";
+}
+
+std::vector<NamedCount> sorted(const std::map<std::string, std::size_t>& counts) {
+  std::vector<NamedCount> result;
+  for (const auto& [name, count] : counts) result.push_back({name, count});
+  std::ranges::stable_sort(result, std::greater<>(), &NamedCount::count);
+  return result;
+}
+
+void count_nodes(const Program& program, GraphReport& report) {
+  std::map<std::string, std::size_t> ops;
+  std::map<std::string, std::size_t> host_work;
+  for (const Node& node : program.nodes) {
+    ++report.nodes_in_phase[static_cast<std::size_t>(node.phase)];
+    ++(node.is_host() ? host_work[node.host] : ops[node.op->name]);
+  }
+  report.nodes = program.nodes.size();
+  report.ops = sorted(ops);
+  report.host_work = sorted(host_work);
+}
+
+// A program that was parsed does not say which of its states are trained: all, then.
+bool is_trained(const Value& state) {
+  return !state.tensor.defined() || (state.tensor.is_leaf() && state.tensor.requires_grad());
+}
+
+void count_states(const Program& program, GraphReport& report) {
+  report.inputs = program.inputs.size();
+  for (const Value& value : program.values) {
+    if (value.kind != ValueKind::kState) continue;
+    const bool trained = is_trained(value);
+    ++(trained ? report.parameters : report.other_states);
+    if (trained) report.memory.parameters += value.spec.bytes();
+    report.memory.states += value.spec.bytes();
+  }
+}
+
+void measure(const Program& program, GraphMemory& memory) {
+  const MemoryPlan plan = plan_memory(program);
+  memory.arena = plan.arena_bytes;
+  memory.least = plan.least_bytes;
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    const bool is_copy = plan.homes[v] == Home::kCopy && plan.blocks[v] == v;
+    if (is_copy) memory.parameter_copies += program.spec(v).bytes();
+  }
+}
+
+std::size_t eager_bytes(Program program) {
+  for (Node& node : program.nodes) node.over.clear();
+  return plan_memory(program).least_bytes;
+}
+
+}  // namespace
+
+DType computing_dtype(const Program& program, const Node& node) {
+  const DType result = program.spec(node.outputs[0]).dtype;
+  std::optional<DType> found;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNoValue || !may_cast(*node.op, i)) continue;
+    const DType dtype = program.spec(node.inputs[i]).dtype;
+    if (is_floating(dtype)) found = found.has_value() ? promote(*found, dtype) : dtype;
+  }
+  return is_cast(node) ? result : found.value_or(result);
+}
+
+std::vector<PaintedCall> painted_calls(const Program& painted) {
+  std::unordered_map<ValueId, const Node*> by_output;
+  for (const Node& node : painted.nodes) {
+    if (!node.is_host()) by_output[node.outputs[0]] = &node;
+  }
+  Program program = painted;
+  insert_casts(program);
+  std::vector<PaintedCall> calls;
+  for (const Node& node : program.nodes) {
+    if (node.is_host() || is_precision_cast(program, node)) continue;
+    const Node& before = *by_output.at(node.outputs[0]);
+    calls.push_back({.path = node.path,
+                     .op = node.op->name,
+                     .dtype = computing_dtype(program, node),
+                     .colour = colour_of(before.paint),
+                     .reason = reason_of(before)});
+  }
+  return calls;
+}
+
+StepPrograms capture_programs(const Step& step, std::span<const Tensor> inputs,
+                              const CompileOptions& options) {
+  StepPrograms programs;
+  programs.improved = capture_improved(step, inputs, options, &programs.passes);
+  programs.painted = painted_forward(step, inputs, options);
+  programs.as_called = capture_as_called(step, inputs, options);
+  return programs;
+}
+
+GraphReport report_on(const StepPrograms& step) {
+  GraphReport report{.passes = step.passes};
+  count_nodes(step.improved, report);
+  count_states(step.improved, report);
+  report.calls = painted_calls(step.painted);
+  report.paint = summarize(step.improved);
+  measure(step.improved, report.memory);
+  report.memory.eager = eager_bytes(step.as_called);
+  return report;
+}
+
+std::size_t total(const std::vector<NamedCount>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0},
+                         [](std::size_t sum, const NamedCount& c) { return sum + c.count; });
+}
+
+}  // namespace mezzo::graph
