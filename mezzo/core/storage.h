@@ -15,9 +15,15 @@ namespace mezzo {
 // such a storage: kernels that pack weights straight from the f32 parameter never ask for it.
 class LazyContents : public RefCounted {
  public:
+  // Writes the contents to memory of the storage's device.
   virtual void fill(void* destination) = 0;
   // False once what the contents are made from has changed.
   virtual bool is_current() const = 0;
+};
+
+// Asks for memory of the host that copies to a device of that kind read while the host goes on.
+struct Pinned {
+  DeviceType type = DeviceType::kCuda;
 };
 
 class Storage final : public RefCounted {
@@ -26,6 +32,8 @@ class Storage final : public RefCounted {
   Storage(std::size_t bytes, Device device);
   // Memory that is allocated and filled when data() is first called.
   Storage(std::size_t bytes, Device device, Ref<LazyContents> contents);
+  // Memory of the host, pinned. Throws UnsupportedError if there is no such device.
+  Storage(std::size_t bytes, Pinned pinned);
   ~Storage() override;
 
   void* data() const {
@@ -46,6 +54,7 @@ class Storage final : public RefCounted {
   // Copies of the contents in other dtypes and layouts.
   DerivedCopies& derived();
   void drop_derived();
+  bool is_pinned() const { return is_pinned_; }
   bool is_materialized() const { return ready_.load(std::memory_order_acquire); }
 
  private:
@@ -56,6 +65,7 @@ class Storage final : public RefCounted {
   std::atomic<std::uint64_t> version_{0};
   mutable std::atomic<bool> ready_{true};
   Device device_;
+  bool is_pinned_ = false;
   Ref<LazyContents> contents_;
   std::atomic<DerivedCopies*> derived_{nullptr};
 };

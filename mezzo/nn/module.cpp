@@ -131,6 +131,13 @@ void Module::train(bool training) {
   apply([training](Module& module) { module.training_ = training; });
 }
 
+void Module::to(Device device) {
+  for (const NamedTensor& parameter : named_parameters()) move_to(parameter.tensor, device);
+  for (const NamedTensor& buffer : named_buffers()) {
+    if (is_floating(buffer.tensor.dtype())) move_to(buffer.tensor, device);
+  }
+}
+
 void Module::zero_grad() {
   for (const NamedTensor& parameter : named_parameters()) parameter.tensor.clear_grad();
 }

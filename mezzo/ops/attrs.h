@@ -91,20 +91,23 @@ class Attrs {
     void (*print)(std::string&, const void*);
   };
   template <class T>
-  static constexpr Type kType{[](const void* a, const void* b) {
-                                return *static_cast<const T*>(a) == *static_cast<const T*>(b);
-                              },
-                              [](std::string& out, const void* attrs) {
-                                const T& value = *static_cast<const T*>(attrs);
-                                const char* separator = "";
-                                std::apply(
-                                    [&](const auto&... field) {
-                                      ((out += separator, out += field.name, out += '=',
-                                        append_text(out, value.*field.member), separator = " "),
-                                       ...);
-                                    },
-                                    T::kFields);
-                              }};
+  static bool equal(const void* a, const void* b) {
+    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+  }
+  template <class T>
+  static void print(std::string& out, const void* attrs) {
+    const T& value = *static_cast<const T*>(attrs);
+    const char* separator = "";
+    std::apply(
+        [&](const auto&... field) {
+          ((out += separator, out += field.name, out += '=', append_text(out, value.*field.member),
+            separator = " "),
+           ...);
+        },
+        T::kFields);
+  }
+  template <class T>
+  static constexpr Type kType{equal<T>, print<T>};
 
   alignas(8) std::array<std::byte, 112> bytes_;
   const Type* type_;
