@@ -16,10 +16,11 @@ struct Moments {
   float mean = 0;
   float squares = 0;
 
-  __device__ void add(float x) {
+  // `share`: 1 / the count with x, which the caller has for all its channels.
+  __device__ void add(float x, float share) {
     count += 1;
     const float distance = x - mean;
-    mean += distance / count;
+    mean = fmaf(distance, share, mean);
     squares = fmaf(distance, x - mean, squares);
   }
   __device__ void add(const Moments& other) {
@@ -42,8 +43,9 @@ __global__ void statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
   for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
     float values[N];
     load(x + p * g.channels + range.channel, values);
+    const float share = 1.0F / (moments[0].count + 1.0F);
 #pragma unroll
-    for (int k = 0; k < N; ++k) moments[k].add(values[k]);
+    for (int k = 0; k < N; ++k) moments[k].add(values[k], share);
   }
   const int here = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll

@@ -48,10 +48,11 @@ struct Team {
   // All threads' values combined, for every thread. All threads of the team must call it.
   template <class T, class Combine>
   __device__ static T all(T value, const Combine& combine) {
-    if constexpr (kCount == 1) return value;
+    if constexpr (kCount > 1) {
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-      value = combine(value, __shfl_xor_sync(0xffffffffU, value, step));
+      for (int step = 16; step > 0; step /= 2) {
+        value = combine(value, __shfl_xor_sync(0xffffffffU, value, step));
+      }
     }
     if constexpr (kCount > 32) {
       __shared__ T of_warps[kThreads / 32];
@@ -66,7 +67,7 @@ struct Team {
   }
 };
 
-// op.row(team, row, rows) for every row; F is called by all threads of a team.
+// op.row<Team>(row, rows) for every row, called by all threads of a team.
 template <class TeamOfRow, class Op>
 __global__ void rows_kernel(Op op, Rows rows) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * TeamOfRow::kTeams;
