@@ -95,7 +95,8 @@ const Kernel* first_that_takes(const OpDef& op, const KernelList* list, const Ke
 // Runs a kernel of that name, and tells who listens.
 template <class Body>
 void run_named(const OpDef& op, const char* kernel, const KernelArgs& args, const Body& body) {
-  run_listened([&] { return work_of(op, kernel, args); }, body);
+  run_listened_on(
+      args.output().device(), [&] { return work_of(op, kernel, args); }, body);
 }
 
 }  // namespace

@@ -138,6 +138,11 @@ void Module::to(Device device) {
   }
 }
 
+Device Module::device() const {
+  const std::vector<NamedTensor> all = named_parameters();
+  return all.empty() ? kCpuDevice : all.front().tensor.device();
+}
+
 void Module::zero_grad() {
   for (const NamedTensor& parameter : named_parameters()) parameter.tensor.clear_grad();
 }

@@ -114,6 +114,8 @@ class Module {
   // the host, which counts. The handles that an optimizer has move along; its state does not, so
   // move first. Throws UnsupportedError if there is no such device.
   void to(Device device);
+  // Where the parameters are; the host's memory if there are none.
+  Device device() const;
 
   // Parameters and buffers with PyTorch's names, in the order of its state_dict. The tensors are
   // the module's own, not copies.

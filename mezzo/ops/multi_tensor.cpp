@@ -72,7 +72,7 @@ void run_over(const char* op, const Blocks& blocks, Passes passes, auto&& kernel
     }
     return work;
   };
-  run_listened(describe, kernel);
+  run_listened_on(blocks.device, describe, kernel);
 }
 
 }  // namespace
@@ -98,8 +98,9 @@ std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, flo
             "the factor must be positive and finite: ", factor);
   const Blocks blocks = blocks_of("count_exponents", tensors);
   std::vector<ExponentCounts> of_blocks(blocks.blocks.size());
-  run_over("count_exponents", blocks, Passes::kRead,
-           [&] { flat::kernels_on(blocks.device).count_exponents(blocks.blocks, factor, of_blocks); });
+  run_over("count_exponents", blocks, Passes::kRead, [&] {
+    flat::kernels_on(blocks.device).count_exponents(blocks.blocks, factor, of_blocks);
+  });
   std::vector<ExponentCounts> result(tensors.size());
   for (std::size_t i = 0; i < of_blocks.size(); ++i) result[blocks.index[i]] = of_blocks[i];
   return result;
@@ -122,7 +123,8 @@ double sum_of_squares(std::span<const Tensor> tensors) {
 void clamp_in_place(std::span<const Tensor> tensors, float limit) {
   check_arg(limit >= 0, "clamp_in_place", "the limit must not be negative: ", limit);
   const Blocks blocks = writable_blocks_of("clamp_in_place", tensors);
-  run_over("clamp_in_place", blocks, Passes::kUpdate, [&] { flat::kernels_on(blocks.device).clamp(blocks.blocks, limit); });
+  run_over("clamp_in_place", blocks, Passes::kUpdate,
+           [&] { flat::kernels_on(blocks.device).clamp(blocks.blocks, limit); });
 }
 
 }  // namespace mezzo

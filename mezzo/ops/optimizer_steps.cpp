@@ -105,8 +105,8 @@ Device device_of(const char* op, std::span<const Tensors> tensors) {
   }
   const Device device = first != nullptr ? first->device() : kCpuDevice;
   for (const Tensors& t : tensors) {
-    check_arg(!t.param.defined() || t.param.device() == device, op, "parameters are on ", device, " and on ",
-              t.param.device(), ". Use one optimizer for each device");
+    check_arg(!t.param.defined() || t.param.device() == device, op, "parameters are on ", device,
+              " and on ", t.param.device(), ". Use one optimizer for each device");
   }
   return device;
 }
@@ -131,8 +131,9 @@ void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
                                  static_cast<float>(step.weight_decay),
                                  static_cast<float>(step.inv_scale), step.nesterov};
   const double state_bytes = with_momentum ? 2 * sizeof(float) : 0;
-  run_listened([&] { return work_of("sgd_step", device, blocks, state_bytes); },
-               [&] { flat::kernels_on(device).sgd(blocks, factors); });
+  run_listened_on(
+      device, [&] { return work_of("sgd_step", device, blocks, state_bytes); },
+      [&] { flat::kernels_on(device).sgd(blocks, factors); });
 }
 
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
@@ -162,8 +163,9 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   factors.weight_decay = static_cast<float>(step.decoupled ? 0 : step.weight_decay);
   factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
   factors.inv_scale = static_cast<float>(step.inv_scale);
-  run_listened([&] { return work_of("adam_step", device, blocks, 4 * sizeof(float)); },
-               [&] { flat::kernels_on(device).adam(blocks, factors); });
+  run_listened_on(
+      device, [&] { return work_of("adam_step", device, blocks, 4 * sizeof(float)); },
+      [&] { flat::kernels_on(device).adam(blocks, factors); });
 }
 
 void refresh_master(const Tensor& param, const Tensor& master) {

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;  // what cudaMalloc gives; 16-byte loads need 16
 
-std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Sizes that are handed out: eight per power of two, so that a block wastes at most an eighth.
 std::size_t class_of(std::size_t bytes) {

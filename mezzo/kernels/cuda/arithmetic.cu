@@ -58,7 +58,8 @@ Loop<3> loop_of(const KernelArgs& args) {
                                     broadcast_strides(args.input(1), out.shape())});
 }
 
-// Tensors of one layout, and a tensor with one number, are dense memory; anything else goes by index.
+// Tensors of one layout, and a tensor with one number, are dense memory; anything else goes by
+// index.
 template <class F, class T>
 void floats_of(const KernelArgs& args, const F& f) {
   const Launch launch(args.output());
@@ -110,8 +111,7 @@ Support integers_only(const KernelArgs& args) {
 
 template <class F>
 constexpr KernelList floats_and_integers() {
-  return {{{{"cuda", float_dtypes_only, floats<F>},
-            {"cuda_integer", integers_only, integers<F>}}}};
+  return {{{{"cuda", float_dtypes_only, floats<F>}, {"cuda_integer", integers_only, integers<F>}}}};
 }
 
 void run_affine(const KernelArgs& args) {

@@ -63,9 +63,14 @@ class CudaBackend final : public DeviceBackend {
       pinned_.note_use(from, stream);
       return;
     }
-    MEZZO_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
-    // The run time may still be reading other memory when it returns.
-    MEZZO_CUDA_CHECK(cudaStreamSynchronize(stream));
+    // By way of pinned memory: the run time would copy to such memory as well, and have the host
+    // wait for all work that is queued before.
+    void* staged = pinned_.allocate(bytes);
+    std::memcpy(staged, from, bytes);
+    const cudaError_t status = cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, stream);
+    pinned_.note_use(staged, stream);
+    pinned_.release(staged);
+    check_cuda(status, "cudaMemcpyAsync");
   }
 
   void copy_to_host(void* to, const void* from, std::size_t bytes, Device device) override {
@@ -78,8 +83,8 @@ class CudaBackend final : public DeviceBackend {
 
   void copy_on_device(void* to, const void* from, std::size_t bytes, Device device) override {
     const OnDevice on(device);
-    MEZZO_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
-                                     context_of(device).stream()));
+    MEZZO_CUDA_CHECK(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_of(device).stream()));
   }
 
   void fill(const Tensor& tensor, double value) override { fill_tensor(tensor, value); }

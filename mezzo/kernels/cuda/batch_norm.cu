@@ -1,6 +1,5 @@
 // Batch normalization, fused with ReLU and the addition of a residual.
 #include "mezzo/kernels/cuda/batch_norm.cuh"
-
 #include "mezzo/ops/batch_norm_attrs.h"
 
 namespace mezzo::kernels::cuda {
@@ -105,8 +104,8 @@ void run_packs(const Launch& launch, const KernelArgs& args, const Tensor& x,
   if (attrs.training) {
     const Scratch partial(static_cast<std::size_t>(g.parts * g.channels) * sizeof(Moments),
                           launch.device());
-    statistics_kernel<N><<<g.grid(), g.block(), 0, launch.stream()>>>(g, in<T>(x),
-                                                                      partial.as<Moments>());
+    statistics_kernel<N>
+        <<<g.grid(), g.block(), 0, launch.stream()>>>(g, in<T>(x), partial.as<Moments>());
     check_launch("statistics_kernel");
     combine_statistics_kernel<<<launch.blocks_for(g.channels), kThreads, 0, launch.stream()>>>(
         g, partial.as<Moments>(), out<float>(args.output(1)), out<float>(args.output(2)));

@@ -1,8 +1,8 @@
-// What batch normalization and its gradient share: how images in channels-last memory are divided among
-// blocks, and what becomes of one value.
+// What batch normalization and its gradient share: how images in channels-last memory are divided
+// among blocks, and what becomes of one value.
 //
-// Memory is a matrix of pixels and channels. A thread has some neighbouring channels, 16 bytes of them
-// where they divide evenly, keeps their numbers in registers, and goes down the pixels.
+// Memory is a matrix of pixels and channels. A thread has some neighbouring channels, 16 bytes of
+// them where they divide evenly, keeps their numbers in registers, and goes down the pixels.
 #pragma once
 
 #include <numeric>
@@ -79,8 +79,8 @@ struct ChannelNumbers {
     scale = in.weight != nullptr ? in.weight[c] * rstd : rstd;
     bias = in.bias != nullptr ? in.bias[c] : 0.0F;
   }
-  // One value normalised. Written out, because the gradient computes it again to find the signs that
-  // the forward pass saw: both must round alike.
+  // One value normalised. Written out, because the gradient computes it again to find the signs
+  // that the forward pass saw: both must round alike.
   __device__ float normalized(float x) const { return fmaf(x - mean, scale, bias); }
 };
 

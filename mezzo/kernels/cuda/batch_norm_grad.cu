@@ -1,6 +1,5 @@
 // The gradients of batch normalization, fused with those of ReLU and of the residual.
 #include "mezzo/kernels/cuda/batch_norm.cuh"
-
 #include "mezzo/ops/batch_norm_attrs.h"
 
 namespace mezzo::kernels::cuda {
@@ -15,9 +14,9 @@ template <class T>
 struct GradTensors {
   const T* grad;
   const T* x;
-  const T* y;            // of kFromY
-  T* grad_x;             // may lie over x or grad: each element is read before it is written
-  T* grad_residual;      // of kFromY; the same
+  const T* y;        // of kFromY
+  T* grad_x;         // may lie over x or grad: each element is read before it is written
+  T* grad_residual;  // of kFromY; the same
 };
 
 // N values of x, and their gradients before the ReLU.
@@ -35,8 +34,8 @@ __device__ void read_values(const GradTensors<T>& t, const ChannelNumbers (&numb
   }
 }
 
-// The sums of the gradients, and of their products with the normalised values: the gradients of bias
-// and weight.
+// The sums of the gradients, and of their products with the normalised values: the gradients of
+// bias and weight.
 template <int N, Mask kMask, class T>
 __global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float2* partial) {
   __shared__ float2 shared[kThreads];
@@ -129,16 +128,16 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   auto* grad_bias = out<float>(args.output(2));
   const Scratch partial(static_cast<std::size_t>(g.parts * g.channels) * sizeof(float2),
                         launch.device());
-  sums_kernel<N, kMask><<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t,
-                                                                     partial.as<float2>());
+  sums_kernel<N, kMask>
+      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, partial.as<float2>());
   check_launch("sums_kernel");
   combine_sums_kernel<<<launch.blocks_for(g.channels), kThreads, 0, launch.stream()>>>(
       g, partial.as<float2>(), grad_weight, grad_bias);
   check_launch("combine_sums_kernel");
   const float share =
       args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
-  grad_x_kernel<N, kMask><<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, share,
-                                                                       grad_weight, grad_bias);
+  grad_x_kernel<N, kMask>
+      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, share, grad_weight, grad_bias);
   check_launch("grad_x_kernel");
 }
 

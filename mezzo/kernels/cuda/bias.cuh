@@ -16,7 +16,8 @@ __global__ void add_bias_kernel(std::int64_t count, std::int64_t features, const
 }
 
 // The last dimension in memory has as many numbers as the bias. The sums may be the output.
-inline void add_bias(const Launch& launch, const Tensor& sums, const Tensor& bias, const Tensor& output) {
+inline void add_bias(const Launch& launch, const Tensor& sums, const Tensor& bias,
+                     const Tensor& output) {
   visit_vector_dtype(bias.dtype(), [&]<class Bias>() {
     visit_vector_dtype(output.dtype(), [&]<class Out>() {
       add_bias_kernel<<<launch.blocks_for(output.numel()), kThreads, 0, launch.stream()>>>(

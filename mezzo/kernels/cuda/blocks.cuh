@@ -37,8 +37,8 @@ struct Batch {
   int first = 0;  // place of the first block in the whole list
 };
 
-// Calls use(batch, grid) for all blocks. A grid's second dimension counts the blocks of the batch, its
-// first one shares out the elements of each; a small block's idle threads end at once.
+// Calls use(batch, grid) for all blocks. A grid's second dimension counts the blocks of the batch,
+// its first one shares out the elements of each; a small block's idle threads end at once.
 template <class Block, class Use>
 void for_batches(std::span<const Block> blocks, unsigned across, const Use& use) {
   for (std::size_t first = 0; first < blocks.size(); first += Batch<Block>::kMost) {

@@ -1,7 +1,6 @@
 #include "mezzo/kernels/cuda/context.h"
 
 #include <array>
-#include <memory>
 
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -43,17 +42,11 @@ OnDevice::~OnDevice() {
 
 Context::Context(Device device) : device_(device) {
   const OnDevice on(device);
-  // Non-blocking: work of others in the default stream would otherwise wait for ours, and we for it.
+  // Non-blocking: work of others in the default stream would otherwise wait for ours, and we for
+  // it.
   MEZZO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   MEZZO_CUDA_CHECK(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device.index));
-}
-
-// The stream is left to the driver: blocks of memory that the thread made may be given back later,
-// and name it. A thread's context is small, and threads that compute are few.
-Context::~Context() {
-  if (cudnn_ != nullptr) cudnnDestroy(cudnn_);
-  if (cublas_ != nullptr) cublasLtDestroy(cublas_);
 }
 
 cudnnContext* Context::cudnn() {
@@ -84,9 +77,11 @@ cublasLtContext* Context::cublas() {
 }
 
 Context& context_of(Device device) {
-  thread_local std::array<std::unique_ptr<Context>, kMostDevices> contexts;
-  std::unique_ptr<Context>& context = contexts[static_cast<std::size_t>(device.index)];
-  if (context == nullptr) context = std::make_unique<Context>(device);
+  // Never destroyed: tensors in static variables give their memory back when a thread's objects are
+  // gone, and the allocator keeps blocks for the stream of a thread that has ended.
+  thread_local std::array<Context*, kMostDevices> contexts{};
+  Context*& context = contexts[static_cast<std::size_t>(device.index)];
+  if (context == nullptr) context = new Context(device);
   return *context;
 }
 

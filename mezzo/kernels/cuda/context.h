@@ -25,13 +25,12 @@ class OnDevice {
   bool changed_ = false;
 };
 
-// One for each thread and device, made when it is first asked for. All kernels of a thread run in
+// One for each thread and device, made when it is first asked for and kept to the end. All kernels of a thread run in
 // its stream, so that they need not wait for each other on the host. A tensor that another thread
 // made is ready once that thread has called synchronize().
 class Context {
  public:
   explicit Context(Device device);
-  ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 

@@ -27,7 +27,8 @@ Tensor packed_weight(const Tensor& weight) {
   const Tensor packed = empty(weight.shape(), weight.dtype(), kImages, weight.device());
   const Tensor source = unfilled_source(weight);
   convert_into(source.defined() ? source : weight, packed);
-  if (weight.is_dense()) derived.put(key, weight.version(), Ref<RefCounted>(packed.storage().get()));
+  if (weight.is_dense())
+    derived.put(key, weight.version(), Ref<RefCounted>(packed.storage().get()));
   return packed;
 }
 
@@ -108,8 +109,9 @@ Call call_of(const KernelArgs& args, bool wide) {
   if (wide && call.problem.result != DType::kF32) {
     // The widened engines write f32; the result is rounded once, afterwards.
     const Tensor sums = empty(output.shape(), DType::kF32, kImages, output.device());
-    (kPass == ConvPass::kForward ? call.y : kPass == ConvPass::kGradInput ? call.x : call.weight) =
-        sums;
+    (kPass == ConvPass::kForward     ? call.y
+     : kPass == ConvPass::kGradInput ? call.x
+                                     : call.weight) = sums;
     call.problem.result = DType::kF32;
   }
   return call;

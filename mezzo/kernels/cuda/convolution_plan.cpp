@@ -124,10 +124,10 @@ bool is_exact(const Descriptor& config, const ConvProblem& p) {
                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
               "cudnnBackendGetAttribute");
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  check_cudnn(cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                       CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-                                       &count, notes.data()),
-              "cudnnBackendGetAttribute");
+  check_cudnn(
+      cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                               CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
+      "cudnnBackendGetAttribute");
   for (std::int64_t i = 0; i < count; ++i) {
     switch (notes[static_cast<std::size_t>(i)]) {
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
@@ -158,10 +158,9 @@ std::optional<Plan> make_plan(cudnnHandle_t handle, const Descriptor& config,
     execution.finalize();
     std::int64_t workspace = 0;
     std::int64_t count = 0;
-    check_cudnn(
-        cudnnBackendGetAttribute(execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                 CUDNN_TYPE_INT64, 1, &count, &workspace),
-        "cudnnBackendGetAttribute");
+    check_cudnn(cudnnBackendGetAttribute(execution.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                         CUDNN_TYPE_INT64, 1, &count, &workspace),
+                "cudnnBackendGetAttribute");
     if (workspace > kMostWorkspace) return std::nullopt;
     return Plan{std::move(execution), workspace};
   } catch (const CudnnRefusal&) {
@@ -183,10 +182,10 @@ void add_plans(cudnnHandle_t handle, const Descriptor& graph, cudnnBackendHeurMo
     raw.push_back(configs.back().get());
   }
   std::int64_t count = 0;
-  check_cudnn(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostConfigs, &count,
-                                       raw.data()),
-              "cudnnBackendGetAttribute");
+  check_cudnn(
+      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostConfigs, &count, raw.data()),
+      "cudnnBackendGetAttribute");
   for (std::int64_t i = 0; i < count && std::ssize(plans) < kMostEngines; ++i) {
     if (auto plan = make_plan(handle, configs[static_cast<std::size_t>(i)], problem)) {
       plans.push_back(std::move(*plan));

@@ -12,8 +12,8 @@ namespace mezzo::kernels::cuda {
 
 enum class ConvPass : std::uint8_t { kForward, kGradInput, kGradWeight };
 
-// One convolution, whichever of its three tensors is the result. All lie in memory channels-last: the
-// weight too, with c / groups for its channels.
+// One convolution, whichever of its three tensors is the result. All lie in memory channels-last:
+// the weight too, with c / groups for its channels.
 struct ConvProblem {
   ConvPass pass = ConvPass::kForward;
   std::array<std::int64_t, 4> x{};       // n, c, h, w

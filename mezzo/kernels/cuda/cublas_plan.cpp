@@ -108,9 +108,9 @@ class CublasPlan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle, operation.get(), first.get(), second.get(), result.get(), result.get(), raw, 1,
-        &chosen, &found);
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), first.get(), second.get(),
+                                       result.get(), result.get(), raw, 1, &chosen, &found);
     has_algorithm = status == CUBLAS_STATUS_SUCCESS && found > 0;
   }
 

@@ -8,8 +8,8 @@
 
 namespace mezzo::kernels::cuda {
 
-// out [m, n] = a [m, k] times b [k, n], row-major and without gaps, `batch` times; a and b may be given
-// transposed.
+// out [m, n] = a [m, k] times b [k, n], row-major and without gaps, `batch` times; a and b may be
+// given transposed.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;

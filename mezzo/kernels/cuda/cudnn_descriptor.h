@@ -14,8 +14,8 @@
 
 namespace mezzo::kernels::cuda {
 
-// A call that cuDNN refused. Engines refuse problems in the middle of being asked, which is no failure:
-// it is caught where they are tried.
+// A call that cuDNN refused. Engines refuse problems in the middle of being asked, which is no
+// failure: it is caught where they are tried.
 class CudnnRefusal : public DeviceError {
  public:
   using DeviceError::DeviceError;

@@ -1,5 +1,5 @@
-// Convolutions as plain loops, one thread or warp for each number of the result: for what cuDNN does not
-// take, and to compare with. Everything is channels-last, the weight too.
+// Convolutions as plain loops, one thread or warp for each number of the result: for what cuDNN
+// does not take, and to compare with. Everything is channels-last, the weight too.
 #pragma once
 
 #include "mezzo/kernels/cuda/convolution_plan.h"
@@ -8,18 +8,30 @@
 namespace mezzo::kernels::cuda {
 
 struct DirectConv {
-  std::int64_t n, c, h, w;       // of x
-  std::int64_t o, group_c;       // output channels, and input channels of a group
+  std::int64_t n, c, h, w;  // of x
+  std::int64_t o, group_c;  // output channels, and input channels of a group
   std::int64_t kernel_h, kernel_w;
   std::int64_t out_h, out_w;
   std::int64_t stride_h, stride_w, dilation_h, dilation_w, top, left;
   std::int64_t group_o;  // output channels of a group
 
   explicit DirectConv(const ConvProblem& p)
-      : n(p.x[0]), c(p.x[1]), h(p.x[2]), w(p.x[3]), o(p.weight[0]), group_c(p.weight[1]),
-        kernel_h(p.weight[2]), kernel_w(p.weight[3]), out_h(p.y[2]), out_w(p.y[3]),
-        stride_h(p.attrs.stride.h), stride_w(p.attrs.stride.w), dilation_h(p.attrs.dilation.h),
-        dilation_w(p.attrs.dilation.w), top(p.attrs.padding.top), left(p.attrs.padding.left),
+      : n(p.x[0]),
+        c(p.x[1]),
+        h(p.x[2]),
+        w(p.x[3]),
+        o(p.weight[0]),
+        group_c(p.weight[1]),
+        kernel_h(p.weight[2]),
+        kernel_w(p.weight[3]),
+        out_h(p.y[2]),
+        out_w(p.y[3]),
+        stride_h(p.attrs.stride.h),
+        stride_w(p.attrs.stride.w),
+        dilation_h(p.attrs.dilation.h),
+        dilation_w(p.attrs.dilation.w),
+        top(p.attrs.padding.top),
+        left(p.attrs.padding.left),
         group_o(p.weight[0] / p.attrs.groups) {}
 
   // Of x: the pixel under tap (kh, kw) of output pixel (oh, ow); whether it is in the image.

@@ -1,5 +1,5 @@
-// Dropout: the mask comes straight out of Philox4x32-10 (see core/random.h), a block of four words per
-// thread and turn, and never touches memory.
+// Dropout: the mask comes straight out of Philox4x32-10 (see core/random.h), a block of four words
+// per thread and turn, and never touches memory.
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
 #include "mezzo/kernels/cuda/philox.cuh"

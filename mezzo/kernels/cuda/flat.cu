@@ -1,8 +1,7 @@
 // Checking, scaling and measuring lists of gradients, and the table of flat kernels.
-#include "mezzo/kernels/cuda/flat.h"
-
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/blocks.cuh"
+#include "mezzo/kernels/cuda/flat.h"
 
 namespace mezzo::flat {
 namespace cuda {
@@ -40,8 +39,8 @@ std::size_t check(std::span<const Block> blocks, float factor) {
   // A number above every index, of equal bytes: a copy from the host would make it wait.
   MEZZO_CUDA_CHECK(cudaMemsetAsync(first_bad.as(), 0x7f, sizeof(int), launch.stream()));
   for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
-    check_kernel<kScale><<<grid, kThreads, 0, launch.stream()>>>(batch, factor,
-                                                                 first_bad.as<int>());
+    check_kernel<kScale>
+        <<<grid, kThreads, 0, launch.stream()>>>(batch, factor, first_bad.as<int>());
   });
   int result = 0;
   copy_bytes(&result, kCpuDevice, first_bad.as(), launch.device(), sizeof(int));

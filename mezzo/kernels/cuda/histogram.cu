@@ -22,20 +22,20 @@ __device__ int cell_of(unsigned bits) {
   for (const int begin : {1, 0x7f8000, 0x7fe000, 0x7ff000}) part += fraction >= begin ? 1 : 0;
   return static_cast<int>(bits >> 23 & 0xffU) * ExponentCounts::kParts + part;
 }
-static_assert(ExponentCounts::kPartBegins == std::array<std::int32_t, 4>{1, 0x7f8000, 0x7fe000, 0x7ff000});
+static_assert(ExponentCounts::kPartBegins ==
+              std::array<std::int32_t, 4>{1, 0x7f8000, 0x7fe000, 0x7ff000});
 
-// Counts are integers, so it does not matter in what order they are added. Few cells of one block of
-// threads are in much demand; those of its own shared memory answer ten times faster.
+// Counts are integers, so it does not matter in what order they are added. Few cells of one block
+// of threads are in much demand; those of its own shared memory answer ten times faster.
 __global__ void count_kernel(Batch<Block> batch, float factor, Count* counts) {
   __shared__ unsigned shared[kCells];
   for (int i = threadIdx.x; i < kCells; i += kThreads) shared[i] = 0;
   __syncthreads();
   const Block& block = batch.blocks[blockIdx.y];
   visit_block(block, [&]<class T>(T* data) {
-    for_elements<false>(data, block.count,
-                        [&](float& value) {
-                          atomicAdd(&shared[cell_of(scaled_magnitude(value, factor))], 1U);
-                        });
+    for_elements<false>(data, block.count, [&](float& value) {
+      atomicAdd(&shared[cell_of(scaled_magnitude(value, factor))], 1U);
+    });
   });
   __syncthreads();
   Count* to = counts + static_cast<std::int64_t>(batch.first + blockIdx.y) * kCells;

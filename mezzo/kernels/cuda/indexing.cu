@@ -24,8 +24,8 @@ void run_one_hot(const KernelArgs& args) {
   MEZZO_CUDA_CHECK(cudaMemsetAsync(output.address(), 0, output.bytes(), launch.stream()));
   visit_vector_dtype(output.dtype(), [&]<class T>() {
     one_hot_kernel<<<launch.blocks_for(labels.numel()), kThreads, 0, launch.stream()>>>(
-        in<std::int64_t>(labels), labels.numel(), args.attrs<OneHotAttrs>().classes,
-        out<T>(output), report_of(output.device()));
+        in<std::int64_t>(labels), labels.numel(), args.attrs<OneHotAttrs>().classes, out<T>(output),
+        report_of(output.device()));
   });
   check_launch("one_hot_kernel");
 }
@@ -97,8 +97,8 @@ __global__ void embedding_kernel(Table table, const T* weight, T* out) {
 
 // The block of a row's first index adds up the gradients of all its indices in their order, so that
 // the sums have the same bits every time; atomic additions come in any order. Looking for equal
-// indices costs count^2 comparisons in all, 256 at a time out of the cache. Sums are f32: a frequent
-// word gathers thousands of terms.
+// indices costs count^2 comparisons in all, 256 at a time out of the cache. Sums are f32: a
+// frequent word gathers thousands of terms.
 template <class T, class Out>
 __global__ void embedding_grad_kernel(Table table, const T* grad, Out* out) {
   __shared__ unsigned found[kThreads / 32];

@@ -1,5 +1,6 @@
-// Layer normalization and its gradients. Statistics are f32, in two passes over a row that lies in the
-// caches: the square of a mean, taken from the mean of squares, would cancel where the mean is large.
+// Layer normalization and its gradients. Statistics are f32, in two passes over a row that lies in
+// the caches: the square of a mean, taken from the mean of squares, would cancel where the mean is
+// large.
 #include "mezzo/kernels/cuda/reduce.cuh"
 #include "mezzo/kernels/cuda/rows.cuh"
 #include "mezzo/ops/layer_norm_attrs.h"

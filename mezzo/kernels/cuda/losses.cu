@@ -123,9 +123,9 @@ void run_cross_entropy(const KernelArgs& args) {
   const Tensor labels = dense(args.input(1), Format::kContiguous);
   const Launch launch(logits);
   const bool is_separate = attrs.reduction == Reduction::kNone;
-  const Tensor losses = is_separate ? args.output()
-                                    : empty({logits.size(0)}, DType::kF32, Format::kContiguous,
-                                            logits.device());
+  const Tensor losses =
+      is_separate ? args.output()
+                  : empty({logits.size(0)}, DType::kF32, Format::kContiguous, logits.device());
   visit_vector_dtype(logits.dtype(), [&]<class T>() {
     with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
       for_rows(launch,
@@ -194,8 +194,8 @@ void run_mse(const KernelArgs& args) {
   const Tensor a = dense(args.input(0), format);
   const Tensor b = dense(args.input(1), format);
   const Launch launch(args.output());
-  const auto divisor = static_cast<float>(
-      reduction == Reduction::kMean ? std::max<std::int64_t>(a.numel(), 1) : 1);
+  const auto divisor =
+      static_cast<float>(reduction == Reduction::kMean ? std::max<std::int64_t>(a.numel(), 1) : 1);
   auto* loss = out<float>(args.output());
   visit_vector_dtype(a.dtype(), [&]<class T>() {
     if (is_separate) {

@@ -1,4 +1,5 @@
-// Functions of numbers, element by element: over dense memory in packs, over anything else by index.
+// Functions of numbers, element by element: over dense memory in packs, over anything else by
+// index.
 #pragma once
 
 #include <cstddef>
@@ -100,7 +101,9 @@ struct Dims {
 
 // Functions whose arguments and result are elements as they are, not f32, say so: kIsRaw.
 template <class F>
-concept IsRaw = requires { F::kIsRaw; };
+concept IsRaw = requires {
+  F::kIsRaw;
+};
 
 template <class F, int N, class Out, std::size_t... K, class... In>
 __device__ inline void apply_at(const F& f, const std::int64_t (&at)[N],

@@ -76,7 +76,11 @@ int alignment_of(std::initializer_list<const Tensor*> tensors) {
 Work matmul_work(const KernelArgs& args) {
   const auto& attrs = args.attrs<MatmulAttrs>();
   const Tensor& output = args.output();
-  Work work{{}, dense(args.input(0), Format::kContiguous), dense(args.input(1), Format::kContiguous), {}, {}};
+  Work work{{},
+            dense(args.input(0), Format::kContiguous),
+            dense(args.input(1), Format::kContiguous),
+            {},
+            {}};
   const auto leading = [&](const Tensor& t, std::int64_t rows, std::int64_t columns) {
     // As if the matrix were one element of a tensor with the leading dimensions.
     Strides strides = Shape::filled(output.rank() - 2, 0);
@@ -97,8 +101,8 @@ Work matmul_work(const KernelArgs& args) {
   p.result = output.dtype();
   p.tf32 = is_tf32_allowed();
   const Shape batch(std::span(output.shape().begin(), output.rank() - 2));
-  work.batches = make_loop<3>(batch, {leading(output, p.m, p.n), leading(work.a, p.m, p.k),
-                                      leading(work.b, p.k, p.n)});
+  work.batches = make_loop<3>(
+      batch, {leading(output, p.m, p.n), leading(work.a, p.m, p.k), leading(work.b, p.k, p.n)});
   p.batch = work.batches.inner();
   p.out_step = work.batches.inner_stride(0);
   p.a_step = work.batches.inner_stride(1);
@@ -111,7 +115,11 @@ Work matmul_work(const KernelArgs& args) {
 
 Work linear_work(const KernelArgs& args) {
   const Tensor& output = args.output();
-  Work work{{}, dense(args.input(0), Format::kContiguous), dense(args.input(1), Format::kContiguous), {}, {}};
+  Work work{{},
+            dense(args.input(0), Format::kContiguous),
+            dense(args.input(1), Format::kContiguous),
+            {},
+            {}};
   if (args.has(2)) work.bias = dense(args.input(2), Format::kContiguous);
   Product& p = work.product;
   p.n = output.shape().back();

@@ -1,10 +1,10 @@
-// Filling and copying, whatever the dtypes and layouts. Three ways to copy, by what the layouts have in
-// common: one flat pass where the orders agree; square tiles through shared memory where one side's
-// neighbours are the other side's columns (row-major to channels-last and back, transposed matrices),
-// because a warp would touch 32 sectors for 32 elements; element by element otherwise.
-#include "mezzo/kernels/cuda/memory.h"
-
+// Filling and copying, whatever the dtypes and layouts. Three ways to copy, by what the layouts
+// have in common: one flat pass where the orders agree; square tiles through shared memory where
+// one side's neighbours are the other side's columns (row-major to channels-last and back,
+// transposed matrices), because a warp would touch 32 sectors for 32 elements; element by element
+// otherwise.
 #include "mezzo/kernels/cuda/map.cuh"
+#include "mezzo/kernels/cuda/memory.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -100,8 +100,8 @@ bool as_planes(const Loop<2>& loop, Planes& planes) {
 
 template <class In, class Out>
 void transpose(const Launch& launch, const Planes& planes, const In* from, Out* to) {
-  const std::int64_t tiles = planes.planes * ((planes.columns + kTile - 1) / kTile) *
-                             ((planes.rows + kTile - 1) / kTile);
+  const std::int64_t tiles =
+      planes.planes * ((planes.columns + kTile - 1) / kTile) * ((planes.rows + kTile - 1) / kTile);
   const int blocks = launch.blocks_for(tiles * kThreads);
   transpose_kernel<<<blocks, dim3(kTile, kTileRows), 0, launch.stream()>>>(planes, from, to);
   check_launch("transpose_kernel");

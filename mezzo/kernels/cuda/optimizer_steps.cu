@@ -117,8 +117,8 @@ struct AdamRule {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const float g = fmaf(f.weight_decay, param[k], grad[k] * f.inv_scale);
-      // old + (g - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * g, whose two
-      // factors in f32 do not add up to 1.
+      // old + (g - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * g, whose
+      // two factors in f32 do not add up to 1.
       avg[k] = fmaf(g - avg[k], f.one_minus_beta1, avg[k]);
       avg_sq[k] = fmaf(f.one_minus_beta2 * g, g, f.beta2 * avg_sq[k]);
       const float denominator = fmaf(sqrtf(avg_sq[k]), b.correction, f.eps);

@@ -1,14 +1,18 @@
 #include "mezzo/kernels/cuda/pinned.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "mezzo/kernels/cuda/check.h"
 
 namespace mezzo::kernels::cuda {
 
 void* PinnedPool::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  // Powers of two: a run asks for few sizes, and a block then serves most of the smaller ones.
+  bytes = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
   const std::lock_guard lock(mutex_);
   for (auto& [data, block] : blocks_) {
-    // Batches have few sizes: an exact fit is what a run asks for after its first steps.
     if (!block.is_free || block.bytes != bytes) continue;
     if (block.used != nullptr && cudaEventQuery(block.used) != cudaSuccess) {
       static_cast<void>(cudaGetLastError());  // "not ready" would look like the next call's failure

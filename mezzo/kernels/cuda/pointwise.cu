@@ -1,7 +1,6 @@
 // Functions of one number.
-#include "mezzo/kernels/cuda/pointwise.cuh"
-
 #include "mezzo/kernels/cuda/functions.cuh"
+#include "mezzo/kernels/cuda/pointwise.cuh"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -37,10 +36,14 @@ struct GeluTanh {
   __device__ float operator()(float x) const { return functions::gelu_tanh(x); }
 };
 struct GeluGrad {
-  __device__ float operator()(float grad, float x) const { return grad * functions::gelu_derivative(x); }
+  __device__ float operator()(float grad, float x) const {
+    return grad * functions::gelu_derivative(x);
+  }
 };
 struct GeluTanhGrad {
-  __device__ float operator()(float grad, float x) const { return grad * functions::gelu_tanh_derivative(x); }
+  __device__ float operator()(float grad, float x) const {
+    return grad * functions::gelu_tanh_derivative(x);
+  }
 };
 
 // Small whole powers by products, which round once or twice; powf takes ten times as long.
@@ -58,8 +61,8 @@ struct Power {
   float exponent;
   __device__ float operator()(float x) const { return powf(x, exponent); }
 };
-// Exponents that f32 does not hold exactly: the rounding of 1/3 alone would change pow(1e30, 1/3) in
-// its sixth digit.
+// Exponents that f32 does not hold exactly: the rounding of 1/3 alone would change pow(1e30, 1/3)
+// in its sixth digit.
 struct PowerInDouble {
   double exponent;
   __device__ float operator()(float x) const {

@@ -49,7 +49,8 @@ __device__ Place place_of(std::int64_t i, std::int64_t height, std::int64_t widt
     return {static_cast<std::int64_t>(row / h), static_cast<std::int64_t>(row % h),
             static_cast<std::int64_t>(pixel % w), static_cast<std::int64_t>(index % c)};
   };
-  return i <= 0x7fffffff ? split(static_cast<std::uint32_t>(i)) : split(static_cast<std::uint64_t>(i));
+  return i <= 0x7fffffff ? split(static_cast<std::uint32_t>(i))
+                         : split(static_cast<std::uint64_t>(i));
 }
 
 template <class T, class P>
@@ -63,8 +64,8 @@ __global__ void max_pool_kernel(Pool pool, std::int64_t count, const T* x, T* ou
         const float value = widen(x[pool.pixel(at.n, h, w, at.c)]);
         if (best_position >= 0 && !(value > best) && !isnan(value)) continue;
         best = value;
-        best_position = (h - pool.rows.start(at.y)) * pool.columns.kernel + w -
-                        pool.columns.start(at.x);
+        best_position =
+            (h - pool.rows.start(at.y)) * pool.columns.kernel + w - pool.columns.start(at.x);
       }
     }
     out[i] = narrow<T>(best);
@@ -81,8 +82,8 @@ __global__ void max_grad_kernel(Pool pool, std::int64_t count, const T* grad, co
     for (std::int64_t row = pool.rows.first_over(at.y); row < pool.rows.last_over(at.y); ++row) {
       for (std::int64_t column = pool.columns.first_over(at.x);
            column < pool.columns.last_over(at.x); ++column) {
-        const std::int64_t position = (at.y - pool.rows.start(row)) * pool.columns.kernel + at.x -
-                                      pool.columns.start(column);
+        const std::int64_t position =
+            (at.y - pool.rows.start(row)) * pool.columns.kernel + at.x - pool.columns.start(column);
         const std::int64_t window = pool.window(at.n, row, column, at.c);
         if (static_cast<std::int64_t>(positions[window]) == position) sum += widen(grad[window]);
       }
@@ -98,8 +99,8 @@ __global__ void pick_kernel(Pool pool, std::int64_t count, const T* x, const P* 
     const auto position = static_cast<std::int64_t>(positions[i]);
     const std::int64_t h = pool.rows.start(at.y) + position / pool.columns.kernel;
     const std::int64_t w = pool.columns.start(at.x) + position % pool.columns.kernel;
-    const bool is_inside = position >= 0 && h >= 0 && h < pool.rows.last(at.y) && w >= 0 &&
-                           w < pool.columns.in;
+    const bool is_inside =
+        position >= 0 && h >= 0 && h < pool.rows.last(at.y) && w >= 0 && w < pool.columns.in;
     out[i] = is_inside ? x[pool.pixel(at.n, h, w, at.c)] : narrow<T>(0.0F);
   }
 }

@@ -1,6 +1,5 @@
 // Sums, means and maxima over some axes.
 #include "mezzo/kernels/cuda/reduce.cuh"
-
 #include "mezzo/ops/reduce_attrs.h"
 
 namespace mezzo::kernels::cuda {
@@ -43,10 +42,9 @@ struct Share {
   }
 };
 
-// x reduced over the axes where `kept` has size 1 and x has not. `result` and `other` have the shape
-// `kept` and are read with these strides.
-Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result,
-                       const Strides& other) {
+// x reduced over the axes where `kept` has size 1 and x has not. `result` and `other` have the
+// shape `kept` and are read with these strides.
+Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result, const Strides& other) {
   Shape kept_sizes;
   Shape reduced_sizes;
   std::array<Strides, 3> kept_strides;

@@ -1,8 +1,8 @@
 // Reductions over some dimensions of a strided tensor.
 //
-// Threads of a block share an output's terms, and where there are few outputs, so do several blocks: each
-// adds up its range of terms, and a second pass combines the ranges in their order. Nothing is added
-// atomically, so the same call on the same card gives the same bits.
+// Threads of a block share an output's terms, and where there are few outputs, so do several
+// blocks: each adds up its range of terms, and a second pass combines the ranges in their order.
+// Nothing is added atomically, so the same call on the same card gives the same bits.
 #pragma once
 
 #include "mezzo/kernels/cuda/map.cuh"
@@ -29,9 +29,9 @@ struct BlockShape {
   __device__ static int y() { return kRows ? threadIdx.x % kY : threadIdx.x / kX; }
 };
 
-// An Op has: start(), combine(a, b), term(offset in x, offset in the further operand, which term it is)
-// in f32, and finish(value, offset in the result), which stores. `partial` is null where one block has all of an
-// output's terms.
+// An Op has: start(), combine(a, b), term(offset in x, offset in the further operand, which term it
+// is) in f32, and finish(value, offset in the result), which stores. `partial` is null where one
+// block has all of an output's terms.
 template <class Block, class Op>
 __global__ void reduce_kernel(Op op, Fold r, std::int64_t per_split, float* partial) {
   __shared__ float shared[kThreads];
@@ -80,10 +80,10 @@ template <class Block, class Op>
 void reduce_in(const Launch& launch, const Op& op, const Fold& r) {
   constexpr std::int64_t kLeastTerms = 8;  // that a thread should have before its range is divided
   const std::int64_t blocks = (r.outputs + Block::kX - 1) / Block::kX;
-  const std::int64_t wanted = 4 * launch.context().multiprocessors() / std::max<std::int64_t>(blocks, 1);
+  const std::int64_t wanted =
+      4 * launch.context().multiprocessors() / std::max<std::int64_t>(blocks, 1);
   const std::int64_t possible = r.terms / (Block::kY * kLeastTerms);
-  const std::int64_t splits =
-      std::clamp<std::int64_t>(std::min(wanted, possible), 1, 1024);
+  const std::int64_t splits = std::clamp<std::int64_t>(std::min(wanted, possible), 1, 1024);
   const std::int64_t per_split = (r.terms + splits - 1) / splits;
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(splits));
   if (splits == 1) {

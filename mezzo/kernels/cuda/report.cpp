@@ -50,8 +50,8 @@ void throw_reported(Device device) {
     *slot.host = Report{};
   }
   if (static_cast<Fault>(found.fault) == Fault::kLabel) {
-    fail("labels", "label ", found.at, " is ", found.value, ", out of range for ",
-         found.bound, " classes, found on ", device, " after the call. Labels count from 0");
+    fail("labels", "label ", found.at, " is ", found.value, ", out of range for ", found.bound,
+         " classes, found on ", device, " after the call. Labels count from 0");
   }
   fail("indexing", "index ", found.at, " is ", found.value, ", out of range for ", found.bound,
        " rows, found on ", device, " after the call");

@@ -1,8 +1,8 @@
 // What kernels find wrong with the values they read, told to the host without making it wait.
 //
-// On the CPU a label out of range is an exception at once. A kernel cannot throw, and to look at its
-// findings after every call would make the host wait for the card in every step. It writes the first
-// finding to memory that both see; whoever waits for the card next throws it.
+// On the CPU a label out of range is an exception at once. A kernel cannot throw, and to look at
+// its findings after every call would make the host wait for the card in every step. It writes the
+// first finding to memory that both see; whoever waits for the card next throws it.
 #pragma once
 
 #include <cstdint>
