@@ -89,7 +89,8 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
     backend_of(to_device).copy_from_host(to, from, bytes, to_device);
   } else {
     check_arg(to_device == from_device, "device", "memory is copied between devices, from ",
-              from_device, " to ", to_device, ", only by way of the host. Use to(kCpuDevice) first");
+              from_device, " to ", to_device,
+              ", only by way of the host. Use to(kCpuDevice) first");
     backend_of(to_device).copy_on_device(to, from, bytes, to_device);
   }
 }

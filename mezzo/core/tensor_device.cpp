@@ -8,8 +8,7 @@ namespace {
 // The same elements in one block of memory on the same device.
 Tensor in_one_block(const Tensor& tensor) {
   if (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast)) return tensor;
-  const Tensor copy =
-      empty(tensor.shape(), tensor.dtype(), Format::kContiguous, tensor.device());
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), Format::kContiguous, tensor.device());
   copy_elements(tensor, copy);
   return copy;
 }

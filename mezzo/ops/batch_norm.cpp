@@ -217,7 +217,8 @@ void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
               running.device(), " and ", batch.device(), ". Use to()");
     running.bump_version();
     kernels.blend(static_cast<float*>(running.address()),
-                  static_cast<const float*>(batch.address()), running.numel(), 1 - momentum, factor);
+                  static_cast<const float*>(batch.address()), running.numel(), 1 - momentum,
+                  factor);
   };
   update(running_mean, batch_mean, momentum);
   update(running_var, batch_var, momentum * unbiased);

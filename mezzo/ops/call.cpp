@@ -56,9 +56,9 @@ Device common_device(const OpDef& op, Inputs inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i]->defined()) continue;
     if (first == nullptr) first = inputs[i];
-    check_arg(inputs[i]->device() == first->device(), op.name, "inputs are on different devices: ",
-              *first, " on ", first->device(), ", input ", i, " (", *inputs[i], ") on ",
-              inputs[i]->device(), ". Use to()");
+    check_arg(inputs[i]->device() == first->device(), op.name,
+              "inputs are on different devices: ", *first, " on ", first->device(), ", input ", i,
+              " (", *inputs[i], ") on ", inputs[i]->device(), ". Use to()");
   }
   return first != nullptr ? first->device() : kCpuDevice;
 }

@@ -34,8 +34,12 @@ struct PoolAxis {
 
   // The window's pixels that lie in the image are [first, last).
   constexpr std::int64_t start(std::int64_t window) const { return window * stride - before; }
-  constexpr std::int64_t first(std::int64_t window) const { return std::max<std::int64_t>(start(window), 0); }
-  constexpr std::int64_t last(std::int64_t window) const { return std::min(start(window) + kernel, in); }
+  constexpr std::int64_t first(std::int64_t window) const {
+    return std::max<std::int64_t>(start(window), 0);
+  }
+  constexpr std::int64_t last(std::int64_t window) const {
+    return std::min(start(window) + kernel, in);
+  }
   // The windows that contain a pixel are [first_over, last_over).
   constexpr std::int64_t first_over(std::int64_t pixel) const {
     const std::int64_t reach = pixel + before - kernel + 1;

@@ -25,9 +25,9 @@ class OnDevice {
   bool changed_ = false;
 };
 
-// One for each thread and device, made when it is first asked for and kept to the end. All kernels of a thread run in
-// its stream, so that they need not wait for each other on the host. A tensor that another thread
-// made is ready once that thread has called synchronize().
+// One for each thread and device, made when it is first asked for and kept to the end. All kernels
+// of a thread run in its stream, so that they need not wait for each other on the host. A tensor
+// that another thread made is ready once that thread has called synchronize().
 class Context {
  public:
   explicit Context(Device device);

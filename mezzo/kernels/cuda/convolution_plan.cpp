@@ -294,15 +294,14 @@ ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
   const OnDevice on(context.device());
   auto made = std::make_unique<ConvPlans>();
   made->problem = problem;
-  try {
-    cudnnHandle_t handle = context.cudnn();
-    const Descriptor graph = describe_graph(handle, problem);
-    add_plans(handle, graph, CUDNN_HEUR_MODE_A, problem, made->plans);
-    if (made->plans.empty()) {
-      add_plans(handle, graph, CUDNN_HEUR_MODE_FALLBACK, problem, made->plans);
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (!made->plans.empty()) break;
+    try {
+      cudnnHandle_t handle = context.cudnn();
+      add_plans(handle, describe_graph(handle, problem), mode, problem, made->plans);
+    } catch (const CudnnRefusal&) {
+      made->plans.clear();  // it knows nothing for such a graph
     }
-  } catch (const CudnnRefusal&) {
-    made->plans.clear();  // cuDNN has nothing for such a graph
   }
   entries.push_back({context.device(), std::move(made)});
   ConvPlans* plans = entries.back().plans.get();

@@ -78,6 +78,10 @@ class CublasPlan {
     if (p.has_bias) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
+      // No bias lies there: algorithms are chosen by where one may, and run_plan() says where it
+      // does.
+      const auto* example = reinterpret_cast<const void*>(static_cast<std::uintptr_t>(p.alignment));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
     }
   }
 
