@@ -19,8 +19,8 @@ std::size_t round_up(std::size_t bytes) {
 // Sizes that are handed out: eight per power of two, so that a block wastes at most an eighth.
 std::size_t class_of(std::size_t bytes) {
   bytes = std::max(bytes, 8 * kAlignment);
-  const std::size_t step = std::bit_floor(bytes) / 8;
-  return (bytes + step - 1) / step * step;
+  const auto shift = static_cast<unsigned>(std::bit_width(bytes)) - 4;
+  return (bytes + (std::size_t{1} << shift) - 1) >> shift << shift;
 }
 
 void* take(std::size_t bytes) {

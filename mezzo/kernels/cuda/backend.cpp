@@ -101,10 +101,10 @@ class CudaBackend final : public DeviceBackend {
  private:
   static CudaAllocator& allocator(Device device) {
     // Never destroyed: tensors in static variables may outlive every other static.
-    static auto* allocators = new std::array<std::unique_ptr<CudaAllocator>, 128>;
+    static auto* allocators = new std::array<std::unique_ptr<CudaAllocator>, kMostDevices>;
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    std::unique_ptr<CudaAllocator>& found = (*allocators)[static_cast<std::size_t>(device.index)];
+    std::unique_ptr<CudaAllocator>& found = (*allocators)[place_of(device)];
     if (found == nullptr) found = std::make_unique<CudaAllocator>(device);
     return *found;
   }

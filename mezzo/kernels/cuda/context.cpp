@@ -11,8 +11,6 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-constexpr std::size_t kMostDevices = 128;
-
 int count_devices() {
   int count = 0;
   // Without a card or a driver this fails, which is an answer and no error.
@@ -80,7 +78,7 @@ Context& context_of(Device device) {
   // Never destroyed: tensors in static variables give their memory back when a thread's objects are
   // gone, and the allocator keeps blocks for the stream of a thread that has ended.
   thread_local std::array<Context*, kMostDevices> contexts{};
-  Context*& context = contexts[static_cast<std::size_t>(device.index)];
+  Context*& context = contexts[place_of(device)];
   if (context == nullptr) context = new Context(device);
   return *context;
 }

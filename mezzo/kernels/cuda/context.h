@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <cuda_runtime_api.h>
 
@@ -11,6 +12,10 @@ struct cudnnContext;
 struct cublasLtContext;
 
 namespace mezzo::kernels::cuda {
+
+// As many devices as there can be, and a device's place among them.
+inline constexpr std::size_t kMostDevices = 128;
+inline std::size_t place_of(Device device) { return static_cast<std::uint8_t>(device.index); }
 
 // Makes a device the thread's current one while it exists.
 class OnDevice {

@@ -80,7 +80,8 @@ class CublasPlan {
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
       // No bias lies there: algorithms are chosen by where one may, and run_plan() says where it
       // does.
-      const auto* example = reinterpret_cast<const void*>(static_cast<std::uintptr_t>(p.alignment));
+      alignas(16) static constexpr char kPlaces[16] = {};
+      const void* example = kPlaces + p.alignment % 16;
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
     }
   }

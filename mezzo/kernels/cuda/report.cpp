@@ -19,8 +19,8 @@ struct Slot {
 
 Slot& slot_of(Device device) {
   // Never destroyed: kernels may still write to it while static objects are.
-  static auto* slots = new std::array<Slot, 128>;
-  return (*slots)[static_cast<std::size_t>(device.index)];
+  static auto* slots = new std::array<Slot, kMostDevices>;
+  return (*slots)[place_of(device)];
 }
 
 }  // namespace
