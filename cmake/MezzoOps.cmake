@@ -1,18 +1,19 @@
 # Operations are listed once, in mezzo/CMakeLists.txt:
 #
-#   mezzo_add_op(softmax OPS softmax softmax_grad CPU REF)
+#   mezzo_add_op(softmax OPS softmax softmax_grad CPU CUDA REF)
 #
 # adds mezzo/ops/softmax.cpp (the definitions) and, for each back end named, the kernels in
 # mezzo/kernels/<backend>/softmax.cpp; OPS names the operations these files define (default: the file
 # itself). From the list mezzo_write_registry() writes registry.cpp: plain declarations and one table,
 # no macros and no static initialisers (which a static library would silently drop).
-# A listed file that does not exist is a configure error. VIEW marks operations without kernels.
+# A listed file that does not exist is a configure error. VIEW marks operations without kernels. CUDA
+# names a .cu file, and says nothing where CUDA is not built: the table then has no such column.
 
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS "")
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_ROWS "")
 
 function(mezzo_add_op stem)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "CPU;REF;VIEW" "" "OPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CPU;CUDA;REF;VIEW" "" "OPS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mezzo_add_op(${stem}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -24,16 +25,24 @@ function(mezzo_add_op stem)
   if(arg_CPU)
     target_sources(mezzo PRIVATE "${root}/kernels/cpu/${stem}.cpp")
   endif()
+  if(arg_CUDA AND MEZZO_WITH_CUDA)
+    target_sources(mezzo PRIVATE "${root}/kernels/cuda/${stem}.cu")
+  endif()
   if(arg_REF)
     target_sources(mezzo PRIVATE "${root}/kernels/ref/${stem}.cpp")
   endif()
   foreach(op IN LISTS arg_OPS)
     set(declarations "namespace ops { extern const OpDef ${op}; }\n")
     set(cpu "nullptr")
+    set(cuda "nullptr")
     set(ref "nullptr")
     if(arg_CPU)
       string(APPEND declarations "namespace kernels::cpu { extern const KernelList ${op}; }\n")
       set(cpu "&kernels::cpu::${op}")
+    endif()
+    if(arg_CUDA AND MEZZO_WITH_CUDA)
+      string(APPEND declarations "namespace kernels::cuda { extern const KernelList ${op}; }\n")
+      set(cuda "&kernels::cuda::${op}")
     endif()
     if(arg_REF)
       string(APPEND declarations "namespace kernels::ref { extern const RefKernel ${op}; }\n")
@@ -41,21 +50,34 @@ function(mezzo_add_op stem)
     endif()
     set_property(GLOBAL APPEND_STRING PROPERTY MEZZO_REGISTRY_DECLARATIONS "${declarations}")
     set_property(GLOBAL APPEND_STRING PROPERTY MEZZO_REGISTRY_ROWS
-                 "    {&ops::${op}, {${cpu}, ${ref}}},\n")
+                 "    {&ops::${op}, {${cpu}, ${cuda}, ${ref}}},\n")
   endforeach()
 endfunction()
 
 function(mezzo_write_registry)
   get_property(declarations GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS)
   get_property(rows GLOBAL PROPERTY MEZZO_REGISTRY_ROWS)
+  # What a kind of device gives besides its kernels.
+  set(cuda_declarations "")
+  set(cuda_backend "nullptr")
+  set(cuda_flat "kCpuKernels")
+  if(MEZZO_WITH_CUDA)
+    string(CONCAT cuda_declarations
+      "namespace kernels::cuda { DeviceBackend& backend(); }\n"
+      "namespace flat { extern const Kernels kCudaKernels; }\n")
+    set(cuda_backend "&kernels::cuda::backend()")
+    set(cuda_flat "kCudaKernels")
+  endif()
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/registry.cpp" @ONLY CONTENT [=[
 // Written by cmake/MezzoOps.cmake from the mezzo_add_op() lines of mezzo/CMakeLists.txt.
+#include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo {
 
-@declarations@
+@declarations@@cuda_declarations@
 namespace {
 
 const RegisteredOp kOps[] = {
@@ -64,6 +86,14 @@ const RegisteredOp kOps[] = {
 }  // namespace
 
 std::span<const RegisteredOp> registered_ops() { return kOps; }
+
+DeviceBackend* find_device_backend(DeviceType type) {
+  return type == DeviceType::kCuda ? @cuda_backend@ : nullptr;
+}
+
+const flat::Kernels& flat::kernels_on(Device device) {
+  return device.type == DeviceType::kCuda ? @cuda_flat@ : kCpuKernels;
+}
 
 }  // namespace mezzo
 ]=])

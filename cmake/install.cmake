@@ -22,6 +22,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   PATTERN "mezzo/cli" EXCLUDE)
 
 install(EXPORT mezzo-targets NAMESPACE mezzo:: DESTINATION ${package_dir})
+set(MEZZO_PACKAGE_FINDS_CUDA "")
+if(MEZZO_WITH_CUDA)
+  set(MEZZO_PACKAGE_FINDS_CUDA "find_dependency(CUDAToolkit)")
+endif()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/mezzo-config.cmake.in
   ${PROJECT_BINARY_DIR}/mezzo-config.cmake

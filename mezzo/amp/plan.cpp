@@ -107,8 +107,9 @@ Plan make_plan(const std::function<void()>& forward) {
 
 Plan make_plan(nn::Module& net, const Shape& input, const Policy& policy) {
   const nn::Inference inference(net);
-  const Tensor x = zeros(input);
-  const Tensor labels = zeros({input[0]}, DType::kI64);
+  const Device device = net.device();
+  const Tensor x = zeros(input, DType::kF32, Format::kContiguous, device);
+  const Tensor labels = zeros({input[0]}, DType::kI64, Format::kContiguous, device);
   return make_plan([&] {
     Tensor logits;
     {

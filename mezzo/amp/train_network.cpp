@@ -2,12 +2,12 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/capture_hook.h"
@@ -24,7 +24,8 @@ bool is_flat(const Tensor& tensor) {
 // Both have the same shape, and the same format if `from` is flat.
 void copy_bits(const Tensor& from, const Tensor& to) {
   if (is_flat(from) && is_flat(to)) {
-    std::memcpy(to.mutable_raw_data(), from.raw_data(), from.bytes());
+    copy_bytes(to.address(), to.device(), from.address(), from.device(), from.bytes());
+    to.bump_version();
   } else {
     copy_elements(from, to);
   }
@@ -67,8 +68,9 @@ void TrainOneStepWithLossScale::Snapshot::add(nn::Module& module) {
     }
     Tensor& copy = copies_[count_];
     const bool fits = copy.defined() && copy.shape() == buffer.shape() &&
-                      copy.dtype() == buffer.dtype() && copy.format() == buffer.format();
-    if (!fits) copy = empty(buffer.shape(), buffer.dtype(), buffer.format());
+                      copy.dtype() == buffer.dtype() && copy.format() == buffer.format() &&
+                      copy.device() == buffer.device();
+    if (!fits) copy = empty(buffer.shape(), buffer.dtype(), buffer.format(), buffer.device());
     copy_bits(buffer, copy);
     buffers_[count_++] = buffer;
   }

@@ -194,7 +194,7 @@ void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad
     if (!grad.defined()) {
       check_arg(output.numel() == 1, "backward", "the tensor has shape ", output.shape(),
                 ". Reduce it to a scalar, or pass the gradient to start from");
-      grad = full(output.shape(), 1, output.dtype());
+      grad = full(output.shape(), 1, output.dtype(), output.device());
     }
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
               ", the tensor ", output.shape());

@@ -29,7 +29,7 @@ void print_result(const train::RunOptions& run, const train::RunResult& result) 
 void run_bench(const BenchOptions& options) {
   train::RunOptions run = options.parsed();
   if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
-  apply_threads(options);
+  apply_machine_options(options);
   JsonLines json(options.json);
   json.write(start_event("bench", run));
   Progress progress(json, run.model, options.quiet);

@@ -44,7 +44,7 @@ void run_compare(const CompareOptions& options) {
     runs.push_back(options.parsed());
     runs.back().policy = parse_policy(level, options.dtype);
   }
-  apply_threads(options);
+  apply_machine_options(options);
   RunReport report(fmt::format("{} on {}", runs.front().model, runs.front().data), options.report);
   const train::DataPair data = train::open_data(runs.front());
   JsonLines json(options.json);

@@ -24,7 +24,7 @@ void write_logits(const std::string& path, const std::vector<Tensor>& batches) {
 
 void run_eval(const EvalOptions& options) {
   const train::RunOptions run = options.parsed();
-  apply_threads(options);
+  apply_machine_options(options);
   const auto dataset =
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
   const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
@@ -34,7 +34,7 @@ void run_eval(const EvalOptions& options) {
   std::vector<Tensor> logits;
   std::function<void(const Tensor&)> keep_logits;
   if (!options.logits.empty()) {
-    keep_logits = [&](const Tensor& batch) { logits.push_back(batch); };
+    keep_logits = [&](const Tensor& batch) { logits.push_back(batch.to(kCpuDevice)); };
   }
   const train::Evaluation result =
       train::evaluate(*net, *dataset, run.batch_size, policy, run.workers, keep_logits);
@@ -64,6 +64,7 @@ void add_eval(CLI::App& app) {
   add_level_option(*command, *options);
   command->add_option("--batch-size", options->run.batch_size, "Images per step")
       ->capture_default_str();
+  add_device_options(*command, *options);
   command->add_option("--threads", options->threads, "Threads to use (all cores)");
   command->add_option("--json", options->json, "Write events to this file");
   command->add_option("--logits", options->logits,

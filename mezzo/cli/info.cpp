@@ -3,6 +3,7 @@
 
 #include "mezzo/cli/command.h"
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/backend_info.h"
 
@@ -10,6 +11,19 @@ namespace mezzo::cli {
 namespace {
 
 const char* yes_no(bool value) { return value ? "yes" : "no"; }
+
+void print_cards() {
+  DeviceBackend* backend = find_device_backend(DeviceType::kCuda);
+  if (backend == nullptr) {
+    fmt::print("cuda      not in this build\n");
+  } else if (backend->count() == 0) {
+    fmt::print("cuda      built in, but there is no card, or no driver\n");
+  }
+  for (int i = 0; backend != nullptr && i < backend->count(); ++i) {
+    const Device device{DeviceType::kCuda, static_cast<std::int8_t>(i)};
+    fmt::print("cuda:{}    {}\n", i, backend->describe(device));
+  }
+}
 
 void run_info() {
   const CpuFeatures& cpu = cpu_features();
@@ -25,6 +39,7 @@ void run_info() {
   fmt::print("bf16      {}\n", cpu.avx512_bf16
                                    ? "computed with bf16 dot products, sums in f32"
                                    : "no bf16 dot product here: saves memory, not time");
+  print_cards();
   fmt::print("f16       stored in 16 bits, computed in f32: saves memory, not time\n");
 }
 

@@ -4,7 +4,9 @@
 #include <limits>
 #include <optional>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/ops/tf32.h"
 
 namespace mezzo::cli {
 namespace {
@@ -37,6 +39,15 @@ train::ScheduleKind parse_schedule_name(const std::string& text) {
   return *kind;
 }
 
+// Throws UnsupportedError if there is no such device here.
+Device parse_device_option(const std::string& text) {
+  const std::optional<Device> device = parse_device(text);
+  check_arg(device.has_value(), "--device", "unknown device `", text,
+            "`. There are cpu, cuda and cuda:N");
+  if (device->type != DeviceType::kCpu) static_cast<void>(backend_of(*device));
+  return *device;
+}
+
 }  // namespace
 
 amp::Policy parse_policy(const std::string& text, const std::string& default_dtype) {
@@ -54,6 +65,7 @@ amp::Policy parse_policy(const std::string& text, const std::string& default_dty
 train::RunOptions SharedOptions::parsed() const {
   train::RunOptions result = run;
   result.policy = parse_policy(level, dtype);
+  result.device = parse_device_option(device);
   result.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", keep_batchnorm);
   result.loss_scale = parse_loss_scale(loss_scale);
   result.schedule = parse_schedule_name(schedule);
@@ -108,6 +120,7 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   command.add_option("--seed", options.run.seed, "Of weights and data order")
       ->capture_default_str();
+  add_device_options(command, options);
   command.add_option("--threads", options.threads, "Threads to use (all cores)");
   command.add_option("--json", options.json, "Write events to this file, one JSON object per line");
   command.add_flag("--quiet", options.quiet, "No progress");
@@ -175,11 +188,19 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
                    "Count the gradients of every module's output, too");
 }
 
-void apply_threads(const SharedOptions& options) {
+void add_device_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--device", options.device, "Where to compute: cpu, cuda or cuda:1")
+      ->capture_default_str();
+  command.add_flag("--tf32", options.tf32,
+                   "Round the factors of f32 products to 11 bits, where a card has TF32");
+}
+
+void apply_machine_options(const SharedOptions& options) {
   constexpr int kMostThreads = 1024;
   check_arg(options.threads >= 0 && options.threads <= kMostThreads, "--threads",
             "must be from 1 to ", kMostThreads, ": ", options.threads);
   if (options.threads > 0) set_num_threads(options.threads);
+  if (options.tf32) allow_tf32(true);
 }
 
 }  // namespace mezzo::cli

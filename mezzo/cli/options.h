@@ -21,6 +21,8 @@ struct SharedOptions {
   std::string keep_batchnorm{};
   std::string loss_scale{};
   std::string schedule = "constant";
+  std::string device = "cpu";
+  bool tf32 = false;
   int threads = 0;  // 0: as many as there are cores
   std::string json{};
   std::string report{};
@@ -51,7 +53,10 @@ void add_report_options(CLI::App& command, SharedOptions& options);
 // `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists.
 amp::Policy parse_policy(const std::string& text, const std::string& default_dtype);
 
-// Applies --threads.
-void apply_threads(const SharedOptions& options);
+// --device --tf32
+void add_device_options(CLI::App& command, SharedOptions& options);
+
+// Applies --threads and --tf32.
+void apply_machine_options(const SharedOptions& options);
 
 }  // namespace mezzo::cli

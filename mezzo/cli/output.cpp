@@ -100,6 +100,7 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"label_smoothing", options.label_smoothing},
           {"seed", options.seed},
           {"threads", num_threads()},
+          {"device", concat(options.device)},
           {"cpu", cpu_name()},
           {"avx512_bf16", cpu_features().avx512_bf16}};
 }

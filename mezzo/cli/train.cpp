@@ -28,7 +28,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
 
 void run_train(const TrainOptions& options) {
   train::RunOptions run = options.parsed();
-  apply_threads(options);
+  apply_machine_options(options);
   const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
                                        name_of(run.policy.dtype()));
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace mezzo {
 
@@ -15,8 +17,12 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-inline void append_text(std::string& out, Device device) {
-  out += device.type == DeviceType::kCpu ? "cpu" : "cuda";
-}
+inline constexpr Device kCpuDevice{};
+
+// `cpu`, `cuda`, `cuda:1`.
+void append_text(std::string& out, Device device);
+
+// The device of that name; `cuda` is the first card. Empty if unknown.
+std::optional<Device> parse_device(std::string_view name);
 
 }  // namespace mezzo

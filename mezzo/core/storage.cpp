@@ -4,13 +4,13 @@
 #include <mutex>
 #include <utility>
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
 
 namespace mezzo {
 
 Storage::Storage(std::size_t bytes, Device device)
-    : data_(cpu_allocator().allocate(bytes)), bytes_(bytes), device_(device) {}
+    : data_(allocate_on(device, bytes)), bytes_(bytes), device_(device) {}
 
 Storage::Storage(std::size_t bytes, Device device, Ref<LazyContents> contents)
     : bytes_(bytes), ready_(false), device_(device), contents_(std::move(contents)) {}
@@ -18,8 +18,15 @@ Storage::Storage(std::size_t bytes, Device device, Ref<LazyContents> contents)
 Storage::Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner)
     : data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
 
+Storage::Storage(std::size_t bytes, Pinned pinned)
+    : data_(backend_of({pinned.type, 0}).allocate_pinned(bytes)), bytes_(bytes), is_pinned_(true) {}
+
 Storage::~Storage() {
-  if (!owner_) cpu_allocator().release(data_, bytes_);
+  if (is_pinned_) {
+    find_device_backend(DeviceType::kCuda)->release_pinned(data_, bytes_);
+  } else if (!owner_) {
+    release_on(device_, data_, bytes_);
+  }
   delete derived_.load(std::memory_order_acquire);
 }
 
@@ -45,7 +52,7 @@ void Storage::materialize() const {
       contents_->is_current(), "storage",
       "a lower-precision copy is needed, but the tensor it copies was changed in place since. "
       "Change parameters only after the backward pass");
-  void* block = cpu_allocator().allocate(bytes_);
+  void* block = allocate_on(device_, bytes_);
   contents_->fill(block);
   data_ = block;
   ready_.store(true, std::memory_order_release);

@@ -15,9 +15,15 @@ namespace mezzo {
 // such a storage: kernels that pack weights straight from the f32 parameter never ask for it.
 class LazyContents : public RefCounted {
  public:
+  // Writes the contents to memory of the storage's device.
   virtual void fill(void* destination) = 0;
   // False once what the contents are made from has changed.
   virtual bool is_current() const = 0;
+};
+
+// Asks for memory of the host that copies to a device of that kind read while the host goes on.
+struct Pinned {
+  DeviceType type = DeviceType::kCuda;
 };
 
 class Storage final : public RefCounted {
@@ -28,6 +34,8 @@ class Storage final : public RefCounted {
   Storage(std::size_t bytes, Device device, Ref<LazyContents> contents);
   // A part of somebody else's memory, which `owner` keeps.
   Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
+  // Memory of the host, pinned. Throws UnsupportedError if there is no such device.
+  Storage(std::size_t bytes, Pinned pinned);
   ~Storage() override;
 
   void* data() const {
@@ -48,6 +56,7 @@ class Storage final : public RefCounted {
   // Copies of the contents in other dtypes and layouts.
   DerivedCopies& derived();
   void drop_derived();
+  bool is_pinned() const { return is_pinned_; }
   bool is_materialized() const { return ready_.load(std::memory_order_acquire); }
 
  private:
@@ -58,6 +67,7 @@ class Storage final : public RefCounted {
   std::atomic<std::uint64_t> version_{0};
   mutable std::atomic<bool> ready_{true};
   Device device_;
+  bool is_pinned_ = false;
   Ref<LazyContents> contents_;
   Ref<RefCounted> owner_;  // of the memory, if that is not this storage
   std::atomic<DerivedCopies*> derived_{nullptr};

@@ -59,11 +59,19 @@ void* Tensor::checked_data(DType dtype) const {
   TensorImpl& impl = impl_of(*this);
   check_arg(impl.dtype == dtype, "tensor", "elements are ", impl.dtype, ", asked for as ", dtype,
             ". Use astype() first");
+  // Reading a card's memory from the host would be a crash, or a copy that nobody asked for.
+  check_arg(impl.storage->device().type == DeviceType::kCpu, "tensor", "the elements are on ",
+            impl.storage->device(), ", where the host cannot read them. Use to(kCpuDevice) first");
   return static_cast<char*>(impl.storage->data()) + impl.offset * size_of(dtype);
 }
 
 bool Tensor::is_unshared() const {
   return impl_->use_count() == 1 && impl_->storage->use_count() == 1;
+}
+
+void* Tensor::address() const {
+  const TensorImpl& impl = impl_of(*this);
+  return static_cast<char*>(impl.storage->data()) + impl.offset * size_of(impl.dtype);
 }
 
 const void* Tensor::raw_data() const { return checked_data(dtype()); }

@@ -48,7 +48,13 @@ class Tensor {
   // themselves, as expand() makes it, may be unshared all the same.
   bool is_unshared() const;
 
-  // The first element, for reading. Throws ArgumentError unless T is the tensor's dtype.
+  // This tensor's elements on another device; the same handle if they are there already. A copy is
+  // a leaf that requires no gradient: nothing is recorded. From pinned memory it returns before the
+  // copy is done. Throws UnsupportedError if there is no such device.
+  Tensor to(Device device) const;
+
+  // The first element, for reading. Throws ArgumentError unless T is the tensor's dtype, and for
+  // tensors that are not in the host's memory.
   template <class T>
   const T* data() const {
     return static_cast<const T*>(checked_data(kDTypeOf<T>));
@@ -96,6 +102,8 @@ class Tensor {
   const Ref<TensorImpl>& impl_ref() const { return impl_; }
   const Ref<Storage>& storage() const;
   std::int64_t offset() const;
+  // The first element in the memory of whatever device; not a change. For kernels.
+  void* address() const;
   std::uint64_t version() const { return storage()->version(); }
   void bump_version() const { storage()->bump_version(); }
   AutogradMeta* autograd_meta() const;  // null if this tensor never took part
@@ -131,10 +139,17 @@ struct AutogradMeta {
 };
 
 // An uninitialised tensor.
-Tensor empty(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous);
-Tensor zeros(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous);
-Tensor ones(const Shape& shape, DType dtype = DType::kF32);
-Tensor full(const Shape& shape, double value, DType dtype = DType::kF32);
+Tensor empty(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous,
+             Device device = kCpuDevice);
+// The same in memory of the host that to() copies to a device while the host goes on. Its elements
+// must not be changed before that copy is done.
+Tensor empty_pinned(const Shape& shape, DType dtype = DType::kF32,
+                    Format format = Format::kContiguous);
+Tensor zeros(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous,
+             Device device = kCpuDevice);
+Tensor ones(const Shape& shape, DType dtype = DType::kF32, Device device = kCpuDevice);
+Tensor full(const Shape& shape, double value, DType dtype = DType::kF32,
+            Device device = kCpuDevice);
 // 0, 1, ..., n - 1.
 Tensor arange(std::int64_t n, DType dtype = DType::kF32);
 // A tensor holding a copy of `values` in row-major order. Throws ArgumentError if the count
@@ -157,8 +172,13 @@ Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, s
 void fill(const Tensor& tensor, double value);
 
 // Copies elements in logical order, converting dtypes and layouts (an in-place change of
-// `destination`). The plain loop: kernels have faster ones. Shapes must be equal.
+// `destination`), from device to device if they differ. The plain loop: kernels have faster ones.
+// Shapes must be equal.
 void copy_elements(const Tensor& source, const Tensor& destination);
+
+// Moves the elements behind all handles of a tensor, and its gradient, to a device: what a network
+// does with its parameters. Views of the tensor stay behind with the old elements.
+void move_to(const Tensor& tensor, Device device);
 
 // `f32[2, 3]`.
 void append_text(std::string& out, const Tensor& tensor);

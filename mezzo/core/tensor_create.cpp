@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/tensor.h"
 
@@ -67,25 +68,44 @@ void for_each_row(const Shape& shape, const Strides& a, const Strides& b, Body&&
 
 }  // namespace
 
-Tensor empty(const Shape& shape, DType dtype, Format format) {
+namespace {
+
+std::size_t checked_bytes(const Shape& shape, DType dtype) {
   for (const std::int64_t size : shape) {
     check_arg(size >= 0, "empty", "a size is negative: ", shape);
   }
-  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, Device{}), 0, shape,
-                                     strides_for(shape, format), dtype));
+  return static_cast<std::size_t>(shape.numel()) * size_of(dtype);
 }
 
-Tensor zeros(const Shape& shape, DType dtype, Format format) {
-  const Tensor result = empty(shape, dtype, format);
-  if (result.bytes() > 0) std::memset(result.mutable_raw_data(), 0, result.bytes());
+}  // namespace
+
+Tensor empty(const Shape& shape, DType dtype, Format format, Device device) {
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(checked_bytes(shape, dtype), device), 0,
+                                     shape, strides_for(shape, format), dtype));
+}
+
+Tensor empty_pinned(const Shape& shape, DType dtype, Format format) {
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(checked_bytes(shape, dtype), Pinned{}), 0,
+                                     shape, strides_for(shape, format), dtype));
+}
+
+Tensor zeros(const Shape& shape, DType dtype, Format format, Device device) {
+  const Tensor result = empty(shape, dtype, format, device);
+  if (result.bytes() == 0) return result;
+  if (device.type != DeviceType::kCpu) {
+    fill(result, 0);
+  } else {
+    std::memset(result.mutable_raw_data(), 0, result.bytes());
+  }
   return result;
 }
 
-Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+Tensor ones(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 1, dtype, device);
+}
 
-Tensor full(const Shape& shape, double value, DType dtype) {
-  const Tensor result = empty(shape, dtype);
+Tensor full(const Shape& shape, double value, DType dtype, Device device) {
+  const Tensor result = empty(shape, dtype, Format::kContiguous, device);
   fill(result, value);
   return result;
 }
@@ -117,6 +137,10 @@ template Tensor from_values(std::span<const std::int32_t>, const Shape&);
 template Tensor from_values(std::span<const std::uint8_t>, const Shape&);
 
 void fill(const Tensor& tensor, double value) {
+  if (tensor.device().type != DeviceType::kCpu) {
+    if (tensor.numel() > 0) backend_of(tensor.device()).fill(tensor, value);
+    return tensor.bump_version();
+  }
   visit_dtype(tensor.dtype(), [&]<class T>() {
     const T element = convert<T>(value);
     T* out = tensor.mutable_data<T>();
@@ -137,6 +161,12 @@ void fill(const Tensor& tensor, double value) {
 void copy_elements(const Tensor& source, const Tensor& destination) {
   check_arg(source.shape() == destination.shape(), "copy", "shapes differ: ", source.shape(),
             " and ", destination.shape());
+  const Device device = destination.device();
+  if (source.device() != device) return copy_elements(source.to(device), destination);
+  if (device.type != DeviceType::kCpu) {
+    if (source.numel() > 0) backend_of(device).copy_elements(source, destination);
+    return destination.bump_version();
+  }
   visit_dtype(source.dtype(), [&]<class From>() {
     visit_dtype(destination.dtype(), [&]<class To>() {
       const From* in = source.data<From>();

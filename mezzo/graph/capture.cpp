@@ -64,6 +64,11 @@ class Recorder final : public CaptureHook {
   }
 
   Tensor input(const Tensor& tensor, std::string name) {
+    if (tensor.device().type != DeviceType::kCpu) {
+      fail<UnsupportedError>(kOp, "the input ", name, " is on ", tensor.device(),
+                             ", steps are captured on the CPU only. Run the step without graph "
+                             "mode");
+    }
     const ValueSpec spec = ValueSpec::of(tensor);
     const ValueId value = program_.add_input(spec, name);
     Tensor stand = placeholder(spec, concat("the input ", name));

@@ -63,7 +63,7 @@ void OnnxGraph::add_state(State& state) {
   tensor.set_name(state.name);
   tensor.set_data_type(onnx::TensorProto::FLOAT);
   for (const std::int64_t size : state.tensor.shape()) tensor.add_dims(size);
-  const Tensor dense = to_format(state.tensor.detach(), Format::kContiguous);
+  const Tensor dense = to_format(state.tensor.detach().to(kCpuDevice), Format::kContiguous);
   tensor.set_raw_data(dense.raw_data(), dense.bytes());
   state.added = true;
 }

@@ -10,8 +10,10 @@
 
 namespace mezzo::io {
 
-// The tensor itself if its elements lie in row-major order, else a copy in which they do.
+// The tensor itself if its elements lie in the host's memory in row-major order, else a copy in
+// which they do.
 inline Tensor row_major(const Tensor& tensor) {
+  if (tensor.device() != kCpuDevice) return row_major(tensor.to(kCpuDevice));
   if (tensor.is_dense()) return tensor;
   Tensor copy = empty(tensor.shape(), tensor.dtype());
   copy_elements(tensor, copy);

@@ -50,11 +50,13 @@ bool is_disabled(const char* name) {
 
 RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
   if (!tensor.defined()) return {};
-  if (tensor.dtype() == DType::kF64 && tensor.is_dense()) {
+  const bool on_host = tensor.device().type == DeviceType::kCpu;
+  if (on_host && tensor.dtype() == DType::kF64 && tensor.is_dense()) {
     return {const_cast<double*>(tensor.data<double>()), tensor.shape()};
   }
   const Tensor wide = empty(tensor.shape(), DType::kF64);
-  if (copy) copy_elements(tensor, wide);
+  // From a device by way of a copy in its own dtype: the host's loop widens as it always does.
+  if (copy) copy_elements(tensor.to(kCpuDevice), wide);
   keep.push_back(wide);
   // An empty tensor has no memory, yet must not look absent.
   static double nothing = 0;
@@ -93,7 +95,8 @@ const Kernel* first_that_takes(const OpDef& op, const KernelList* list, const Ke
 // Runs a kernel of that name, and tells who listens.
 template <class Body>
 void run_named(const OpDef& op, const char* kernel, const KernelArgs& args, const Body& body) {
-  run_listened([&] { return work_of(op, kernel, args); }, body);
+  run_listened_on(
+      args.output().device(), [&] { return work_of(op, kernel, args); }, body);
 }
 
 }  // namespace
@@ -111,7 +114,14 @@ void run_reference(RefKernel kernel, const KernelArgs& args) {
   }
   kernel(ref);
   for (std::size_t k = 0; k < rounded.size(); ++k) {
-    copy_elements(keep[first + k], args.outputs[rounded[k]]);
+    const Tensor& output = args.outputs[rounded[k]];
+    if (output.device().type == DeviceType::kCpu) {
+      copy_elements(keep[first + k], output);
+    } else {
+      const Tensor narrow = empty(output.shape(), output.dtype());
+      copy_elements(keep[first + k], narrow);
+      copy_elements(narrow, output);
+    }
   }
 }
 
@@ -122,10 +132,11 @@ PreparedCall::PreparedCall(const OpDef& op, Inputs inputs, std::span<Tensor> out
     : op_(&op) {
   kernels::limit_isa();
   const OpKernels& kernels = kernels_of(op);
+  const Device device = outputs[0].device();
   std::string reasons;
-  kernel_ = first_that_takes(op, kernels.cpu, {inputs, outputs, attrs}, reasons);
+  kernel_ = first_that_takes(op, kernels.on(device.type), {inputs, outputs, attrs}, reasons);
   if (kernel_ == nullptr && kernels.ref == nullptr) {
-    fail<UnsupportedError>(op.name, "no kernel takes this call on cpu.", reasons,
+    fail<UnsupportedError>(op.name, "no kernel takes this call on ", device, ".", reasons,
                            " Cast the inputs to f32");
   }
 }

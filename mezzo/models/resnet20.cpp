@@ -24,7 +24,7 @@ Tensor shortcut(const Tensor& x, std::int64_t channels, std::int64_t stride) {
   // leave gaps in memory.
   const Tensor thin = max_pool2d(x, {.kernel = 1, .stride = stride});
   const Tensor zero = zeros({x.size(0), channels - x.size(1), thin.size(2), thin.size(3)},
-                            x.dtype(), Format::kChannelsLast);
+                            x.dtype(), Format::kChannelsLast, x.device());
   return cat({thin, zero}, 1);
 }
 

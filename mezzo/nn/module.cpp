@@ -131,6 +131,18 @@ void Module::train(bool training) {
   apply([training](Module& module) { module.training_ = training; });
 }
 
+void Module::to(Device device) {
+  for (const NamedTensor& parameter : named_parameters()) move_to(parameter.tensor, device);
+  for (const NamedTensor& buffer : named_buffers()) {
+    if (is_floating(buffer.tensor.dtype())) move_to(buffer.tensor, device);
+  }
+}
+
+Device Module::device() const {
+  const std::vector<NamedTensor> all = named_parameters();
+  return all.empty() ? kCpuDevice : all.front().tensor.device();
+}
+
 void Module::zero_grad() {
   for (const NamedTensor& parameter : named_parameters()) parameter.tensor.clear_grad();
 }

@@ -110,6 +110,13 @@ class Module {
   // Forgets the gradients of all parameters.
   void zero_grad();
 
+  // Moves all parameters, their gradients and floating-point buffers to a device; counters stay on
+  // the host, which counts. The handles that an optimizer has move along; its state does not, so
+  // move first. Throws UnsupportedError if there is no such device.
+  void to(Device device);
+  // Where the parameters are; the host's memory if there are none.
+  Device device() const;
+
   // Parameters and buffers with PyTorch's names, in the order of its state_dict. The tensors are
   // the module's own, not copies.
   std::vector<NamedTensor> state() const;

@@ -59,7 +59,8 @@ class KeepBuffers {
  public:
   explicit KeepBuffers(const Module& module) {
     for (NamedTensor& buffer : module.named_buffers()) {
-      const Tensor copy = empty(buffer.tensor.shape(), buffer.tensor.dtype());
+      const Tensor copy = empty(buffer.tensor.shape(), buffer.tensor.dtype(), Format::kContiguous,
+                                buffer.tensor.device());
       copy_elements(buffer.tensor, copy);
       kept_.push_back({buffer.tensor, copy, buffer.tensor.version()});
     }

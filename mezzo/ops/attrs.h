@@ -156,30 +156,32 @@ class Attrs {
   };
 
   template <class T>
-  static RandomPosition* random_position_in([[maybe_unused]] T& attrs) {
+  static bool equal(const void* a, const void* b) {
+    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+  }
+  template <class T>
+  static void print(std::string& out, const void* attrs) {
+    append_fields(out, *static_cast<const T*>(attrs));
+  }
+  template <class T>
+  static std::string parse(std::string_view text, void* attrs) {
+    static constexpr auto kReaders = field_readers<T>();
+    return read_fields(text, kReaders, attrs);
+  }
+  template <class T>
+  static RandomPosition* random_position_in(void* attrs) {
     RandomPosition* found = nullptr;
     [[maybe_unused]] const auto look_at = [&found](auto& value) {
       if constexpr (std::is_same_v<decltype(value), RandomPosition&>) {
         if (found == nullptr) found = &value;
       }
     };
-    std::apply([&](const auto&... field) { (look_at(attrs.*field.member), ...); }, T::kFields);
+    [[maybe_unused]] T& value = *static_cast<T*>(attrs);
+    std::apply([&](const auto&... field) { (look_at(value.*field.member), ...); }, T::kFields);
     return found;
   }
-
   template <class T>
-  static constexpr Type kType{
-      [](const void* a, const void* b) {
-        return *static_cast<const T*>(a) == *static_cast<const T*>(b);
-      },
-      [](std::string& out, const void* attrs) {
-        append_fields(out, *static_cast<const T*>(attrs));
-      },
-      [](std::string_view text, void* attrs) {
-        static constexpr auto kReaders = field_readers<T>();
-        return read_fields(text, kReaders, attrs);
-      },
-      [](void* attrs) { return random_position_in(*static_cast<T*>(attrs)); }};
+  static constexpr Type kType{equal<T>, print<T>, parse<T>, random_position_in<T>};
 
   alignas(8) std::array<std::byte, 112> bytes_;
   const Type* type_;

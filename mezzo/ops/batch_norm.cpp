@@ -5,6 +5,7 @@
 #include "mezzo/ops/batch_norm_grad.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/relu.h"
 
 namespace mezzo {
@@ -209,17 +210,18 @@ void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
   }
   check_arg(count >= 2, "update_running_stats", "the batch had ", count,
             " values per channel, which have no variance");
-  const float* mean = batch_mean.data<float>();
-  const float* var = batch_var.data<float>();
-  float* to_mean = running_mean.mutable_data<float>();
-  float* to_var = running_var.mutable_data<float>();
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
-  // In f64: with a small momentum, `running + momentum * difference` in f32 stops moving when the
-  // increment falls below half a unit in the last place; one rounding at the end does so later.
-  for (std::int64_t c = 0; c < running_mean.numel(); ++c) {
-    to_mean[c] = static_cast<float>((1 - momentum) * to_mean[c] + momentum * mean[c]);
-    to_var[c] = static_cast<float>((1 - momentum) * to_var[c] + momentum * unbiased * var[c]);
-  }
+  const flat::Kernels& kernels = flat::kernels_on(running_mean.device());
+  const auto update = [&](const Tensor& running, const Tensor& batch, double factor) {
+    check_arg(batch.device() == running.device(), "update_running_stats", "statistics are on ",
+              running.device(), " and ", batch.device(), ". Use to()");
+    running.bump_version();
+    kernels.blend(static_cast<float*>(running.address()),
+                  static_cast<const float*>(batch.address()), running.numel(), 1 - momentum,
+                  factor);
+  };
+  update(running_mean, batch_mean, momentum);
+  update(running_var, batch_var, momentum * unbiased);
 }
 
 }  // namespace mezzo

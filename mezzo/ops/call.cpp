@@ -52,6 +52,20 @@ void promote_inputs(const OpDef& op, Operands& operands) {
   }
 }
 
+// The device that all inputs are on. A copy made here would hide, in a loop, that most of the time
+// goes into copying.
+Device common_device(const OpDef& op, Inputs inputs) {
+  const Tensor* first = nullptr;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]->defined()) continue;
+    if (first == nullptr) first = inputs[i];
+    check_arg(inputs[i]->device() == first->device(), op.name,
+              "inputs are on different devices: ", *first, " on ", first->device(), ", input ", i,
+              " (", *inputs[i], ") on ", inputs[i]->device(), ". Use to()");
+  }
+  return first != nullptr ? first->device() : kCpuDevice;
+}
+
 bool can_hold(const Tensor& tensor, const TensorSpec& spec) {
   return tensor.defined() && tensor.shape() == spec.shape && tensor.dtype() == spec.dtype &&
          tensor.is_dense(spec.format) && tensor.is_unshared();
@@ -60,6 +74,7 @@ bool can_hold(const Tensor& tensor, const TensorSpec& spec) {
 Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Infer infer(op.name, inputs, attrs);
   op.infer(infer);
+  const Device device = common_device(op, inputs);
   Outputs outputs(infer.outputs().size());
   if (current_capture != nullptr) [[unlikely]] {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -73,7 +88,7 @@ Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
     if (i < over.size() && over[i] != nullptr && can_hold(*over[i], spec)) {
       outputs[i] = alias(*over[i], spec.shape, over[i]->strides(), over[i]->offset());
     } else {
-      outputs[i] = empty(spec.shape, spec.dtype, spec.format);
+      outputs[i] = empty(spec.shape, spec.dtype, spec.format, device);
     }
     is_empty = is_empty && spec.shape.numel() == 0;
   }
@@ -173,6 +188,9 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
   Infer infer(op.name, operands.view(), attrs);
   op.infer(infer);
   const TensorSpec& spec = infer.outputs()[0];
+  check_arg(common_device(op, operands.view()) == destination.device(), op.name,
+            "the inputs are on ", common_device(op, operands.view()), ", the destination on ",
+            destination.device(), ". Use to()");
   check_arg(spec.shape == destination.shape() && spec.dtype == destination.dtype(), op.name,
             "the result is ", spec.dtype, spec.shape, ", the destination ", destination);
   Tensor output = destination;

@@ -1,5 +1,6 @@
 #include "mezzo/ops/cast.h"
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/node.h"
@@ -96,9 +97,10 @@ namespace {
 
 void CastContents::fill(void* destination) {
   // A tensor over the new block, lent for the copy.
-  const Tensor wanted = mezzo::empty(source_.shape(), dtype_, source_.format());
+  const Device device = source_.device();
+  const Tensor wanted = mezzo::empty(source_.shape(), dtype_, source_.format(), device);
   convert_into(source_, wanted);
-  std::memcpy(destination, wanted.raw_data(), wanted.bytes());
+  copy_bytes(destination, device, wanted.address(), device, wanted.bytes());
 }
 
 // A leaf that is trained. Its copies are worth keeping.

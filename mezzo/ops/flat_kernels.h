@@ -1,11 +1,12 @@
-// The kernels behind multi_tensor.h and optimizer_steps.h, over checked tensors as flat memory.
-// Implemented in mezzo/kernels.
+// The kernels behind multi_tensor.h and optimizer_steps.h, over checked tensors as flat memory, a
+// table of them for each kind of device. Implemented in mezzo/kernels.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/exponent_counts.h"
@@ -18,15 +19,6 @@ struct Block {
   std::int64_t count = 0;
   DType dtype = DType::kF32;
 };
-
-// The index of the first block with a value that is not finite, or the number of blocks.
-std::size_t first_nonfinite(std::span<const Block> blocks);
-// The same of the blocks multiplied by `factor`.
-std::size_t scale(std::span<const Block> blocks, float factor);
-double sum_of_squares(std::span<const Block> blocks);
-void clamp(std::span<const Block> blocks, float limit);
-// Adds the values of blocks[i], times `factor`, to counts[i].
-void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
 
 // What stands behind a block whose parameter has 16 bits. The block's own `param` is then the f32
 // master copy if there is one, and its `grad` is not used.
@@ -55,7 +47,6 @@ struct SgdFactors {
   float inv_scale = 1;
   bool nesterov = false;
 };
-void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
 
 struct AdamBlock {
   float* param = nullptr;
@@ -76,6 +67,33 @@ struct AdamFactors {
   float shrink = 1;        // the parameter is multiplied by this
   float inv_scale = 1;
 };
-void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);
+
+// What the operations above these kernels call. All memory is the device's; results that are
+// returned have been waited for.
+struct Kernels {
+  const char* name = "";  // as profiles show it
+  // The index of the first block with a value that is not finite, or the number of blocks.
+  std::size_t (*first_nonfinite)(std::span<const Block> blocks) = nullptr;
+  // The same of the blocks multiplied by `factor`.
+  std::size_t (*scale)(std::span<const Block> blocks, float factor) = nullptr;
+  double (*sum_of_squares)(std::span<const Block> blocks) = nullptr;
+  void (*clamp)(std::span<const Block> blocks, float limit) = nullptr;
+  // Adds the values of blocks[i], times `factor`, to counts[i].
+  void (*count_exponents)(std::span<const Block> blocks, float factor,
+                          std::span<ExponentCounts> counts) = nullptr;
+  void (*sgd)(std::span<const SgdBlock> blocks, const SgdFactors& factors) = nullptr;
+  void (*adam)(std::span<const AdamBlock> blocks, const AdamFactors& factors) = nullptr;
+  // Elements of the f32 master copy whose rounding is not the parameter's become the parameter's.
+  void (*refresh_master)(const void* param, DType dtype, float* master,
+                         std::int64_t count) = nullptr;
+  // to[i] = keep * to[i] + take * from[i], computed in f64.
+  void (*blend)(float* to, const float* from, std::int64_t count, double keep,
+                double take) = nullptr;
+};
+
+extern const Kernels kCpuKernels;
+
+// The kernels of a device. Defined in the registry that CMake writes.
+const Kernels& kernels_on(Device device);
 
 }  // namespace mezzo::flat

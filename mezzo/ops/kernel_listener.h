@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/dtype.h"
 
 namespace mezzo {
@@ -66,6 +67,16 @@ void run_listened(Describe&& describe, Body&& body) {
   const detail::KernelStopwatch watch;
   std::forward<Body>(body)();
   watch.stop(std::forward<Describe>(describe)());
+}
+
+// The same on a device, whose kernels are waited for if somebody listens: a call that only queues
+// work returns in microseconds, whatever the work.
+template <class Describe, class Body>
+void run_listened_on(Device device, Describe&& describe, Body&& body) {
+  run_listened(std::forward<Describe>(describe), [&] {
+    std::forward<Body>(body)();
+    if (detail::kernel_listener != nullptr) synchronize(device);
+  });
 }
 
 }  // namespace mezzo

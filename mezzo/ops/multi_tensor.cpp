@@ -12,6 +12,7 @@ namespace {
 
 // The defined tensors of a list as blocks, and where in the list they were.
 struct Blocks {
+  Device device{};
   std::vector<flat::Block> blocks;
   std::vector<std::size_t> index;
 
@@ -31,7 +32,10 @@ Blocks blocks_of(const char* op, std::span<const Tensor> tensors) {
               tensor.dtype(), ", only f32, bf16 and f16 are supported. Use astype()");
     check_arg(tensor.is_dense() || tensor.is_dense(Format::kChannelsLast), op, "tensor ", i, " (",
               tensor, ") is not dense. Use contiguous()");
-    result.blocks.push_back({const_cast<void*>(tensor.raw_data()), tensor.numel(), tensor.dtype()});
+    if (result.blocks.empty()) result.device = tensor.device();
+    check_arg(tensor.device() == result.device, op, "tensor ", i, " is on ", tensor.device(),
+              ", others are on ", result.device, ". Use to()");
+    result.blocks.push_back({tensor.address(), tensor.numel(), tensor.dtype()});
     result.index.push_back(i);
   }
   return result;
@@ -60,7 +64,7 @@ enum class Passes : std::uint8_t { kRead = 1, kUpdate = 2 };
 
 void run_over(const char* op, const Blocks& blocks, Passes passes, auto&& kernel) {
   const auto describe = [&] {
-    KernelWork work{.op = op, .kernel = "cpu_simd"};
+    KernelWork work{.op = op, .kernel = flat::kernels_on(blocks.device).name};
     if (!blocks.blocks.empty()) work.dtype = blocks.blocks.front().dtype;
     for (const flat::Block& block : blocks.blocks) {
       work.bytes += static_cast<double>(block.count) * static_cast<double>(size_of(block.dtype)) *
@@ -68,7 +72,7 @@ void run_over(const char* op, const Blocks& blocks, Passes passes, auto&& kernel
     }
     return work;
   };
-  run_listened(describe, kernel);
+  run_listened_on(blocks.device, describe, kernel);
 }
 
 }  // namespace
@@ -77,7 +81,7 @@ std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors) {
   const Blocks blocks = blocks_of("all_finite", tensors);
   std::size_t bad = 0;
   run_over("all_finite", blocks, Passes::kRead,
-           [&] { bad = flat::first_nonfinite(blocks.blocks); });
+           [&] { bad = flat::kernels_on(blocks.device).first_nonfinite(blocks.blocks); });
   return blocks.original(bad);
 }
 
@@ -85,7 +89,7 @@ std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float
   const Blocks blocks = writable_blocks_of("scale_in_place", tensors);
   std::size_t bad = 0;
   run_over("scale_in_place", blocks, Passes::kUpdate,
-           [&] { bad = flat::scale(blocks.blocks, factor); });
+           [&] { bad = flat::kernels_on(blocks.device).scale(blocks.blocks, factor); });
   return blocks.original(bad);
 }
 
@@ -94,8 +98,9 @@ std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, flo
             "the factor must be positive and finite: ", factor);
   const Blocks blocks = blocks_of("count_exponents", tensors);
   std::vector<ExponentCounts> of_blocks(blocks.blocks.size());
-  run_over("count_exponents", blocks, Passes::kRead,
-           [&] { flat::count_exponents(blocks.blocks, factor, of_blocks); });
+  run_over("count_exponents", blocks, Passes::kRead, [&] {
+    flat::kernels_on(blocks.device).count_exponents(blocks.blocks, factor, of_blocks);
+  });
   std::vector<ExponentCounts> result(tensors.size());
   for (std::size_t i = 0; i < of_blocks.size(); ++i) result[blocks.index[i]] = of_blocks[i];
   return result;
@@ -111,14 +116,15 @@ double sum_of_squares(std::span<const Tensor> tensors) {
   const Blocks blocks = blocks_of("sum_of_squares", tensors);
   double sum = 0;
   run_over("sum_of_squares", blocks, Passes::kRead,
-           [&] { sum = flat::sum_of_squares(blocks.blocks); });
+           [&] { sum = flat::kernels_on(blocks.device).sum_of_squares(blocks.blocks); });
   return sum;
 }
 
 void clamp_in_place(std::span<const Tensor> tensors, float limit) {
   check_arg(limit >= 0, "clamp_in_place", "the limit must not be negative: ", limit);
   const Blocks blocks = writable_blocks_of("clamp_in_place", tensors);
-  run_over("clamp_in_place", blocks, Passes::kUpdate, [&] { flat::clamp(blocks.blocks, limit); });
+  run_over("clamp_in_place", blocks, Passes::kUpdate,
+           [&] { flat::kernels_on(blocks.device).clamp(blocks.blocks, limit); });
 }
 
 }  // namespace mezzo

@@ -3,12 +3,17 @@
 #include <cmath>
 #include <vector>
 
-#include "mezzo/core/parallel.h"
 #include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo {
 namespace {
+
+// An in-place change of f32 elements.
+float* writable(const Tensor& tensor) {
+  tensor.bump_version();
+  return static_cast<float*>(tensor.address());
+}
 
 bool same_layout(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() &&
@@ -22,6 +27,8 @@ void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor
   check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
             name, " of parameter ", i, " is ", tensor, ", it must be ", dtype,
             " and laid out like the parameter (", param, ")");
+  check_arg(tensor.device() == param.device(), op, "the ", name, " of parameter ", i, " is on ",
+            tensor.device(), ", the parameter on ", param.device(), ". Use to()");
 }
 
 void check_param(const char* op, std::size_t i, const Tensor& param, const Tensor& grad) {
@@ -34,8 +41,9 @@ void check_param(const char* op, std::size_t i, const Tensor& param, const Tenso
 
 flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, const Tensor& grad,
                            const HalfUpdate& half) {
-  flat::HalfBlock block{.param = param.mutable_raw_data(),
-                        .grad = grad.raw_data(),
+  param.bump_version();
+  flat::HalfBlock block{.param = param.address(),
+                        .grad = grad.address(),
                         .dtype = param.dtype(),
                         .grad_dtype = grad.dtype(),
                         .rule = half.rule,
@@ -44,7 +52,8 @@ flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, c
     check_fits(op, i, param, half.master, "master copy");
   } else if (half.rule == ParamUpdate::kKahan) {
     check_fits(op, i, param, half.compensation, "compensation", param.dtype());
-    block.compensation = half.compensation.mutable_raw_data();
+    half.compensation.bump_version();
+    block.compensation = half.compensation.address();
   } else if (half.rule == ParamUpdate::kStochastic) {
     check_arg(half.random.offset % 4 == 0, op, "random words come in blocks of four, parameter ", i,
               " begins at ", half.random.offset);
@@ -58,12 +67,12 @@ void set_param(Block& block, const char* op, std::size_t i, const Tensor& param,
                const HalfUpdate& half) {
   block.count = param.numel();
   if (!is_lower(param.dtype())) {
-    block.param = param.mutable_data<float>();
-    block.grad = grad.data<float>();
+    block.param = writable(param);
+    block.grad = static_cast<const float*>(grad.address());
     return;
   }
   block.half = half_block(op, i, param, grad, half);
-  if (half.rule == ParamUpdate::kMaster) block.param = half.master.mutable_data<float>();
+  if (half.rule == ParamUpdate::kMaster) block.param = writable(half.master);
 }
 
 // Bytes of the parameter, read and written, and of its gradient, for one number.
@@ -77,8 +86,9 @@ double bytes_each(const flat::HalfBlock& half, bool has_f32) {
 
 // `state_bytes`: of the optimizer's state for one number, read and written.
 template <class Block>
-KernelWork work_of(const char* op, const std::vector<Block>& blocks, double state_bytes) {
-  KernelWork work{.op = op, .kernel = "cpu_simd"};
+KernelWork work_of(const char* op, Device device, const std::vector<Block>& blocks,
+                   double state_bytes) {
+  KernelWork work{.op = op, .kernel = flat::kernels_on(device).name};
   for (const Block& block : blocks) {
     work.bytes += static_cast<double>(block.count) *
                   (bytes_each(block.half, block.param != nullptr) + state_bytes);
@@ -86,19 +96,26 @@ KernelWork work_of(const char* op, const std::vector<Block>& blocks, double stat
   return work;
 }
 
-template <class T>
-void refresh(const T* param, float* master, std::int64_t count) {
-  parallel_for(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (T(master[i]).bits != param[i].bits) master[i] = static_cast<float>(param[i]);
-    }
-  });
+// The device of all parameters.
+template <class Tensors>
+Device device_of(const char* op, std::span<const Tensors> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensors& t : tensors) {
+    if (first == nullptr && t.param.defined()) first = &t.param;
+  }
+  const Device device = first != nullptr ? first->device() : kCpuDevice;
+  for (const Tensors& t : tensors) {
+    check_arg(!t.param.defined() || t.param.device() == device, op, "parameters are on ", device,
+              " and on ", t.param.device(), ". Use one optimizer for each device");
+  }
+  return device;
 }
 
 }  // namespace
 
 void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
   const bool with_momentum = step.momentum != 0;
+  const Device device = device_of("sgd_step", tensors);
   std::vector<flat::SgdBlock> blocks;
   blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -107,18 +124,20 @@ void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
     if (with_momentum) check_fits("sgd_step", i, t.param, t.momentum, "momentum");
     flat::SgdBlock& block = blocks.emplace_back();
     set_param(block, "sgd_step", i, t.param, t.grad, t.half);
-    if (with_momentum) block.momentum = t.momentum.mutable_data<float>();
+    if (with_momentum) block.momentum = writable(t.momentum);
     block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
   }
   const flat::SgdFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
                                  static_cast<float>(step.weight_decay),
                                  static_cast<float>(step.inv_scale), step.nesterov};
   const double state_bytes = with_momentum ? 2 * sizeof(float) : 0;
-  run_listened([&] { return work_of("sgd_step", blocks, state_bytes); },
-               [&] { flat::sgd(blocks, factors); });
+  run_listened_on(
+      device, [&] { return work_of("sgd_step", device, blocks, state_bytes); },
+      [&] { flat::kernels_on(device).sgd(blocks, factors); });
 }
 
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
+  const Device device = device_of("adam_step", tensors);
   std::vector<flat::AdamBlock> blocks;
   blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -131,8 +150,8 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
     const auto n = static_cast<double>(t.step);
     flat::AdamBlock& block = blocks.emplace_back();
     set_param(block, "adam_step", i, t.param, t.grad, t.half);
-    block.exp_avg = t.exp_avg.mutable_data<float>();
-    block.exp_avg_sq = t.exp_avg_sq.mutable_data<float>();
+    block.exp_avg = writable(t.exp_avg);
+    block.exp_avg_sq = writable(t.exp_avg_sq);
     block.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, n)));
     block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
   }
@@ -144,20 +163,17 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   factors.weight_decay = static_cast<float>(step.decoupled ? 0 : step.weight_decay);
   factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
   factors.inv_scale = static_cast<float>(step.inv_scale);
-  run_listened([&] { return work_of("adam_step", blocks, 4 * sizeof(float)); },
-               [&] { flat::adam(blocks, factors); });
+  run_listened_on(
+      device, [&] { return work_of("adam_step", device, blocks, 4 * sizeof(float)); },
+      [&] { flat::kernels_on(device).adam(blocks, factors); });
 }
 
 void refresh_master(const Tensor& param, const Tensor& master) {
   check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param,
             ", only one of bf16 or f16 has a master copy");
   check_fits("refresh_master", 0, param, master, "master copy");
-  float* values = master.mutable_data<float>();
-  if (param.dtype() == DType::kBf16) {
-    refresh(param.data<BFloat16>(), values, param.numel());
-  } else {
-    refresh(param.data<Float16>(), values, param.numel());
-  }
+  flat::kernels_on(param.device())
+      .refresh_master(param.address(), param.dtype(), writable(master), param.numel());
 }
 
 }  // namespace mezzo

@@ -33,15 +33,19 @@ struct PoolAxis {
   std::int64_t before = 0;  // padding
 
   // The window's pixels that lie in the image are [first, last).
-  std::int64_t start(std::int64_t window) const { return window * stride - before; }
-  std::int64_t first(std::int64_t window) const { return std::max<std::int64_t>(start(window), 0); }
-  std::int64_t last(std::int64_t window) const { return std::min(start(window) + kernel, in); }
+  constexpr std::int64_t start(std::int64_t window) const { return window * stride - before; }
+  constexpr std::int64_t first(std::int64_t window) const {
+    return std::max<std::int64_t>(start(window), 0);
+  }
+  constexpr std::int64_t last(std::int64_t window) const {
+    return std::min(start(window) + kernel, in);
+  }
   // The windows that contain a pixel are [first_over, last_over).
-  std::int64_t first_over(std::int64_t pixel) const {
+  constexpr std::int64_t first_over(std::int64_t pixel) const {
     const std::int64_t reach = pixel + before - kernel + 1;
     return reach <= 0 ? 0 : (reach + stride - 1) / stride;
   }
-  std::int64_t last_over(std::int64_t pixel) const {
+  constexpr std::int64_t last_over(std::int64_t pixel) const {
     return std::min((pixel + before) / stride + 1, out);
   }
 };

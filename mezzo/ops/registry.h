@@ -16,7 +16,10 @@ using RefKernel = void (*)(const RefArgs&);
 // The kernels of one operation, null where a back end has none.
 struct OpKernels {
   const KernelList* cpu = nullptr;
+  const KernelList* cuda = nullptr;
   const RefKernel* ref = nullptr;
+
+  const KernelList* on(DeviceType type) const { return type == DeviceType::kCpu ? cpu : cuda; }
 };
 
 struct RegisteredOp {

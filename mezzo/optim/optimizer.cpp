@@ -137,7 +137,7 @@ void Optimizer::set_lr(const LearningRate& lr, std::size_t group) {
 }
 
 Tensor Optimizer::zeros_like(std::size_t i, DType dtype) const {
-  return zeros(params_[i].shape(), dtype, params_[i].format());
+  return zeros(params_[i].shape(), dtype, params_[i].format(), params_[i].device());
 }
 
 std::size_t Optimizer::index_in(std::string_view state_name, std::string_view prefix) const {

@@ -36,7 +36,7 @@ void TopK::reset() { right_ = examples_ = 0; }
 void TopK::update(const Tensor& output, const Tensor& labels, double) {
   check_arg(output.rank() == 2 && labels.shape() == Shape{output.size(0)}, "metrics",
             "logits are [n, c] and labels [n]: ", output, " and ", labels);
-  const Tensor logits = contiguous(output.detach().astype(DType::kF32));
+  const Tensor logits = contiguous(output.detach().to(kCpuDevice).astype(DType::kF32));
   const std::vector<std::int64_t> classes = labels.to_vector<std::int64_t>();
   const auto* row = logits.data<float>();
   for (const std::int64_t label : classes) {

@@ -94,7 +94,8 @@ class Loop {
     state_.batch = &batch;
     each(&Callback::on_step_begin);
     state_.lr = model_.optimizer().lr();  // a callback may have set it
-    state_.result = model_.train_step()(batch.images, batch.labels);
+    const Device device = model_.net().device();
+    state_.result = model_.train_step()(batch.images.to(device), batch.labels.to(device));
     state_.skipped_steps += state_.result.skipped ? 1 : 0;
     each(&Callback::on_step_end);
     state_.batch = nullptr;
@@ -176,9 +177,10 @@ std::map<std::string, double> Model::eval(data::DataLoader& loader) {
   const nn::Inference inference(net());
   for (const auto& metric : metrics_) metric->reset();
   loader.seek({});
+  const Device device = net().device();
   for (data::Batch batch; loader.next(batch);) {
-    const Tensor output = amp::forward(net(), batch.images, step_.options().policy);
-    const double loss = loss_(output, batch.labels).item();
+    const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
+    const double loss = loss_(output, batch.labels.to(device)).item();
     for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
   }
   std::map<std::string, double> values;
@@ -188,7 +190,7 @@ std::map<std::string, double> Model::eval(data::DataLoader& loader) {
 
 Tensor Model::predict(const Tensor& input) {
   const nn::Inference inference(net());
-  return amp::forward(net(), input, step_.options().policy);
+  return amp::forward(net(), input.to(net().device()), step_.options().policy);
 }
 
 }  // namespace mezzo::train

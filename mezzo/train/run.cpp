@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/core/allocator.h"
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
@@ -94,7 +94,7 @@ class Reporter final : public Callback {
 
   void on_epoch_begin(FitState& state) override {
     start_ = std::chrono::steady_clock::now();
-    cpu_allocator().reset_peak();
+    reset_peak_memory(options_.device);
     test_.reset();
     if (state.step_in_epoch == 0) mean_loss_ = MeanOfSteps{};
   }
@@ -109,7 +109,7 @@ class Reporter final : public Callback {
     mean_loss_.add(state.result.loss);
     ++steps_;
     waited_ms_ += state.wait_ms;
-    peak_bytes_ = std::max(peak_bytes_, cpu_allocator().stats().peak_bytes);
+    peak_bytes_ = std::max(peak_bytes_, memory_stats(options_.device).peak_bytes);
     observer_.on_step({.step = state.step,
                        .epoch = state.epoch,
                        .lr = state.lr,
@@ -255,6 +255,8 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& i
       options.model,
       {.in_channels = image_shape[0], .num_classes = classes, .image_size = image_shape[1]});
   if (!options.weights.empty()) net->load_state(read_weights(options.weights));
+  net->to(
+      options.device);  // weights are drawn on the host, so that every device gets the same ones
   return net;
 }
 
@@ -282,8 +284,10 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
     listening.emplace(*bench.profile);
   }
   Trainer trainer(options, image, usual.num_classes, on_phase);
-  const data::Batch batch = generated_batch(options.batch_size, image, usual.num_classes);
-  cpu_allocator().reset_peak();
+  data::Batch batch = generated_batch(options.batch_size, image, usual.num_classes);
+  batch.images = batch.images.to(options.device);
+  batch.labels = batch.labels.to(options.device);
+  reset_peak_memory(options.device);
   observer.on_start(bench.warmup + bench.steps);
   StepStatistics statistics;
   for (std::int64_t i = 0; i < bench.warmup + bench.steps; ++i) {
@@ -294,7 +298,7 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
   }
   RunResult result;
   statistics.write(result, options.batch_size);
-  result.peak_bytes = cpu_allocator().stats().peak_bytes;
+  result.peak_bytes = memory_stats(options.device).peak_bytes;
   return result;
 }
 
@@ -302,15 +306,17 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
                     const amp::Policy& policy, std::int64_t workers,
                     const std::function<void(const Tensor& logits)>& on_logits) {
   const nn::Inference inference(net);
+  const Device device = net.device();
   data::DataLoader loader(dataset,
                           {.batch_size = batch_size, .shuffle = false, .workers = workers});
   Evaluation result;
   for (data::Batch batch; loader.next(batch);) {
-    const Tensor logits = amp::forward(net, batch.images, policy);
+    const Tensor logits = amp::forward(net, batch.images.to(device), policy);
     if (on_logits) on_logits(logits);
-    const auto images = static_cast<double>(batch.labels.numel());
-    result.loss += cross_entropy(logits, batch.labels).item() * images;
-    result.accuracy += static_cast<double>(count_correct(logits, batch.labels));
+    const Tensor labels = batch.labels.to(device);
+    const auto images = static_cast<double>(labels.numel());
+    result.loss += cross_entropy(logits, labels).item() * images;
+    result.accuracy += static_cast<double>(count_correct(logits, labels));
   }
   result.loss /= static_cast<double>(dataset.size());
   result.accuracy /= static_cast<double>(dataset.size());

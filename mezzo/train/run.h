@@ -43,6 +43,7 @@ struct CheckpointingOptions {
 };
 
 struct RunOptions {
+  Device device{};  // where the network and what it computes are
   std::string model = "lenet5";
   std::string data = "digits";
   amp::Policy policy{amp::Level::kO2, DType::kBf16};

@@ -272,6 +272,12 @@ TEST_F(Command, BenchShowsWhereTheTimeGoes) {
   EXPECT_THAT(phases, UnorderedElementsAre("forward", "backward", "update"));
 }
 
+TEST_F(Command, ADeviceMustBeThere) {
+  EXPECT_EQ(run("bench --device gpu --steps 1").status, 2);
+  EXPECT_EQ(run("bench --device cuda:100 --steps 1").status, 1);
+  EXPECT_THAT(run("info").output, HasSubstr("cuda"));
+}
+
 TEST_F(Command, OpsSaysWhy) {
   EXPECT_THAT(run("ops").output, HasSubstr("conv2d"));
   EXPECT_THAT(run("ops softmax").output, HasSubstr("reason"));

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include <gtest/gtest.h>
+
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/call.h"
 
 namespace mezzo::sweep {
 namespace {
@@ -94,6 +98,56 @@ std::vector<Tensor> reference_outputs(const OpDef& op, const std::vector<Tensor>
   const std::vector<const Tensor*> in = pointers(inputs);
   run_reference(*kernels_of(op).ref, {in, outputs, attrs});
   return outputs;
+}
+
+namespace {
+
+// The first element that is too far off, as text; empty if none is.
+std::string first_difference(const OpDef& op, const Sample& sample, const Tensor& result,
+                             const Tensor& expected, bool exact) {
+  const auto got = result.to_vector<double>();
+  const auto want = expected.to_vector<double>();
+  const auto rounded = expected.astype(result.dtype()).to_vector<double>();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = exact ? 0 : tolerance(op, sample, result.dtype(), want[i]);
+    const double target = exact ? rounded[i] : want[i];
+    // Beyond the dtype's range both must be the same infinity.
+    const bool same = got[i] == rounded[i] || (std::isnan(got[i]) && std::isnan(want[i]));
+    if (!same && !(std::abs(got[i] - target) <= allowed)) {
+      return concat("element ", i, " of ", got.size(), ": got ", got[i], ", expected ", target,
+                    ", allowed difference ", allowed);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Tensor on_device(const Tensor& tensor, Device device) {
+  if (!tensor.defined() || tensor.device() == device) return tensor;
+  const Storage& from = *tensor.storage();
+  Ref<Storage> block = make_ref<Storage>(from.bytes(), device);
+  copy_bytes(block->data(), device, from.data(), from.device(), from.bytes());
+  return Tensor(make_ref<TensorImpl>(std::move(block), tensor.offset(), tensor.shape(),
+                                     tensor.strides(), tensor.dtype()));
+}
+
+void compare(const OpDef& op, const Sample& sample, const std::vector<Tensor>& inputs,
+             const std::string& name, bool exact, Device device) {
+  std::vector<Tensor> moved;
+  for (const Tensor& input : inputs) moved.push_back(on_device(input, device));
+  const std::vector<const Tensor*> in = pointers(moved);
+  const Outputs outputs = call(op, in, sample.attrs);
+  std::vector<Tensor> results;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    EXPECT_EQ(outputs[k].device(), device) << name;
+    results.push_back(outputs[k].to(kCpuDevice));
+  }
+  const std::vector<Tensor> expected = reference_outputs(op, inputs, sample.attrs, results);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    EXPECT_EQ(first_difference(op, sample, results[k], expected[k], exact), "")
+        << name << " output " << k << " attrs: " << sample.attrs.to_text();
+  }
 }
 
 double tolerance(const OpDef& op, const Sample& sample, DType result, double expected) {

@@ -34,6 +34,15 @@ std::vector<const Tensor*> pointers(const std::vector<Tensor>& tensors);
 std::vector<Tensor> reference_outputs(const OpDef& op, const std::vector<Tensor>& inputs,
                                       const Attrs& attrs, std::span<const Tensor> like);
 
+// The same elements at the same places of a block on another device: to() would close the gaps of a
+// strided tensor.
+Tensor on_device(const Tensor& tensor, Device device);
+
+// Calls the op on a device and expects what the reference kernel gives: exactly that, rounded to
+// the result's dtype, or within tolerance().
+void compare(const OpDef& op, const Sample& sample, const std::vector<Tensor>& inputs,
+             const std::string& name, bool exact, Device device = kCpuDevice);
+
 // How far a result may be from `expected`:
 //   half a unit in the last place of the result's dtype (one rounding), plus
 //   `ulps` roundings of f32 arithmetic, relative to the larger of the result and one term, plus

@@ -6,6 +6,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/flat.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/ranges.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
@@ -110,7 +111,7 @@ void count_exponents(std::span<const Block> blocks, float factor,
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace mezzo::flat {
+namespace mezzo::flat::cpu {
 namespace {
 
 HWY_EXPORT(count_exponents);
@@ -122,5 +123,5 @@ void count_exponents(std::span<const Block> blocks, float factor,
   HWY_DYNAMIC_DISPATCH(count_exponents)(blocks, factor, counts);
 }
 
-}  // namespace mezzo::flat
+}  // namespace mezzo::flat::cpu
 #endif

@@ -6,14 +6,14 @@ namespace mezzo::kernels {
 
 Tensor dense(const Tensor& tensor, Format format) {
   if (tensor.is_dense(format)) return tensor;
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), format);
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), format, tensor.device());
   convert_into(tensor, copy);
   return copy;
 }
 
 Tensor dense_f32(const Tensor& tensor, Format format) {
   if (tensor.dtype() == DType::kF32) return dense(tensor, format);
-  const Tensor copy = empty(tensor.shape(), DType::kF32, format);
+  const Tensor copy = empty(tensor.shape(), DType::kF32, format, tensor.device());
   convert_into(tensor, copy);
   return copy;
 }

@@ -5,6 +5,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/flat.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/ranges.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
@@ -172,7 +173,7 @@ void clamp(std::span<const Block> blocks, float limit) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace mezzo::flat {
+namespace mezzo::flat::cpu {
 namespace {
 
 HWY_EXPORT(first_nonfinite);
@@ -195,5 +196,5 @@ void clamp(std::span<const Block> blocks, float limit) {
   HWY_DYNAMIC_DISPATCH(clamp)(blocks, limit);
 }
 
-}  // namespace mezzo::flat
+}  // namespace mezzo::flat::cpu
 #endif

@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optimizer_steps.cpp"
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/flat.h"
 #include "mezzo/kernels/cpu/half_params-inl.h"
 #include "mezzo/kernels/cpu/ranges.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
@@ -134,7 +135,7 @@ void adam(std::span<const AdamBlock> blocks, const AdamFactors& f) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace mezzo::flat {
+namespace mezzo::flat::cpu {
 namespace {
 
 HWY_EXPORT(sgd);
@@ -149,5 +150,5 @@ void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors) {
   HWY_DYNAMIC_DISPATCH(adam)(blocks, factors);
 }
 
-}  // namespace mezzo::flat
+}  // namespace mezzo::flat::cpu
 #endif

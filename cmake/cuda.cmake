@@ -1,0 +1,55 @@
+# MEZZO_WITH_CUDA: whether kernels/cuda is built. By MEZZO_CUDA: ON needs nvcc, cuDNN 9 and cuBLASLt,
+# OFF does without, AUTO takes them where they are. Sanitized builds take them only when told to: what
+# the sanitizers see of CUDA is the driver's own allocations.
+set(MEZZO_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO, ON or OFF")
+set_property(CACHE MEZZO_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(MEZZO_WITH_CUDA OFF)
+if(NOT MEZZO_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "MEZZO_CUDA must be AUTO, ON or OFF, it is '${MEZZO_CUDA}'")
+endif()
+if(MEZZO_CUDA STREQUAL "OFF" OR (MEZZO_CUDA STREQUAL "AUTO" AND MEZZO_SANITIZE))
+  return()
+endif()
+
+find_program(MEZZO_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATH_SUFFIXES include)
+find_library(MEZZO_CUDNN_LIBRARY cudnn HINTS /usr/local/cuda PATH_SUFFIXES lib64 lib)
+mark_as_advanced(MEZZO_NVCC MEZZO_CUDNN_INCLUDE MEZZO_CUDNN_LIBRARY)
+foreach(part NVCC CUDNN_INCLUDE CUDNN_LIBRARY)
+  if(NOT MEZZO_${part})
+    if(MEZZO_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "MEZZO_CUDA is ON, but MEZZO_${part} was not found. "
+                          "Install nvcc and cuDNN 9, or set MEZZO_CUDA=OFF")
+    endif()
+    message(STATUS "CUDA kernels: no, MEZZO_${part} was not found")
+    return()
+  endif()
+endforeach()
+
+if(NOT CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER "${MEZZO_NVCC}")
+endif()
+# Machine code for A100 (80) and H100 (90), and PTX that drivers of later cards compile. A single one
+# builds in a third of the time: -DCMAKE_CUDA_ARCHITECTURES=90.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+endif()
+if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  # CMake 3.25 does not know that nvcc speaks C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+# The run time is linked by name below, so that programs outside of this project get it too.
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+enable_language(CUDA)
+find_package(CUDAToolkit 12 REQUIRED)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+set(MEZZO_WITH_CUDA ON)
+list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+message(STATUS "CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, for ${architectures}")

@@ -1,0 +1,98 @@
+#include "mezzo/core/device.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/error.h"
+
+namespace mezzo {
+
+void append_text(std::string& out, Device device) {
+  if (device.type == DeviceType::kCpu) {
+    out += "cpu";
+    return;
+  }
+  out += "cuda";
+  if (device.index > 0) out += concat(":", static_cast<int>(device.index));
+}
+
+std::optional<Device> parse_device(std::string_view name) {
+  if (name == "cpu") return kCpuDevice;
+  if (name == "cuda") return Device{DeviceType::kCuda, 0};
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  constexpr int kMost = 127;
+  int index = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (index < 0 || index > kMost) return std::nullopt;
+  return Device{DeviceType::kCuda, static_cast<std::int8_t>(index)};
+}
+
+DeviceBackend& backend_of(Device device) {
+  DeviceBackend* backend = find_device_backend(device.type);
+  if (backend == nullptr) {
+    fail<UnsupportedError>("device", "there is no ", device,
+                           " in this build. Build with MEZZO_CUDA=ON, or use cpu");
+  }
+  const int count = backend->count();
+  if (device.index < 0 || device.index >= count) {
+    fail<UnsupportedError>("device", "there is no ", device, ": this machine has ", count,
+                           " CUDA cards that can be used. Use cpu");
+  }
+  return *backend;
+}
+
+bool has_device(Device device) {
+  if (device.type == DeviceType::kCpu) return true;
+  const DeviceBackend* backend = find_device_backend(device.type);
+  return backend != nullptr && device.index >= 0 && device.index < backend->count();
+}
+
+void synchronize(Device device) {
+  if (device.type != DeviceType::kCpu) backend_of(device).synchronize(device);
+}
+
+MemoryStats memory_stats(Device device) {
+  if (device.type == DeviceType::kCpu) return cpu_allocator().stats();
+  return backend_of(device).memory_stats(device);
+}
+
+void reset_peak_memory(Device device) {
+  if (device.type == DeviceType::kCpu) return cpu_allocator().reset_peak();
+  backend_of(device).reset_peak(device);
+}
+
+void* allocate_on(Device device, std::size_t bytes) {
+  if (device.type == DeviceType::kCpu) return cpu_allocator().allocate(bytes);
+  return backend_of(device).allocate(bytes, device);
+}
+
+void release_on(Device device, void* block, std::size_t bytes) noexcept {
+  if (device.type == DeviceType::kCpu) return cpu_allocator().release(block, bytes);
+  // The block came from the back end, so there is one.
+  if (block != nullptr) find_device_backend(device.type)->release(block, bytes, device);
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
+                std::size_t bytes) {
+  if (bytes == 0) return;
+  const bool to_host = to_device.type == DeviceType::kCpu;
+  const bool from_host = from_device.type == DeviceType::kCpu;
+  if (to_host && from_host) {
+    std::memcpy(to, from, bytes);
+  } else if (to_host) {
+    backend_of(from_device).copy_to_host(to, from, bytes, from_device);
+  } else if (from_host) {
+    backend_of(to_device).copy_from_host(to, from, bytes, to_device);
+  } else {
+    check_arg(to_device == from_device, "device", "memory is copied between devices, from ",
+              from_device, " to ", to_device,
+              ", only by way of the host. Use to(kCpuDevice) first");
+    backend_of(to_device).copy_on_device(to, from, bytes, to_device);
+  }
+}
+
+}  // namespace mezzo

@@ -1,0 +1,80 @@
+// What a kind of device other than the CPU does for tensors: memory, and the ways in and out of it.
+//
+// core knows devices through this alone. Back ends are listed by the registry that CMake writes;
+// where one is not built, there is none, and no other code differs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/device.h"
+
+namespace mezzo {
+
+class Tensor;
+
+// Work on a device is queued: calls return before it is done, and it is done in the order of the
+// calls of a thread. Everything here throws DeviceError where the device fails.
+class DeviceBackend {
+ public:
+  // How many devices of the kind there are.
+  virtual int count() const = 0;
+  // Name and memory of a device, for people.
+  virtual std::string describe(Device device) const = 0;
+
+  // `bytes` of memory of the device, contents undefined; null for 0 bytes.
+  virtual void* allocate(std::size_t bytes, Device device) = 0;
+  virtual void release(void* block, std::size_t bytes, Device device) noexcept = 0;
+  virtual MemoryStats memory_stats(Device device) const = 0;
+  virtual void reset_peak(Device device) = 0;
+  // Returns all cached blocks to the system.
+  virtual void trim(Device device) = 0;
+
+  // Memory of the host that copies to devices read while the host goes on.
+  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  virtual void release_pinned(void* block, std::size_t bytes) noexcept = 0;
+
+  // From pinned memory this returns before the copy is done; other memory may be changed at once.
+  virtual void copy_from_host(void* to, const void* from, std::size_t bytes, Device device) = 0;
+  // Waits until all is done that was queued before, and reports what went wrong in it.
+  virtual void copy_to_host(void* to, const void* from, std::size_t bytes, Device device) = 0;
+  virtual void copy_on_device(void* to, const void* from, std::size_t bytes, Device device) = 0;
+
+  // As fill() and copy_elements() of core/tensor.h; all tensors lie on one device.
+  virtual void fill(const Tensor& tensor, double value) = 0;
+  virtual void copy_elements(const Tensor& source, const Tensor& destination) = 0;
+
+  // Waits until everything that this thread queued is done, and reports what went wrong in it.
+  virtual void synchronize(Device device) = 0;
+
+ protected:
+  ~DeviceBackend() = default;
+};
+
+// The back end of a kind of device, null for the CPU and for what is not built. Defined in the
+// registry that CMake writes.
+DeviceBackend* find_device_backend(DeviceType type);
+
+// The back end of a device. Throws UnsupportedError if it is not built or there is no such device.
+DeviceBackend& backend_of(Device device);
+
+// True if tensors can be on the device.
+bool has_device(Device device);
+
+// Waits until everything that this thread queued on the device is done.
+void synchronize(Device device);
+
+// The memory of tensors on a device.
+MemoryStats memory_stats(Device device);
+void reset_peak_memory(Device device);
+
+// Memory of a device; of the CPU too.
+void* allocate_on(Device device, std::size_t bytes);
+void release_on(Device device, void* block, std::size_t bytes) noexcept;
+
+// Copies bytes of one device's memory, or between the host's and a device's.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
+                std::size_t bytes);
+
+}  // namespace mezzo

@@ -1,0 +1,16 @@
+// The CPU's kernels over lists of flat blocks; see ops/flat_kernels.h.
+#pragma once
+
+#include "mezzo/ops/flat_kernels.h"
+
+namespace mezzo::flat::cpu {
+
+std::size_t first_nonfinite(std::span<const Block> blocks);
+std::size_t scale(std::span<const Block> blocks, float factor);
+double sum_of_squares(std::span<const Block> blocks);
+void clamp(std::span<const Block> blocks, float limit);
+void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
+void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);
+
+}  // namespace mezzo::flat::cpu

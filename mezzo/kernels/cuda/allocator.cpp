@@ -1,0 +1,146 @@
+#include "mezzo/kernels/cuda/allocator.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "mezzo/core/error.h"
+#include "mezzo/kernels/cuda/check.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+constexpr std::size_t kAlignment = 256;  // what cudaMalloc gives; 16-byte loads need 16
+
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Sizes that are handed out: eight per power of two, so that a block wastes at most an eighth.
+std::size_t class_of(std::size_t bytes) {
+  bytes = std::max(bytes, 8 * kAlignment);
+  const auto shift = static_cast<unsigned>(std::bit_width(bytes)) - 4;
+  return (bytes + (std::size_t{1} << shift) - 1) >> shift << shift;
+}
+
+void* take(std::size_t bytes) {
+  void* block = nullptr;
+  if (cudaMalloc(&block, bytes) == cudaSuccess) return block;
+  static_cast<void>(cudaGetLastError());
+  return nullptr;
+}
+
+void give_back(void* block) { static_cast<void>(cudaFree(block)); }
+
+void order(cudaStream_t waits, cudaStream_t done) {
+  cudaEvent_t event = nullptr;
+  if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
+    static_cast<void>(cudaStreamSynchronize(done));
+    return;
+  }
+  static_cast<void>(cudaEventRecord(event, done));
+  static_cast<void>(cudaStreamWaitEvent(waits, event, 0));
+  static_cast<void>(cudaEventDestroy(event));  // lives on until it has happened
+}
+
+}  // namespace
+
+extern const DeviceMemory kCudaMemory{take, give_back, order};
+
+CudaAllocator::Pool& CudaAllocator::pool_of(cudaStream_t stream) {
+  for (Pool& pool : pools_) {
+    if (pool.stream == stream) return pool;
+  }
+  pools_.push_back({stream, {}});
+  return pools_.back();
+}
+
+void* CudaAllocator::take_cached(std::size_t size_class, cudaStream_t stream) {
+  Pool& pool = pool_of(stream);
+  const auto found = pool.free.find(size_class);
+  if (found == pool.free.end() || found->second.empty()) return nullptr;
+  void* block = found->second.back();
+  found->second.pop_back();
+  stats_.cached_bytes -= static_cast<std::int64_t>(size_class);
+  return block;
+}
+
+void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) return nullptr;
+  const std::size_t size_class = class_of(bytes);
+  const std::lock_guard lock(mutex_);
+  void* block = take_cached(size_class, stream);
+  if (block == nullptr) {
+    ++stats_.fresh;
+    block = memory_.take(size_class);
+    if (block == nullptr) {
+      trim_locked();
+      block = memory_.take(size_class);
+    }
+    if (block == nullptr) {
+      fail<DeviceError>("cuda", "out of memory on ", device_, ": ", bytes, " bytes asked for, ",
+                        stats_.live_bytes, " in use, at most ", stats_.peak_bytes,
+                        " so far; the largest blocks in use: ", largest_blocks(),
+                        ". Use a smaller batch or image size, 16 bits, or recompute()");
+    }
+  }
+  live_[block] = {bytes, size_class, stream};
+  ++stats_.allocations;
+  stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes));
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+  return block;
+}
+
+void CudaAllocator::release(void* block, std::size_t bytes, cudaStream_t stream) noexcept {
+  if (block == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(block);
+  if (found == live_.end()) return;
+  const Live live = found->second;
+  live_.erase(found);
+  if (live.stream != stream) memory_.order(live.stream, stream);
+  stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes));
+  stats_.cached_bytes += static_cast<std::int64_t>(live.size_class);
+  pool_of(live.stream).free[live.size_class].push_back(block);
+}
+
+// `3 of 822083584 bytes, 2 of 411041792`: a network's layers have many blocks of one size.
+std::string CudaAllocator::largest_blocks() const {
+  constexpr std::size_t kMost = 5;
+  std::map<std::size_t, int, std::greater<>> counts;
+  for (const auto& [block, live] : live_) ++counts[live.asked];
+  std::string text;
+  std::size_t listed = 0;
+  for (const auto& [asked, count] : counts) {
+    if (++listed > kMost) break;
+    text += concat(text.empty() ? "" : ", ", count, " of ", asked, listed == 1 ? " bytes" : "");
+  }
+  return text.empty() ? "none" : text;
+}
+
+MemoryStats CudaAllocator::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void CudaAllocator::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak_bytes = stats_.live_bytes;
+}
+
+void CudaAllocator::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  trim_locked();
+}
+
+void CudaAllocator::trim_locked() noexcept {
+  for (Pool& pool : pools_) {
+    for (auto& [size_class, blocks] : pool.free) {
+      for (void* block : blocks) memory_.give_back(block);
+    }
+    pool.free.clear();
+  }
+  stats_.cached_bytes = 0;
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,130 @@
+// Addition, subtraction, multiplication and division with broadcasting over any strides.
+#include "mezzo/kernels/cuda/pointwise.cuh"
+#include "mezzo/ops/affine_attrs.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+struct Add {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Sub {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+struct Mul {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+struct Div {
+  __device__ float operator()(float a, float b) const { return a / b; }
+};
+struct Affine {
+  float scale;
+  float shift;
+  __device__ float operator()(float x) const { return fmaf(x, scale, shift); }
+};
+
+// A function of a tensor and one number, which is read once per thread and turn.
+template <class F, class T, bool kNumberFirst>
+struct WithNumber {
+  F f;
+  const T* number;
+  __device__ float operator()(float x) const {
+    return kNumberFirst ? f(widen(*number), x) : f(x, widen(*number));
+  }
+};
+
+// In unsigned numbers, which wrap around where signed ones would be undefined.
+template <class F, class T>
+struct Integers {
+  static constexpr bool kIsRaw = true;
+  F f;
+  __device__ T operator()(T a, T b) const {
+    return static_cast<T>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  }
+};
+
+Loop<3> loop_of(const KernelArgs& args) {
+  const Tensor& out = args.output();
+  return make_loop<3>(out.shape(), {out.strides(), broadcast_strides(args.input(0), out.shape()),
+                                    broadcast_strides(args.input(1), out.shape())});
+}
+
+// Tensors of one layout, and a tensor with one number, are dense memory; anything else goes by
+// index.
+template <class F, class T>
+void floats_of(const KernelArgs& args, const F& f) {
+  const Launch launch(args.output());
+  const T* a = in<T>(args.input(0));
+  const T* b = in<T>(args.input(1));
+  T* to = out<T>(args.output());
+  const Loop<3> loop = loop_of(args);
+  const std::int64_t n = loop.numel();
+  const bool is_flat = loop.rank() == 1 && (loop.inner_stride(0) == 1 || n == 1);
+  const auto steps = [&](std::int64_t of_a, std::int64_t of_b) {
+    return is_flat && loop.inner_stride(1) == of_a && loop.inner_stride(2) == of_b;
+  };
+  if (steps(1, 1) || n == 1) {
+    map(launch, f, n, to, a, b);
+  } else if (steps(1, 0)) {
+    map(launch, WithNumber<F, T, false>{f, b}, n, to, a);
+  } else if (steps(0, 1)) {
+    map(launch, WithNumber<F, T, true>{f, a}, n, to, b);
+  } else {
+    map_strided(launch, f, loop, to, a, b);
+  }
+}
+
+template <class F>
+void floats(const KernelArgs& args) {
+  visit_vector_dtype(args.output().dtype(), [&]<class T>() { floats_of<F, T>(args, F()); });
+}
+
+template <class F>
+void integers(const KernelArgs& args) {
+  const Launch launch(args.output());
+  const auto run = [&]<class T>() {
+    map_strided(launch, Integers<F, T>(), loop_of(args), out<T>(args.output()),
+                in<T>(args.input(0)), in<T>(args.input(1)));
+  };
+  switch (args.output().dtype()) {
+    case DType::kI64: return run.template operator()<std::int64_t>();
+    case DType::kI32: return run.template operator()<std::int32_t>();
+    default: return run.template operator()<std::uint8_t>();
+  }
+}
+
+Support integers_only(const KernelArgs& args) {
+  const DType dtype = args.output().dtype();
+  return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8
+             ? Support::yes()
+             : Support::no("only i64, i32 and u8 are integers");
+}
+
+template <class F>
+constexpr KernelList floats_and_integers() {
+  return {{{{"cuda", float_dtypes_only, floats<F>}, {"cuda_integer", integers_only, integers<F>}}}};
+}
+
+void run_affine(const KernelArgs& args) {
+  const auto& attrs = args.attrs<AffineAttrs>();
+  run_unary(args, Affine{static_cast<float>(attrs.scale), static_cast<float>(attrs.shift)});
+}
+
+}  // namespace
+
+extern const KernelList add = floats_and_integers<Add>();
+extern const KernelList sub = floats_and_integers<Sub>();
+extern const KernelList mul = floats_and_integers<Mul>();
+extern const KernelList div{{{{"cuda", float_dtypes_only, floats<Div>}}}};
+extern const KernelList affine{{{{"cuda", float_dtypes_only, run_affine}}}};
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,162 @@
+// Batch normalization, fused with ReLU and the addition of a residual.
+#include "mezzo/kernels/cuda/batch_norm.cuh"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+using In = BatchNormInput;
+
+// Count, mean and sum of squared distances from it, of some values. Combined by the rule of Chan,
+// Golub and LeVeque: a sum of squares less the square of the sum would leave nothing of a small
+// variance around a large mean in f32.
+struct Moments {
+  float count = 0;
+  float mean = 0;
+  float squares = 0;
+
+  // `share`: 1 / the count with x, which the caller has for all its channels.
+  __device__ void add(float x, float share) {
+    count += 1;
+    const float distance = x - mean;
+    mean = fmaf(distance, share, mean);
+    squares = fmaf(distance, x - mean, squares);
+  }
+  __device__ void add(const Moments& other) {
+    if (other.count == 0) return;
+    const float total = count + other.count;
+    const float distance = other.mean - mean;
+    const float part = other.count / total;
+    mean = fmaf(distance, part, mean);
+    squares += fmaf(distance * distance, count * part, other.squares);
+    count = total;
+  }
+};
+
+template <int N, class T>
+__global__ void statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
+  __shared__ Moments shared[kThreads];
+  const ChannelRange range(g, N);
+  const bool takes_part = range.channel < g.channels;
+  Moments moments[N];
+  for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
+    float values[N];
+    load(x + p * g.channels + range.channel, values);
+    const float share = 1.0F / (moments[0].count + 1.0F);
+#pragma unroll
+    for (int k = 0; k < N; ++k) moments[k].add(values[k], share);
+  }
+  const int here = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    shared[here] = moments[k];
+    __syncthreads();
+    for (int half = blockDim.y / 2; half > 0; half /= 2) {
+      if (threadIdx.y < half) shared[here].add(shared[here + half * blockDim.x]);
+      __syncthreads();
+    }
+    if (takes_part && threadIdx.y == 0) {
+      partial[blockIdx.y * g.channels + range.channel + k] = shared[here];
+    }
+    __syncthreads();
+  }
+}
+
+__global__ void combine_statistics_kernel(ChannelGrid g, const Moments* partial, float* mean,
+                                          float* var) {
+  for (std::int64_t c = grid_first(); c < g.channels; c += grid_step()) {
+    Moments moments;
+    for (std::int64_t part = 0; part < g.parts; ++part) moments.add(partial[part * g.channels + c]);
+    mean[c] = moments.mean;
+    var[c] = moments.squares / moments.count;
+  }
+}
+
+enum class Tail { kNone, kRelu, kAddRelu };
+
+template <int N, Tail kTail, class T>
+__global__ void apply_kernel(ChannelGrid g, ChannelInputs in, const T* x, const T* residual, T* y) {
+  const ChannelRange range(g, N);
+  if (range.channel >= g.channels) return;
+  ChannelNumbers numbers[N];
+  read_numbers(numbers, in, range.channel);
+  for (std::int64_t p = range.first; p < range.last; p += range.step) {
+    const std::int64_t at = p * g.channels + range.channel;
+    float values[N];
+    load(x + at, values);
+    float added[N] = {};
+    if constexpr (kTail == Tail::kAddRelu) load(residual + at, added);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      float v = numbers[k].normalized(values[k]) + added[k];
+      if constexpr (kTail != Tail::kNone) v = v <= 0 ? 0.0F : v;  // a NaN stays
+      values[k] = v;
+    }
+    store(values, y + at);
+  }
+}
+
+template <int N, class T>
+void run_packs(const Launch& launch, const KernelArgs& args, const Tensor& x,
+               const Tensor& residual, ChannelInputs inputs) {
+  const auto& attrs = args.attrs<BatchNormAttrs>();
+  const ChannelGrid g = channel_grid(launch, x.shape(), N);
+  if (attrs.training) {
+    const Scratch partial(static_cast<std::size_t>(g.parts * g.channels) * sizeof(Moments),
+                          launch.device());
+    statistics_kernel<N>
+        <<<g.grid(), g.block(), 0, launch.stream()>>>(g, in<T>(x), partial.as<Moments>());
+    check_launch("statistics_kernel");
+    combine_statistics_kernel<<<launch.blocks_for(g.channels), kThreads, 0, launch.stream()>>>(
+        g, partial.as<Moments>(), out<float>(args.output(1)), out<float>(args.output(2)));
+    check_launch("combine_statistics_kernel");
+  }
+  const auto apply = [&]<Tail kTail>() {
+    apply_kernel<N, kTail><<<g.grid(), g.block(), 0, launch.stream()>>>(
+        g, inputs, in<T>(x), in_or_null<T>(residual), out<T>(args.output()));
+  };
+  if (residual.defined()) {
+    apply.template operator()<Tail::kAddRelu>();
+  } else if (attrs.relu) {
+    apply.template operator()<Tail::kRelu>();
+  } else {
+    apply.template operator()<Tail::kNone>();
+  }
+  check_launch("apply_kernel");
+}
+
+Tensor channels_of(const KernelArgs& args, std::size_t i) {
+  return args.has(i) ? dense_f32(args.input(i)) : Tensor();
+}
+
+void run(const KernelArgs& args) {
+  const auto& attrs = args.attrs<BatchNormAttrs>();
+  const Tensor& output = args.output();
+  const Format format = output.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const Tensor x = dense(args.input(In::kX), format);
+  if (x.numel() == 0) return;
+  const Tensor residual =
+      args.has(In::kResidual) ? dense(args.input(In::kResidual), format) : Tensor();
+  const Tensor mean = attrs.training ? args.output(1) : channels_of(args, In::kRunningMean);
+  const Tensor var = attrs.training ? args.output(2) : channels_of(args, In::kRunningVar);
+  const Tensor weight = channels_of(args, In::kWeight);
+  const Tensor bias = channels_of(args, In::kBias);
+  const Launch launch(x);
+  const ChannelInputs inputs{in<float>(mean), in<float>(var), in_or_null<float>(weight),
+                             in_or_null<float>(bias), static_cast<float>(attrs.eps)};
+  visit_vector_dtype(x.dtype(), [&]<class T>() {
+    const void* added = residual.defined() ? residual.address() : nullptr;
+    if (takes_packs<T>(x.shape(), {x.address(), added, output.address()})) {
+      run_packs<kPackOf<T>, T>(launch, args, x, residual, inputs);
+    } else {
+      run_packs<1, T>(launch, args, x, residual, inputs);
+    }
+  });
+}
+
+}  // namespace
+
+extern const KernelList batch_norm{{{{"cuda", float_dtypes_only, run}}}};
+extern const KernelList batch_norm_add_relu{{{{"cuda", float_dtypes_only, run}}}};
+
+}  // namespace mezzo::kernels::cuda

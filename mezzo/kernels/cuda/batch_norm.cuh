@@ -1,0 +1,94 @@
+// What batch normalization and its gradient share: how images in channels-last memory are divided
+// among blocks, and what becomes of one value.
+//
+// Memory is a matrix of pixels and channels. A thread has some neighbouring channels, 16 bytes of
+// them where they divide evenly, keeps their numbers in registers, and goes down the pixels.
+#pragma once
+
+#include <numeric>
+
+#include "mezzo/kernels/cuda/element.cuh"
+#include "mezzo/kernels/cuda/launch.cuh"
+
+namespace mezzo::kernels::cuda {
+
+struct ChannelGrid {
+  std::int64_t pixels = 0;
+  std::int64_t channels = 0;
+  int across = 1;  // threads side by side in a block; a power of two
+  std::int64_t parts = 1;
+  std::int64_t per_part = 1;  // pixels
+  int columns = 1;            // blocks side by side
+
+  dim3 grid() const { return {static_cast<unsigned>(columns), static_cast<unsigned>(parts)}; }
+  dim3 block() const {
+    return {static_cast<unsigned>(across), static_cast<unsigned>(kThreads / across)};
+  }
+};
+
+// For threads that have `pack` channels each.
+inline ChannelGrid channel_grid(const Launch& launch, const Shape& x, int pack) {
+  constexpr std::int64_t kLeastPixels = 8;  // that a thread goes down
+  ChannelGrid g;
+  g.channels = x[1];
+  g.pixels = x.numel() / std::max<std::int64_t>(x[1], 1);
+  const std::int64_t packs = (g.channels + pack - 1) / pack;
+  while (g.across < 32 && g.across < packs) g.across *= 2;
+  g.columns = static_cast<int>((packs + g.across - 1) / g.across);
+  const std::int64_t down = kThreads / g.across;
+  const std::int64_t wanted = 8 * launch.context().multiprocessors() / g.columns;
+  const std::int64_t possible = g.pixels / (down * kLeastPixels);
+  g.parts = std::clamp<std::int64_t>(std::min(wanted, possible), 1, 4096);
+  g.per_part = (g.pixels + g.parts - 1) / g.parts;
+  return g;
+}
+
+// How many neighbouring channels a thread may have: all pointers' rows must begin aligned.
+template <class T>
+bool takes_packs(const Shape& x, std::initializer_list<const void*> pointers) {
+  bool aligned = x[1] % kPackOf<T> == 0;
+  for (const void* p : pointers) aligned = aligned && reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+  return aligned;
+}
+
+// A thread's channels and pixels.
+struct ChannelRange {
+  std::int64_t channel, first, last, step;
+  __device__ ChannelRange(const ChannelGrid& g, int pack)
+      : channel((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * pack),
+        first(blockIdx.y * g.per_part + threadIdx.y),
+        last(blockIdx.y * g.per_part + g.per_part < g.pixels ? blockIdx.y * g.per_part + g.per_part
+                                                             : g.pixels),
+        step(blockDim.y) {}
+};
+
+// Numbers of each channel: what is given, or is given in its stead where it is absent.
+struct ChannelInputs {
+  const float* mean;
+  const float* var;
+  const float* weight;  // null: 1
+  const float* bias;    // null: 0
+  float eps;
+};
+
+struct ChannelNumbers {
+  float mean, rstd, scale, bias;
+  __device__ ChannelNumbers() {}
+  __device__ ChannelNumbers(const ChannelInputs& in, std::int64_t c)
+      : mean(in.mean[c]), rstd(1.0F / sqrtf(in.var[c] + in.eps)) {
+    scale = in.weight != nullptr ? in.weight[c] * rstd : rstd;
+    bias = in.bias != nullptr ? in.bias[c] : 0.0F;
+  }
+  // One value normalised. Written out, because the gradient computes it again to find the signs
+  // that the forward pass saw: both must round alike.
+  __device__ float normalized(float x) const { return fmaf(x - mean, scale, bias); }
+};
+
+template <int N>
+__device__ inline void read_numbers(ChannelNumbers (&numbers)[N], const ChannelInputs& in,
+                                    std::int64_t channel) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) numbers[k] = ChannelNumbers(in, channel + k);
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,192 @@
+// The gradients of batch normalization, fused with those of ReLU and of the residual.
+#include "mezzo/kernels/cuda/batch_norm.cuh"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+using In = BatchNormGradInput;
+
+// Where the signs before the ReLU come from.
+enum class Mask { kNone, kRecomputed, kFromY };
+
+template <class T>
+struct GradTensors {
+  const T* grad;
+  const T* x;
+  const T* y;        // of kFromY
+  T* grad_x;         // may lie over x or grad: each element is read before it is written
+  T* grad_residual;  // of kFromY; the same
+};
+
+// N values of x, and their gradients before the ReLU.
+template <int N, Mask kMask, class T>
+__device__ void read_values(const GradTensors<T>& t, const ChannelNumbers (&numbers)[N],
+                            std::int64_t at, float (&x)[N], float (&grad)[N]) {
+  load(t.x + at, x);
+  load(t.grad + at, grad);
+  float y[N] = {};
+  if constexpr (kMask == Mask::kFromY) load(t.y + at, y);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if constexpr (kMask == Mask::kRecomputed) y[k] = numbers[k].normalized(x[k]);
+    if constexpr (kMask != Mask::kNone) grad[k] = y[k] > 0 ? grad[k] : 0.0F;
+  }
+}
+
+// The sums of the gradients, and of their products with the normalised values: the gradients of
+// bias and weight.
+template <int N, Mask kMask, class T>
+__global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float2* partial) {
+  __shared__ float2 shared[kThreads];
+  const ChannelRange range(g, N);
+  const bool takes_part = range.channel < g.channels;
+  ChannelNumbers numbers[N];
+  if (takes_part) read_numbers(numbers, in, range.channel);
+  float sums[N] = {};
+  float products[N] = {};
+  for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
+    float x[N];
+    float grad[N];
+    read_values<N, kMask>(t, numbers, p * g.channels + range.channel, x, grad);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      sums[k] += grad[k];
+      products[k] = fmaf(grad[k], (x[k] - numbers[k].mean) * numbers[k].rstd, products[k]);
+    }
+  }
+  const int here = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    shared[here] = make_float2(sums[k], products[k]);
+    __syncthreads();
+    for (int half = blockDim.y / 2; half > 0; half /= 2) {
+      if (threadIdx.y < half) {
+        const float2 other = shared[here + half * blockDim.x];
+        shared[here].x += other.x;
+        shared[here].y += other.y;
+      }
+      __syncthreads();
+    }
+    if (takes_part && threadIdx.y == 0) {
+      partial[blockIdx.y * g.channels + range.channel + k] = shared[here];
+    }
+    __syncthreads();
+  }
+}
+
+__global__ void combine_sums_kernel(ChannelGrid g, const float2* partial, float* grad_weight,
+                                    float* grad_bias) {
+  for (std::int64_t c = grid_first(); c < g.channels; c += grid_step()) {
+    float sum = 0;
+    float products = 0;
+    for (std::int64_t part = 0; part < g.parts; ++part) {
+      sum += partial[part * g.channels + c].x;
+      products += partial[part * g.channels + c].y;
+    }
+    grad_weight[c] = products;
+    grad_bias[c] = sum;
+  }
+}
+
+// `share`: 1 / pixels in training, where the statistics depend on x; else 0.
+template <int N, Mask kMask, class T>
+__global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float share,
+                              const float* grad_weight, const float* grad_bias) {
+  const ChannelRange range(g, N);
+  if (range.channel >= g.channels) return;
+  ChannelNumbers numbers[N];
+  read_numbers(numbers, in, range.channel);
+  float sums[N];
+  float products[N];
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    sums[k] = share * grad_bias[range.channel + k];
+    products[k] = share * grad_weight[range.channel + k];
+  }
+  for (std::int64_t p = range.first; p < range.last; p += range.step) {
+    const std::int64_t at = p * g.channels + range.channel;
+    float x[N];
+    float grad[N];
+    read_values<N, kMask>(t, numbers, at, x, grad);
+    if constexpr (kMask == Mask::kFromY) store(grad, t.grad_residual + at);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float normal = (x[k] - numbers[k].mean) * numbers[k].rstd;
+      x[k] = numbers[k].scale * (grad[k] - fmaf(normal, products[k], sums[k]));
+    }
+    store(x, t.grad_x + at);
+  }
+}
+
+template <int N, Mask kMask, class T>
+void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors<T>& t,
+                 const ChannelInputs& inputs) {
+  const Shape& shape = args.output().shape();
+  const ChannelGrid g = channel_grid(launch, shape, N);
+  auto* grad_weight = out<float>(args.output(1));
+  auto* grad_bias = out<float>(args.output(2));
+  const Scratch partial(static_cast<std::size_t>(g.parts * g.channels) * sizeof(float2),
+                        launch.device());
+  sums_kernel<N, kMask>
+      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, partial.as<float2>());
+  check_launch("sums_kernel");
+  combine_sums_kernel<<<launch.blocks_for(g.channels), kThreads, 0, launch.stream()>>>(
+      g, partial.as<float2>(), grad_weight, grad_bias);
+  check_launch("combine_sums_kernel");
+  const float share =
+      args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
+  grad_x_kernel<N, kMask>
+      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, share, grad_weight, grad_bias);
+  check_launch("grad_x_kernel");
+}
+
+template <Mask kMask, class T>
+void run_packs(const Launch& launch, const KernelArgs& args, const GradTensors<T>& t,
+               const ChannelInputs& inputs) {
+  if (takes_packs<T>(args.output().shape(), {t.grad, t.x, t.y, t.grad_x, t.grad_residual})) {
+    run_kernels<kPackOf<T>, kMask>(launch, args, t, inputs);
+  } else {
+    run_kernels<1, kMask>(launch, args, t, inputs);
+  }
+}
+
+template <class T>
+void run_typed(const KernelArgs& args, const ChannelInputs& inputs) {
+  const Tensor& output = args.output();
+  const Format format = output.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const Tensor x = dense(args.input(In::kX), format);
+  const Tensor grad = dense(args.input(In::kGrad), format);
+  const Launch launch(x);
+  GradTensors<T> t{in<T>(grad), in<T>(x), nullptr, out<T>(output), nullptr};
+  if (args.has(In::kY)) {
+    const Tensor y = dense(args.input(In::kY), format);
+    t.y = in<T>(y);
+    t.grad_residual = out<T>(args.output(3));
+    run_packs<Mask::kFromY>(launch, args, t, inputs);
+  } else if (args.attrs<BatchNormAttrs>().relu) {
+    run_packs<Mask::kRecomputed>(launch, args, t, inputs);
+  } else {
+    run_packs<Mask::kNone>(launch, args, t, inputs);
+  }
+}
+
+void run(const KernelArgs& args) {
+  const auto channels = [&](std::size_t i) {
+    return args.has(i) ? dense_f32(args.input(i)) : Tensor();
+  };
+  const Tensor mean = channels(In::kMean);
+  const Tensor var = channels(In::kVar);
+  const Tensor weight = channels(In::kWeight);
+  const Tensor bias = channels(In::kBias);
+  const ChannelInputs inputs{in<float>(mean), in<float>(var), in_or_null<float>(weight),
+                             in_or_null<float>(bias),
+                             static_cast<float>(args.attrs<BatchNormAttrs>().eps)};
+  visit_vector_dtype(args.input(In::kX).dtype(), [&]<class T>() { run_typed<T>(args, inputs); });
+}
+
+}  // namespace
+
+extern const KernelList batch_norm_grad{{{{"cuda", float_dtypes_only, run}}}};
+
+}  // namespace mezzo::kernels::cuda

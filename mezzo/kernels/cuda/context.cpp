@@ -1,0 +1,91 @@
+#include "mezzo/kernels/cuda/context.h"
+
+#include <array>
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/kernels/cuda/check.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+int count_devices() {
+  int count = 0;
+  // Without a card or a driver this fails, which is an answer and no error.
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+int device_count() {
+  static const int count = count_devices();
+  return count;
+}
+
+OnDevice::OnDevice(Device device) {
+  MEZZO_CUDA_CHECK(cudaGetDevice(&previous_));
+  changed_ = previous_ != device.index;
+  if (changed_) MEZZO_CUDA_CHECK(cudaSetDevice(device.index));
+}
+
+OnDevice::~OnDevice() {
+  if (changed_) static_cast<void>(cudaSetDevice(previous_));
+}
+
+Context::Context(Device device) : device_(device) {
+  const OnDevice on(device);
+  // Non-blocking: work of others in the default stream would otherwise wait for ours, and we for
+  // it.
+  MEZZO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  MEZZO_CUDA_CHECK(
+      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device.index));
+}
+
+cudnnContext* Context::cudnn() {
+  if (cudnn_ != nullptr) return cudnn_;
+  const OnDevice on(device_);
+  cudnnHandle_t handle = nullptr;
+  const cudnnStatus_t made = cudnnCreate(&handle);
+  if (made != CUDNN_STATUS_SUCCESS) {
+    fail<DeviceError>("cuda", "cudnnCreate failed: ", cudnnGetErrorString(made));
+  }
+  const cudnnStatus_t set = cudnnSetStream(handle, stream_);
+  if (set != CUDNN_STATUS_SUCCESS) {
+    cudnnDestroy(handle);
+    fail<DeviceError>("cuda", "cudnnSetStream failed: ", cudnnGetErrorString(set));
+  }
+  return cudnn_ = handle;
+}
+
+cublasLtContext* Context::cublas() {
+  if (cublas_ != nullptr) return cublas_;
+  const OnDevice on(device_);
+  cublasLtHandle_t handle = nullptr;
+  const cublasStatus_t made = cublasLtCreate(&handle);
+  if (made != CUBLAS_STATUS_SUCCESS) {
+    fail<DeviceError>("cuda", "cublasLtCreate failed: ", cublasLtGetStatusString(made));
+  }
+  return cublas_ = handle;
+}
+
+Context& context_of(Device device) {
+  // Never destroyed: tensors in static variables give their memory back when a thread's objects are
+  // gone, and the allocator keeps blocks for the stream of a thread that has ended.
+  thread_local std::array<Context*, kMostDevices> contexts{};
+  Context*& context = contexts[place_of(device)];
+  if (context == nullptr) context = new Context(device);
+  return *context;
+}
+
+Scratch::Scratch(std::size_t bytes, Device device)
+    : data_(allocate_on(device, bytes)), bytes_(bytes), device_(device) {}
+
+Scratch::~Scratch() { release_on(device_, data_, bytes_); }
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,162 @@
+#include "mezzo/kernels/cuda/cublas_plan.h"
+
+#include <memory>
+#include <vector>
+
+#include <cublasLt.h>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+constexpr std::size_t kWorkspace = 32UL << 20U;  // what NVIDIA recommends for Hopper
+
+void check(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  fail<DeviceError>("cuda", call, " failed: ", cublasLtGetStatusString(status));
+}
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBf16: return CUDA_R_16BF;
+    case DType::kF16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+// Owners of cuBLASLt's descriptions.
+struct Destroy {
+  void operator()(cublasLtMatmulDesc_t d) const { cublasLtMatmulDescDestroy(d); }
+  void operator()(cublasLtMatrixLayout_t d) const { cublasLtMatrixLayoutDestroy(d); }
+  void operator()(cublasLtMatmulPreference_t d) const { cublasLtMatmulPreferenceDestroy(d); }
+};
+template <class T>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy>;
+using Layout = Owned<cublasLtMatrixLayout_t>;
+
+Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns, const Product& p,
+                   std::int64_t step) {
+  cublasLtMatrixLayout_t raw = nullptr;
+  check(cublasLtMatrixLayoutCreate(&raw, type_of(dtype), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), rows),
+        "cublasLtMatrixLayoutCreate");
+  Layout layout(raw);
+  const auto count = static_cast<std::int32_t>(p.batch);
+  check(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                         sizeof(count)),
+        "setting the batch");
+  check(cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                         sizeof(step)),
+        "setting the batch's stride");
+  return layout;
+}
+
+}  // namespace
+
+// cuBLASLt stores by columns, and a row-major matrix is its transpose stored by columns: out^T =
+// b^T a^T, so b comes first.
+class CublasPlan {
+ public:
+  explicit CublasPlan(const Product& p)
+      : product(p),
+        first(p.transpose_b ? make_layout(p.dtype, p.k, p.n, p, p.b_step)
+                            : make_layout(p.dtype, p.n, p.k, p, p.b_step)),
+        second(p.transpose_a ? make_layout(p.dtype, p.m, p.k, p, p.a_step)
+                             : make_layout(p.dtype, p.k, p.m, p, p.a_step)),
+        result(make_layout(p.result, p.n, p.m, p, p.out_step)) {
+    // Sums are f32 for every dtype: a 16-bit sum of n terms is off by n / 256 of one (bf16).
+    cublasLtMatmulDesc_t raw = nullptr;
+    const cublasComputeType_t compute =
+        p.tf32 && p.dtype == DType::kF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescCreate(&raw, compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    operation.reset(raw);
+    const cublasOperation_t of_b = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t of_a = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, of_b);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, of_a);
+    if (p.has_bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
+      // No bias lies there: algorithms are chosen by where one may, and run_plan() says where it
+      // does.
+      alignas(16) static constexpr char kPlaces[16] = {};
+      const void* example = kPlaces + p.alignment % 16;
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
+    }
+  }
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check(cublasLtMatmulDescSetAttribute(operation.get(), attribute, &value, sizeof(value)),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  // Asks for the algorithm that cuBLASLt expects to be fastest.
+  void choose(cublasLtHandle_t handle) {
+    cublasLtMatmulPreference_t raw = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+    const Owned<cublasLtMatmulPreference_t> preference(raw);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check(cublasLtMatmulPreferenceSetAttribute(raw, attribute, &value, sizeof(value)),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+    // Parts of a sum are added up in f32: a reduction in the result's 16 bits rounds each part, and
+    // one in place depends on who comes first.
+    const std::uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
+    const auto alignment = static_cast<std::uint32_t>(product.alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+    int found = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), first.get(), second.get(),
+                                       result.get(), result.get(), raw, 1, &chosen, &found);
+    has_algorithm = status == CUBLAS_STATUS_SUCCESS && found > 0;
+  }
+
+  Product product;
+  Owned<cublasLtMatmulDesc_t> operation;
+  Layout first, second, result;
+  cublasLtMatmulHeuristicResult_t chosen{};
+  bool has_algorithm = false;
+};
+
+const CublasPlan* find_plan(Context& context, const Product& product) {
+  // Few: a network has dozens of shapes. Per thread, like the handle, so that nobody waits.
+  struct Entry {
+    Device device;
+    std::unique_ptr<CublasPlan> plan;
+  };
+  thread_local std::vector<Entry> plans;
+  for (const Entry& entry : plans) {
+    if (entry.device == context.device() && entry.plan->product == product) {
+      return entry.plan->has_algorithm ? entry.plan.get() : nullptr;
+    }
+  }
+  const OnDevice on(context.device());
+  auto plan = std::make_unique<CublasPlan>(product);
+  plan->choose(context.cublas());
+  plans.push_back({context.device(), std::move(plan)});
+  const CublasPlan* made = plans.back().plan.get();
+  return made->has_algorithm ? made : nullptr;
+}
+
+void run_plan(Context& context, const CublasPlan& plan, const void* a, const void* b,
+              const void* bias, void* out) {
+  const OnDevice on(context.device());
+  if (plan.product.has_bias) plan.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const Scratch workspace(plan.chosen.workspaceSize, context.device());
+  const float one = 1;
+  const float zero = 0;
+  check(cublasLtMatmul(context.cublas(), plan.operation.get(), &one, b, plan.first.get(), a,
+                       plan.second.get(), &zero, out, plan.result.get(), out, plan.result.get(),
+                       &plan.chosen.algo, workspace.as(), workspace.bytes(), context.stream()),
+        "cublasLtMatmul");
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,36 @@
+// Matrix products by cuBLASLt, chosen once per problem.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/dtype.h"
+#include "mezzo/kernels/cuda/context.h"
+
+namespace mezzo::kernels::cuda {
+
+// out [m, n] = a [m, k] times b [k, n], row-major and without gaps, `batch` times; a and b may be
+// given transposed.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t batch = 1;
+  std::int64_t a_step = 0, b_step = 0, out_step = 0;  // from one of the batch to the next
+  DType dtype = DType::kF32;                          // of a and b
+  DType result = DType::kF32;
+  bool has_bias = false;  // [n], in the result's dtype, added to the f32 sums
+  bool tf32 = false;
+  int alignment = 16;  // of all pointers, in bytes
+
+  bool operator==(const Product&) const = default;
+};
+
+class CublasPlan;
+
+// The plan for a product, or null if cuBLASLt has no algorithm for it. Kept for the thread's life.
+const CublasPlan* find_plan(Context& context, const Product& product);
+
+// Queues the product. The bias is null without one.
+void run_plan(Context& context, const CublasPlan& plan, const void* a, const void* b,
+              const void* bias, void* out);
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,67 @@
+// cuDNN's descriptors, which are made of attributes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <cudnn.h>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::kernels::cuda {
+
+// A call that cuDNN refused. Engines refuse problems in the middle of being asked, which is no
+// failure: it is caught where they are tried.
+class CudnnRefusal : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
+
+inline void check_cudnn(cudnnStatus_t status, const char* call) {
+  if (status != CUDNN_STATUS_SUCCESS) {
+    throw CudnnRefusal(concat("[cuda] ", call, " failed: ", cudnnGetErrorString(status)));
+  }
+}
+
+// One descriptor of cuDNN's backend interface. Moved, not copied.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t raw = nullptr;
+    check_cudnn(cudnnBackendCreateDescriptor(type, &raw), "cudnnBackendCreateDescriptor");
+    raw_.reset(raw);
+  }
+
+  cudnnBackendDescriptor_t get() const { return raw_.get(); }
+
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+           std::span<const T> values) {
+    check_cudnn(cudnnBackendSetAttribute(get(), name, type,
+                                         static_cast<std::int64_t>(values.size()), values.data()),
+                "cudnnBackendSetAttribute");
+  }
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    set(name, type, std::span<const T>(&value, 1));
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& other) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get());
+  }
+  void set_numbers(cudnnBackendAttributeName_t name, std::span<const std::int64_t> numbers) {
+    set(name, CUDNN_TYPE_INT64, numbers);
+  }
+  void finalize() { check_cudnn(cudnnBackendFinalize(get()), "cudnnBackendFinalize"); }
+
+ private:
+  struct Destroy {
+    void operator()(cudnnBackendDescriptor_t raw) const { cudnnBackendDestroyDescriptor(raw); }
+  };
+  std::unique_ptr<std::remove_pointer_t<cudnnBackendDescriptor_t>, Destroy> raw_;
+};
+
+}  // namespace mezzo::kernels::cuda

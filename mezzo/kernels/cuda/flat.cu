@@ -1,0 +1,171 @@
+// Checking, scaling and measuring lists of gradients, and the table of flat kernels.
+#include "mezzo/core/device_backend.h"
+#include "mezzo/kernels/cuda/blocks.cuh"
+#include "mezzo/kernels/cuda/flat.h"
+
+namespace mezzo::flat {
+namespace cuda {
+namespace {
+
+constexpr unsigned kAcross = 128;  // blocks of threads for each block of memory
+
+// The bits of the smallest positive f32 that is infinite once rounded to T.
+template <class T>
+__device__ constexpr unsigned infinity_bits() {
+  if constexpr (std::is_same_v<T, BFloat16>) return 0x7f7f8000U;
+  if constexpr (std::is_same_v<T, Float16>) return 0x477ff000U;  // 65520
+  return 0x7f800000U;
+}
+
+template <bool kScale>
+__global__ void check_kernel(Batch<Block> batch, float factor, int* first_bad) {
+  const Block& block = batch.blocks[blockIdx.y];
+  visit_block(block, [&]<class T>(T* data) {
+    bool is_bad = false;
+    for_elements<kScale>(data, block.count, [&](float& value) {
+      if constexpr (kScale) value *= factor;
+      // As integers: ordered like the numbers, with NaN above infinity.
+      is_bad = is_bad || __float_as_uint(fabsf(value)) >= infinity_bits<T>();
+    });
+    if (is_bad) atomicMin(first_bad, batch.first + static_cast<int>(blockIdx.y));
+  });
+}
+
+template <bool kScale>
+std::size_t check(std::span<const Block> blocks, float factor) {
+  if (blocks.empty()) return 0;
+  const Launch launch(device_of(blocks[0].data));
+  const Scratch first_bad(sizeof(int), launch.device());
+  // A number above every index, of equal bytes: a copy from the host would make it wait.
+  MEZZO_CUDA_CHECK(cudaMemsetAsync(first_bad.as(), 0x7f, sizeof(int), launch.stream()));
+  for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
+    check_kernel<kScale>
+        <<<grid, kThreads, 0, launch.stream()>>>(batch, factor, first_bad.as<int>());
+  });
+  int result = 0;
+  copy_bytes(&result, kCpuDevice, first_bad.as(), launch.device(), sizeof(int));
+  return std::min(static_cast<std::size_t>(result), blocks.size());
+}
+
+std::size_t first_nonfinite(std::span<const Block> blocks) { return check<false>(blocks, 1); }
+std::size_t scale(std::span<const Block> blocks, float factor) {
+  return check<true>(blocks, factor);
+}
+
+// The sum of a block of threads' values, in a fixed order; for thread 0.
+__device__ double block_sum(double value) {
+  __shared__ double shared[kThreads];
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+// In f64: squares of f32 numbers are exact there, and neither overflow nor vanish.
+__global__ void squares_kernel(Batch<Block> batch, double* partial) {
+  const Block& block = batch.blocks[blockIdx.y];
+  double sum = 0;
+  visit_block(block, [&]<class T>(T* data) {
+    for_elements<false>(data, block.count,
+                        [&](float& value) { sum += static_cast<double>(value) * value; });
+  });
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[(batch.first + blockIdx.y) * gridDim.x + blockIdx.x] = sum;
+}
+
+__global__ void total_kernel(std::int64_t count, const double* partial, double* total) {
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) sum += partial[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+double sum_of_squares(std::span<const Block> blocks) {
+  if (blocks.empty()) return 0;
+  const Launch launch(device_of(blocks[0].data));
+  const std::size_t count = blocks.size() * kAcross;
+  const Scratch partial((count + 1) * sizeof(double), launch.device());
+  auto* sums = partial.as<double>();
+  for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
+    squares_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, sums);
+  });
+  total_kernel<<<1, kThreads, 0, launch.stream()>>>(static_cast<std::int64_t>(count), sums,
+                                                    sums + count);
+  check_launch("total_kernel");
+  double result = 0;
+  copy_bytes(&result, kCpuDevice, sums + count, launch.device(), sizeof(double));
+  return result;
+}
+
+__global__ void clamp_kernel(Batch<Block> batch, float limit) {
+  const Block& block = batch.blocks[blockIdx.y];
+  visit_block(block, [&]<class T>(T* data) {
+    for_elements<true>(data, block.count, [&](float& value) {
+      if (fabsf(value) > limit) value = copysignf(limit, value);  // a NaN is not greater and stays
+    });
+  });
+}
+
+void clamp(std::span<const Block> blocks, float limit) {
+  if (blocks.empty()) return;
+  const Launch launch(device_of(blocks[0].data));
+  for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
+    clamp_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, limit);
+  });
+}
+
+template <class T>
+__global__ void refresh_kernel(const T* param, float* master, std::int64_t count) {
+  for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
+    if (narrow<T>(master[i]).bits != param[i].bits) master[i] = widen(param[i]);
+  }
+}
+
+void refresh_master(const void* param, DType dtype, float* master, std::int64_t count) {
+  if (count == 0) return;
+  const Launch launch(device_of(param));
+  const int blocks = launch.blocks_for(count);
+  if (dtype == DType::kBf16) {
+    refresh_kernel<<<blocks, kThreads, 0, launch.stream()>>>(static_cast<const BFloat16*>(param),
+                                                             master, count);
+  } else {
+    refresh_kernel<<<blocks, kThreads, 0, launch.stream()>>>(static_cast<const Float16*>(param),
+                                                             master, count);
+  }
+  check_launch("refresh_kernel");
+}
+
+// In f64, as on the CPU: running statistics would stop moving early in f32.
+__global__ void blend_kernel(float* to, const float* from, std::int64_t count, double keep,
+                             double take) {
+  for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
+    to[i] = static_cast<float>(keep * to[i] + take * from[i]);
+  }
+}
+
+void blend(float* to, const float* from, std::int64_t count, double keep, double take) {
+  if (count == 0) return;
+  const Launch launch(device_of(to));
+  blend_kernel<<<launch.blocks_for(count), kThreads, 0, launch.stream()>>>(to, from, count, keep,
+                                                                           take);
+  check_launch("blend_kernel");
+}
+
+}  // namespace
+}  // namespace cuda
+
+extern const Kernels kCudaKernels{.name = "cuda",
+                                  .first_nonfinite = cuda::first_nonfinite,
+                                  .scale = cuda::scale,
+                                  .sum_of_squares = cuda::sum_of_squares,
+                                  .clamp = cuda::clamp,
+                                  .count_exponents = cuda::count_exponents,
+                                  .sgd = cuda::sgd,
+                                  .adam = cuda::adam,
+                                  .refresh_master = cuda::refresh_master,
+                                  .blend = cuda::blend};
+
+}  // namespace mezzo::flat

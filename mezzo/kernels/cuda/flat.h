@@ -1,0 +1,12 @@
+// The cards' kernels over lists of flat blocks; see ops/flat_kernels.h.
+#pragma once
+
+#include "mezzo/ops/flat_kernels.h"
+
+namespace mezzo::flat::cuda {
+
+void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
+void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);
+
+}  // namespace mezzo::flat::cuda

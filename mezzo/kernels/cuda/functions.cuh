@@ -1,0 +1,77 @@
+// Functions of one number in f32, on the card and on the host, where tests look at them.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include "mezzo/ops/pointwise_attrs.h"
+
+namespace mezzo::kernels::cuda::functions {
+
+__host__ __device__ inline float sigmoid(float x) {
+  // exp(-|x|) never overflows, and keeps the small results on the left.
+  const float e = expf(-fabsf(x));
+  const float right = 1.0F / (1.0F + e);
+  return x < 0 ? e * right : right;
+}
+
+inline constexpr float kSqrtHalf = 0.70710678118654752F;
+inline constexpr float kDensity = 0.39894228040143268F;  // 1 / sqrt(2 pi)
+
+// The part of the normal distribution up to x. By erfc, not 1 + erf, which would lose the left tail
+// to cancellation.
+__host__ __device__ inline float normal_part(float x) { return 0.5F * erfcf(-x * kSqrtHalf); }
+
+// Beyond these bounds all results are those at the bounds; this keeps 0 * inf away. A NaN stays.
+__host__ __device__ inline float bounded(float x, float low, float high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+__host__ __device__ inline float gelu(float x) {
+  const float v = bounded(x, -15.0F, INFINITY);
+  return v * normal_part(v);
+}
+
+__host__ __device__ inline float gelu_derivative(float x) {
+  const float v = bounded(x, -15.0F, 15.0F);
+  return normal_part(v) + v * kDensity * expf(-0.5F * v * v);
+}
+
+// The tanh form is x * s(v) with the logistic function s.
+__host__ __device__ inline float gelu_tanh_gate(float x) {
+  constexpr auto kSlope = static_cast<float>(2 * kGeluScale);
+  constexpr auto kCubic = static_cast<float>(2 * kGeluScale * kGeluCubic);
+  return sigmoid(x * fmaf(x * x, kCubic, kSlope));
+}
+
+__host__ __device__ inline float gelu_tanh(float x) {
+  const float v = bounded(x, -FLT_MAX, INFINITY);
+  return v * gelu_tanh_gate(v);
+}
+
+__host__ __device__ inline float gelu_tanh_derivative(float x) {
+  constexpr auto kSlope = static_cast<float>(2 * kGeluScale);
+  constexpr auto kCubic = static_cast<float>(6 * kGeluScale * kGeluCubic);
+  const float v = bounded(x, -100.0F, 100.0F);
+  const float s = gelu_tanh_gate(v);
+  return fmaf(v * s * (1.0F - s), fmaf(v * v, kCubic, kSlope), s);
+}
+
+// log(p), at least -100: what keeps the loss of a probability of 0 finite, as in PyTorch.
+__host__ __device__ inline float bounded_log(float p) {
+  const float log = logf(p);
+  return log < -100.0F ? -100.0F : log;
+}
+
+// log(1 - p): 1 - p rounds, and near 1 the rounding would be all that is left.
+__host__ __device__ inline float bounded_log_of_rest(float p) {
+  const float log = log1pf(-p);
+  return log < -100.0F ? -100.0F : log;
+}
+
+// The loss of a logit x and a target t: max(x, 0) - x t + log(1 + exp(-|x|)).
+__host__ __device__ inline float logit_loss(float x, float t) {
+  return (x > 0 ? x : 0.0F) - x * t + log1pf(expf(-fabsf(x)));
+}
+
+}  // namespace mezzo::kernels::cuda::functions

@@ -1,0 +1,246 @@
+// Cross entropy and mean squared error, and their gradients. Losses, and the sums they are made of,
+// are f32: in 16 bits a mean over a batch would stop growing.
+#include "mezzo/kernels/cuda/reduce.cuh"
+#include "mezzo/kernels/cuda/report.h"
+#include "mezzo/kernels/cuda/rows.cuh"
+#include "mezzo/ops/losses_attrs.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+// The smoothed target distribution: of class numbers, or of given probabilities.
+template <class P>
+struct Targets {
+  const std::int64_t* labels;  // null: `probabilities` are given
+  const P* probabilities;
+  float keep;    // 1 - smoothing
+  float spread;  // smoothing / classes
+  Report* report;
+
+  // Of class j of an example whose label is `label`.
+  __device__ float of(std::int64_t example, std::int64_t j, std::int64_t classes,
+                      std::int64_t label) const {
+    const float given = labels == nullptr ? widen(probabilities[example * classes + j])
+                        : j == label      ? 1.0F
+                                          : 0.0F;
+    return fmaf(keep, given, spread);
+  }
+  __device__ std::int64_t label(std::int64_t example, std::int64_t classes) const {
+    if (labels == nullptr) return -1;
+    check_range(report, Fault::kLabel, example, labels[example], classes);
+    return labels[example];
+  }
+};
+
+template <class T, class P>
+struct CrossEntropy {
+  const T* logits;
+  Targets<P> targets;
+  float* losses;
+  float* statistics;  // the largest logit and the logarithm of the sum, of each row
+
+  template <class Of>
+  __device__ void row(std::int64_t row, const Rows& rows) const {
+    const T* x = logits + row * rows.size;
+    float largest = -INFINITY;
+    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
+      largest = fmaxf(largest, widen(x[j]));
+    }
+    largest = Of::all(largest, LargestOf());
+    float total = 0;
+    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
+      total += expf(widen(x[j]) - largest);
+    }
+    const float log_total = logf(Of::all(total, SumOf()));
+    const std::int64_t label = targets.label(row, rows.size);
+    float loss = 0;
+    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
+      const float target = targets.of(row, j, rows.size, label);
+      loss -= target * (widen(x[j]) - largest - log_total);
+    }
+    loss = Of::all(loss, SumOf());
+    if (Of::lane() != 0) return;
+    losses[row] = loss;
+    statistics[2 * row] = largest;
+    statistics[2 * row + 1] = log_total;
+  }
+};
+
+template <class T, class P>
+struct CrossEntropyGrad {
+  const float* grad;
+  std::int64_t grad_step;  // 0: one gradient for all examples
+  float scale;
+  const T* logits;
+  Targets<P> targets;
+  const float* statistics;
+  T* out;
+
+  template <class Of>
+  __device__ void row(std::int64_t row, const Rows& rows) const {
+    const std::int64_t label = targets.label(row, rows.size);
+    float mass = 0;
+    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
+      mass += targets.of(row, j, rows.size, label);
+    }
+    // Of a class number exactly 1, whatever the smoothing's parts add up to.
+    mass = targets.labels != nullptr ? 1.0F : Of::all(mass, SumOf());
+    const float g = grad[row * grad_step] * scale;
+    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
+      const std::int64_t at = row * rows.size + j;
+      const float probability =
+          expf(widen(logits[at]) - statistics[2 * row] - statistics[2 * row + 1]);
+      out[at] = narrow<T>(g * (probability * mass - targets.of(row, j, rows.size, label)));
+    }
+  }
+};
+
+// Calls use(targets) with the targets' types.
+template <class Use>
+void with_targets(const Tensor& labels, const CrossEntropyAttrs& attrs, std::int64_t classes,
+                  const Use& use) {
+  const auto keep = static_cast<float>(1 - attrs.label_smoothing);
+  const auto spread = static_cast<float>(attrs.label_smoothing / static_cast<double>(classes));
+  Report* report = report_of(labels.device());
+  if (labels.rank() == 1) {
+    return use(Targets<float>{in<std::int64_t>(labels), nullptr, keep, spread, report});
+  }
+  visit_vector_dtype(labels.dtype(), [&]<class P>() {
+    use(Targets<P>{nullptr, in<P>(labels), keep, spread, report});
+  });
+}
+
+Rows examples(const Tensor& logits) { return {logits.size(0), logits.size(1), 1}; }
+
+Fold flat_reduction(std::int64_t terms) {
+  return {Dims<3>(make_loop<3>(Shape{}, {})), Dims<1>(make_loop<1>({terms}, {Strides{1}})), 1,
+          terms};
+}
+
+void run_cross_entropy(const KernelArgs& args) {
+  const auto& attrs = args.attrs<CrossEntropyAttrs>();
+  const Tensor logits = dense(args.input(0), Format::kContiguous);
+  const Tensor labels = dense(args.input(1), Format::kContiguous);
+  const Launch launch(logits);
+  const bool is_separate = attrs.reduction == Reduction::kNone;
+  const Tensor losses =
+      is_separate ? args.output()
+                  : empty({logits.size(0)}, DType::kF32, Format::kContiguous, logits.device());
+  visit_vector_dtype(logits.dtype(), [&]<class T>() {
+    with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
+      for_rows(launch,
+               CrossEntropy<T, P>{in<T>(logits), targets, out<float>(losses),
+                                  out<float>(args.output(1))},
+               examples(logits));
+    });
+  });
+  if (is_separate) return;
+  const auto divisor = static_cast<float>(
+      attrs.reduction == Reduction::kMean ? std::max<std::int64_t>(logits.size(0), 1) : 1);
+  reduce(launch, SumTerms<float, float>{in<float>(losses), out<float>(args.output()), divisor},
+         flat_reduction(logits.size(0)));
+}
+
+void run_cross_entropy_grad(const KernelArgs& args) {
+  const auto& attrs = args.attrs<CrossEntropyAttrs>();
+  const Tensor grad = dense_f32(args.input(0));
+  const Tensor logits = dense(args.input(1), Format::kContiguous);
+  const Tensor labels = dense(args.input(2), Format::kContiguous);
+  const Tensor statistics = dense_f32(args.input(3));
+  const Launch launch(logits);
+  const std::int64_t step = attrs.reduction == Reduction::kNone ? 1 : 0;
+  const auto scale = static_cast<float>(loss_scale(attrs.reduction, logits.size(0)));
+  visit_vector_dtype(logits.dtype(), [&]<class T>() {
+    with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
+      for_rows(launch,
+               CrossEntropyGrad<T, P>{in<float>(grad), step, scale, in<T>(logits), targets,
+                                      in<float>(statistics), out<T>(args.output())},
+               examples(logits));
+    });
+  });
+}
+
+struct Square {
+  __device__ float operator()(float a, float b) const { return (a - b) * (a - b); }
+};
+
+template <class T>
+struct SquareTerms {
+  const T* a;
+  const T* b;
+  float* out;
+  float divisor;
+  __device__ float start() const { return 0; }
+  __device__ float combine(float x, float y) const { return x + y; }
+  __device__ float term(std::int64_t at, std::int64_t, std::int64_t) const {
+    return Square()(widen(a[at]), widen(b[at]));
+  }
+  __device__ void finish(float value, std::int64_t) const { *out = value / divisor; }
+};
+
+struct MseGradOfEach {
+  __device__ float operator()(float a, float b, float grad) const { return 2 * (a - b) * grad; }
+};
+struct MseGradOfAll {
+  const float* grad;
+  float scale;
+  __device__ float operator()(float a, float b) const { return 2 * (a - b) * (*grad * scale); }
+};
+
+void run_mse(const KernelArgs& args) {
+  const Reduction reduction = args.attrs<MseAttrs>().reduction;
+  const bool is_separate = reduction == Reduction::kNone;
+  const Format format = is_separate ? args.output().format() : args.input(0).format();
+  const Tensor a = dense(args.input(0), format);
+  const Tensor b = dense(args.input(1), format);
+  const Launch launch(args.output());
+  const auto divisor =
+      static_cast<float>(reduction == Reduction::kMean ? std::max<std::int64_t>(a.numel(), 1) : 1);
+  auto* loss = out<float>(args.output());
+  visit_vector_dtype(a.dtype(), [&]<class T>() {
+    if (is_separate) {
+      map(launch, Square(), a.numel(), loss, in<T>(a), in<T>(b));
+    } else {
+      reduce(launch, SquareTerms<T>{in<T>(a), in<T>(b), loss, divisor}, flat_reduction(a.numel()));
+    }
+  });
+}
+
+void run_mse_grad(const KernelArgs& args) {
+  const Reduction reduction = args.attrs<MseAttrs>().reduction;
+  const Tensor& output = args.output();
+  const Launch launch(output);
+  const Tensor a = dense(args.input(1), output.format());
+  const Tensor b = dense(args.input(2), output.format());
+  const bool is_separate = reduction == Reduction::kNone;
+  const Tensor grad = dense_f32(args.input(0), is_separate ? output.format() : Format::kContiguous);
+  const auto scale = static_cast<float>(loss_scale(reduction, output.numel()));
+  visit_vector_dtype(output.dtype(), [&]<class T>() {
+    if (is_separate) {
+      map(launch, MseGradOfEach(), a.numel(), out<T>(output), in<T>(a), in<T>(b), in<float>(grad));
+    } else {
+      map(launch, MseGradOfAll{in<float>(grad), scale}, a.numel(), out<T>(output), in<T>(a),
+          in<T>(b));
+    }
+  });
+}
+
+// Labels are integers, or floats like everything else.
+Support labelled(const KernelArgs& args) {
+  for (const Tensor* input : args.inputs) {
+    const bool is_label = input->dtype() == DType::kI64;
+    if (!is_label && !is_vector_dtype(input->dtype())) {
+      return Support::no("only f32, bf16 and f16 are computed on cards");
+    }
+  }
+  return Support::yes();
+}
+
+}  // namespace
+
+extern const KernelList cross_entropy{{{{"cuda", labelled, run_cross_entropy}}}};
+extern const KernelList cross_entropy_grad{{{{"cuda", labelled, run_cross_entropy_grad}}}};
+extern const KernelList mse_loss{{{{"cuda", float_dtypes_only, run_mse}}}};
+extern const KernelList mse_loss_grad{{{{"cuda", float_dtypes_only, run_mse_grad}}}};
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,190 @@
+// The update rules of SGD and Adam: all of a step in one pass over memory.
+#include "mezzo/kernels/cuda/blocks.cuh"
+#include "mezzo/kernels/cuda/flat.h"
+#include "mezzo/kernels/cuda/philox.cuh"
+#include "mezzo/kernels/cuda/rounding.cuh"
+
+namespace mezzo::flat::cuda {
+namespace {
+
+constexpr unsigned kAcross = 128;
+constexpr int kPack = 4;  // f32 numbers in 16 bytes, of which there are most
+
+// Calls f(T()) with the type of a 16-bit parameter.
+template <class F>
+__device__ inline void visit_half(DType dtype, const F& f) {
+  if (dtype == DType::kBf16) {
+    f(BFloat16());
+  } else {
+    f(Float16());
+  }
+}
+
+// Parameters as the rule takes them: f32, those of a master copy, or widened.
+template <int N, class Block>
+__device__ inline void read_param(const Block& b, std::int64_t i, float (&param)[N]) {
+  const HalfBlock& half = b.half;
+  if (half.param == nullptr || half.rule == ParamUpdate::kMaster) return load(b.param + i, param);
+  visit_half(half.dtype, [&]<class T>(T) {
+    load(static_cast<const T*>(half.param) + i, param);
+    if (half.rule != ParamUpdate::kKahan) return;
+    float rest[N];
+    load(static_cast<const T*>(half.compensation) + i, rest);
+#pragma unroll
+    for (int k = 0; k < N; ++k) param[k] += rest[k];
+  });
+}
+
+template <int N, class Block>
+__device__ inline void read_grad(const Block& b, std::int64_t i, float (&grad)[N]) {
+  const HalfBlock& half = b.half;
+  if (half.param == nullptr) return load(b.grad + i, grad);
+  if (half.grad_dtype == DType::kF32) return load(static_cast<const float*>(half.grad) + i, grad);
+  visit_half(half.grad_dtype,
+             [&]<class T>(T) { load(static_cast<const T*>(half.grad) + i, grad); });
+}
+
+// Element i is rounded by the 16 bits number i of the stream. A pack begins at a multiple of 4, and
+// eight halves make a block of words, so all of a pack's are in one.
+template <int N, class T>
+__device__ inline void dither_all(const HalfBlock& half, std::int64_t i, float (&values)[N]) {
+  const std::uint64_t first = 2 * half.random.offset + static_cast<std::uint64_t>(i);
+  std::uint32_t words[4];
+  kernels::cuda::philox_block(half.random.seed, first / 8, words);
+  const auto skip = static_cast<int>(first % 8);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const int at = skip + k;
+    std::uint32_t word = words[0];
+    if (at / 2 == 1) word = words[1];
+    if (at / 2 == 2) word = words[2];
+    if (at / 2 == 3) word = words[3];
+    values[k] = kernels::cuda::dither(values[k], at % 2 == 0 ? word & 0xffffU : word >> 16, T());
+  }
+}
+
+template <int N, class Block>
+__device__ inline void write_param(const Block& b, std::int64_t i, float (&param)[N]) {
+  const HalfBlock& half = b.half;
+  if (half.param == nullptr || half.rule == ParamUpdate::kMaster) store(param, b.param + i);
+  if (half.param == nullptr) return;
+  visit_half(half.dtype, [&]<class T>(T) {
+    if (half.rule == ParamUpdate::kStochastic) dither_all<N, T>(half, i, param);
+    store(param, static_cast<T*>(half.param) + i);
+    if (half.rule != ParamUpdate::kKahan) return;
+#pragma unroll
+    for (int k = 0; k < N; ++k) param[k] = kernels::cuda::cut_off<T>(param[k]);
+    store(param, static_cast<T*>(half.compensation) + i);
+  });
+}
+
+// One element each, in the order of operations of the CPU's kernels.
+struct SgdRule {
+  SgdFactors f;
+
+  template <int N>
+  __device__ void apply(const SgdBlock& b, std::int64_t i, float (&param)[N],
+                        float (&grad)[N]) const {
+    float momentum[N] = {};
+    const bool has_momentum = f.momentum != 0;
+    if (has_momentum) load(b.momentum + i, momentum);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      // The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
+      const float g = fmaf(f.weight_decay, param[k], grad[k] * f.inv_scale);
+      float direction = g;
+      if (has_momentum) {
+        momentum[k] = fmaf(f.momentum, momentum[k], b.intake * g);
+        direction = f.nesterov ? fmaf(f.momentum, momentum[k], g) : momentum[k];
+      }
+      param[k] = fmaf(-f.lr, direction, param[k]);
+    }
+    if (has_momentum) store(momentum, b.momentum + i);
+  }
+  static bool is_aligned_for(const SgdBlock& b) { return is_aligned<kPack>(b.momentum); }
+};
+
+struct AdamRule {
+  AdamFactors f;
+
+  template <int N>
+  __device__ void apply(const AdamBlock& b, std::int64_t i, float (&param)[N],
+                        float (&grad)[N]) const {
+    float avg[N];
+    float avg_sq[N];
+    load(b.exp_avg + i, avg);
+    load(b.exp_avg_sq + i, avg_sq);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float g = fmaf(f.weight_decay, param[k], grad[k] * f.inv_scale);
+      // old + (g - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * g, whose
+      // two factors in f32 do not add up to 1.
+      avg[k] = fmaf(g - avg[k], f.one_minus_beta1, avg[k]);
+      avg_sq[k] = fmaf(f.one_minus_beta2 * g, g, f.beta2 * avg_sq[k]);
+      const float denominator = fmaf(sqrtf(avg_sq[k]), b.correction, f.eps);
+      param[k] = fmaf(-b.step_size, avg[k] / denominator, param[k] * f.shrink);
+    }
+    store(avg, b.exp_avg + i);
+    store(avg_sq, b.exp_avg_sq + i);
+  }
+  static bool is_aligned_for(const AdamBlock& b) {
+    return is_aligned<kPack>(b.exp_avg) && is_aligned<kPack>(b.exp_avg_sq);
+  }
+};
+
+template <int N, class Block, class Rule>
+__device__ inline void update(const Block& b, const Rule& rule, std::int64_t i) {
+  float param[N];
+  float grad[N];
+  read_param(b, i, param);
+  read_grad(b, i, grad);
+  rule.apply(b, i, param, grad);
+  write_param(b, i, param);
+}
+
+template <class Block, class Rule>
+__global__ void update_kernel(Batch<Block> batch, Rule rule, bool is_aligned) {
+  const Block& b = batch.blocks[blockIdx.y];
+  const std::int64_t packed = is_aligned ? b.count / kPack * kPack : 0;
+  for (std::int64_t i = grid_first() * kPack; i < packed; i += grid_step() * kPack) {
+    update<kPack>(b, rule, i);
+  }
+  for (std::int64_t i = packed + grid_first(); i < b.count; i += grid_step()) {
+    update<1>(b, rule, i);
+  }
+}
+
+// True if packs may be read from all of a block's memory.
+template <class Rule, class Block>
+bool takes_packs(const Block& b) {
+  const auto multiple_of = [](const void* p, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
+  };
+  const std::size_t grad_bytes = kPack * size_of(b.half.grad_dtype);
+  return is_aligned<kPack>(b.param) && is_aligned<kPack>(b.grad) && Rule::is_aligned_for(b) &&
+         multiple_of(b.half.param, 8) && multiple_of(b.half.compensation, 8) &&
+         multiple_of(b.half.grad, grad_bytes);
+}
+
+template <class Block, class Rule>
+void run(std::span<const Block> blocks, const Rule& rule) {
+  if (blocks.empty()) return;
+  const Block& first = blocks[0];
+  const void* memory = first.param != nullptr ? first.param : first.half.param;
+  const Launch launch(device_of(memory));
+  const bool aligned = std::all_of(blocks.begin(), blocks.end(), takes_packs<Rule, Block>);
+  for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
+    update_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, rule, aligned);
+  });
+}
+
+}  // namespace
+
+void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors) {
+  run(blocks, SgdRule{factors});
+}
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors) {
+  run(blocks, AdamRule{factors});
+}
+
+}  // namespace mezzo::flat::cuda

@@ -1,0 +1,41 @@
+// Memory of the host that cards read by themselves, kept and handed out again.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+namespace mezzo::kernels::cuda {
+
+// Pinning costs about as much as the copy it speeds up, so blocks are kept. A block that is given
+// back while a copy reads it is handed out again only after that copy. Thread-safe.
+class PinnedPool {
+ public:
+  PinnedPool() = default;
+  PinnedPool(const PinnedPool&) = delete;
+  PinnedPool& operator=(const PinnedPool&) = delete;
+
+  // `bytes` of pinned memory; null for 0 bytes. Throws DeviceError if there is no more.
+  void* allocate(std::size_t bytes);
+  void release(void* block) noexcept;
+  // True if [data, data + bytes) lies in a block of this pool.
+  bool contains(const void* data, std::size_t bytes) const;
+  // Notes that what is queued in the stream by now may read the block that `data` lies in.
+  void note_use(const void* data, cudaStream_t stream);
+
+ private:
+  struct Block {
+    std::size_t bytes = 0;
+    cudaEvent_t used = nullptr;  // null: never copied
+    bool is_free = false;
+  };
+  const std::pair<const char* const, Block>* block_at(const void* data) const;
+
+  mutable std::mutex mutex_;
+  std::map<const char*, Block> blocks_;
+};
+
+}  // namespace mezzo::kernels::cuda

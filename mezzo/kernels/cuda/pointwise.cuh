@@ -1,0 +1,36 @@
+// Kernels of operations that compute each result from the elements at its place.
+#pragma once
+
+#include "mezzo/kernels/cuda/map.cuh"
+
+namespace mezzo::kernels::cuda {
+
+template <class F>
+void run_unary(const KernelArgs& args, const F& f) {
+  const Launch launch(args.output());
+  const Tensor x = dense(args.input(0), args.output().format());
+  visit_vector_dtype(
+      x.dtype(), [&]<class T>() { map(launch, f, x.numel(), out<T>(args.output()), in<T>(x)); });
+}
+
+template <class F>
+void run_binary(const KernelArgs& args, const F& f) {
+  const Launch launch(args.output());
+  const Tensor a = dense(args.input(0), args.output().format());
+  const Tensor b = dense(args.input(1), args.output().format());
+  visit_vector_dtype(b.dtype(), [&]<class T>() {
+    map(launch, f, b.numel(), out<T>(args.output()), in<T>(a), in<T>(b));
+  });
+}
+
+// The list of an operation that is one function without parameters.
+template <class F>
+constexpr KernelList unary_kernel() {
+  return {{{{"cuda", float_dtypes_only, [](const KernelArgs& args) { run_unary(args, F()); }}}}};
+}
+template <class F>
+constexpr KernelList binary_kernel() {
+  return {{{{"cuda", float_dtypes_only, [](const KernelArgs& args) { run_binary(args, F()); }}}}};
+}
+
+}  // namespace mezzo::kernels::cuda

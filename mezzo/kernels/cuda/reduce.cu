@@ -1,0 +1,133 @@
+// Sums, means and maxima over some axes.
+#include "mezzo/kernels/cuda/reduce.cuh"
+#include "mezzo/ops/reduce_attrs.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+template <class T, class Out>
+struct Largest {
+  const T* x;
+  Out* out;
+  __device__ float start() const { return -INFINITY; }
+  // A NaN wins, and stays.
+  __device__ float combine(float a, float b) const {
+    return isnan(a) || !(b > a || isnan(b)) ? a : b;
+  }
+  __device__ float term(std::int64_t at, std::int64_t, std::int64_t) const { return widen(x[at]); }
+  __device__ void finish(float value, std::int64_t at) const { out[at] = narrow<Out>(value); }
+};
+
+__device__ bool is_largest(float x, float largest) {
+  return x == largest || (isnan(x) && isnan(largest));
+}
+
+// How many elements equal their maximum. Exact up to 2^24 of them.
+template <class T>
+struct Ties {
+  const T* x;
+  const T* y;
+  float* out;
+  __device__ float start() const { return 0; }
+  __device__ float combine(float a, float b) const { return a + b; }
+  __device__ float term(std::int64_t at, std::int64_t of_y, std::int64_t) const {
+    return is_largest(widen(x[at]), widen(y[of_y])) ? 1.0F : 0.0F;
+  }
+  __device__ void finish(float value, std::int64_t at) const { out[at] = value; }
+};
+
+struct Share {
+  __device__ float operator()(float x, float y, float grad, float ties) const {
+    return is_largest(x, y) ? grad / ties : 0.0F;
+  }
+};
+
+// x reduced over the axes where `kept` has size 1 and x has not. `result` and `other` have the
+// shape `kept` and are read with these strides.
+Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result, const Strides& other) {
+  Shape kept_sizes;
+  Shape reduced_sizes;
+  std::array<Strides, 3> kept_strides;
+  std::array<Strides, 1> reduced_strides;
+  for (std::size_t i = 0; i < x.rank(); ++i) {
+    if (kept[i] == x.shape()[i]) {
+      kept_sizes.push_back(x.shape()[i]);
+      kept_strides[0].push_back(x.strides()[i]);
+      kept_strides[1].push_back(result[i]);
+      kept_strides[2].push_back(other[i]);
+    } else {
+      reduced_sizes.push_back(x.shape()[i]);
+      reduced_strides[0].push_back(x.strides()[i]);
+    }
+  }
+  return {Dims<3>(make_loop<3>(kept_sizes, kept_strides)),
+          Dims<1>(make_loop<1>(reduced_sizes, reduced_strides)), kept_sizes.numel(),
+          reduced_sizes.numel()};
+}
+
+// The result is dense and row-major over the axes that stay.
+Fold reduction_of(const KernelArgs& args) {
+  const Tensor& x = args.input(0);
+  const Shape kept = reduced_shape(x.shape(), args.attrs<ReduceAttrs>(), true);
+  const Strides strides = strides_for(kept, Format::kContiguous);
+  return reduction_of(x, kept, strides, strides);
+}
+
+void sums(const KernelArgs& args, float divisor) {
+  const Launch launch(args.output());
+  const Fold reduction = reduction_of(args);
+  visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
+    visit_vector_dtype(args.output().dtype(), [&]<class Out>() {
+      if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, float>) {
+        reduce(launch, SumTerms<T, Out>{in<T>(args.input(0)), out<Out>(args.output()), divisor},
+               reduction);
+      }
+    });
+  });
+}
+
+void run_sum(const KernelArgs& args) { sums(args, 1); }
+
+void run_mean(const KernelArgs& args) {
+  sums(args, static_cast<float>(args.input(0).numel() / args.output().numel()));
+}
+
+void run_max(const KernelArgs& args) {
+  const Launch launch(args.output());
+  const Fold reduction = reduction_of(args);
+  visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
+    visit_vector_dtype(args.output().dtype(), [&]<class Out>() {
+      if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, float>) {
+        reduce(launch, Largest<T, Out>{in<T>(args.input(0)), out<Out>(args.output())}, reduction);
+      }
+    });
+  });
+}
+
+// Inputs: the gradient, x and its maximum y; grad and y have size 1 along the reduced axes.
+void run_max_grad(const KernelArgs& args) {
+  const Tensor grad = dense_f32(args.input(0));
+  const Tensor& x = args.input(1);
+  const Tensor& y = args.input(2);
+  const Tensor& output = args.output();
+  const Launch launch(output);
+  const Tensor ties = empty(y.shape(), DType::kF32, Format::kContiguous, output.device());
+  const auto loop = make_loop<5>(
+      x.shape(), {output.strides(), x.strides(), broadcast_strides(y, x.shape()),
+                  broadcast_strides(grad, x.shape()), broadcast_strides(ties, x.shape())});
+  visit_vector_dtype(x.dtype(), [&]<class T>() {
+    reduce(launch, Ties<T>{in<T>(x), in<T>(y), out<float>(ties)},
+           reduction_of(x, y.shape(), ties.strides(), y.strides()));
+    map_strided(launch, Share(), loop, out<T>(output), in<T>(x), in<T>(y), in<float>(grad),
+                in<float>(ties));
+  });
+}
+
+}  // namespace
+
+extern const KernelList sum{{{{"cuda", float_dtypes_only, run_sum}}}};
+extern const KernelList mean{{{{"cuda", float_dtypes_only, run_mean}}}};
+extern const KernelList max{{{{"cuda", float_dtypes_only, run_max}}}};
+extern const KernelList max_grad{{{{"cuda", float_dtypes_only, run_max_grad}}}};
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,132 @@
+// Reductions over some dimensions of a strided tensor.
+//
+// Threads of a block share an output's terms, and where there are few outputs, so do several
+// blocks: each adds up its range of terms, and a second pass combines the ranges in their order.
+// Nothing is added atomically, so the same call on the same card gives the same bits.
+#pragma once
+
+#include "mezzo/kernels/cuda/map.cuh"
+
+namespace mezzo::kernels::cuda {
+
+// What is reduced into what. Operands of `kept`: the tensor that is read, the result, and one more
+// that lies like the result.
+struct Fold {
+  Dims<3> kept;
+  Dims<1> reduced;
+  std::int64_t outputs = 0;
+  std::int64_t terms = 0;  // of each output
+};
+
+// How a block's threads are divided: outputs side by side, and threads that share one of them.
+// kRows: a warp's threads share an output, whose terms lie side by side; else their outputs do.
+template <int kOutputs, bool kRowsMode>
+struct BlockShape {
+  static constexpr int kX = kOutputs;
+  static constexpr int kY = kThreads / kOutputs;
+  static constexpr bool kRows = kRowsMode;
+  __device__ static int x() { return kRows ? threadIdx.x / kY : threadIdx.x % kX; }
+  __device__ static int y() { return kRows ? threadIdx.x % kY : threadIdx.x / kX; }
+};
+
+// An Op has: start(), combine(a, b), term(offset in x, offset in the further operand, which term it
+// is) in f32, and finish(value, offset in the result), which stores. `partial` is null where one
+// block has all of an output's terms.
+template <class Block, class Op>
+__global__ void reduce_kernel(Op op, Fold r, std::int64_t per_split, float* partial) {
+  __shared__ float shared[kThreads];
+  const std::int64_t output = static_cast<std::int64_t>(blockIdx.x) * Block::kX + Block::x();
+  const bool takes_part = output < r.outputs;
+  std::int64_t at[3] = {0, 0, 0};
+  if (takes_part) r.kept.locate_any(output, r.outputs <= 0x7fffffff, at);
+  const std::int64_t begin = blockIdx.y * per_split;
+  const std::int64_t end = begin + per_split < r.terms ? begin + per_split : r.terms;
+  const bool is_small = r.terms <= 0x7fffffff;
+  float value = op.start();
+  for (std::int64_t t = begin + Block::y(); takes_part && t < end; t += Block::kY) {
+    std::int64_t offset[1];
+    r.reduced.locate_any(t, is_small, offset);
+    value = op.combine(value, op.term(at[0] + offset[0], at[2], t));
+  }
+  const int here = Block::y() * Block::kX + Block::x();
+  shared[here] = value;
+  __syncthreads();
+  for (int half = Block::kY / 2; half > 0; half /= 2) {
+    if (Block::y() < half) {
+      shared[here] = op.combine(shared[here], shared[here + half * Block::kX]);
+    }
+    __syncthreads();
+  }
+  if (!takes_part || Block::y() != 0) return;
+  if (partial != nullptr) {
+    partial[blockIdx.y * r.outputs + output] = shared[here];
+  } else {
+    op.finish(shared[here], at[1]);
+  }
+}
+
+template <class Op>
+__global__ void combine_kernel(Op op, Fold r, int splits, const float* partial) {
+  for (std::int64_t output = grid_first(); output < r.outputs; output += grid_step()) {
+    float value = op.start();
+    for (int s = 0; s < splits; ++s) value = op.combine(value, partial[s * r.outputs + output]);
+    std::int64_t at[3];
+    r.kept.locate_any(output, r.outputs <= 0x7fffffff, at);
+    op.finish(value, at[1]);
+  }
+}
+
+template <class Block, class Op>
+void reduce_in(const Launch& launch, const Op& op, const Fold& r) {
+  constexpr std::int64_t kLeastTerms = 8;  // that a thread should have before its range is divided
+  const std::int64_t blocks = (r.outputs + Block::kX - 1) / Block::kX;
+  const std::int64_t wanted =
+      4 * launch.context().multiprocessors() / std::max<std::int64_t>(blocks, 1);
+  const std::int64_t possible = r.terms / (Block::kY * kLeastTerms);
+  const std::int64_t splits = std::clamp<std::int64_t>(std::min(wanted, possible), 1, 1024);
+  const std::int64_t per_split = (r.terms + splits - 1) / splits;
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(splits));
+  if (splits == 1) {
+    reduce_kernel<Block><<<grid, kThreads, 0, launch.stream()>>>(op, r, r.terms, nullptr);
+    return check_launch("reduce_kernel");
+  }
+  const Scratch partial(static_cast<std::size_t>(splits * r.outputs) * sizeof(float),
+                        launch.device());
+  auto* sums = partial.as<float>();
+  reduce_kernel<Block><<<grid, kThreads, 0, launch.stream()>>>(op, r, per_split, sums);
+  check_launch("reduce_kernel");
+  combine_kernel<<<launch.blocks_for(r.outputs), kThreads, 0, launch.stream()>>>(
+      op, r, static_cast<int>(splits), sums);
+  check_launch("combine_kernel");
+}
+
+// Chooses the shape of blocks by which side lies in one piece of memory.
+template <class Op>
+void reduce(const Launch& launch, const Op& op, const Fold& r) {
+  if (r.outputs == 0) return;
+  const std::int64_t kept_step = r.kept.strides[0][r.kept.rank - 1];
+  const std::int64_t reduced_step = r.reduced.strides[0][r.reduced.rank - 1];
+  constexpr std::int64_t kFewTerms = 1024;
+  if (r.outputs > 1 && kept_step < reduced_step) {
+    reduce_in<BlockShape<32, false>>(launch, op, r);
+  } else if (r.outputs > 1 && r.terms <= kFewTerms) {
+    reduce_in<BlockShape<8, true>>(launch, op, r);
+  } else {
+    reduce_in<BlockShape<1, true>>(launch, op, r);
+  }
+}
+
+template <class T, class Out>
+struct SumTerms {
+  const T* x;
+  Out* out;
+  float divisor;
+  __device__ float start() const { return 0; }
+  __device__ float combine(float a, float b) const { return a + b; }
+  __device__ float term(std::int64_t at, std::int64_t, std::int64_t) const { return widen(x[at]); }
+  __device__ void finish(float value, std::int64_t at) const {
+    out[at] = narrow<Out>(value / divisor);
+  }
+};
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,60 @@
+#include "mezzo/kernels/cuda/report.h"
+
+#include <array>
+#include <mutex>
+
+#include <cuda_runtime_api.h>
+
+#include "mezzo/kernels/cuda/check.h"
+#include "mezzo/kernels/cuda/context.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+struct Slot {
+  std::mutex mutex;
+  Report* host = nullptr;
+  Report* device = nullptr;
+};
+
+Slot& slot_of(Device device) {
+  // Never destroyed: kernels may still write to it while static objects are.
+  static auto* slots = new std::array<Slot, kMostDevices>;
+  return (*slots)[place_of(device)];
+}
+
+}  // namespace
+
+Report* report_of(Device device) {
+  Slot& slot = slot_of(device);
+  const std::lock_guard lock(slot.mutex);
+  if (slot.host == nullptr) {
+    const OnDevice on(device);
+    void* host = nullptr;
+    void* mapped = nullptr;
+    MEZZO_CUDA_CHECK(cudaHostAlloc(&host, sizeof(Report), cudaHostAllocMapped));
+    MEZZO_CUDA_CHECK(cudaHostGetDevicePointer(&mapped, host, 0));
+    slot.host = new (host) Report;
+    slot.device = static_cast<Report*>(mapped);
+  }
+  return slot.device;
+}
+
+void throw_reported(Device device) {
+  Slot& slot = slot_of(device);
+  Report found;
+  {
+    const std::lock_guard lock(slot.mutex);
+    if (slot.host == nullptr || *static_cast<volatile int*>(&slot.host->fault) == 0) return;
+    found = *slot.host;
+    *slot.host = Report{};
+  }
+  if (static_cast<Fault>(found.fault) == Fault::kLabel) {
+    fail("labels", "label ", found.at, " is ", found.value, ", out of range for ", found.bound,
+         " classes, found on ", device, " after the call. Labels count from 0");
+  }
+  fail("indexing", "index ", found.at, " is ", found.value, ", out of range for ", found.bound,
+       " rows, found on ", device, " after the call");
+}
+
+}  // namespace mezzo::kernels::cuda

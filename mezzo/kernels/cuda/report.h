@@ -1,0 +1,46 @@
+// What kernels find wrong with the values they read, told to the host without making it wait.
+//
+// On the CPU a label out of range is an exception at once. A kernel cannot throw, and to look at
+// its findings after every call would make the host wait for the card in every step. It writes the
+// first finding to memory that both see; whoever waits for the card next throws it.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/device.h"
+
+namespace mezzo::kernels::cuda {
+
+enum class Fault : int { kNone, kLabel, kIndex };
+
+struct Report {
+  int claimed = 0;  // set by the first kernel that finds something
+  int fault = 0;    // a Fault; written last
+  std::int64_t at = 0;
+  std::int64_t value = 0;
+  std::int64_t bound = 0;
+};
+
+// The report that kernels on the device write to, as they address it.
+Report* report_of(Device device);
+
+// Throws ArgumentError if a kernel that is done has reported something, and clears it.
+void throw_reported(Device device);
+
+#ifdef __CUDACC__
+// True if 0 <= value < bound; else tells the host that element `at` is wrong.
+__device__ inline bool check_range(Report* report, Fault fault, std::int64_t at, std::int64_t value,
+                                   std::int64_t bound) {
+  if (value >= 0 && value < bound) return true;
+  if (atomicCAS_system(&report->claimed, 0, 1) == 0) {
+    report->at = at;
+    report->value = value;
+    report->bound = bound;
+    __threadfence_system();
+    *static_cast<volatile int*>(&report->fault) = static_cast<int>(fault);
+  }
+  return false;
+}
+#endif
+
+}  // namespace mezzo::kernels::cuda

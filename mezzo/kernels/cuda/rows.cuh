@@ -1,0 +1,98 @@
+// Kernels that look at whole rows: threads share a row, and talk to each other about it.
+#pragma once
+
+#include "mezzo/kernels/cuda/element.cuh"
+#include "mezzo/kernels/cuda/launch.cuh"
+
+namespace mezzo::kernels::cuda {
+
+// A dense tensor as rows along one axis: element j of row r lies at start(r) + j * inner.
+struct Rows {
+  std::int64_t count = 0;
+  std::int64_t size = 0;
+  std::int64_t inner = 1;
+
+  __host__ __device__ std::int64_t start(std::int64_t row) const {
+    return inner == 1 ? row * size : row / inner * size * inner + row % inner;
+  }
+};
+
+// Along `axis` of tensors of that shape, dense in that format.
+inline Rows rows_along(const Shape& shape, std::size_t axis, Format format) {
+  const std::int64_t size = shape[axis];
+  return {size == 0 ? 0 : shape.numel() / size, size, strides_for(shape, format)[axis]};
+}
+
+struct SumOf {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct LargestOf {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+struct SmallestOf {
+  __device__ int operator()(int a, int b) const { return min(a, b); }
+};
+
+// The threads that share a row: one, a warp, or a whole block.
+template <int kCount>
+struct Team {
+  static constexpr int kSize = kCount;
+  static constexpr int kTeams = kThreads / kCount;  // in a block
+
+  __device__ static int lane() { return threadIdx.x % kCount; }
+  __device__ static int team() { return threadIdx.x / kCount; }
+
+  // All threads' values combined, for every thread. All threads of the team must call it.
+  template <class T, class Combine>
+  __device__ static T all(T value, const Combine& combine) {
+    if constexpr (kCount > 1) {
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) {
+        value = combine(value, __shfl_xor_sync(0xffffffffU, value, step));
+      }
+    }
+    if constexpr (kCount > 32) {
+      __shared__ T of_warps[kThreads / 32];
+      __syncthreads();  // the values of an earlier call have been read
+      if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
+      __syncthreads();
+      value = of_warps[0];
+#pragma unroll
+      for (int warp = 1; warp < kThreads / 32; ++warp) value = combine(value, of_warps[warp]);
+    }
+    return value;
+  }
+};
+
+// op.row<Team>(row, rows) for every row, called by all threads of a team.
+template <class TeamOfRow, class Op>
+__global__ void rows_kernel(Op op, Rows rows) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * TeamOfRow::kTeams;
+  std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * TeamOfRow::kTeams + TeamOfRow::team();
+  for (; row < rows.count; row += step) op.template row<TeamOfRow>(row, rows);
+}
+
+// Rows whose elements lie apart lie side by side: then each thread takes one. Else a warp shares a
+// row, or a block a long one.
+template <class Op>
+void for_rows(const Launch& launch, const Op& op, const Rows& rows) {
+  if (rows.count == 0) return;
+  constexpr std::int64_t kLong = 2048;
+  const auto run = [&]<int kCount>() {
+    const int blocks = launch.blocks_for(rows.count * kCount);
+    rows_kernel<Team<kCount>><<<blocks, kThreads, 0, launch.stream()>>>(op, rows);
+  };
+  if (rows.inner > 1) {
+    run.template operator()<1>();
+  } else if (rows.size <= kLong) {
+    run.template operator()<32>();
+  } else {
+    run.template operator()<kThreads>();
+  }
+  check_launch("rows_kernel");
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,155 @@
+// Every op in every vector dtype and layout on a card, against its reference kernel in double.
+#include <gtest/gtest.h>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/ops/axis_attrs.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/indexing_attrs.h"
+#include "mezzo/ops/layer_norm_attrs.h"
+#include "mezzo/ops/losses_attrs.h"
+#include "mezzo/ops/matmul_attrs.h"
+#include "mezzo/ops/reduce_attrs.h"
+#include "tests/sweep/sweep.h"
+
+namespace mezzo::sweep {
+namespace {
+
+constexpr Device kCard{DeviceType::kCuda, 0};
+
+class EveryOpOnCuda : public testing::TestWithParam<const OpDef*> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryOpOnCuda);
+
+TEST(Cuda, HasACard) {
+  if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card: the sweep over it is skipped";
+  EXPECT_FALSE(backend_of(kCard).describe(kCard).empty());
+}
+
+// Without a card there is nothing to run, and one line says so.
+std::vector<const OpDef*> ops_to_try() {
+  return has_device(kCard) ? all_ops() : std::vector<const OpDef*>{};
+}
+
+TEST_P(EveryOpOnCuda, AgreesWithTheReferenceInEveryDTypeAndLayout) {
+  const OpDef& op = *GetParam();
+  if (op.infer == nullptr) return;  // views have no kernel
+  const std::vector<Sample> samples = op.samples();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      for (const Layout layout : kAllLayouts) {
+        compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kRandom, layout),
+                describe(op, i, dtype, layout), false, kCard);
+      }
+    }
+  }
+}
+
+TEST_P(EveryOpOnCuda, IsExactOnSmallIntegersIfItSaysSo) {
+  const OpDef& op = *GetParam();
+  if (!op.exact || op.infer == nullptr) return;
+  const std::vector<Sample> samples = op.samples();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kSmallIntegers),
+              describe(op, i, dtype, Layout::kDense), true, kCard);
+    }
+  }
+}
+
+// The same call twice gives the same bits: nothing is added in an order that depends on who is
+// first.
+TEST_P(EveryOpOnCuda, GivesTheSameBitsTwice) {
+  const OpDef& op = *GetParam();
+  if (op.infer == nullptr) return;
+  for (const Sample& sample : op.samples()) {
+    std::vector<Tensor> inputs = make_inputs(op, sample, DType::kF32);
+    for (Tensor& input : inputs) input = on_device(input, kCard);
+    const std::vector<const Tensor*> in = pointers(inputs);
+    const Outputs first = call(op, in, sample.attrs);
+    const Outputs second = call(op, in, sample.attrs);
+    for (std::size_t k = 0; k < first.size(); ++k) {
+      EXPECT_EQ(first[k].to_vector<float>(), second[k].to_vector<float>()) << op.name;
+    }
+  }
+}
+
+// Shapes that several blocks of threads share, where the sweep's small ones fit into one: ranges of
+// sums, tiles, rows of whole blocks, and a rest everywhere.
+struct Large {
+  const char* op;
+  Sample sample;
+};
+
+std::vector<Large> large_calls() {
+  const auto sums = [](Shape x, Shape axes) {
+    std::int64_t terms = 1;
+    for (const std::int64_t axis : axes) terms *= x[static_cast<std::size_t>(axis)];
+    return Sample{{{x}}, ReduceAttrs{axes, false, true}, terms};
+  };
+  const auto norm = [](Shape x, bool training) {
+    const SampleInput channels{{x[1]}, 0.5, 1.5};
+    const SampleInput absent{.shape = {}, .absent = true};
+    return Sample{{{x, 9, 11},
+                   channels,
+                   channels,
+                   training ? absent : channels,
+                   training ? absent : channels},
+                  BatchNormAttrs{training, true, 1e-3},
+                  x.numel() / x[1],
+                  16};
+  };
+  const auto norm_grad = [](Shape x) {
+    const SampleInput channels{{x[1]}, 0.5, 1.5};
+    return Sample{{{x}, {x}, channels, channels, channels, channels},
+                  BatchNormAttrs{true, true, 1e-3},
+                  x.numel() / x[1],
+                  8};
+  };
+  const AxisAttrs last{-1};
+  return {
+      {"sum", sums({70001}, {0})},
+      {"sum", sums({5000, 33}, {0})},
+      {"sum", sums({4, 24, 37, 41}, {0, 2, 3})},
+      {"sum", sums({300, 1500}, {1})},
+      {"mean", sums({2, 8, 60, 60}, {2, 3})},
+      {"max", sums({90, 3000}, {1})},
+      {"max_grad", {{{{1, 40}}, {{900, 40}}, {{1, 40}, 0.99, 1}}}},
+      {"softmax", {{{{3, 5000}, -3, 3}}, last, 5000}},
+      {"log_softmax", {{{{3, 5000}, -3, 3}}, last, 5000}},
+      {"softmax_grad", {{{{2, 3001}}, {{2, 3001}}}, last, 3001}},
+      {"argmax", {{{{3, 5000}}}, last}},
+      {"cross_entropy",
+       {{{{700, 10}, -4, 4}, {{700}, 0, 10, true}}, CrossEntropyAttrs{0.1}, 7000, 9}},
+      {"layer_norm", {{{{5, 3000}}, {{3000}}, {{3000}}}, LayerNormAttrs{1}, 3000, 4}},
+      {"layer_norm_grad",
+       {{{{600, 40}}, {{600, 40}}, {{40}}, {{600}}, {{600}, 0.5, 1}}, LayerNormAttrs{1}, 600, 4}},
+      {"batch_norm", norm({6, 24, 31, 29}, true)},
+      {"batch_norm", norm({6, 13, 31, 29}, true)},
+      {"batch_norm", norm({700, 520}, false)},
+      {"batch_norm_grad", norm_grad({6, 24, 31, 29})},
+      {"batch_norm_grad", norm_grad({6, 13, 31, 29})},
+      {"embedding_grad", {{{{700, 300}}, {{700}, 0, 9, true}}, EmbeddingGradAttrs{9, true}, 700}},
+      {"matmul", {{{{70, 130}}, {{130, 67}}}, MatmulAttrs{}, 130}},
+      {"mul", {{{{64, 1, 33, 9}}, {{1, 35, 1, 9}}}}}};
+}
+
+TEST(Cuda, AgreesOnShapesOfManyBlocks) {
+  if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  for (const Large& large : large_calls()) {
+    const OpDef& op = *find_op(large.op);
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      for (const Layout layout : kAllLayouts) {
+        compare(
+            op, large.sample, make_inputs(op, large.sample, dtype, Values::kRandom, layout),
+            concat(large.op, " ", large.sample.inputs[0].shape, " ", dtype, " ", name_of(layout)),
+            false, kCard);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, EveryOpOnCuda, testing::ValuesIn(ops_to_try()),
+                         [](const auto& parameter) { return std::string(parameter.param->name); });
+
+}  // namespace
+}  // namespace mezzo::sweep

@@ -1,0 +1,45 @@
+#include "mezzo/core/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/tensor.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Device, NamesAreReadAndWritten) {
+  for (const char* name : {"cpu", "cuda", "cuda:1", "cuda:127"}) {
+    const std::optional<Device> device = parse_device(name);
+    ASSERT_TRUE(device.has_value()) << name;
+    EXPECT_EQ(concat(*device), name);
+  }
+  EXPECT_EQ(concat(parse_device("cuda:0").value()), "cuda");
+  for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:128", "cuda:1 ", "CPU"}) {
+    EXPECT_FALSE(parse_device(name).has_value()) << name;
+  }
+}
+
+TEST(Device, TheCpuIsAlwaysThere) {
+  EXPECT_TRUE(has_device(kCpuDevice));
+  synchronize(kCpuDevice);
+  const std::int64_t before = memory_stats(kCpuDevice).live_bytes;
+  const Tensor x = zeros({16});
+  EXPECT_EQ(memory_stats(kCpuDevice).live_bytes, before + 64);
+  EXPECT_EQ(x.to(kCpuDevice).impl(), x.impl()) << "nothing is copied";
+}
+
+TEST(Device, OneThatIsNotThereIsAnError) {
+  const Device card{DeviceType::kCuda, 100};  // more than any machine has
+  EXPECT_FALSE(has_device(card));
+  EXPECT_THAT(message_of<UnsupportedError>([&] { zeros({2}).to(card); }),
+              HasSubstr("[device] there is no cuda:100"));
+  EXPECT_THROW(empty({2}, DType::kF32, Format::kContiguous, card), UnsupportedError);
+}
+
+}  // namespace
+}  // namespace mezzo

@@ -1,0 +1,99 @@
+#include <cstdlib>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/kernels/cuda/allocator.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+// A card of a million bytes whose memory is the host's.
+constexpr std::size_t kRoom = 1'000'000;
+std::size_t taken = 0;
+int fresh = 0;
+std::vector<std::pair<cudaStream_t, cudaStream_t>> ordered;
+
+void* take(std::size_t bytes) {
+  if (taken + bytes > kRoom) return nullptr;
+  taken += bytes;
+  ++fresh;
+  auto* block = static_cast<std::size_t*>(std::aligned_alloc(256, bytes + 256));
+  block[0] = bytes;
+  return block;
+}
+void give_back(void* block) {
+  taken -= static_cast<std::size_t*>(block)[0];
+  std::free(block);
+}
+void order(cudaStream_t waits, cudaStream_t done) { ordered.emplace_back(waits, done); }
+
+constexpr DeviceMemory kFake{take, give_back, order};
+cudaStream_t stream(std::uintptr_t number) { return reinterpret_cast<cudaStream_t>(number); }
+
+class CudaAllocatorTest : public testing::Test {
+ protected:
+  CudaAllocatorTest() {
+    taken = 0;
+    fresh = 0;
+    ordered.clear();
+  }
+  ~CudaAllocatorTest() override { allocator_.trim(); }
+
+  CudaAllocator allocator_{{DeviceType::kCuda, 0}, kFake};
+};
+
+TEST_F(CudaAllocatorTest, CountsLiveAndPeakBytes) {
+  void* a = allocator_.allocate(1000, stream(1));
+  void* b = allocator_.allocate(300, stream(1));
+  EXPECT_EQ(allocator_.stats().live_bytes, 1024 + 512) << "counted in units of 256 bytes";
+  allocator_.release(a, 1000, stream(1));
+  EXPECT_EQ(allocator_.stats().live_bytes, 512);
+  EXPECT_EQ(allocator_.stats().peak_bytes, 1024 + 512);
+  allocator_.reset_peak();
+  EXPECT_EQ(allocator_.stats().peak_bytes, 512);
+  allocator_.release(b, 300, stream(1));
+  EXPECT_EQ(allocator_.stats().live_bytes, 0);
+  EXPECT_EQ(allocator_.allocate(0, stream(1)), nullptr);
+}
+
+TEST_F(CudaAllocatorTest, AStreamGetsItsOwnBlocksAgainAtOnce) {
+  void* a = allocator_.allocate(5000, stream(1));
+  allocator_.release(a, 5000, stream(1));
+  EXPECT_EQ(allocator_.allocate(4900, stream(1)), a) << "of the same class";
+  EXPECT_NE(allocator_.allocate(4900, stream(2)), a);
+  EXPECT_EQ(fresh, 2);
+  EXPECT_TRUE(ordered.empty());
+}
+
+TEST_F(CudaAllocatorTest, ABlockGivenBackByAnotherStreamMakesItsOwnWait) {
+  void* a = allocator_.allocate(5000, stream(1));
+  allocator_.release(a, 5000, stream(2));
+  EXPECT_EQ(ordered, (std::vector<std::pair<cudaStream_t, cudaStream_t>>{{stream(1), stream(2)}}));
+  EXPECT_EQ(allocator_.allocate(5000, stream(1)), a);
+}
+
+TEST_F(CudaAllocatorTest, GivesBackWhatIsCachedBeforeItFails) {
+  void* a = allocator_.allocate(600'000, stream(1));
+  allocator_.release(a, 600'000, stream(1));
+  void* b = allocator_.allocate(800'000, stream(1));
+  EXPECT_NE(b, nullptr);
+  EXPECT_EQ(allocator_.stats().cached_bytes, 0);
+}
+
+TEST_F(CudaAllocatorTest, SaysWhatIsInUseWhenThereIsNoMore) {
+  allocator_.allocate(300'000, stream(1));
+  allocator_.allocate(300'000, stream(1));
+  allocator_.allocate(100'000, stream(1));
+  const std::string message =
+      message_of<DeviceError>([&] { allocator_.allocate(900'000, stream(1)); });
+  EXPECT_THAT(message, HasSubstr("out of memory on cuda: 900000 bytes asked for"));
+  EXPECT_THAT(message, HasSubstr("2 of 300000 bytes, 1 of 100000"));
+}
+
+}  // namespace
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,160 @@
+// Tensors on a card: memory, ways in and out, errors, and what must equal the CPU bit by bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/dropout.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Device kCard{DeviceType::kCuda, 0};
+
+class CudaDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  }
+};
+
+std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
+
+TEST_F(CudaDevice, ElementsComeBackAsTheyWent) {
+  const Tensor x = randn({3, 5, 7, 2});
+  EXPECT_EQ(floats(x.to(kCard)), floats(x));
+  EXPECT_EQ(floats(to_format(x, Format::kChannelsLast).to(kCard)), floats(x));
+  EXPECT_EQ(floats(to_format(x.to(kCard), Format::kChannelsLast)), floats(x));
+  EXPECT_EQ(floats(permute(x, {3, 1, 0, 2}).to(kCard)), floats(permute(x, {3, 1, 0, 2})));
+  EXPECT_EQ(full({}, 3.5).to(kCard).item(), 3.5);
+  EXPECT_EQ(floats(zeros({4}, DType::kF16, Format::kContiguous, kCard)), floats(zeros({4})));
+  EXPECT_EQ(full({3}, 7, DType::kI64, kCard).to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{7, 7, 7}));
+}
+
+TEST_F(CudaDevice, PinnedMemoryIsCopiedWhileTheHostGoesOn) {
+  const Tensor pinned = empty_pinned({1 << 20});
+  fill(pinned, 2);
+  const Tensor x = pinned.to(kCard);
+  synchronize(kCard);
+  EXPECT_EQ(floats(x), floats(full({1 << 20}, 2)));
+}
+
+TEST_F(CudaDevice, TheHostCannotReadElementsUnasked) {
+  const Tensor x = zeros({2}).to(kCard);
+  EXPECT_THAT(message_of<ArgumentError>([&] { x.data<float>(); }),
+              HasSubstr("the elements are on cuda"));
+}
+
+TEST_F(CudaDevice, InputsOnDifferentDevicesAreAnError) {
+  const Tensor x = zeros({2});
+  EXPECT_THAT(message_of<ArgumentError>([&] { x + x.to(kCard); }),
+              HasSubstr("[add] inputs are on different devices"));
+}
+
+TEST_F(CudaDevice, CountsItsMemory) {
+  const std::int64_t before = memory_stats(kCard).live_bytes;
+  {
+    const Tensor x = empty({1024}, DType::kF32, Format::kContiguous, kCard);
+    EXPECT_EQ(memory_stats(kCard).live_bytes, before + 4096);
+  }
+  EXPECT_EQ(memory_stats(kCard).live_bytes, before);
+  const std::string message =
+      message_of<DeviceError>([] { empty({1LL << 42}, DType::kF32, Format::kContiguous, kCard); });
+  EXPECT_THAT(message, HasSubstr("out of memory on cuda"));
+}
+
+TEST_F(CudaDevice, LabelsOutOfRangeAreReportedAtTheNextWait) {
+  const Tensor labels = from_values<std::int64_t>({0, 5}, {2}).to(kCard);
+  const Tensor loss = cross_entropy(zeros({2, 3}).to(kCard), labels);
+  EXPECT_THAT(message_of<ArgumentError>([&] { loss.item(); }), HasSubstr("label 1 is 5"));
+  EXPECT_NO_THROW(zeros({1}).to(kCard).item()) << "it is reported once";
+}
+
+TEST_F(CudaDevice, DropoutDropsWhatItDropsOnTheCpu) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const std::int64_t n : {1, 3, 4, 1021, 70000}) {
+      const Tensor x = ones({n}, dtype);
+      manual_seed(7);
+      const std::vector<float> expected = floats(dropout(x, 0.3));
+      manual_seed(7);
+      EXPECT_EQ(floats(dropout(x.to(kCard), 0.3)), expected) << n;
+    }
+  }
+}
+
+TEST_F(CudaDevice, CastsRoundAsOnTheCpu) {
+  Generator generator(3);
+  std::vector<float> values;
+  for (int i = 0; i < 100000; ++i) {
+    const float value = std::bit_cast<float>(generator.next());
+    values.push_back(std::isnan(value) ? 0.0F : value);
+  }
+  const Tensor x = from_values(values, {100000});
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    EXPECT_EQ(floats(x.to(kCard).astype(dtype)), floats(x.astype(dtype))) << name_of(dtype);
+  }
+}
+
+TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
+  std::vector<Tensor> host;
+  for (std::int64_t i = 0; i < 150; ++i) {
+    const DType dtype = i % 3 == 0 ? DType::kF32 : i % 3 == 1 ? DType::kBf16 : DType::kF16;
+    host.push_back(randn({1 + 37 * i}).astype(dtype));
+  }
+  std::vector<Tensor> card;
+  for (const Tensor& tensor : host) card.push_back(tensor.to(kCard));
+  EXPECT_NEAR(sum_of_squares(card), sum_of_squares(host), 1e-9 * sum_of_squares(host));
+  EXPECT_EQ(count_exponents(card, 8), count_exponents(host, 8));
+  EXPECT_FALSE(first_nonfinite(card).has_value());
+  fill(card[100], std::numeric_limits<double>::infinity());
+  fill(card[40], std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(first_nonfinite(card), 40U);
+  card[40] = host[40].to(kCard);
+  card[100] = host[100].to(kCard);
+  EXPECT_EQ(scale_in_place(card, 0.5F), scale_in_place(host, 0.5F));
+  clamp_in_place(card, 0.4F);
+  clamp_in_place(host, 0.4F);
+  for (std::size_t i = 0; i < host.size(); ++i) EXPECT_EQ(floats(card[i]), floats(host[i])) << i;
+}
+
+// One step of both optimizers on a 16-bit parameter by each rule.
+TEST_F(CudaDevice, UpdatesOf16BitParametersAreThoseOfTheCpu) {
+  for (const ParamUpdate rule : {ParamUpdate::kMaster, ParamUpdate::kNearest,
+                                 ParamUpdate::kStochastic, ParamUpdate::kKahan}) {
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      manual_seed(11);
+      const Tensor param = randn({1003}).astype(dtype);
+      const Tensor grad = randn({1003}).astype(dtype);
+      SgdTensors host{.param = param, .grad = grad, .momentum = zeros({1003})};
+      host.half = {.rule = rule, .random = {5, 8}};
+      if (rule == ParamUpdate::kMaster) host.half.master = param.astype(DType::kF32);
+      if (rule == ParamUpdate::kKahan) host.half.compensation = zeros({1003}, dtype);
+      SgdTensors card{
+          .param = param.to(kCard), .grad = grad.to(kCard), .momentum = host.momentum.to(kCard)};
+      card.half = host.half;
+      if (host.half.master.defined()) card.half.master = host.half.master.to(kCard);
+      if (host.half.compensation.defined()) {
+        card.half.compensation = host.half.compensation.to(kCard);
+      }
+      const SgdStep step{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .inv_scale = 0.125};
+      sgd_step({&host, 1}, step);
+      sgd_step({&card, 1}, step);
+      EXPECT_EQ(floats(card.param), floats(host.param))
+          << name_of(dtype) << " rule " << static_cast<int>(rule);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo

@@ -1,0 +1,66 @@
+// Whole training steps on a card beside those of the CPU.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/train_network.h"
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/random.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+
+namespace mezzo {
+namespace {
+
+constexpr Device kCard{DeviceType::kCuda, 0};
+
+class CudaTraining : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  }
+};
+
+// The losses of some steps of the small network, from the same weights, on the same batches.
+std::vector<double> losses_on(Device device, const amp::Policy& policy, bool scaled) {
+  manual_seed(21);
+  amp::SmallNet net;
+  net.to(device);
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer,
+                                      scaled ? amp::GradScaler() : amp::GradScaler({}, false),
+                                      {.policy = policy});
+  std::vector<double> losses;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    const amp::Batch batch = amp::small_batch(i % 3);
+    losses.push_back(step(batch.images.to(device), batch.labels.to(device)).loss);
+  }
+  return losses;
+}
+
+void expect_alike(const amp::Policy& policy, bool scaled, double allowed) {
+  const std::vector<double> expected = losses_on(kCpuDevice, policy, scaled);
+  const std::vector<double> got = losses_on(kCard, policy, scaled);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(got[i], expected[i], allowed * std::max(1.0, expected[i])) << "step " << i;
+  }
+}
+
+// Sums in another order differ in their last bits, and training amplifies differences.
+TEST_F(CudaTraining, InF32FollowsTheCpu) { expect_alike({amp::Level::kO0}, false, 1e-3); }
+
+TEST_F(CudaTraining, InBf16FollowsTheCpu) {
+  expect_alike({amp::Level::kO2, DType::kBf16}, false, 0.1);
+}
+
+TEST_F(CudaTraining, InF16WithALossScaleFollowsTheCpu) {
+  expect_alike({amp::Level::kO2, DType::kF16}, true, 0.05);
+}
+
+TEST_F(CudaTraining, GivesTheSameBitsTwice) {
+  const amp::Policy policy{amp::Level::kO2, DType::kF16};
+  EXPECT_EQ(losses_on(kCard, policy, true), losses_on(kCard, policy, true));
+}
+
+}  // namespace
+}  // namespace mezzo
