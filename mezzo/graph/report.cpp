@@ -34,6 +34,7 @@ std::string reason_of(const Node& node) {
 
 std::vector<NamedCount> sorted(const std::map<std::string, std::size_t>& counts) {
   std::vector<NamedCount> result;
+  result.reserve(counts.size());
   for (const auto& [name, count] : counts) result.push_back({name, count});
   std::ranges::stable_sort(result, std::greater<>(), &NamedCount::count);
   return result;
