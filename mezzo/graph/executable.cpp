@@ -1,7 +1,6 @@
 #include "mezzo/graph/executable.h"
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -43,12 +42,13 @@ Executable::Executable(Program program)
 // is read once in the forward pass and once in the backward pass, in two layouts.
 void Executable::find_done_inputs() {
   std::set<std::pair<const OpDef*, ValueId>> read_later;
-  for (Instruction& instruction : std::views::reverse(instructions_)) {
-    if (instruction.node->is_host()) continue;
-    for (const ValueId input : instruction.node->inputs) {
+  for (auto instruction = instructions_.rbegin(); instruction != instructions_.rend();
+       ++instruction) {
+    if (instruction->node->is_host()) continue;
+    for (const ValueId input : instruction->node->inputs) {
       if (input == kNoValue || memory_.homes[input] != Home::kCopy) continue;
-      const bool is_last = read_later.emplace(instruction.node->op, input).second;
-      if (is_last) instruction.done.push_back(input);
+      const bool is_last = read_later.emplace(instruction->node->op, input).second;
+      if (is_last) instruction->done.push_back(input);
     }
   }
 }
