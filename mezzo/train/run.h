@@ -69,14 +69,14 @@ struct RunOptions {
   std::uint64_t seed = 1;
   bool shuffle = true;
   bool augment = true;  // vary training images as is usual for the data set; see data/open.h
+  bool graph = false;   // capture the training step and replay it: graph::captured()
+  bool activation_gradients = false;               // histograms count those, too
   std::int64_t workers = data::default_workers();  // threads that make batches
   std::string weights{};                           // to start from, for read_weights()
   // Modules by the pattern of their path whose insides the backward pass computes again instead of
   // keeping them: nn::recompute(). The same bits in less memory.
   std::vector<std::string> recompute{};
-  bool graph = false;                 // capture the training step and replay it: graph::captured()
-  std::int64_t histogram_every = 0;   // steps between those whose gradients are counted; 0: never
-  bool activation_gradients = false;  // count those, too
+  std::int64_t histogram_every = 0;  // steps between those whose gradients are counted; 0: never
   CheckpointingOptions checkpoints{};
   // Asked after each step: true ends the run, with a last checkpoint if there are any.
   std::function<bool()> should_stop{};
