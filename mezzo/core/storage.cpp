@@ -53,7 +53,12 @@ void Storage::materialize() const {
       "a lower-precision copy is needed, but the tensor it copies was changed in place since. "
       "Change parameters only after the backward pass");
   void* block = allocate_on(device_, bytes_);
-  contents_->fill(block);
+  try {
+    contents_->fill(block);
+  } catch (...) {
+    release_on(device_, block, bytes_);
+    throw;
+  }
   data_ = block;
   ready_.store(true, std::memory_order_release);
 }
