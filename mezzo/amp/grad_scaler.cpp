@@ -137,11 +137,8 @@ void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
-  if (capture_hook() != nullptr) {
-    do_host_work("grad_scaler.unscale_", {}, optimizer.params(),
-                 [this, &optimizer](std::span<const Tensor>) { return unscale_(optimizer), true; });
-    return;
-  }
+  const auto again = [this, &optimizer] { unscale_(optimizer); };
+  if (note_if_captured("grad_scaler.unscale_", optimizer.params(), again)) return;
   if (!enabled_) return show_unscaled(optimizer.params());
   check_scaled();
   const Entry* entry = find(optimizer);
@@ -191,11 +188,8 @@ StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool ski
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
-  if (capture_hook() != nullptr) {
-    do_host_work("grad_scaler.step", {}, optimizer.params(),
-                 [this, &optimizer](std::span<const Tensor>) { return step(optimizer), true; });
-    return {};
-  }
+  const auto again = [this, &optimizer] { step(optimizer); };
+  if (note_if_captured("grad_scaler.step", optimizer.params(), again)) return {};
   if (!enabled_) {
     show_unscaled(optimizer.params());
     const bool any = has_gradients(optimizer.params());
@@ -230,11 +224,7 @@ void GradScaler::end_iteration() {
 
 void GradScaler::update() {
   if (!enabled_) return;
-  if (capture_hook() != nullptr) {
-    do_host_work("grad_scaler.update", {}, {},
-                 [this](std::span<const Tensor>) { return update(), true; });
-    return;
-  }
+  if (note_if_captured("grad_scaler.update", {}, [this] { update(); })) return;
   check_arg(!entries_.empty() || !unscaled_.empty(), "grad_scaler",
             "no gradients were checked since the last update(). Call step() or unscale_() first");
   const bool overflow =

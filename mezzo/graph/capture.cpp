@@ -51,9 +51,7 @@ Placeholder* placeholder_of(const Tensor& tensor) {
 }
 
 Tensor placeholder(const ValueSpec& spec, std::string what) {
-  Ref<LazyContents> contents(new Placeholder(std::move(what)));
-  Ref<Storage> storage = make_ref<Storage>(spec.bytes(), Device{}, std::move(contents));
-  return Tensor(make_ref<TensorImpl>(std::move(storage), 0, spec.shape, spec.strides, spec.dtype));
+  return stand_in(spec, Ref<LazyContents>(new Placeholder(std::move(what))));
 }
 
 class Recorder final : public CaptureHook {
@@ -63,7 +61,7 @@ class Recorder final : public CaptureHook {
     for (const NamedTensor& entry : options.names) names_.emplace(entry.tensor.impl(), entry.name);
   }
 
-  Tensor input(const Tensor& tensor, std::string name) {
+  Tensor input(const Tensor& tensor, const std::string& name) {
     if (tensor.device().type != DeviceType::kCpu) {
       fail<UnsupportedError>(kOp, "the input ", name, " is on ", tensor.device(),
                              ", steps are captured on the CPU only. Run the step without graph "

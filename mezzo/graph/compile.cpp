@@ -91,8 +91,9 @@ Program capture_improved(const Step& step, std::span<const Tensor> inputs,
   const PassRunner runner = runner_of(options);
   PassLog own_log;
   Program program = capture_with_casts(step, inputs, options, runner, own_log);
-  for (const Pass& pass : {kFoldCasts, kCommonSubexpressions, kDeadCode, kRecomputeNorms}) {
-    append(own_log, runner.run_only(pass.name, program));
+  for (const Pass& pass : runner.passes()) {
+    // Painted already: what comes before the second capture cannot come after it.
+    if (pass.run != paint_precision) append(own_log, runner.run_only(pass.name, program));
   }
   if (log != nullptr) *log = std::move(own_log);
   return program;

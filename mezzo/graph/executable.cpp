@@ -36,6 +36,22 @@ Executable::Executable(Program program)
   instructions_.reserve(program_.nodes.size());
   for (Node& node : program_.nodes) make_instruction(node);
   find_done_inputs();
+  find_what_passes();
+}
+
+// What a run leaves behind that the next one must not find.
+void Executable::find_what_passes() {
+  for (Instruction& instruction : instructions_) {
+    const Node& node = *instruction.node;
+    for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
+      if (!is_lasting(node.outputs[i])) fresh_.push_back(&instruction.outputs[i]);
+    }
+    const std::size_t first = node.inputs.size() - node.leaves.size();
+    for (std::size_t i = first; i < node.inputs.size(); ++i) {
+      const ValueId grad = node.inputs[i];
+      if (grad != kNoValue && is_lasting(grad)) gradients_.push_back(grad);
+    }
+  }
 }
 
 // Kernels keep weights in the layout that they want, in case they are wanted again. In a step each
@@ -225,17 +241,8 @@ std::vector<Tensor> Executable::take_outputs() {
 // Lets go of what belongs to one run.
 void Executable::forget() {
   for (const ValueId value : passing_) slots_[value] = Tensor();
-  for (Instruction& instruction : instructions_) {
-    if (!instruction.node->leaves.empty()) {
-      for (std::size_t i = 0; i < instruction.node->inputs.size(); ++i) {
-        const ValueId input = instruction.node->inputs[i];
-        if (input != kNoValue && homes_[input].defined()) slots_[input] = homes_[input];
-      }
-    }
-    for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
-      if (!homes_[instruction.node->outputs[i]].defined()) instruction.outputs[i] = Tensor();
-    }
-  }
+  for (const ValueId value : gradients_) slots_[value] = homes_[value];
+  for (Tensor* tensor : fresh_) *tensor = Tensor();
 }
 
 }  // namespace mezzo::graph

@@ -48,6 +48,7 @@ class Executable {
   Tensor in_arena(ValueId value, const Ref<Storage>& arena) const;
   void make_instruction(Node& node);
   void find_done_inputs();
+  void find_what_passes();
   bool is_lasting(ValueId value) const;
 
   void bind(std::span<const Tensor> inputs);
@@ -62,7 +63,9 @@ class Executable {
   std::vector<Tensor> slots_;  // what each value is at the moment
   std::vector<Tensor> homes_;  // what it is in every run; undefined if that changes
   std::vector<Instruction> instructions_;
-  std::vector<ValueId> passing_;  // values without such a home
+  std::vector<ValueId> passing_;    // values without such a home
+  std::vector<Tensor*> fresh_;      // results of instructions that are made in every run
+  std::vector<ValueId> gradients_;  // that host work may replace
   struct Random {
     Attrs* attrs;
     std::uint64_t offset;

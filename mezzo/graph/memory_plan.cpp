@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "mezzo/ops/registry.h"
+#include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
 namespace {
@@ -172,7 +172,7 @@ std::size_t most_alive(const Program& program, const std::vector<Life>& lives,
 }  // namespace
 
 bool is_parameter_copy(const Program& program, const Node& node) {
-  if (node.op != find_op("cast") || !is_lower(program.spec(node.outputs[0]).dtype)) return false;
+  if (!is_cast(node) || !is_lower(program.spec(node.outputs[0]).dtype)) return false;
   const Tensor& source = program.values[node.inputs[0]].tensor;
   return source.defined() && source.is_leaf() && source.requires_grad() &&
          (source.is_dense() || source.is_dense(Format::kChannelsLast));

@@ -28,15 +28,6 @@ std::size_t extent_of(const ValueSpec& spec) {
 
 }  // namespace
 
-const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kForward: return "forward";
-    case Phase::kBackward: return "backward";
-    case Phase::kUpdate: return "update";
-  }
-  return "";
-}
-
 ValueId Program::add_input(ValueSpec spec, std::string name) {
   values.push_back({ValueKind::kInput, spec, std::move(name), {}});
   inputs.push_back(static_cast<ValueId>(values.size() - 1));
@@ -56,12 +47,6 @@ ValueId Program::add_state(ValueSpec spec, std::string name) {
 ValueId Program::add_result(ValueSpec spec) {
   values.push_back({ValueKind::kResult, spec, {}, {}});
   return static_cast<ValueId>(values.size() - 1);
-}
-
-std::string name_of(const Program& program, ValueId value) {
-  if (value == kNoValue) return "_";
-  const std::string& name = program.values[value].name;
-  return name.empty() ? concat('%', value) : name;
 }
 
 std::vector<std::size_t> makers(const Program& program) {
@@ -90,9 +75,11 @@ void replace_uses(Program& program, ValueId from, ValueId to) {
   std::ranges::replace(program.outputs, from, to);
 }
 
-Tensor stand_in(const ValueSpec& spec) {
-  Ref<Storage> storage = make_ref<Storage>(extent_of(spec) * size_of(spec.dtype), Device{},
-                                           Ref<LazyContents>(new NoContents));
+Tensor stand_in(const ValueSpec& spec) { return stand_in(spec, Ref<LazyContents>(new NoContents)); }
+
+Tensor stand_in(const ValueSpec& spec, Ref<LazyContents> contents) {
+  Ref<Storage> storage =
+      make_ref<Storage>(extent_of(spec) * size_of(spec.dtype), Device{}, std::move(contents));
   return Tensor(make_ref<TensorImpl>(std::move(storage), 0, spec.shape, spec.strides, spec.dtype));
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "mezzo/amp/policy.h"
+#include "mezzo/amp/train_network.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/op.h"
 
@@ -52,8 +53,7 @@ struct Value {
   Tensor tensor{};     // of a state in a program that can run; undefined in one that was parsed
 };
 
-enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
-const char* name_of(Phase phase);  // `forward`, `backward`, `update`
+using Phase = amp::StepPhase;
 
 struct Node {
   const OpDef* op = nullptr;  // null: host work
@@ -101,9 +101,6 @@ struct Program {
   ValueId add_result(ValueSpec spec);
 };
 
-// What a text calls a value: its name, or %7 for results without one.
-std::string name_of(const Program& program, ValueId value);
-
 // The node that makes each value, as an index into nodes; kNoNode for inputs and states.
 inline constexpr std::size_t kNoNode = ~std::size_t{0};
 std::vector<std::size_t> makers(const Program& program);
@@ -116,5 +113,7 @@ void replace_uses(Program& program, ValueId from, ValueId to);
 // A tensor with that geometry and without elements, for shape inference: asking for its elements
 // throws.
 Tensor stand_in(const ValueSpec& spec);
+// The same; asking for its elements does what `contents` does.
+Tensor stand_in(const ValueSpec& spec, Ref<LazyContents> contents);
 
 }  // namespace mezzo::graph

@@ -138,9 +138,18 @@ void Module::to(Device device) {
   }
 }
 
+// Asked in every step: without a list of all names.
+const Tensor* Module::first_parameter() const {
+  if (!parameters_.empty()) return parameters_.front().tensor;
+  for (const Child& child : children_) {
+    if (const Tensor* found = child.module->first_parameter()) return found;
+  }
+  return nullptr;
+}
+
 Device Module::device() const {
-  const std::vector<NamedTensor> all = named_parameters();
-  return all.empty() ? kCpuDevice : all.front().tensor.device();
+  const Tensor* parameter = first_parameter();
+  return parameter != nullptr ? parameter->device() : kCpuDevice;
 }
 
 void Module::zero_grad() {

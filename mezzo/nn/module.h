@@ -162,6 +162,7 @@ class Module {
   };
 
   Tensor run_hooks(const Tensor& x, const ForwardHook::Forward& body);
+  const Tensor* first_parameter() const;
   void check_name(std::string_view name) const;
   template <class Visit>
   void visit(const std::string& prefix, const Visit& visit_module) const;

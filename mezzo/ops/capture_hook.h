@@ -74,4 +74,16 @@ bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<con
   return true;
 }
 
+// For functions that look at numbers themselves: notes `work()` as host work if a step is being
+// captured, and says so; the caller then does nothing else.
+template <class Work>
+bool note_if_captured(const char* name, std::span<const Tensor> leaves, const Work& work) {
+  if (capture_hook() == nullptr) return false;
+  do_host_work(name, {}, leaves, [work](std::span<const Tensor>) {
+    work();
+    return true;
+  });
+  return true;
+}
+
 }  // namespace mezzo

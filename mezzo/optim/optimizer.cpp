@@ -46,11 +46,7 @@ void Optimizer::check_grad(std::size_t i, const Tensor& grad) const {
 }
 
 void Optimizer::step(double inv_scale) {
-  do_host_work(name_, {}, params_,
-               [this, inv_scale](std::span<const Tensor>) { return step_now(inv_scale), true; });
-}
-
-void Optimizer::step_now(double inv_scale) {
+  if (note_if_captured(name_, params_, [this, inv_scale] { step(inv_scale); })) return;
   const NoGrad guard;
   std::vector<std::vector<Active>> active(groups());
   std::size_t group = 0;

@@ -125,7 +125,6 @@ class Optimizer {
     std::optional<std::uint64_t> version{};  // of the parameter that these belong to, if known
   };
 
-  void step_now(double inv_scale);
   bool set_rounding(std::string_view counter_name, std::int64_t value);
   bool has_half_state(std::size_t i) const;
   void follow_parameter(std::size_t i);
