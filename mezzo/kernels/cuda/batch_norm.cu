@@ -46,19 +46,11 @@ __global__ void statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
 #pragma unroll
     for (int k = 0; k < N; ++k) moments[k].add(values[k], share);
   }
-  const int here = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    shared[here] = moments[k];
-    __syncthreads();
-    for (int half = blockDim.y / 2; half > 0; half /= 2) {
-      if (threadIdx.y < half) shared[here].add(shared[here + half * blockDim.x]);
-      __syncthreads();
-    }
-    if (takes_part && threadIdx.y == 0) {
-      partial[blockIdx.y * g.channels + range.channel + k] = shared[here];
-    }
-    __syncthreads();
+    add_up_column(moments[k], shared, takes_part, partial,
+                  blockIdx.y * g.channels + range.channel + k,
+                  [](Moments& sum, const Moments& other) { sum.add(other); });
   }
 }
 

@@ -91,4 +91,20 @@ __device__ inline void read_numbers(ChannelNumbers (&numbers)[N], const ChannelI
   for (int k = 0; k < N; ++k) numbers[k] = ChannelNumbers(in, channel + k);
 }
 
+// Adds up what the threads of a column of the block have, in a fixed order, and puts it into
+// parts[index]. For all threads of a block; those of columns beyond the channels write nothing.
+template <class T, class Add>
+__device__ void add_up_column(T value, T* shared, bool takes_part, T* parts, std::int64_t index,
+                              Add add) {
+  const int here = threadIdx.y * blockDim.x + threadIdx.x;
+  shared[here] = value;
+  __syncthreads();
+  for (int half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half) add(shared[here], shared[here + half * blockDim.x]);
+    __syncthreads();
+  }
+  if (takes_part && threadIdx.y == 0) parts[index] = shared[here];
+  __syncthreads();
+}
+
 }  // namespace mezzo::kernels::cuda

@@ -55,23 +55,14 @@ __global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, f
       products[k] = fmaf(grad[k], (x[k] - numbers[k].mean) * numbers[k].rstd, products[k]);
     }
   }
-  const int here = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    shared[here] = make_float2(sums[k], products[k]);
-    __syncthreads();
-    for (int half = blockDim.y / 2; half > 0; half /= 2) {
-      if (threadIdx.y < half) {
-        const float2 other = shared[here + half * blockDim.x];
-        shared[here].x += other.x;
-        shared[here].y += other.y;
-      }
-      __syncthreads();
-    }
-    if (takes_part && threadIdx.y == 0) {
-      partial[blockIdx.y * g.channels + range.channel + k] = shared[here];
-    }
-    __syncthreads();
+    add_up_column(make_float2(sums[k], products[k]), shared, takes_part, partial,
+                  blockIdx.y * g.channels + range.channel + k,
+                  [](float2& sum, const float2& other) {
+                    sum.x += other.x;
+                    sum.y += other.y;
+                  });
   }
 }
 
