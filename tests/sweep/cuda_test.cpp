@@ -31,30 +31,10 @@ std::vector<const OpDef*> ops_to_try() {
 }
 
 TEST_P(EveryOpOnCuda, AgreesWithTheReferenceInEveryDTypeAndLayout) {
-  const OpDef& op = *GetParam();
-  if (op.infer == nullptr) return;  // views have no kernel
-  const std::vector<Sample> samples = op.samples();
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      for (const Layout layout : kAllLayouts) {
-        compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kRandom, layout),
-                describe(op, i, dtype, layout), false, kCard);
-      }
-    }
-  }
+  expect_agreement(*GetParam(), kCard);
 }
 
-TEST_P(EveryOpOnCuda, IsExactOnSmallIntegersIfItSaysSo) {
-  const OpDef& op = *GetParam();
-  if (!op.exact || op.infer == nullptr) return;
-  const std::vector<Sample> samples = op.samples();
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kSmallIntegers),
-              describe(op, i, dtype, Layout::kDense), true, kCard);
-    }
-  }
-}
+TEST_P(EveryOpOnCuda, IsExactOnSmallIntegersIfItSaysSo) { expect_exactness(*GetParam(), kCard); }
 
 // The same call twice gives the same bits: nothing is added in an order that depends on who is
 // first.

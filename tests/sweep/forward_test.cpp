@@ -9,31 +9,9 @@ namespace {
 
 class EveryOp : public testing::TestWithParam<const OpDef*> {};
 
-TEST_P(EveryOp, AgreesWithTheReferenceInEveryDTypeAndLayout) {
-  const OpDef& op = *GetParam();
-  if (op.infer == nullptr) return;  // views have no kernel
-  const std::vector<Sample> samples = op.samples();
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      for (const Layout layout : kAllLayouts) {
-        compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kRandom, layout),
-                describe(op, i, dtype, layout), false);
-      }
-    }
-  }
-}
+TEST_P(EveryOp, AgreesWithTheReferenceInEveryDTypeAndLayout) { expect_agreement(*GetParam()); }
 
-TEST_P(EveryOp, IsExactOnSmallIntegersIfItSaysSo) {
-  const OpDef& op = *GetParam();
-  if (!op.exact || op.infer == nullptr) return;
-  const std::vector<Sample> samples = op.samples();
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kSmallIntegers),
-              describe(op, i, dtype, Layout::kDense), true);
-    }
-  }
-}
+TEST_P(EveryOp, IsExactOnSmallIntegersIfItSaysSo) { expect_exactness(*GetParam()); }
 
 TEST_P(EveryOp, ViewsShareMemoryAndReadStridedInputs) {
   const OpDef& op = *GetParam();

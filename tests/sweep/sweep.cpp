@@ -150,6 +150,30 @@ void compare(const OpDef& op, const Sample& sample, const std::vector<Tensor>& i
   }
 }
 
+void expect_agreement(const OpDef& op, Device device) {
+  if (op.infer == nullptr) return;  // views have no kernel
+  const std::vector<Sample> samples = op.samples();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      for (const Layout layout : kAllLayouts) {
+        compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kRandom, layout),
+                describe(op, i, dtype, layout), false, device);
+      }
+    }
+  }
+}
+
+void expect_exactness(const OpDef& op, Device device) {
+  if (!op.exact || op.infer == nullptr) return;
+  const std::vector<Sample> samples = op.samples();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      compare(op, samples[i], make_inputs(op, samples[i], dtype, Values::kSmallIntegers),
+              describe(op, i, dtype, Layout::kDense), true, device);
+    }
+  }
+}
+
 double tolerance(const OpDef& op, const Sample& sample, DType result, double expected) {
   constexpr double kUnit = 0x1p-24;  // half a unit in the last place of f32
   const double size = std::max(std::abs(expected), sample.magnitude);

@@ -43,6 +43,12 @@ Tensor on_device(const Tensor& tensor, Device device);
 void compare(const OpDef& op, const Sample& sample, const std::vector<Tensor>& inputs,
              const std::string& name, bool exact, Device device = kCpuDevice);
 
+// Every sample of the op on random numbers, in every vector dtype and layout: see compare().
+void expect_agreement(const OpDef& op, Device device = kCpuDevice);
+// Every sample on small integers, exactly, in every vector dtype; nothing if the op does not claim
+// to be exact.
+void expect_exactness(const OpDef& op, Device device = kCpuDevice);
+
 // How far a result may be from `expected`:
 //   half a unit in the last place of the result's dtype (one rounding), plus
 //   `ulps` roundings of f32 arithmetic, relative to the larger of the result and one term, plus
