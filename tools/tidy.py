@@ -3,7 +3,8 @@
 By default those that changed: since the branch left origin/main, or, on main itself, since a day
 before the last commit; MEZZO_LINT_BASE names another commit to compare with. A changed header is
 seen through one source that includes it. A file found clean is not looked at again until it, a
-header of ours that it includes, its compile command or the configuration changes.
+header of ours that it includes, its compile command or the configuration changes. CUDA sources are
+left to nvcc: clang of another age cannot read the toolkit's headers.
 """
 import concurrent.futures
 import hashlib
@@ -59,6 +60,8 @@ class Sources:
         self.commands = {}
         for entry in json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8")):
             path = pathlib.Path(entry["directory"], entry["file"]).resolve()
+            if path.suffix == ".cu":
+                continue
             if path.is_relative_to(root) and path.relative_to(root).as_posix() in tracked:
                 self.commands[path.relative_to(root).as_posix()] = entry["command"]
         self._direct = {}
