@@ -58,11 +58,13 @@ void Executable::find_what_passes() {
 // is read once in the forward pass and once in the backward pass, in two layouts.
 void Executable::find_done_inputs() {
   std::set<std::pair<const OpDef*, ValueId>> read_later;
+  std::set<ValueId> needed_later(program_.outputs.begin(), program_.outputs.end());
   for (auto instruction = instructions_.rbegin(); instruction != instructions_.rend();
        ++instruction) {
-    if (instruction->node->is_host()) continue;
     for (const ValueId input : instruction->node->inputs) {
       if (input == kNoValue || memory_.homes[input] != Home::kCopy) continue;
+      if (needed_later.insert(input).second) instruction->let_go.push_back(input);
+      if (instruction->node->is_host()) continue;
       const bool is_last = read_later.emplace(instruction->node->op, input).second;
       if (is_last) instruction->done.push_back(input);
     }
@@ -178,6 +180,7 @@ bool Executable::run_nodes() {
     } else {
       run_kernel(instruction);
     }
+    for (const ValueId value : instruction.let_go) slots_[value] = Tensor();
   }
   return true;
 }

@@ -41,6 +41,8 @@ class Executable {
     // Inputs that no later call of this operation reads. What kernels derived from them, such as a
     // weight in their own layout, is of no use to other operations and is given back.
     std::vector<ValueId> done{};
+    // 16-bit copies of parameters that nothing reads later: an update renews what nobody holds.
+    std::vector<ValueId> let_go{};
   };
 
   void check_runnable() const;

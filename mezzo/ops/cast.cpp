@@ -1,5 +1,7 @@
 #include "mezzo/ops/cast.h"
 
+#include <atomic>
+
 #include "mezzo/core/device_backend.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/capture_hook.h"
@@ -33,10 +35,15 @@ class CastContents final : public LazyContents {
   bool is_current() const override { return source_.version() == version_; }
   const Tensor& source() const { return source_; }
 
+  // Whether a cast has given the copy to somebody since it was last renewed.
+  void set_in_use(bool in_use) { in_use_.store(in_use, std::memory_order_relaxed); }
+  bool is_in_use() const { return in_use_.load(std::memory_order_relaxed); }
+
  private:
   Tensor source_;
   std::uint64_t version_;
   DType dtype_;
+  std::atomic<bool> in_use_{true};
 };
 
 }  // namespace
@@ -110,11 +117,29 @@ bool is_parameter(const Tensor& x) {
          (x.is_dense() || x.is_dense(Format::kChannelsLast));
 }
 
+DerivedKey copy_key(const Tensor& x, DType dtype) {
+  return {kCastCopy, static_cast<std::uint64_t>(dtype), x.offset()};
+}
+
+// Where a storage came from as a parameter's copy; null for any other.
+CastContents* contents_of(const Storage& storage) {
+  return dynamic_cast<CastContents*>(storage.lazy_contents());
+}
+
+bool is_in_use(const Storage& copy) {
+  const CastContents* contents = contents_of(copy);
+  return copy.is_materialized() && contents != nullptr && contents->is_in_use();
+}
+
+void set_in_use(const Storage& copy, bool in_use) {
+  if (CastContents* contents = contents_of(copy)) contents->set_in_use(in_use);
+}
+
 // The shared copy of a parameter at its current version. A handle of its own, so that its history
 // can be recorded without marking the shared one.
 Tensor parameter_copy(const Tensor& x, DType dtype) {
   DerivedCopies& derived = x.storage()->derived();
-  const DerivedKey key{kCastCopy, static_cast<std::uint64_t>(dtype), x.offset()};
+  const DerivedKey key = copy_key(x, dtype);
   Ref<RefCounted> found = derived.find(key, x.version());
   if (!found) {
     const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
@@ -124,6 +149,7 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
     derived.put(key, x.version(), found);
   }
   const Ref<Storage> storage(static_cast<Storage*>(found.get()));
+  set_in_use(*storage, true);
   return Tensor(
       make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), x.format()), dtype));
 }
@@ -159,8 +185,32 @@ Tensor widen(const Tensor& x) {
 Tensor unfilled_source(const Tensor& x) {
   const Storage& storage = *x.storage();
   if (storage.is_materialized()) return {};
-  const auto* contents = dynamic_cast<const CastContents*>(storage.lazy_contents());
+  const CastContents* contents = contents_of(storage);
   return contents != nullptr && contents->is_current() ? contents->source() : Tensor();
+}
+
+RenewedCopy RenewedCopy::find(const Tensor& param) {
+  RenewedCopy renewed;
+  if (param.dtype() != DType::kF32) return renewed;
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Ref<RefCounted> found =
+        param.storage()->derived().find(copy_key(param, dtype), param.version());
+    // Its entry and `found` are two.
+    if (!found || found->use_count() > 2) continue;
+    Ref<Storage> storage(static_cast<Storage*>(found.get()));
+    if (!is_in_use(*storage)) continue;
+    renewed.storage_ = std::move(storage);
+    renewed.dtype_ = dtype;
+    break;
+  }
+  return renewed;
+}
+
+void RenewedCopy::keep(const Tensor& param) const {
+  storage_->bump_version();  // copies of the copy in other layouts are stale
+  set_in_use(*storage_, false);
+  param.storage()->derived().put(copy_key(param, dtype_), param.version(),
+                                 Ref<RefCounted>(storage_.get()));
 }
 
 Tensor Tensor::astype(DType dtype) const { return cast(*this, dtype); }

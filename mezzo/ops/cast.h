@@ -28,6 +28,27 @@ inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContigu
 // pass.
 Tensor unfilled_source(const Tensor& x);
 
+// The 16-bit copy of an f32 parameter as an update sees it that writes both in one pass, so that
+// the next step need not cast: found before the parameter changes, kept after it.
+//
+// Found is only a copy that a cast has given out since the last change, whose elements somebody
+// asked for, and which nobody holds any more: what a backward pass has yet to read stays as it was.
+class RenewedCopy {
+ public:
+  // Empty if there is none.
+  static RenewedCopy find(const Tensor& param);
+
+  explicit operator bool() const { return static_cast<bool>(storage_); }
+  void* address() const { return storage_->data(); }
+  DType dtype() const { return dtype_; }
+  // The copy holds the rounded elements of `param` as they are now: later casts share it.
+  void keep(const Tensor& param) const;
+
+ private:
+  Ref<Storage> storage_;
+  DType dtype_ = DType::kBf16;
+};
+
 // Copies x over `destination`, which has the same shape, converting dtype and layout on the way. An
 // in-place change that is not recorded.
 void convert_into(const Tensor& x, const Tensor& destination);

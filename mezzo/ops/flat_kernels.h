@@ -32,6 +32,12 @@ struct HalfBlock {
   RandomPosition random{};  // a whole number of blocks of four words into the stream
 };
 
+// The 16-bit copy of an f32 parameter, which the update renews.
+struct CopyBlock {
+  void* data = nullptr;  // null: there is none
+  DType dtype = DType::kBf16;
+};
+
 struct SgdBlock {
   float* param = nullptr;
   const float* grad = nullptr;
@@ -39,6 +45,7 @@ struct SgdBlock {
   std::int64_t count = 0;
   float intake = 1;  // how much of the gradient the momentum takes in
   HalfBlock half{};
+  CopyBlock copy{};
 };
 struct SgdFactors {
   float lr = 0;
@@ -57,6 +64,7 @@ struct AdamBlock {
   float step_size = 0;   // lr / (1 - beta1^step)
   float correction = 1;  // 1 / sqrt(1 - beta2^step)
   HalfBlock half{};
+  CopyBlock copy{};
 };
 struct AdamFactors {
   float one_minus_beta1 = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/kernel_listener.h"
 
@@ -75,10 +76,38 @@ void set_param(Block& block, const char* op, std::size_t i, const Tensor& param,
   if (half.rule == ParamUpdate::kMaster) block.param = writable(half.master);
 }
 
-// Bytes of the parameter, read and written, and of its gradient, for one number.
-double bytes_each(const flat::HalfBlock& half, bool has_f32) {
+// The 16-bit copies of f32 parameters that go with the update.
+class Copies {
+ public:
+  // Before any parameter changes: parameters may be views of one block of memory, which counts the
+  // changes of all.
+  template <class Tensors>
+  explicit Copies(std::span<const Tensors> tensors) {
+    copies_.reserve(tensors.size());
+    for (const Tensors& t : tensors) {
+      copies_.push_back(t.param.defined() ? RenewedCopy::find(t.param) : RenewedCopy());
+    }
+  }
+  flat::CopyBlock block(std::size_t i) const {
+    if (!copies_[i]) return {};
+    return {copies_[i].address(), copies_[i].dtype()};
+  }
+  // After all have changed.
+  template <class Tensors>
+  void keep(std::span<const Tensors> tensors) const {
+    for (std::size_t i = 0; i < copies_.size(); ++i) {
+      if (copies_[i]) copies_[i].keep(tensors[i].param);
+    }
+  }
+
+ private:
+  std::vector<RenewedCopy> copies_;
+};
+
+// Bytes of the parameter, read and written, of its copy and of its gradient, for one number.
+double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool has_f32) {
   const double f32 = has_f32 ? 2 * sizeof(float) : 0;
-  if (half.param == nullptr) return f32 + sizeof(float);
+  if (half.param == nullptr) return f32 + sizeof(float) + (copy.data != nullptr ? 2 : 0);
   const double bits16 = has_f32 ? 2 : 4;  // beside a master copy it is only written
   const double compensation = half.compensation != nullptr ? 4 : 0;
   return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));
@@ -91,7 +120,7 @@ KernelWork work_of(const char* op, Device device, const std::vector<Block>& bloc
   KernelWork work{.op = op, .kernel = flat::kernels_on(device).name};
   for (const Block& block : blocks) {
     work.bytes += static_cast<double>(block.count) *
-                  (bytes_each(block.half, block.param != nullptr) + state_bytes);
+                  (bytes_each(block.half, block.copy, block.param != nullptr) + state_bytes);
   }
   return work;
 }
@@ -116,6 +145,7 @@ Device device_of(const char* op, std::span<const Tensors> tensors) {
 void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
   const bool with_momentum = step.momentum != 0;
   const Device device = device_of("sgd_step", tensors);
+  const Copies copies(tensors);
   std::vector<flat::SgdBlock> blocks;
   blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -125,6 +155,7 @@ void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
     flat::SgdBlock& block = blocks.emplace_back();
     set_param(block, "sgd_step", i, t.param, t.grad, t.half);
     if (with_momentum) block.momentum = writable(t.momentum);
+    block.copy = copies.block(i);
     block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
   }
   const flat::SgdFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
@@ -134,10 +165,12 @@ void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
   run_listened_on(
       device, [&] { return work_of("sgd_step", device, blocks, state_bytes); },
       [&] { flat::kernels_on(device).sgd(blocks, factors); });
+  copies.keep(tensors);
 }
 
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   const Device device = device_of("adam_step", tensors);
+  const Copies copies(tensors);
   std::vector<flat::AdamBlock> blocks;
   blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -152,6 +185,7 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
     set_param(block, "adam_step", i, t.param, t.grad, t.half);
     block.exp_avg = writable(t.exp_avg);
     block.exp_avg_sq = writable(t.exp_avg_sq);
+    block.copy = copies.block(i);
     block.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, n)));
     block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
   }
@@ -166,6 +200,7 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   run_listened_on(
       device, [&] { return work_of("adam_step", device, blocks, 4 * sizeof(float)); },
       [&] { flat::kernels_on(device).adam(blocks, factors); });
+  copies.keep(tensors);
 }
 
 void refresh_master(const Tensor& param, const Tensor& master) {

@@ -97,15 +97,30 @@ void run_half_range(const Block& block, std::int64_t begin, std::int64_t end, co
   }
 }
 
+// The same for an f32 parameter that has a 16-bit copy: a piece is rounded while it is in the
+// first-level cache. A cast before the next step would read it from memory once more.
+template <class Block, class Rule>
+void run_copied_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+  for (std::int64_t at = begin; at < end; at += kPiece) {
+    const std::int64_t count = std::min(kPiece, end - at);
+    run_range(block, at, at + count, rule);
+    visit_half(block.copy.dtype, [&]<class T>(T) HWY_ATTR {
+      round_nearest(block.param + at, static_cast<T*>(block.copy.data) + at, count);
+    });
+  }
+}
+
 template <class Block, class Rule>
 void for_elements(std::span<const Block> blocks, const Rule& rule) {
   kernels::for_ranges(blocks, kElementGrain,
                       [&](std::size_t index, std::int64_t begin, std::int64_t end) HWY_ATTR {
                         const Block& block = blocks[index];
-                        if (block.half.param == nullptr) {
-                          run_range(block, begin, end, rule);
-                        } else {
+                        if (block.half.param != nullptr) {
                           run_half_range(block, begin, end, rule);
+                        } else if (block.copy.data != nullptr) {
+                          run_copied_range(block, begin, end, rule);
+                        } else {
+                          run_range(block, begin, end, rule);
                         }
                       });
 }

@@ -67,6 +67,9 @@ template <int N, class Block>
 __device__ inline void write_param(const Block& b, std::int64_t i, float (&param)[N]) {
   const HalfBlock& half = b.half;
   if (half.param == nullptr || half.rule == ParamUpdate::kMaster) store(param, b.param + i);
+  if (b.copy.data != nullptr) {
+    visit_half(b.copy.dtype, [&]<class T>(T) { store(param, static_cast<T*>(b.copy.data) + i); });
+  }
   if (half.param == nullptr) return;
   visit_half(half.dtype, [&]<class T>(T) {
     if (half.rule == ParamUpdate::kStochastic) dither_all<N, T>(half, i, param);
@@ -163,6 +166,7 @@ bool takes_packs(const Block& b) {
   const std::size_t grad_bytes = kPack * size_of(b.half.grad_dtype);
   return is_aligned<kPack>(b.param) && is_aligned<kPack>(b.grad) && Rule::is_aligned_for(b) &&
          multiple_of(b.half.param, 8) && multiple_of(b.half.compensation, 8) &&
+         multiple_of(b.copy.data, 8) &&
          multiple_of(b.half.grad, grad_bytes);
 }
 
