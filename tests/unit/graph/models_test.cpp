@@ -1,0 +1,33 @@
+// Every model of the zoo in graph mode: the bits of eager mode.
+#include <algorithm>
+#include <string>
+
+#include "mezzo/models/model.h"
+#include "tests/unit/graph/twins.h"
+
+namespace mezzo::graph {
+namespace {
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryModel, HasTheBitsOfEagerModeOverTenSteps) {
+  const std::string& name = GetParam();
+  const models::ModelConfig config = models::usual_config(name);
+  const std::int64_t size = std::min<std::int64_t>(config.image_size, 32);
+  const auto make = [&] { return models::create(name, {config.in_channels, 10, size}); };
+  Twins<nn::Module> twins(make, optim::SgdOptions{.lr = 0.01, .momentum = 0.9}, {.level = "O0"});
+  Generator images(4);
+  for (int i = 0; i < 10; ++i) {
+    const TrainStepResult result =
+        twins.step({randn({3, config.in_channels, size, size}, images),
+                    from_values<std::int64_t>({i % 10, (i + 1) % 10, 3}, {3})});
+    ASSERT_TRUE(std::isfinite(result.loss)) << "step " << i;
+  }
+  twins.expect_same_state();
+}
+
+INSTANTIATE_TEST_SUITE_P(Zoo, EveryModel, testing::ValuesIn(models::names()),
+                         [](const auto& model) { return model.param; });
+
+}  // namespace
+}  // namespace mezzo::graph
