@@ -66,13 +66,17 @@ def results_of(command, cwd=None):
     return [line for line in lines if line.get("event") == "result"][-1]
 
 
-def run_mezzo(arguments, work, dtype):
+def run_mezzo(arguments, work, dtype, options=()):
     network, size, batch, steps = work
     command = [arguments.bin_dir / "mezzo", "bench", "--model", network, "--image-size", size,
                "--batch-size", batch, "--steps", steps, "--warmup", min(steps, 20),
-               *PRECISIONS[dtype]]
+               *PRECISIONS[dtype], *options]
     result = results_of([str(part) for part in command])
     return {key: result[key] for key in ("step_ms_median", "peak_bytes", "update_ms")}
+
+
+def run_graph(arguments, work, dtype):
+    return run_mezzo(arguments, work, dtype, ["--graph"])
 
 
 def run_floor(arguments, work, dtype):
@@ -102,7 +106,8 @@ def run_pytorch(arguments, work, dtype):
     return {key: best[key] for key in ("step_ms_median", "peak_bytes")}
 
 
-SYSTEMS = {"mezzo": run_mezzo, "floor": run_floor, "pytorch": run_pytorch}
+SYSTEMS = {"eager": run_mezzo, "graph": run_graph, "floor": run_floor, "pytorch": run_pytorch}
+MODES = ("eager", "graph")  # of mezzo: a row each
 
 
 def measure(arguments, work, dtype):
@@ -122,18 +127,21 @@ def ratio(a, b, digits=2):
     return f"{a / b:.{digits}f}" if a and b else "-"
 
 
-def row_of(work, dtype, figures, f32):
-    mezzo = figures["mezzo"]
+def row_of(work, dtype, mode, figures, f32):
+    """`f32`: mezzo's own figures in f32, in the same mode."""
+    mezzo = figures[mode]
     own = mezzo["step_ms_median"]
+    eager = figures["eager"]["step_ms_median"]
     floor = figures.get("floor", {}).get("step_ms_median")
     pytorch = figures.get("pytorch", {})
     cells = [
-        f"{work[0]} {work[1]}x{work[1]} b{work[2]}", dtype, f"{own:.2f}",
+        f"{work[0]} {work[1]}x{work[1]} b{work[2]}", dtype, mode, f"{own:.2f}",
         f"{1000 * work[2] / own:.0f}",
         f"{floor:.1f}" if floor else "-", ratio(own, floor),
         f"{pytorch['step_ms_median']:.2f}" if pytorch else "-",
         ratio(pytorch.get("step_ms_median"), own),
         ratio(f32["step_ms_median"], own) if f32 is not mezzo else "",
+        ratio(eager, own) if mode != "eager" else "",
         f"{mezzo['peak_bytes'] / 1e6:.0f}",
         ratio(mezzo["peak_bytes"], f32["peak_bytes"]) if f32 is not mezzo else "",
         ratio(mezzo["peak_bytes"], pytorch.get("peak_bytes")),
@@ -143,9 +151,9 @@ def row_of(work, dtype, figures, f32):
 
 
 HEADER = """\
-| work | dtype | ms | images/s | floor, ms | of the floor | PyTorch, ms | times as fast | times as \
-fast as f32 | peak MB | of f32's | of PyTorch's | update |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+| work | dtype | mode | ms | images/s | floor, ms | of the floor | PyTorch, ms | times as fast | times \
+as fast as f32 | times as fast as eager | peak MB | of f32's | of PyTorch's | update |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def machine():
@@ -185,9 +193,10 @@ def main():
         f32 = None
         for dtype in arguments.dtypes:
             figures = measure(arguments, work, dtype)
-            f32 = f32 or figures["mezzo"]
-            rows.append(row_of(work, dtype, figures, f32))
-            print(rows[-1], flush=True)
+            f32 = f32 or figures
+            for mode in MODES:
+                rows.append(row_of(work, dtype, mode, figures, f32[mode]))
+                print(rows[-1], flush=True)
     if arguments.out:
         write_between_marks(arguments.out, "\n".join(rows) + "\n")
 
