@@ -20,9 +20,10 @@ struct BatchNormInput {
   enum : std::size_t { kX, kWeight, kBias, kRunningMean, kRunningVar, kResidual };
 };
 
-// Inputs of batch_norm_grad: y is given if there was a residual, else it is absent.
+// Inputs of batch_norm_grad: y is given if there was a residual, else it is absent. With y there
+// may be a second gradient, of another reader of the result, which is added to the first one.
 struct BatchNormGradInput {
-  enum : std::size_t { kGrad, kX, kWeight, kBias, kMean, kVar, kY };
+  enum : std::size_t { kGrad, kX, kWeight, kBias, kMean, kVar, kY, kOtherGrad };
 };
 
 }  // namespace mezzo

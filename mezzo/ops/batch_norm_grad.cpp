@@ -18,6 +18,12 @@ void infer_batch_norm_grad(Infer& infer) {
   infer.check_same_dtype(In::kX, In::kGrad);
   infer.check(infer.shape(In::kGrad) == shape, "the gradient has shape ", infer.shape(In::kGrad),
               ", x has ", shape);
+  if (infer.has(In::kOtherGrad)) {
+    infer.check_same_dtype(In::kX, In::kOtherGrad);
+    infer.check(infer.has(In::kY) && infer.shape(In::kOtherGrad) == shape,
+                "a second gradient goes with y and has the shape of x, ", shape, ", not ",
+                infer.shape(In::kOtherGrad));
+  }
   const Format format = shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
   const DType stats = infer.dtype(In::kMean);
   infer.output(shape, infer.dtype(In::kX), format);
@@ -36,8 +42,17 @@ Sample sample(const Shape& x, const BatchNormAttrs& attrs, bool residual) {
   return result;
 }
 
+// Constant gradients: the kernels round their sum to the dtype, as an addition does, and the oracle
+// does not.
+Sample sample_of_two(const Shape& x) {
+  Sample result = sample(x, {true, true, 1e-3}, true);
+  result.inputs[In::kGrad] = {x, 0.5, 0.5};
+  result.inputs.push_back({x, 0.25, 0.25});
+  return result;
+}
+
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> samples;
+  std::vector<Sample> samples{sample_of_two({4, 65, 3, 3}), sample_of_two({5, 3})};
   for (const bool training : {true, false}) {
     for (const bool relu : {false, true}) {
       const BatchNormAttrs attrs{training, relu, 1e-3};
@@ -58,7 +73,7 @@ namespace ops {
 extern const OpDef batch_norm_grad{
     .name = "batch_norm_grad",
     .doc = "the gradients of batch_norm and batch_norm_add_relu",
-    .precision = {.cast_mask = 1U << In::kGrad | 1U << In::kX | 1U << In::kY,
+    .precision = {.cast_mask = 1U << In::kGrad | 1U << In::kX | 1U << In::kY | 1U << In::kOtherGrad,
                   .reason = "part of a backward pass, which runs in its forward's dtype"},
     .infer = infer_batch_norm_grad,
     .samples = grad_samples,

@@ -12,8 +12,11 @@ namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormGradInput;
 
-// Where the gradient is cut off: nowhere, where (x - mean) * scale + bias <= 0, or where y <= 0.
-enum class Mask { kNone, kRecomputed, kFromY };
+// Where the gradient is cut off: nowhere, where (x - mean) * scale + bias <= 0, or where y <= 0;
+// and kJoined: where y <= 0, of a sum of two gradients.
+enum class Mask { kNone, kRecomputed, kFromY, kJoined };
+
+constexpr bool reads_y(Mask mask) { return mask == Mask::kFromY || mask == Mask::kJoined; }
 
 // Per-channel values as whole rows. grad_x = scale * grad + (x - mean) * slope + constant.
 struct GradArrays {
@@ -29,9 +32,10 @@ template <class T>
 struct GradTensors {
   const T* x;
   const T* grad;
-  const T* y;        // kFromY only
-  T* grad_residual;  // kFromY only: the gradient after the mask, read again by pass 2
   T* grad_x;
+  const T* y = nullptr;        // if it is read
+  T* grad_residual = nullptr;  // with y: the gradient after the mask, read again by pass 2
+  const T* other = nullptr;    // kJoined: the second gradient
 };
 
 template <class T>
@@ -56,10 +60,15 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
                for (std::int64_t r = 0; r < group; ++r) {
                  const std::int64_t i = (row + r) * width + c;
                  auto grad = load(t.grad + i, part);
-                 if constexpr (kMask == Mask::kFromY) {
+                 if constexpr (reads_y(kMask)) {
+                   if constexpr (kMask == Mask::kJoined) {
+                     grad = hn::Add(grad, load(t.other + i, part));
+                   }
                    const auto positive = hn::Gt(load(t.y + i, part), hn::Zero(F32()));
                    grad = hn::IfThenElseZero(positive, grad);
                    store(grad, t.grad_residual + i, part);
+                   // Rounded to T, as the sum of a call of its own is.
+                   if constexpr (kMask == Mask::kJoined) grad = load(t.grad_residual + i, part);
                  } else if constexpr (kMask == Mask::kRecomputed) {
                    grad = masked_by_x(t, a, i, c, part);
                  }
@@ -76,7 +85,7 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
 template <Mask kMask, class T>
 void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows) {
   const std::int64_t width = rows.width();
-  const T* grads = kMask == Mask::kFromY ? t.grad_residual : t.grad;
+  const T* grads = reads_y(kMask) ? t.grad_residual : t.grad;
   parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     const std::int64_t begin = rows.first_row(static_cast<int>(first));
     const std::int64_t end = rows.first_row(static_cast<int>(last));
@@ -166,12 +175,15 @@ void batch_norm_grad_typed(const KernelArgs& args) {
   const Tensor x = kernels::dense(args.input(In::kX), format);
   const Tensor grad = kernels::dense(args.input(In::kGrad), format);
   const ChannelRows rows(x.shape(), lanes(), kElementGrain);
-  GradTensors<T> t{x.data<T>(), grad.data<T>(), nullptr, nullptr, out.mutable_data<T>()};
+  GradTensors<T> t{x.data<T>(), grad.data<T>(), out.mutable_data<T>()};
   if (args.has(In::kY)) {
     const Tensor y = kernels::dense(args.input(In::kY), format);
     t.y = y.data<T>();
     t.grad_residual = args.output(3).mutable_data<T>();
-    run_grad<Mask::kFromY>(t, args, rows);
+    if (!args.has(In::kOtherGrad)) return run_grad<Mask::kFromY>(t, args, rows);
+    const Tensor other = kernels::dense(args.input(In::kOtherGrad), format);
+    t.other = other.data<T>();
+    run_grad<Mask::kJoined>(t, args, rows);
   } else if (args.attrs<BatchNormAttrs>().relu) {
     run_grad<Mask::kRecomputed>(t, args, rows);
   } else {

@@ -7,16 +7,19 @@ namespace {
 
 using In = BatchNormGradInput;
 
-// Where the signs before the ReLU come from.
-enum class Mask { kNone, kRecomputed, kFromY };
+// Where the signs before the ReLU come from; kJoined: from y, and the gradient is a sum of two.
+enum class Mask { kNone, kRecomputed, kFromY, kJoined };
+
+constexpr bool reads_y(Mask mask) { return mask == Mask::kFromY || mask == Mask::kJoined; }
 
 template <class T>
 struct GradTensors {
   const T* grad;
   const T* x;
-  const T* y;        // of kFromY
-  T* grad_x;         // may lie over x or grad: each element is read before it is written
-  T* grad_residual;  // of kFromY; the same
+  T* grad_x;                   // may lie over x or grad: each element is read before it is written
+  const T* y = nullptr;        // if it is read
+  T* grad_residual = nullptr;  // with y; the same
+  const T* other = nullptr;    // of kJoined: the second gradient
 };
 
 // N values of x, and their gradients before the ReLU.
@@ -26,9 +29,13 @@ __device__ void read_values(const GradTensors<T>& t, const ChannelNumbers (&numb
   load(t.x + at, x);
   load(t.grad + at, grad);
   float y[N] = {};
-  if constexpr (kMask == Mask::kFromY) load(t.y + at, y);
+  if constexpr (reads_y(kMask)) load(t.y + at, y);
+  float other[N] = {};
+  if constexpr (kMask == Mask::kJoined) load(t.other + at, other);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
+    // Rounded to T, as the sum of a call of its own is.
+    if constexpr (kMask == Mask::kJoined) grad[k] = widen(narrow<T>(grad[k] + other[k]));
     if constexpr (kMask == Mask::kRecomputed) y[k] = numbers[k].normalized(x[k]);
     if constexpr (kMask != Mask::kNone) grad[k] = y[k] > 0 ? grad[k] : 0.0F;
   }
@@ -100,7 +107,7 @@ __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
     float x[N];
     float grad[N];
     read_values<N, kMask>(t, numbers, at, x, grad);
-    if constexpr (kMask == Mask::kFromY) store(grad, t.grad_residual + at);
+    if constexpr (reads_y(kMask)) store(grad, t.grad_residual + at);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const float normal = (x[k] - numbers[k].mean) * numbers[k].rstd;
@@ -135,7 +142,8 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
 template <Mask kMask, class T>
 void run_packs(const Launch& launch, const KernelArgs& args, const GradTensors<T>& t,
                const ChannelInputs& inputs) {
-  if (takes_packs<T>(args.output().shape(), {t.grad, t.x, t.y, t.grad_x, t.grad_residual})) {
+  if (takes_packs<T>(args.output().shape(),
+                     {t.grad, t.x, t.y, t.grad_x, t.grad_residual, t.other})) {
     run_kernels<kPackOf<T>, kMask>(launch, args, t, inputs);
   } else {
     run_kernels<1, kMask>(launch, args, t, inputs);
@@ -149,12 +157,15 @@ void run_typed(const KernelArgs& args, const ChannelInputs& inputs) {
   const Tensor x = dense(args.input(In::kX), format);
   const Tensor grad = dense(args.input(In::kGrad), format);
   const Launch launch(x);
-  GradTensors<T> t{in<T>(grad), in<T>(x), nullptr, out<T>(output), nullptr};
+  GradTensors<T> t{in<T>(grad), in<T>(x), out<T>(output)};
   if (args.has(In::kY)) {
     const Tensor y = dense(args.input(In::kY), format);
     t.y = in<T>(y);
     t.grad_residual = out<T>(args.output(3));
-    run_packs<Mask::kFromY>(launch, args, t, inputs);
+    if (!args.has(In::kOtherGrad)) return run_packs<Mask::kFromY>(launch, args, t, inputs);
+    const Tensor other = dense(args.input(In::kOtherGrad), format);
+    t.other = in<T>(other);
+    run_packs<Mask::kJoined>(launch, args, t, inputs);
   } else if (args.attrs<BatchNormAttrs>().relu) {
     run_packs<Mask::kRecomputed>(launch, args, t, inputs);
   } else {

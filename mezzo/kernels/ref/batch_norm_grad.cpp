@@ -26,7 +26,8 @@ Value value_at(const RefArgs& args, std::int64_t i) {
   const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
   const double normal = (x[i] - args.inputs[In::kMean][c]) * rstd;
   const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias;
-  const double grad = attrs.relu && !(y > 0) ? 0 : args.inputs[In::kGrad][i];
+  const double other = args.has(In::kOtherGrad) ? args.inputs[In::kOtherGrad][i] : 0;
+  const double grad = attrs.relu && !(y > 0) ? 0 : args.inputs[In::kGrad][i] + other;
   return {c, normal, weight * rstd, grad};
 }
 

@@ -11,8 +11,10 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/batch_norm_grad.h"
+#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/message_of.h"
 
@@ -183,6 +185,31 @@ TEST(BatchNorm, TheRecomputedMaskIsTheSignOfTheResult) {
     // With a gradient of 1 everywhere, grad_bias counts the open positions of a channel.
     const Tensor open = sum(relu_grad(grad, result.y).astype(DType::kF32), {0, 2, 3});
     EXPECT_EQ(grads.bias.to_vector<float>(), open.to_vector<float>());
+  }
+}
+
+TEST(BatchNorm, TwoGradientsAreAddedAsACallOfItsOwnAddsThem) {
+  static const OpDef& op = *find_op("batch_norm_grad");
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const Shape& shape : {Shape{7, 33, 5, 3}, Shape{16, 64, 4, 4}, Shape{37, 130}}) {
+      const std::int64_t channels = shape[1];
+      const Tensor x = random(shape, 0, 1, 4).astype(dtype);
+      const Tensor y = random(shape, 0, 1, 5).astype(dtype);
+      const Tensor first = random(shape, 0, 1, 6).astype(dtype);
+      const Tensor second = random(shape, 0, 0.1F, 7).astype(dtype);
+      const Tensor weight = random({channels}, 1, 0.3F, 2);
+      const Tensor bias = random({channels}, 0, 0.3F, 3);
+      const Tensor mean = zeros({channels});
+      const Tensor var = ones({channels});
+      const Attrs attrs = BatchNormAttrs{.relu = true};
+      const Tensor sum = first + second;
+      const Outputs want = call(op, {&sum, &x, &weight, &bias, &mean, &var, &y}, attrs);
+      const Outputs got = call(op, {&first, &x, &weight, &bias, &mean, &var, &y, &second}, attrs);
+      for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(got[i].to_vector<double>() == want[i].to_vector<double>())
+            << name_of(dtype) << ' ' << channels << " channels, result " << i;
+      }
+    }
   }
 }
 
