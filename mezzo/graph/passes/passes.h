@@ -1,6 +1,7 @@
 // The passes that clean a program up.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "mezzo/graph/pass.h"
@@ -18,6 +19,12 @@ std::size_t fold_casts(Program& program);
 // Returns how many nodes went.
 std::size_t common_subexpressions(Program& program);
 
+// Makes one call of a batch normalisation, the ReLU behind it and a sum between them, and of their
+// gradients: the program that batch_norm() with a ReLU and a residual gives. What lies between must
+// be read by nobody else. In 16 bits it is no longer rounded; f32 keeps its bits. Returns how many
+// calls and gradients of calls it joined.
+std::size_t fuse_norm(Program& program);
+
 // Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
 // many.
 std::size_t dead_code(Program& program);
@@ -34,8 +41,12 @@ inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no v
 inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",
                                             common_subexpressions};
+inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
 inline constexpr Pass kRecomputeNorms{
     "recompute_norms", "computes normalisations again instead of keeping them", recompute_norms};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
+
+// Those that make one call of several, in their order.
+inline constexpr std::array kFusions{kFuseNorm};
 
 }  // namespace mezzo::graph
