@@ -25,6 +25,11 @@ std::size_t common_subexpressions(Program& program);
 // calls and gradients of calls it joined.
 std::size_t fuse_norm(Program& program);
 
+// Makes one call of linear() or conv2d() and the ReLU or GELU behind it, whose result is written
+// over the product: a block of memory less, and the same bits. What lies between must be read by
+// nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
+std::size_t fuse_activation(Program& program);
+
 // Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
 // many.
 std::size_t dead_code(Program& program);
@@ -42,11 +47,13 @@ inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",
                                             common_subexpressions};
 inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
+inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
+                                      fuse_activation};
 inline constexpr Pass kRecomputeNorms{
     "recompute_norms", "computes normalisations again instead of keeping them", recompute_norms};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order.
-inline constexpr std::array kFusions{kFuseNorm};
+inline constexpr std::array kFusions{kFuseNorm, kFuseActivation};
 
 }  // namespace mezzo::graph
