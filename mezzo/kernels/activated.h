@@ -34,10 +34,16 @@ inline void run_linear_activation(const KernelArgs& args) {
   run_activated(args, *kLinear, {}, args.attrs<LinearActivationAttrs>().activation);
 }
 
+inline void run_matmul_activation(const KernelArgs& args) {
+  static const OpDef* const kMatmul = find_op("matmul");
+  const auto& attrs = args.attrs<MatmulActivationAttrs>();
+  run_activated(args, *kMatmul, attrs.product, attrs.activation);
+}
+
 inline void run_conv2d_activation(const KernelArgs& args) {
   static const OpDef* const kConv2d = find_op("conv2d");
   const auto& attrs = args.attrs<Conv2dActivationAttrs>();
-  run_activated(args, *kConv2d, attrs.conv, attrs.activation);
+  run_activated(args, *kConv2d, attrs.product, attrs.activation);
 }
 
 }  // namespace mezzo::kernels

@@ -1,31 +1,24 @@
 // Products with an activation behind them. They have no gradient: graph mode makes them of two
-// calls when the gradients are known already, and plain code has no need of them.
+// calls when the gradients are known already, and plain code has no need of them. Nor have they
+// flops: the product that runs inside counts its own.
 #include "mezzo/ops/activated_attrs.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo {
 namespace {
 
-constexpr const char* kReason =
-    "joined in graph mode from two calls whose precision was decided: the product's result is "
-    "rounded before the activation, as it is between two calls";
+constexpr PrecisionRule kRule{
+    .cast_mask = 0b011,
+    .reason =
+        "joined in graph mode from two calls whose precision was decided: the product's "
+        "result is rounded before the activation, as it is between two calls"};
 
-const OpDef& linear_op() {
-  static const OpDef* const op = find_op("linear");
-  return *op;
-}
-const OpDef& conv2d_op() {
-  static const OpDef* const op = find_op("conv2d");
-  return *op;
-}
-
-// By the rules of conv2d, which has other attributes.
-void infer_conv2d(Infer& infer) {
+// By the rules of the product, which has other attributes.
+void infer_as(Infer& infer, const char* product, const Attrs& attrs) {
   std::vector<const Tensor*> inputs;
   for (std::size_t i = 0; i < infer.size(); ++i) inputs.push_back(&infer.input(i));
-  const Attrs attrs = infer.attrs<Conv2dActivationAttrs>().conv;
   Infer plain(infer.op(), inputs, attrs);
-  conv2d_op().infer(plain);
+  find_op(product)->infer(plain);
   const TensorSpec& y = plain.outputs()[0];
   infer.output(y.shape, y.dtype, y.format);
 }
@@ -33,10 +26,15 @@ void infer_conv2d(Infer& infer) {
 // Those of the product. GELU is not among them: what its 16-bit results may be off by depends on a
 // rounding that the oracle does not make.
 template <class WithRelu>
-std::vector<Sample> samples_of(const OpDef& product, const WithRelu& with_relu) {
-  std::vector<Sample> samples = product.samples();
+std::vector<Sample> samples_of(const char* product, const WithRelu& with_relu) {
+  std::vector<Sample> samples = find_op(product)->samples();
   for (Sample& sample : samples) sample.attrs = with_relu(sample.attrs);
   return samples;
+}
+
+template <class A>
+A with_relu(const Attrs& product) {
+  return {.product = product.as<decltype(A::product)>()};
 }
 
 }  // namespace
@@ -46,26 +44,34 @@ namespace ops {
 extern const OpDef linear_activation{
     .name = "linear_activation",
     .doc = "relu or gelu of linear(x, weight, bias)",
-    .precision = {.cast_mask = 0b011, .reason = kReason},
-    .infer = [](Infer& infer) { linear_op().infer(infer); },
+    .precision = kRule,
+    .infer = [](Infer& infer) { infer_as(infer, "linear", {}); },
     .samples =
-        [] {
-          return samples_of(linear_op(), [](const Attrs&) { return LinearActivationAttrs{}; });
+        [] { return samples_of("linear", [](const Attrs&) { return LinearActivationAttrs{}; }); },
+    .exact = true,
+};
+
+extern const OpDef matmul_activation{
+    .name = "matmul_activation",
+    .doc = "relu or gelu of matmul(a, b) plus bias",
+    .precision = kRule,
+    .infer =
+        [](Infer& infer) {
+          infer_as(infer, "matmul", infer.attrs<MatmulActivationAttrs>().product);
         },
+    .samples = [] { return samples_of("matmul", with_relu<MatmulActivationAttrs>); },
     .exact = true,
 };
 
 extern const OpDef conv2d_activation{
     .name = "conv2d_activation",
     .doc = "relu or gelu of conv2d(x, weight, bias)",
-    .precision = {.cast_mask = 0b011, .reason = kReason},
-    .infer = infer_conv2d,
-    .samples =
-        [] {
-          return samples_of(conv2d_op(), [](const Attrs& attrs) {
-            return Conv2dActivationAttrs{.conv = attrs.as<Conv2dAttrs>()};
-          });
+    .precision = kRule,
+    .infer =
+        [](Infer& infer) {
+          infer_as(infer, "conv2d", infer.attrs<Conv2dActivationAttrs>().product);
         },
+    .samples = [] { return samples_of("conv2d", with_relu<Conv2dActivationAttrs>); },
     .exact = true,
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/pointwise_attrs.h"
 
 namespace mezzo {
@@ -24,13 +25,16 @@ struct LinearActivationAttrs {
   bool operator==(const LinearActivationAttrs&) const = default;
 };
 
-struct Conv2dActivationAttrs {
-  Conv2dAttrs conv{};
+// Of products that have attributes themselves.
+template <class Product>
+struct ActivationAttrs {
+  Product product{};
   Activation activation = Activation::kRelu;
-  static constexpr auto kFields =
-      std::tuple(Field{"conv", &Conv2dActivationAttrs::conv},
-                 Field{"activation", &Conv2dActivationAttrs::activation});
-  bool operator==(const Conv2dActivationAttrs&) const = default;
+  static constexpr auto kFields = std::tuple(Field{"product", &ActivationAttrs::product},
+                                             Field{"activation", &ActivationAttrs::activation});
+  bool operator==(const ActivationAttrs&) const = default;
 };
+using Conv2dActivationAttrs = ActivationAttrs<Conv2dAttrs>;
+using MatmulActivationAttrs = ActivationAttrs<MatmulAttrs>;
 
 }  // namespace mezzo

@@ -22,20 +22,21 @@ std::optional<Activation> activation_of(const Node& node) {
 // Makes the product one with an activation; false if it is none.
 bool activate(Node& product, Activation activation) {
   static const OpDef* const kLinear = find_op("linear");
+  static const OpDef* const kMatmul = find_op("matmul");
   static const OpDef* const kConv2d = find_op("conv2d");
   if (is_call(product, kLinear)) {
-    static const OpDef* const kFused = find_op("linear_activation");
-    product.op = kFused;
+    product.op = find_op("linear_activation");
     product.attrs = LinearActivationAttrs{activation};
-    return true;
-  }
-  if (is_call(product, kConv2d)) {
-    static const OpDef* const kFused = find_op("conv2d_activation");
-    product.op = kFused;
+  } else if (is_call(product, kMatmul)) {
+    product.op = find_op("matmul_activation");
+    product.attrs = MatmulActivationAttrs{product.attrs.as<MatmulAttrs>(), activation};
+  } else if (is_call(product, kConv2d)) {
+    product.op = find_op("conv2d_activation");
     product.attrs = Conv2dActivationAttrs{product.attrs.as<Conv2dAttrs>(), activation};
-    return true;
+  } else {
+    return false;
   }
-  return false;
+  return true;
 }
 
 }  // namespace

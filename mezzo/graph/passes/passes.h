@@ -25,9 +25,14 @@ std::size_t common_subexpressions(Program& program);
 // calls and gradients of calls it joined.
 std::size_t fuse_norm(Program& program);
 
-// Makes one call of linear() or conv2d() and the ReLU or GELU behind it, whose result is written
-// over the product: a block of memory less, and the same bits. What lies between must be read by
-// nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
+// Makes one call of a product without bias, linear() or matmul(), and the sum with a vector along
+// its last axis. What lies between must be read by nobody else. In 16 bits it is no longer rounded;
+// in f32 the bias may be added in another place of the sum. Returns how many it joined.
+std::size_t fuse_bias(Program& program);
+
+// Makes one call of linear(), matmul() or conv2d() and the ReLU or GELU behind it, whose result is
+// written over the product: a block of memory less, and the same bits. What lies between must be
+// read by nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
 std::size_t fuse_activation(Program& program);
 
 // Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
@@ -47,6 +52,7 @@ inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",
                                             common_subexpressions};
 inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
+inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
 inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
                                       fuse_activation};
 inline constexpr Pass kRecomputeNorms{
@@ -54,6 +60,6 @@ inline constexpr Pass kRecomputeNorms{
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order.
-inline constexpr std::array kFusions{kFuseNorm, kFuseActivation};
+inline constexpr std::array kFusions{kFuseNorm, kFuseBias, kFuseActivation};
 
 }  // namespace mezzo::graph

@@ -6,6 +6,7 @@ namespace mezzo::kernels::ref {
 extern const RefKernel relu;
 extern const RefKernel gelu;
 extern const RefKernel linear;
+extern const RefKernel matmul;
 extern const RefKernel conv2d;
 
 namespace {
@@ -23,9 +24,15 @@ extern const RefKernel linear_activation = [](const RefArgs& args) {
   activate(args, args.attrs<LinearActivationAttrs>().activation);
 };
 
+extern const RefKernel matmul_activation = [](const RefArgs& args) {
+  const auto& attrs = args.attrs<MatmulActivationAttrs>();
+  matmul({args.inputs, args.outputs, attrs.product});
+  activate(args, attrs.activation);
+};
+
 extern const RefKernel conv2d_activation = [](const RefArgs& args) {
   const auto& attrs = args.attrs<Conv2dActivationAttrs>();
-  conv2d({args.inputs, args.outputs, attrs.conv});
+  conv2d({args.inputs, args.outputs, attrs.product});
   activate(args, attrs.activation);
 };
 

@@ -45,7 +45,21 @@ TEST(FuseActivation, BehindAConvolution) {
 }
 )",
               1, R"(program(x: f32[1, 2, 4, 4], w: f32[3, 2, 3, 3]) {
-  %0: f32[1, 3, 2, 2] channels_last = conv2d_activation(x, w, _) {conv=(stride=[1, 1] padding=[0, 0, 0, 0] dilation=[1, 1] groups=1) activation=relu}
+  %0: f32[1, 3, 2, 2] channels_last = conv2d_activation(x, w, _) {product=(stride=[1, 1] padding=[0, 0, 0, 0] dilation=[1, 1] groups=1) activation=relu}
+  return %0
+}
+)");
+}
+
+TEST(FuseActivation, BehindAMatrixProduct) {
+  expect_pass(kFuseActivation, R"(program(x: f32[4, 8], w: f32[8, 2], b: f32[2]) {
+  %0: f32[4, 2] = matmul(x, w, b) {transpose_a=false transpose_b=false f32_result=false}
+  %1: f32[4, 2] = relu(%0)
+  return %1
+}
+)",
+              1, R"(program(x: f32[4, 8], w: f32[8, 2], b: f32[2]) {
+  %0: f32[4, 2] = matmul_activation(x, w, b) {product=(transpose_a=false transpose_b=false f32_result=false) activation=relu}
   return %0
 }
 )");
