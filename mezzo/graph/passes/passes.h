@@ -35,6 +35,13 @@ std::size_t fuse_bias(Program& program);
 // read by nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
 std::size_t fuse_activation(Program& program);
 
+// Makes cross_entropy() of its parts, in f32 and with their gradient: log_softmax() or
+// log(softmax()) along the last axis of a matrix, times one_hot() of labels or other probabilities,
+// added up or averaged to a scalar with a factor of -1 or, per example, -1 / n. Nobody else may
+// read what lies between. What computed the gradient of the product is left to dead_code(). Returns
+// how many losses it found.
+std::size_t fuse_cross_entropy(Program& program);
+
 // Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
 // many.
 std::size_t dead_code(Program& program);
@@ -55,11 +62,13 @@ inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a
 inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
 inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
                                       fuse_activation};
+inline constexpr Pass kFuseCrossEntropy{"fuse_cross_entropy", "makes cross entropy of its parts",
+                                        fuse_cross_entropy};
 inline constexpr Pass kRecomputeNorms{
     "recompute_norms", "computes normalisations again instead of keeping them", recompute_norms};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order.
-inline constexpr std::array kFusions{kFuseNorm, kFuseBias, kFuseActivation};
+inline constexpr std::array kFusions{kFuseNorm, kFuseBias, kFuseActivation, kFuseCrossEntropy};
 
 }  // namespace mezzo::graph
