@@ -52,9 +52,10 @@ bool has_regions(const Program& program) {
 }
 
 PassRunner runner_of(const CompileOptions& options) {
-  return PassRunner(
-      {kPaintPrecision, kFoldCasts, kCommonSubexpressions, kDeadCode, kRecomputeNorms},
-      options.passes);
+  std::vector<Pass> passes{kPaintPrecision, kFoldCasts, kCommonSubexpressions};
+  passes.insert(passes.end(), kFusions.begin(), kFusions.end());
+  passes.insert(passes.end(), {kDeadCode, kRecomputeNorms});
+  return PassRunner(std::move(passes), options.passes);
 }
 
 bool is_on(const PassRunner& runner, const Pass& pass) {

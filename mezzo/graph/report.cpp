@@ -10,6 +10,7 @@
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/passes/cast_plan.h"
 #include "mezzo/graph/passes/insert_casts.h"
+#include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
@@ -83,6 +84,11 @@ std::size_t eager_bytes(Program program) {
   return plan_memory(program).least_bytes;
 }
 
+CompileOptions without_fusions(CompileOptions options) {
+  for (const Pass& pass : kFusions) options.passes.disabled.emplace_back(pass.name);
+  return options;
+}
+
 }  // namespace
 
 DType computing_dtype(const Program& program, const Node& node) {
@@ -120,6 +126,7 @@ StepPrograms capture_programs(const Step& step, std::span<const Tensor> inputs,
                               const CompileOptions& options) {
   StepPrograms programs;
   programs.improved = capture_improved(step, inputs, options, &programs.passes);
+  programs.unfused = capture_improved(step, inputs, without_fusions(options));
   programs.painted = painted_forward(step, inputs, options);
   programs.as_called = capture_as_called(step, inputs, options);
   return programs;
@@ -130,7 +137,7 @@ GraphReport report_on(const StepPrograms& step) {
   count_nodes(step.improved, report);
   count_states(step.improved, report);
   report.calls = painted_calls(step.painted);
-  report.paint = summarize(step.improved);
+  report.paint = summarize(step.unfused);
   measure(step.improved, report.memory);
   report.memory.eager = eager_bytes(step.as_called);
   return report;

@@ -61,7 +61,7 @@ struct GraphReport {
   std::size_t parameters = 0;
   std::size_t other_states = 0;  // buffers and constants
   std::vector<PaintedCall> calls{};
-  PaintSummary paint{};
+  PaintSummary paint{};  // of the calls before some are joined
   PassLog passes{};
   GraphMemory memory{};
 };
@@ -69,6 +69,7 @@ struct GraphReport {
 // What is reported on. The step must outlive it.
 struct StepPrograms {
   Program improved{};   // capture_improved()
+  Program unfused{};    // the same without the passes that make one call of several
   Program painted{};    // painted_forward()
   Program as_called{};  // capture_as_called()
   PassLog passes{};

@@ -12,6 +12,10 @@ bool is_cast(const Node& node) {
   return node.op == kCast;
 }
 
+bool is_call(const Node& node, const OpDef* op) {
+  return node.op == op && !node.is_host() && node.policy == nullptr && !node.paint.has_value();
+}
+
 std::size_t count_casts(const Program& program) {
   return static_cast<std::size_t>(std::ranges::count_if(program.nodes, is_cast));
 }
@@ -26,20 +30,21 @@ bool same_layout(const ValueSpec& a, const ValueSpec& b) {
 }
 
 void erase_nodes(Program& program, const std::vector<bool>& marked) {
-  std::vector<bool> is_gone(program.values.size(), false);
+  std::vector<bool> is_there(program.values.size());
+  for (std::size_t i = 0; i < is_there.size(); ++i) {
+    is_there[i] = program.values[i].kind != ValueKind::kResult;
+  }
   std::vector<Node> kept;
   kept.reserve(program.nodes.size());
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    if (!marked[i]) {
-      kept.push_back(std::move(program.nodes[i]));
-      continue;
-    }
-    for (const ValueId output : program.nodes[i].outputs) is_gone[output] = true;
+    if (marked[i]) continue;
+    for (const ValueId output : program.nodes[i].outputs) is_there[output] = true;
+    kept.push_back(std::move(program.nodes[i]));
   }
   program.nodes = std::move(kept);
   for (Node& node : program.nodes) {
     std::ranges::replace_if(
-        node.over, [&](ValueId value) { return value != kNoValue && is_gone[value]; }, kNoValue);
+        node.over, [&](ValueId value) { return value != kNoValue && !is_there[value]; }, kNoValue);
   }
 }
 
@@ -69,6 +74,19 @@ void MemoryUse::add_node(const Program& program, std::size_t i) {
   if (!node.is_host() && node.op->view != nullptr) {
     owners_[node.outputs[0]] = owner(node.inputs[0]);
   }
+}
+
+Links::Links(const Program& program)
+    : program_(program),
+      makers_(makers(program)),
+      readers_(mezzo::graph::readers(program)),
+      is_returned_(program.values.size(), false) {
+  for (const ValueId output : program.outputs) is_returned_[output] = true;
+}
+
+std::size_t Links::maker(ValueId value, const OpDef* op) const {
+  if (value == kNoValue || makers_[value] == kNoNode) return kNoNode;
+  return is_call(program_.nodes[makers_[value]], op) ? makers_[value] : kNoNode;
 }
 
 }  // namespace mezzo::graph

@@ -9,13 +9,16 @@
 namespace mezzo::graph {
 
 bool is_cast(const Node& node);
+// True for a call of that operation with nothing left to decide: what is to be painted is left
+// alone by passes that make one call of several.
+bool is_call(const Node& node, const OpDef* op);
 std::size_t count_casts(const Program& program);
 
 // True if elements lie at the same places: strides of sizes 1 do not matter.
 bool same_layout(const ValueSpec& a, const ValueSpec& b);
 
-// Removes the nodes that are marked. Nobody may read their results any more; what was to be written
-// over them is not.
+// Removes the nodes that are marked. Nobody may read what they alone have made; what was to be
+// written over that is not.
 void erase_nodes(Program& program, const std::vector<bool>& marked);
 
 // Which values lie in the same memory, and where that may change: host work changes tensors that
@@ -35,6 +38,11 @@ class MemoryUse {
   std::size_t last_read(ValueId value) const { return last_read_[owner(value)]; }
   // How much host work there is before a node: if equal for two, none is between them.
   std::size_t host_work_before(std::size_t node) const { return host_work_before_[node]; }
+  // True if two nodes that read the value find the same numbers.
+  bool is_same_at(ValueId value, std::size_t first, std::size_t second) const {
+    return value == kNoValue || !may_change(value) ||
+           host_work_before(first) == host_work_before(second);
+  }
 
  private:
   void add_node(const Program& program, std::size_t i);
@@ -44,6 +52,29 @@ class MemoryUse {
   std::vector<bool> is_returned_;
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> host_work_before_;
+};
+
+// Who makes and who reads the values of a program as it is at the moment.
+class Links {
+ public:
+  explicit Links(const Program& program);
+
+  // The node that makes the value; kNoNode for inputs and states.
+  std::size_t maker(ValueId value) const { return makers_[value]; }
+  const std::vector<std::size_t>& readers(ValueId value) const { return readers_[value]; }
+  // The node that makes the value if it is a call of that operation; else kNoNode.
+  std::size_t maker(ValueId value, const OpDef* op) const;
+  // True if this call is all that needs the value: one reading of it, by no other node, and the
+  // program does not return it.
+  bool is_only_for(ValueId value, std::size_t node) const {
+    return !is_returned_[value] && readers_[value] == std::vector{node};
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::size_t> makers_;
+  std::vector<std::vector<std::size_t>> readers_;
+  std::vector<bool> is_returned_;
 };
 
 }  // namespace mezzo::graph

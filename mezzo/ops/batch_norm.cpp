@@ -97,6 +97,12 @@ Sample sample(const Shape& x, bool training, bool relu, bool residual) {
   return result;
 }
 
+Sample without_affine(Sample sample) {
+  sample.inputs[In::kWeight].absent = true;
+  sample.inputs[In::kBias].absent = true;
+  return sample;
+}
+
 std::vector<Sample> samples_of(bool relu, bool residual) {
   std::vector<Sample> samples;
   for (const bool training : {true, false}) {
@@ -132,10 +138,7 @@ extern const OpDef batch_norm{
         [] {
           std::vector<Sample> samples = samples_of(false, false);
           for (Sample& with_relu : samples_of(true, false)) samples.push_back(with_relu);
-          Sample bare = sample({4, 5, 3, 3}, true, true, false);
-          bare.inputs[In::kWeight].absent = true;
-          bare.inputs[In::kBias].absent = true;
-          samples.push_back(bare);
+          samples.push_back(without_affine(sample({4, 5, 3, 3}, true, true, false)));
           return samples;
         },
     .errors = []() -> std::vector<ErrorSample> {
@@ -164,7 +167,12 @@ extern const OpDef batch_norm_add_relu{
     .infer = infer_batch_norm,
     .backward = backward,
     .grad_inputs = 0b100111,
-    .samples = [] { return samples_of(true, true); },
+    .samples =
+        [] {
+          std::vector<Sample> samples = samples_of(true, true);
+          samples.push_back(without_affine(sample({4, 5, 3, 3}, true, true, true)));
+          return samples;
+        },
     .errors = []() -> std::vector<ErrorSample> {
       const SampleInput absent{{}, 0, 1, false, true};
       return {{{{{2, 3}}, absent, absent, absent, absent, {{2, 4}}},

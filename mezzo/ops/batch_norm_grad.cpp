@@ -63,6 +63,10 @@ std::vector<Sample> grad_samples() {
       samples.push_back(sample({3, 1030}, attrs, relu));
     }
   }
+  Sample bare = sample({4, 5, 3, 3}, {true, true, 1e-3}, false);
+  bare.inputs[In::kWeight].absent = true;
+  bare.inputs[In::kBias].absent = true;
+  samples.push_back(bare);
   return samples;
 }
 

@@ -30,6 +30,10 @@ void infer_matmul(Infer& infer) {
   infer.check(inner_a == inner_b, "inner sizes differ: ", inner_a, " and ", inner_b, ", a is ", a,
               attrs.transpose_a ? " transposed" : "", ", b is ", b,
               attrs.transpose_b ? " transposed" : "");
+  if (infer.has(2)) {
+    infer.check(infer.shape(2) == Shape{n}, "bias must have the shape ", Shape{n},
+                ", one number per column, it is ", infer.shape(2));
+  }
   Shape out = broadcast(leading(a), leading(b), infer.op());
   out.push_back(m);
   out.push_back(n);
@@ -65,11 +69,20 @@ void matmul_backward(Backward& ctx) {
                                : mezzo::matmul(a, grad, {!attrs.transpose_a, false, wide});
     ctx.set(1, sum_to(product, ctx.input_shape(1), ctx.grad_dtype(1)));
   }
+  if (ctx.inputs() > 2 && ctx.needs(2)) {
+    ctx.set(2, sum_to(grad, ctx.input_shape(2), ctx.grad_dtype(2)));
+  }
 }
 
 std::vector<Sample> matmul_samples() {
   const auto product = [](const Shape& a, const Shape& b, MatmulAttrs attrs, std::int64_t terms) {
     return Sample{{{a}, {b}}, attrs, terms};
+  };
+  const auto with_bias = [&](const Shape& a, const Shape& b, MatmulAttrs attrs,
+                             std::int64_t terms) {
+    Sample sample = product(a, b, attrs, terms);
+    sample.inputs.push_back({{b[b.rank() - (attrs.transpose_b ? 2 : 1)]}});
+    return sample;
   };
   return {product({4, 5}, {5, 6}, {}, 5),
           product({5, 4}, {5, 6}, {.transpose_a = true}, 5),
@@ -85,13 +98,17 @@ std::vector<Sample> matmul_samples() {
           product({2, 1, 2, 1, 3, 5}, {1, 2, 2, 3, 5, 2}, {}, 5),
           product({0, 5}, {5, 3}, {}, 5),
           product({4, 0}, {0, 3}, {}, 1),
-          product({0, 4, 5}, {0, 5, 3}, {}, 5)};
+          product({0, 4, 5}, {0, 5, 3}, {}, 5),
+          with_bias({4, 5}, {5, 6}, {}, 6),
+          with_bias({2, 3, 4, 5}, {2, 3, 6, 5}, {.transpose_b = true}, 6),
+          with_bias({3, 17, 33}, {33, 48}, {.f32_result = true}, 34)};
 }
 
 std::vector<ErrorSample> matmul_errors() {
   return {{{{{4, 3}}, {{4, 4}}}, MatmulAttrs{}, "inner sizes differ: 3 and 4, a is [4, 3], b is"},
           {{{{2, 4, 3}}, {{3, 3, 4}}}, MatmulAttrs{}, "cannot be broadcast together: [2] and [3]"},
-          {{{{3}}, {{3, 4}}}, MatmulAttrs{}, "a must have at least 2 dimensions"}};
+          {{{{3}}, {{3, 4}}}, MatmulAttrs{}, "a must have at least 2 dimensions"},
+          {{{{2, 3}}, {{3, 4}}, {{3}}}, MatmulAttrs{}, "bias must have the shape [4], one number"}};
 }
 
 void infer_linear(Infer& infer) {
@@ -153,8 +170,13 @@ namespace ops {
 
 extern const OpDef matmul{
     .name = "matmul",
-    .doc = "the matrix products of a [..., m, k] and b [..., k, n]; leading dimensions broadcast",
-    .precision = {.bf16 = PrecisionClass::kLower, .f16 = PrecisionClass::kLower, .reason = kReason},
+    .doc =
+        "the matrix products of a [..., m, k] and b [..., k, n], plus bias [n]; leading "
+        "dimensions broadcast",
+    .precision = {.bf16 = PrecisionClass::kLower,
+                  .f16 = PrecisionClass::kLower,
+                  .cast_mask = 0b011,
+                  .reason = kReason},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_matmul,

@@ -1,6 +1,7 @@
 // The passes that clean a program up.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "mezzo/graph/pass.h"
@@ -18,6 +19,29 @@ std::size_t fold_casts(Program& program);
 // Returns how many nodes went.
 std::size_t common_subexpressions(Program& program);
 
+// Makes one call of a batch normalisation, the ReLU behind it and a sum between them, and of their
+// gradients: the program that batch_norm() with a ReLU and a residual gives. What lies between must
+// be read by nobody else. In 16 bits it is no longer rounded; f32 keeps its bits. Returns how many
+// calls and gradients of calls it joined.
+std::size_t fuse_norm(Program& program);
+
+// Makes one call of a product without bias, linear() or matmul(), and the sum with a vector along
+// its last axis. What lies between must be read by nobody else. In 16 bits it is no longer rounded;
+// in f32 the bias may be added in another place of the sum. Returns how many it joined.
+std::size_t fuse_bias(Program& program);
+
+// Makes one call of linear(), matmul() or conv2d() and the ReLU or GELU behind it, whose result is
+// written over the product: a block of memory less, and the same bits. What lies between must be
+// read by nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
+std::size_t fuse_activation(Program& program);
+
+// Makes cross_entropy() of its parts, in f32 and with their gradient: log_softmax() or
+// log(softmax()) along the last axis of a matrix, times one_hot() of labels or other probabilities,
+// added up or averaged to a scalar with a factor of -1 or, per example, -1 / n. Nobody else may
+// read what lies between. What computed the gradient of the product is left to dead_code(). Returns
+// how many losses it found.
+std::size_t fuse_cross_entropy(Program& program);
+
 // Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
 // many.
 std::size_t dead_code(Program& program);
@@ -34,8 +58,17 @@ inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no v
 inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",
                                             common_subexpressions};
+inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
+inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
+inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
+                                      fuse_activation};
+inline constexpr Pass kFuseCrossEntropy{"fuse_cross_entropy", "makes cross entropy of its parts",
+                                        fuse_cross_entropy};
 inline constexpr Pass kRecomputeNorms{
     "recompute_norms", "computes normalisations again instead of keeping them", recompute_norms};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
+
+// Those that make one call of several, in their order.
+inline constexpr std::array kFusions{kFuseNorm, kFuseBias, kFuseActivation, kFuseCrossEntropy};
 
 }  // namespace mezzo::graph

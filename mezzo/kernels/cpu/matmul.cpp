@@ -145,7 +145,9 @@ Call make_call(const Tensor& a, const Tensor& b, const Tensor& out, const Matmul
 }
 
 Call matmul_call(const KernelArgs& args) {
-  return make_call(args.input(0), args.input(1), args.output(), args.attrs<MatmulAttrs>());
+  Call call = make_call(args.input(0), args.input(1), args.output(), args.attrs<MatmulAttrs>());
+  call.problem.has_bias = args.has(2);
+  return call;
 }
 
 // x [..., in] as rows, and the transposed weight.

@@ -91,6 +91,7 @@ Work matmul_work(const KernelArgs& args) {
     }
     return strides;
   };
+  if (args.has(2)) work.bias = dense(args.input(2), Format::kContiguous);
   Product& p = work.product;
   p.m = output.size(-2);
   p.n = output.size(-1);
@@ -98,7 +99,7 @@ Work matmul_work(const KernelArgs& args) {
   p.transpose_a = attrs.transpose_a;
   p.transpose_b = attrs.transpose_b;
   p.dtype = work.a.dtype();
-  p.result = output.dtype();
+  p.result = work.bias.defined() ? DType::kF32 : output.dtype();  // the bias is added to f32 sums
   p.tf32 = is_tf32_allowed();
   const Shape batch(std::span(output.shape().begin(), output.rank() - 2));
   work.batches = make_loop<3>(

@@ -75,7 +75,7 @@ TEST(GraphReport, CountsNodesAndStates) {
 }
 )");
   const GraphReport report =
-      report_on({program, forward_part(program), program, {{.name = "none"}}});
+      report_on({program, program, forward_part(program), program, {{.name = "none"}}});
   EXPECT_EQ(report.nodes, 8U);
   EXPECT_EQ(report.nodes_in_phase, (std::array<std::size_t, 3>{6, 1, 1}));
   ASSERT_EQ(report.ops.size(), 3U);
@@ -101,7 +101,7 @@ TEST(GraphReport, EagerMemoryWritesNothingOver) {
   return
 }
 )");
-  const GraphMemory memory = report_on({program, forward_part(program), program, {}}).memory;
+  const GraphMemory memory = report_on({program, program, forward_part(program), program, {}}).memory;
   EXPECT_EQ(memory.arena, 4096U);
   EXPECT_EQ(memory.least, 4096U);
   EXPECT_EQ(memory.eager, 2U * 4096);

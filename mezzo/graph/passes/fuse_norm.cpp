@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "mezzo/graph/passes/passes.h"
+#include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+using In = BatchNormInput;
+using GradIn = BatchNormGradInput;
+
+const OpDef* norm_op() {
+  static const OpDef* const op = find_op("batch_norm");
+  return op;
+}
+const OpDef* add_relu_op() {
+  static const OpDef* const op = find_op("batch_norm_add_relu");
+  return op;
+}
+
+bool has_relu(const Node& norm) { return norm.attrs.as<BatchNormAttrs>().relu; }
+
+void set_relu(Node& norm) {
+  auto attrs = norm.attrs.as<BatchNormAttrs>();
+  attrs.relu = true;
+  norm.attrs = attrs;
+}
+
+// What one direction of the pass looks at, and what it takes out.
+class Fuser {
+ public:
+  explicit Fuser(Program& program)
+      : program_(program),
+        links_(program),
+        memory_(program),
+        is_gone_(program.nodes.size(), false) {}
+
+ protected:
+  Node& node(std::size_t i) { return program_.nodes[i]; }
+  const Node& node(std::size_t i) const { return program_.nodes[i]; }
+
+  std::size_t finish() {
+    erase_nodes(program_, is_gone_);
+    return changes_;
+  }
+
+  Program& program_;
+  Links links_;
+  MemoryUse memory_;
+  std::vector<bool> is_gone_;
+  std::size_t changes_ = 0;
+};
+
+// batch_norm, relu and batch_norm, add, relu.
+class ForwardFuser : public Fuser {
+ public:
+  using Fuser::Fuser;
+
+  std::size_t run() {
+    static const OpDef* const kRelu = find_op("relu");
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (is_call(node(i), kRelu) && (fuse_relu(i) || fuse_add_relu(i))) ++changes_;
+    }
+    return finish();
+  }
+
+ private:
+  // The norm without ReLU that makes the value for this reader alone; kNoNode if it is not so.
+  std::size_t norm_for(ValueId value, std::size_t reader) const {
+    const std::size_t norm = links_.maker(value, norm_op());
+    if (norm == kNoNode || has_relu(node(norm)) || node(norm).outputs[0] != value) return kNoNode;
+    return links_.is_only_for(value, reader) ? norm : kNoNode;
+  }
+
+  bool fuse_relu(std::size_t relu) {
+    const std::size_t norm = norm_for(node(relu).inputs[0], relu);
+    if (norm == kNoNode) return false;
+    take_over(norm, relu);
+    return true;
+  }
+
+  bool fuse_add_relu(std::size_t relu) {
+    static const OpDef* const kAdd = find_op("add");
+    const std::size_t add = links_.maker(node(relu).inputs[0], kAdd);
+    if (add == kNoNode || !links_.is_only_for(node(add).outputs[0], relu)) return false;
+    return fuse_add_relu(relu, add, 0) || fuse_add_relu(relu, add, 1);
+  }
+
+  // With operand `side` of the sum as the norm's result, and the other one as the residual.
+  bool fuse_add_relu(std::size_t relu, std::size_t add, std::size_t side) {
+    const std::size_t norm = norm_for(node(add).inputs[side], add);
+    if (norm == kNoNode) return false;
+    const ValueId residual = node(add).inputs[1 - side];
+    // The one kernel runs where the norm does: somebody may want its statistics before the sum.
+    const std::size_t maker = links_.maker(residual);
+    const bool is_there =
+        (maker == kNoNode || maker < norm) && memory_.is_same_at(residual, norm, add);
+    const ValueSpec& y = program_.spec(node(norm).outputs[0]);
+    // The sum lies as its first operand does, the norm's result as the kernel wants it.
+    const bool fits = program_.spec(residual).shape == y.shape &&
+                      same_layout(y, program_.spec(node(relu).outputs[0]));
+    if (!is_there || !fits) return false;
+    node(norm).op = add_relu_op();
+    node(norm).inputs.resize(In::kResidual + 1, kNoValue);
+    node(norm).inputs[In::kResidual] = residual;
+    is_gone_[add] = true;
+    take_over(norm, relu);
+    return true;
+  }
+
+  void take_over(std::size_t norm, std::size_t relu) {
+    set_relu(node(norm));
+    node(norm).outputs[0] = node(relu).outputs[0];
+    node(norm).path = node(relu).path;
+    is_gone_[relu] = true;
+  }
+};
+
+// relu_grad and batch_norm_grad, of norms with a ReLU.
+class BackwardFuser : public Fuser {
+ public:
+  using Fuser::Fuser;
+
+  std::size_t run() {
+    static const OpDef* const kReluGrad = find_op("relu_grad");
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (is_call(node(i), kReluGrad) && fuse(i)) ++changes_;
+    }
+    return finish();
+  }
+
+ private:
+  bool fuse(std::size_t relu_grad) {
+    const ValueId y = node(relu_grad).inputs[1];
+    const ValueId masked = node(relu_grad).outputs[0];
+    if (memory_.is_returned(masked) || memory_.may_change(masked)) return false;
+    for (const OpDef* op : {norm_op(), add_relu_op()}) {
+      const std::size_t norm = links_.maker(y, op);
+      if (norm == kNoNode || !has_relu(node(norm))) continue;
+      for (const std::size_t grad : links_.readers(masked)) {
+        if (!is_gradient_of(norm, grad, masked)) continue;
+        return op == norm_op() ? fuse_plain(norm, relu_grad, grad) : fuse_sum(relu_grad, grad);
+      }
+    }
+    return false;
+  }
+
+  // True if node `i` computes the gradient of that norm, up to the ReLU, from `grad`.
+  bool is_gradient_of(std::size_t norm, std::size_t i, ValueId grad) const {
+    static const OpDef* const kNormGrad = find_op("batch_norm_grad");
+    const Node& forward = node(norm);
+    if (!is_call(node(i), kNormGrad) || is_gone_[i]) return false;
+    BatchNormAttrs attrs = node(i).attrs.as<BatchNormAttrs>();
+    if (attrs.relu) return false;
+    attrs.relu = true;
+    const bool trains = attrs.training;
+    std::vector<ValueId> inputs{
+        grad,
+        forward.inputs[In::kX],
+        forward.inputs[In::kWeight],
+        forward.inputs[In::kBias],
+        trains ? forward.outputs[1] : forward.inputs[In::kRunningMean],
+        trains ? forward.outputs[2] : forward.inputs[In::kRunningVar],
+    };
+    inputs.resize(node(i).inputs.size(), kNoValue);
+    return Attrs(attrs) == forward.attrs && node(i).inputs == inputs;
+  }
+
+  // Without a residual the kernel finds the signs by computing y again: what that is made of must
+  // not have moved on.
+  bool fuse_plain(std::size_t norm, std::size_t relu_grad, std::size_t norm_grad) {
+    const ValueId grad = node(relu_grad).inputs[0];
+    const bool moved_on =
+        std::any_of(program_.nodes.begin() + static_cast<std::ptrdiff_t>(norm),
+                    program_.nodes.begin() + static_cast<std::ptrdiff_t>(norm_grad),
+                    [](const Node& between) { return between.phase == Phase::kUpdate; });
+    if (moved_on || !links_.is_only_for(node(relu_grad).outputs[0], norm_grad)) return false;
+    if (!memory_.is_same_at(grad, relu_grad, norm_grad)) return false;
+    set_relu(node(norm_grad));
+    node(norm_grad).inputs[GradIn::kGrad] = grad;
+    node(norm_grad).over = {grad, kNoValue, kNoValue, kNoValue};
+    is_gone_[relu_grad] = true;
+    return true;
+  }
+
+  // With a residual the masked gradient is a result, for the residual's own gradient. Others may
+  // read it before the norm's gradient comes, so the kernel runs where the ReLU's did.
+  bool fuse_sum(std::size_t relu_grad, std::size_t norm_grad) {
+    const ValueId grad = node(relu_grad).inputs[0];
+    const ValueId x = node(norm_grad).inputs[GradIn::kX];
+    const bool same = std::ranges::all_of(node(norm_grad).inputs, [&](ValueId input) {
+      return input == kNoValue || memory_.is_same_at(input, relu_grad, norm_grad);
+    });
+    if (!same) return false;
+    Node fused = std::move(node(norm_grad));
+    set_relu(fused);
+    fused.inputs.resize(GradIn::kY + 1, kNoValue);
+    fused.inputs[GradIn::kGrad] = grad;
+    fused.inputs[GradIn::kY] = node(relu_grad).inputs[1];
+    fused.outputs.push_back(node(relu_grad).outputs[0]);
+    fused.over = {x, kNoValue, kNoValue, grad};
+    node(relu_grad) = std::move(fused);
+    is_gone_[norm_grad] = true;
+    return true;
+  }
+};
+
+}  // namespace
+
+std::size_t fuse_norm(Program& program) {
+  const std::size_t forward = ForwardFuser(program).run();
+  return forward + BackwardFuser(program).run();
+}
+
+}  // namespace mezzo::graph

@@ -1,0 +1,49 @@
+// A product and its activation: two kernels over one block of memory.
+#pragma once
+
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/activated_attrs.h"
+#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::kernels {
+
+// The operation of the activation alone.
+inline const OpDef& op_of(Activation activation) {
+  static const OpDef* const kRelu = find_op("relu");
+  static const OpDef* const kGelu = find_op("gelu");
+  return activation == Activation::kRelu ? *kRelu : *kGelu;
+}
+inline Attrs attrs_of(Activation activation) {
+  if (activation == Activation::kRelu) return {};
+  return GeluAttrs{activation == Activation::kGelu ? GeluForm::kExact : GeluForm::kTanh};
+}
+
+// The activation is written over the product, much of which is in the caches still. It is the
+// library's own: oneDNN's ReLU behind a product makes 0 of a NaN, and an overflow that should make
+// a step be skipped would pass for a number; its GELU is NaN at -inf and loses the left tail.
+inline void run_activated(const KernelArgs& args, const OpDef& product, const Attrs& attrs,
+                          Activation activation) {
+  run_kernel(product, args.inputs, args.outputs, attrs);
+  const Tensor* const y = &args.output();
+  run_kernel(op_of(activation), {&y, 1}, args.outputs, attrs_of(activation));
+}
+
+inline void run_linear_activation(const KernelArgs& args) {
+  static const OpDef* const kLinear = find_op("linear");
+  run_activated(args, *kLinear, {}, args.attrs<LinearActivationAttrs>().activation);
+}
+
+inline void run_matmul_activation(const KernelArgs& args) {
+  static const OpDef* const kMatmul = find_op("matmul");
+  const auto& attrs = args.attrs<MatmulActivationAttrs>();
+  run_activated(args, *kMatmul, attrs.product, attrs.activation);
+}
+
+inline void run_conv2d_activation(const KernelArgs& args) {
+  static const OpDef* const kConv2d = find_op("conv2d");
+  const auto& attrs = args.attrs<Conv2dActivationAttrs>();
+  run_activated(args, *kConv2d, attrs.product, attrs.activation);
+}
+
+}  // namespace mezzo::kernels

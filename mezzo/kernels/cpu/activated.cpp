@@ -1,0 +1,14 @@
+#include "mezzo/kernels/activated.h"
+
+#include "mezzo/kernels/cpu/layout.h"
+
+namespace mezzo::kernels::cpu {
+
+extern const KernelList linear_activation{
+    {{{"cpu_in_place", vector_dtypes_only, run_linear_activation}}}};
+extern const KernelList matmul_activation{
+    {{{"cpu_in_place", vector_dtypes_only, run_matmul_activation}}}};
+extern const KernelList conv2d_activation{
+    {{{"cpu_in_place", vector_dtypes_only, run_conv2d_activation}}}};
+
+}  // namespace mezzo::kernels::cpu
