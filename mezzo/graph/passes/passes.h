@@ -25,6 +25,11 @@ std::size_t common_subexpressions(Program& program);
 // calls and gradients of calls it joined.
 std::size_t fuse_norm(Program& program);
 
+// Lets the gradient of a batch normalisation with a residual read two gradients and add them, where
+// a call of its own added them before: a write and a read less, and the same bits. Returns how many
+// sums went.
+std::size_t join_gradients(Program& program);
+
 // Makes one call of a product without bias, linear() or matmul(), and the sum with a vector along
 // its last axis. What lies between must be read by nobody else. In 16 bits it is no longer rounded;
 // in f32 the bias may be added in another place of the sum. Returns how many it joined.
@@ -59,6 +64,8 @@ inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",
                                             common_subexpressions};
 inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
+inline constexpr Pass kJoinGradients{
+    "join_gradients", "adds two gradients where a normalisation reads them", join_gradients};
 inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
 inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
                                       fuse_activation};
@@ -69,6 +76,7 @@ inline constexpr Pass kRecomputeNorms{
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order.
-inline constexpr std::array kFusions{kFuseNorm, kFuseBias, kFuseActivation, kFuseCrossEntropy};
+inline constexpr std::array kFusions{kFuseNorm, kJoinGradients, kFuseBias, kFuseActivation,
+                                     kFuseCrossEntropy};
 
 }  // namespace mezzo::graph

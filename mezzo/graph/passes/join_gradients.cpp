@@ -1,0 +1,75 @@
+#include <vector>
+
+#include "mezzo/graph/passes/passes.h"
+#include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+using In = BatchNormGradInput;
+
+bool takes_two_gradients(const Node& node) {
+  static const OpDef* const kNormGrad = find_op("batch_norm_grad");
+  return is_call(node, kNormGrad) && node.inputs.size() > In::kY &&
+         node.inputs[In::kY] != kNoValue &&
+         (node.inputs.size() == In::kOtherGrad || node.inputs[In::kOtherGrad] == kNoValue);
+}
+
+class Joiner {
+ public:
+  explicit Joiner(Program& program) : program_(program), links_(program), memory_(program) {}
+
+  std::size_t run() {
+    std::vector<bool> is_gone(program_.nodes.size(), false);
+    std::size_t joined = 0;
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (!takes_two_gradients(program_.nodes[i])) continue;
+      const std::size_t sum = sum_for(i);
+      if (sum == kNoNode) continue;
+      join(program_.nodes[sum], program_.nodes[i]);
+      is_gone[sum] = true;
+      ++joined;
+    }
+    erase_nodes(program_, is_gone);
+    return joined;
+  }
+
+ private:
+  // The sum of two gradients that is made for this node alone; kNoNode if there is none, or if the
+  // node could not read the two itself.
+  std::size_t sum_for(std::size_t norm_grad) const {
+    static const OpDef* const kAdd = find_op("add");
+    const ValueId grad = program_.nodes[norm_grad].inputs[In::kGrad];
+    const std::size_t sum = links_.maker(grad, kAdd);
+    if (sum == kNoNode || !links_.is_only_for(grad, norm_grad)) return kNoNode;
+    for (const ValueId term : program_.nodes[sum].inputs) {
+      const ValueSpec& spec = program_.spec(term);
+      const bool is_like_the_sum =
+          spec.shape == program_.spec(grad).shape && spec.dtype == program_.spec(grad).dtype;
+      if (!is_like_the_sum || !memory_.is_same_at(term, sum, norm_grad)) return kNoNode;
+    }
+    return sum;
+  }
+
+  static void join(const Node& sum, Node& norm_grad) {
+    const ValueId before = norm_grad.inputs[In::kGrad];
+    norm_grad.inputs.resize(In::kOtherGrad + 1, kNoValue);
+    norm_grad.inputs[In::kGrad] = sum.inputs[0];
+    norm_grad.inputs[In::kOtherGrad] = sum.inputs[1];
+    for (ValueId& value : norm_grad.over) {
+      if (value == before) value = sum.inputs[0];
+    }
+  }
+
+  Program& program_;
+  Links links_;
+  MemoryUse memory_;
+};
+
+}  // namespace
+
+std::size_t join_gradients(Program& program) { return Joiner(program).run(); }
+
+}  // namespace mezzo::graph
