@@ -8,11 +8,14 @@
 #include "mezzo/kernels/cpu/grad_weight-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_tiles.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/tiles.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
+using kernels::TileRegisters;
+using kernels::transpose_blocks;
 using kernels::grad_weight::Chunk;
 using kernels::grad_weight::is_paired;
 using kernels::grad_weight::multiply_tiles;
@@ -23,9 +26,7 @@ using kernels::grad_weight::Products;
 using kernels::grad_weight::Slot;
 using kernels::grad_weight::Tap;
 using kernels::grad_weight::TileOperands;
-using kernels::grad_weight::TileRegisters;
 using kernels::grad_weight::TileRun;
-using kernels::grad_weight::transpose_blocks;
 
 // One thread's part of the work: its copies of images, and what it does with them.
 template <class T>
@@ -328,7 +329,6 @@ HWY_AFTER_NAMESPACE();
 namespace mezzo::kernels {
 namespace {
 
-using grad_weight::has_tiles;
 using grad_weight::kPanel;
 using grad_weight::Plan;
 using grad_weight::Problem;

@@ -3,6 +3,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/matmul_tiles.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/ops/matmul_attrs.h"
 
@@ -232,9 +233,11 @@ constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
 
 }  // namespace
 
-extern const KernelList matmul{
-    {{{"cpu_onednn", supports<matmul_call>, run_matmul}, kWidened<run_matmul>}}};
-extern const KernelList linear{
-    {{{"cpu_onednn", supports<linear_call>, run_linear}, kWidened<run_linear>}}};
+extern const KernelList matmul{{{{"cpu_tiles", supports_matmul_tiles, run_matmul_tiles},
+                                 {"cpu_onednn", supports<matmul_call>, run_matmul},
+                                 kWidened<run_matmul>}}};
+extern const KernelList linear{{{{"cpu_tiles", supports_linear_tiles, run_linear_tiles},
+                                 {"cpu_onednn", supports<linear_call>, run_linear},
+                                 kWidened<run_linear>}}};
 
 }  // namespace mezzo::kernels::cpu

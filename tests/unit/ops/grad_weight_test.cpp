@@ -9,7 +9,7 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
-#include "mezzo/kernels/cpu/grad_weight_tiles.h"
+#include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatch.h"
@@ -51,7 +51,7 @@ std::vector<Case> cases() {
 class GradWeight : public testing::TestWithParam<Products> {
  protected:
   void SetUp() override {
-    if (GetParam() == Products::kTiles && !kernels::grad_weight::has_tiles()) {
+    if (GetParam() == Products::kTiles && !kernels::has_tiles()) {
       GTEST_SKIP() << "this CPU has no AMX";
     }
     if (GetParam() == Products::kPairs && !cpu_features().avx512_bf16) {

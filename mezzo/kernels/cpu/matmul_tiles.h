@@ -1,0 +1,20 @@
+// Products of bf16 matrices with the tile unit (AMX): two or three times as fast as oneDNN's where
+// the matrices are small, because they are read where they are or copied once, with little ado.
+#pragma once
+
+#include "mezzo/kernels/kernel.h"
+
+namespace mezzo::kernels {
+
+// Whether the kernels take this call of matmul or linear: bf16 operands that are dense along their
+// rows or columns, a dense result of bf16 or f32, and a CPU with AMX.
+Support supports_matmul_tiles(const KernelArgs& args);
+Support supports_linear_tiles(const KernelArgs& args);
+
+// f32 sums of products that are exact in f32, rounded once if the result is bf16. Every number of
+// the result is added up by one thread, in an order that depends on the inner size only. Subnormal
+// operands count as zero.
+void run_matmul_tiles(const KernelArgs& args);
+void run_linear_tiles(const KernelArgs& args);
+
+}  // namespace mezzo::kernels

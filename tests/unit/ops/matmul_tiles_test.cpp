@@ -1,0 +1,227 @@
+// The tile kernels of matmul and linear against products in double.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/shape_ops.h"
+#include "tests/unit/ops/support.h"
+
+namespace mezzo {
+namespace {
+
+using test::Doubles;
+using test::plain_copy;
+using test::random_tensor;
+using test::Threads;
+
+constexpr std::int64_t kSizes[] = {1, 15, 16, 17, 31, 32, 33, 63, 65, 100, 200};
+
+// The kernels of matmul and linear that ran while it exists.
+class Kernels final : public KernelListener {
+ public:
+  void on_run(const KernelWork& work, double) override {
+    const std::string op = work.op;
+    if (op == "matmul" || op == "linear") names.emplace_back(work.kernel);
+  }
+  std::vector<std::string> names;
+
+ private:
+  ListenToKernels guard_{*this};
+};
+
+class MatmulTiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kernels::has_tiles()) GTEST_SKIP() << "this CPU has no AMX";
+  }
+};
+
+Tensor wide(const Tensor& x) { return plain_copy(x).astype(DType::kF64); }
+
+// The first element further off than additions in f32 of `terms` products of numbers below 1 and
+// the rounding of the result explain; empty if there is none.
+std::string fault(const Tensor& result, const Tensor& expected, std::int64_t terms) {
+  if (result.shape() != expected.shape()) return concat("the shape is ", result.shape());
+  const Doubles got = result.to_vector<double>();
+  const Doubles want = expected.to_vector<double>();
+  const double unit = epsilon_of(result.dtype());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = test::sum_tolerance(terms) + unit * std::abs(want[i]);
+    const bool both_nan = std::isnan(got[i]) && std::isnan(want[i]);
+    if (got[i] != want[i] && !both_nan && !(std::abs(got[i] - want[i]) <= allowed)) {
+      return concat("element ", i, " of ", result.shape(), " is ", got[i], ", not ", want[i]);
+    }
+  }
+  return {};
+}
+
+// The same matrix with its columns side by side in memory.
+Tensor turned(const Tensor& x) { return plain_copy(permute(x, {1, 0})); }
+
+void check_all_forms(std::int64_t m, std::int64_t k, std::int64_t n) {
+  const Tensor a = random_tensor({m, k}, 1, DType::kBf16);
+  const Tensor b = random_tensor({k, n}, 2, DType::kBf16);
+  const Tensor want = matmul(wide(a), wide(b));
+  const Tensor lefts[] = {a, turned(a)};
+  const Tensor rights[] = {b, turned(b)};
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const bool f32_result : {false, true}) {
+        const Tensor got = matmul(lefts[transpose_a ? 1 : 0], rights[transpose_b ? 1 : 0],
+                                  {transpose_a, transpose_b, f32_result});
+        EXPECT_EQ(got.dtype(), f32_result ? DType::kF32 : DType::kBf16);
+        ASSERT_EQ(fault(got, want, k), "")
+            << m << " x " << k << " x " << n << (transpose_a ? ", a transposed" : "")
+            << (transpose_b ? ", b transposed" : "");
+      }
+    }
+  }
+}
+
+TEST_F(MatmulTiles, AreTheProductInEveryShapeAndForm) {
+  const Kernels kernels;
+  for (const std::int64_t m : kSizes) {
+    for (const std::int64_t k : kSizes) {
+      for (const std::int64_t n : kSizes) check_all_forms(m, k, n);
+    }
+  }
+  std::size_t tiles = 0;
+  for (const std::string& name : kernels.names) tiles += name == "cpu_tiles" ? 1 : 0;
+  EXPECT_EQ(tiles, 8 * std::size(kSizes) * std::size(kSizes) * std::size(kSizes));
+}
+
+TEST_F(MatmulTiles, LargerThanTheCopiesThatAreMadeAtOnce) {
+  check_all_forms(40, 1000, 700);
+  check_all_forms(700, 1000, 40);
+  check_all_forms(20, 5000, 100);
+}
+
+TEST_F(MatmulTiles, LinearAddsABiasOfEitherType) {
+  const Kernels kernels;
+  for (const std::int64_t rows : kSizes) {
+    for (const std::int64_t out : kSizes) {
+      const Tensor x = random_tensor({rows, 65}, 1, DType::kBf16);
+      const Tensor weight = random_tensor({out, 65}, 2, DType::kBf16);
+      for (const DType dtype : {DType::kF32, DType::kBf16}) {
+        const Tensor bias = random_tensor({out}, 3, dtype);
+        const Tensor want = linear(wide(x), wide(weight), wide(bias));
+        ASSERT_EQ(fault(linear(x, weight, bias), want, 66), "") << rows << " to " << out;
+        ASSERT_EQ(fault(linear(x, permute(turned(weight), {1, 0}), bias), want, 66), "")
+            << rows << " to " << out;
+      }
+      ASSERT_EQ(fault(linear(x, weight), linear(wide(x), wide(weight)), 65), "");
+    }
+  }
+  for (const std::string& name : kernels.names) {
+    ASSERT_TRUE(name == "cpu_tiles" || name == "reference") << name;
+  }
+}
+
+TEST_F(MatmulTiles, BatchesAndBroadcasting) {
+  const Shape lefts[] = {{3, 20, 40}, {20, 40}, {2, 1, 20, 40}, {2, 3, 20, 40}, {1, 3, 1, 40}};
+  const Shape rights[] = {{3, 40, 33}, {40, 33}, {2, 3, 40, 33}, {1, 1, 40, 33}, {2, 1, 40, 1}};
+  const Kernels kernels;
+  for (const Shape& left : lefts) {
+    for (const Shape& right : rights) {
+      const Tensor a = random_tensor(left, 1, DType::kBf16);
+      const Tensor b = random_tensor(right, 2, DType::kBf16);
+      EXPECT_EQ(fault(matmul(a, b), matmul(wide(a), wide(b)), 40), "") << concat(left, " ", right);
+    }
+  }
+  const Tensor x = random_tensor({2, 5, 3, 48}, 1, DType::kBf16);
+  const Tensor weight = random_tensor({20, 48}, 2, DType::kBf16);
+  for (const Tensor& view : {x, permute(x, {1, 0, 2, 3}), permute(x, {2, 1, 0, 3})}) {
+    EXPECT_EQ(fault(linear(view, weight), linear(wide(view), wide(weight)), 48), "");
+  }
+  for (const std::string& name : kernels.names) {
+    EXPECT_TRUE(name == "cpu_tiles" || name == "reference") << name;
+  }
+}
+
+TEST_F(MatmulTiles, ViewsWithOtherNumbersAround) {
+  // What lies around a view is not finite, and must not be met.
+  const Tensor block = full({90, 110}, INFINITY, DType::kBf16);
+  const Tensor view = alias(block, {50, 70}, {110, 1}, 330 + 7);
+  copy_elements(random_tensor({50, 70}, 1), view);
+  for (const std::int64_t n : {1, 20, 50, 70}) {
+    const Tensor right = random_tensor({70, n}, 2, DType::kBf16);
+    const Tensor left = random_tensor({n, 50}, 3, DType::kBf16);
+    EXPECT_EQ(fault(matmul(view, right), matmul(wide(view), wide(right)), 70), "");
+    EXPECT_EQ(fault(matmul(left, view), matmul(wide(left), wide(view)), 50), "");
+    EXPECT_EQ(
+        fault(matmul(right, view, {true, true}), matmul(wide(right), wide(view), {true, true}), 70),
+        "");
+    EXPECT_EQ(
+        fault(matmul(view, left, {true, true}), matmul(wide(view), wide(left), {true, true}), 50),
+        "");
+  }
+}
+
+TEST_F(MatmulTiles, OneRowThatStandsForMany) {
+  const Tensor row = random_tensor({1, 40}, 1, DType::kBf16);
+  const Tensor rows = expand(row, {50, 40});
+  const Tensor right = random_tensor({40, 33}, 2, DType::kBf16);
+  EXPECT_EQ(fault(matmul(rows, right), matmul(wide(rows), wide(right)), 40), "");
+  EXPECT_EQ(
+      fault(matmul(right, rows, {true, true}), matmul(wide(right), wide(rows), {true, true}), 40),
+      "");
+}
+
+TEST_F(MatmulTiles, TheNumberOfThreadsChangesNothing) {
+  struct Case {
+    Shape a, b;
+    MatmulOptions options;
+  };
+  const Case cases[] = {{{64, 784}, {512, 784}, {.transpose_b = true}},
+                        {{64, 512}, {512, 510}, {}},
+                        {{64, 500}, {64, 784}, {.transpose_a = true, .f32_result = true}},
+                        {{5, 100, 60}, {5, 60, 90}, {}},
+                        {{700, 33}, {33, 17}, {}}};
+  for (const Case& c : cases) {
+    const Tensor a = random_tensor(c.a, 1, DType::kBf16);
+    const Tensor b = random_tensor(c.b, 2, DType::kBf16);
+    std::vector<Doubles> results;
+    for (const int threads : {1, 2, 3}) {
+      const Threads guard(threads);
+      results.push_back(matmul(a, b, c.options).to_vector<double>());
+    }
+    EXPECT_EQ(results[0], results[1]) << concat(c.a, " ", c.b);
+    EXPECT_EQ(results[0], results[2]) << concat(c.a, " ", c.b);
+  }
+}
+
+// NaN and infinity reach the rows and columns they belong to, and no others.
+TEST_F(MatmulTiles, NumbersThatAreNotFinitePropagate) {
+  const std::int64_t shapes[][3] = {{33, 33, 47}, {16, 64, 16}, {3, 31, 70}, {70, 50, 5}};
+  for (const auto& [m, k, n] : shapes) {
+    const Tensor a = random_tensor({m, k}, 1, DType::kBf16);
+    const Tensor b = random_tensor({k, n}, 2, DType::kBf16);
+    a.mutable_data<BFloat16>()[k - 1] = BFloat16(INFINITY);
+    a.mutable_data<BFloat16>()[(m - 1) * k] = BFloat16(NAN);
+    b.mutable_data<BFloat16>()[(k - 1) * n + n / 2] = BFloat16(0);
+    b.mutable_data<BFloat16>()[n - 1] = BFloat16(-INFINITY);
+    const Tensor want = matmul(wide(a), wide(b));
+    EXPECT_EQ(fault(matmul(a, b), want, k), "");
+    EXPECT_EQ(fault(matmul(turned(a), b, {true, false, true}), want, k), "");
+    EXPECT_EQ(fault(matmul(a, turned(b), {false, true}), want, k), "");
+    EXPECT_EQ(fault(matmul(turned(a), turned(b), {true, true, true}), want, k), "");
+  }
+}
+
+TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
+  const Kernels kernels;
+  const Tensor large = random_tensor({300, 300}, 1, DType::kBf16);
+  matmul(large, large);
+  const Tensor every_other = alias(large, {20, 30}, {300, 2}, 0);
+  matmul(every_other, every_other, {.transpose_b = true});
+  EXPECT_EQ(kernels.names, (std::vector<std::string>{"cpu_onednn", "cpu_onednn"}));
+}
+
+}  // namespace
+}  // namespace mezzo
