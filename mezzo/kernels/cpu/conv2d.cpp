@@ -5,6 +5,7 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/grad_weight.h"
+#include "mezzo/kernels/cpu/grad_weight_planar.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -352,6 +353,7 @@ extern const KernelList conv2d_grad_input{
       kWidened<grad_input_any>}}};
 extern const KernelList conv2d_grad_weight{
     {{{"cpu_panels", supports_grad_weight, run_grad_weight},
+      {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},
       {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight},
       kWidened<grad_weight>}}};
 

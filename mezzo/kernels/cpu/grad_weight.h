@@ -6,8 +6,8 @@
 
 namespace mezzo::kernels {
 
-// Whether the kernel takes this call of conv2d_grad_weight: groups of 1, at least 8 channels on
-// both sides, and AVX2.
+// Whether the kernel takes this call of conv2d_grad_weight: 16-bit images, groups of 1, at least 8
+// channels on both sides (with AMX, three or four of x), and AVX2.
 Support supports_grad_weight(const KernelArgs& args);
 
 // f32 sums of products that are exact in f32, rounded once if the result is bf16 or f16. Which

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include "mezzo/kernels/cpu/tap_axis.h"
+
 namespace mezzo::kernels::grad_weight {
 namespace {
 
@@ -19,30 +21,6 @@ std::int64_t second_level_cache() {
 
 std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-// A tap reads input index stride * (output index + shift) + remainder.
-struct Place {
-  std::int64_t shift = 0, remainder = 0;
-};
-
-Place place(std::int64_t tap, std::int64_t stride, std::int64_t dilation, std::int64_t padding) {
-  const std::int64_t at = tap * dilation - padding;
-  const std::int64_t remainder = ((at % stride) + stride) % stride;
-  return {(at - remainder) / stride, remainder};
-}
-
-struct Span {
-  std::int64_t least = 0, most = 0;
-};
-
-Span shifts(std::int64_t taps, std::int64_t stride, std::int64_t dilation, std::int64_t padding) {
-  Span span{place(0, stride, dilation, padding).shift, place(0, stride, dilation, padding).shift};
-  for (std::int64_t tap = 1; tap < taps; ++tap) {
-    const std::int64_t shift = place(tap, stride, dilation, padding).shift;
-    span = {std::min(span.least, shift), std::max(span.most, shift)};
-  }
-  return span;
-}
-
 }  // namespace
 
 Plan::Plan(const Problem& p, int threads) : problem(p) {
@@ -56,21 +34,22 @@ Plan::Plan(const Problem& p, int threads) : problem(p) {
 
 void Plan::place_taps() {
   const Conv2dAttrs& a = problem.attrs;
-  const Span rows = shifts(problem.kernel.h, a.stride.h, a.dilation.h, a.padding.top);
-  const Span cols = shifts(problem.kernel.w, a.stride.w, a.dilation.w, a.padding.left);
-  first_shift_row = rows.least;
-  first_shift_col = cols.least;
-  halo = rows.most - rows.least;
-  pitch = problem.y.w + cols.most - cols.least;
-  for (std::int64_t i = 0; i < problem.kernel.h; ++i) {
-    const Place row = place(i, a.stride.h, a.dilation.h, a.padding.top);
-    for (std::int64_t j = 0; j < problem.kernel.w; ++j) {
-      const Place col = place(j, a.stride.w, a.dilation.w, a.padding.left);
-      const Plane plane{row.remainder, col.remainder};
+  const TapAxis rows(problem.kernel.h, a.stride.h, a.dilation.h, a.padding.top);
+  const TapAxis cols(problem.kernel.w, a.stride.w, a.dilation.w, a.padding.left);
+  const auto remainder = [](const TapAxis& axis, const TapAxis::Tap& tap) {
+    return axis.remainders[static_cast<std::size_t>(tap.remainder)];
+  };
+  first_shift_row = rows.first_shift;
+  first_shift_col = cols.first_shift;
+  halo = rows.halo;
+  pitch = problem.y.w + cols.halo;
+  for (const TapAxis::Tap& row : rows.taps) {
+    for (const TapAxis::Tap& col : cols.taps) {
+      const Plane plane{remainder(rows, row), remainder(cols, col)};
       const auto found = std::find(planes.begin(), planes.end(), plane);
       const std::int64_t index = found - planes.begin();
       if (found == planes.end()) planes.push_back(plane);
-      taps.push_back({index, (row.shift - rows.least) * pitch + col.shift - cols.least});
+      taps.push_back({index, row.shift * pitch + col.shift});
     }
   }
 }

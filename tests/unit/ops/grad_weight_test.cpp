@@ -1,7 +1,6 @@
 // The panel kernel of conv2d_grad_weight against plain sums, with every kind of product.
 #include "mezzo/kernels/cpu/grad_weight.h"
 
-#include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatch.h"
+#include "tests/unit/ops/plain_grad_weight.h"
 
 namespace mezzo {
 
@@ -45,6 +45,9 @@ std::vector<Case> cases() {
       {{6, 32, 17, 31}, 24, {3, 3}, {.padding = {1, 1, 1, 1}}},
       {{3, 16, 40, 40}, 16, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
       {{9, 80, 5, 5}, 72, {1, 1}},
+      {{4, 6, 14, 14}, 16, {5, 5}},
+      {{3, 3, 9, 11}, 33, {3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{2, 19, 8, 7}, 1, {3, 3}, {.stride = 2}},
   };
 }
 
@@ -60,38 +63,6 @@ class GradWeight : public testing::TestWithParam<Products> {
   }
 };
 
-// The sum for one weight, and the sum of the products' magnitudes.
-struct Sum {
-  double value = 0, magnitude = 0;
-  std::int64_t terms = 0;
-};
-
-Sum plain_sum(const Case& c, const Tensor& grad, const Tensor& x, const Shape& at) {
-  const Tensor g = cast(grad, DType::kF64);
-  const double* gs = g.data<double>();
-  const double* xs = x.data<double>();
-  const Shape& size = grad.shape();
-  Sum sum;
-  for (std::int64_t n = 0; n < size[0]; ++n) {
-    for (std::int64_t h = 0; h < size[2]; ++h) {
-      const std::int64_t row =
-          h * c.attrs.stride.h + at[2] * c.attrs.dilation.h - c.attrs.padding.top;
-      if (row < 0 || row >= c.x[2]) continue;
-      for (std::int64_t w = 0; w < size[3]; ++w) {
-        const std::int64_t col =
-            w * c.attrs.stride.w + at[3] * c.attrs.dilation.w - c.attrs.padding.left;
-        if (col < 0 || col >= c.x[3]) continue;
-        const double product = gs[((n * size[1] + at[0]) * size[2] + h) * size[3] + w] *
-                               xs[((n * c.x[1] + at[1]) * c.x[2] + row) * c.x[3] + col];
-        sum.value += product;
-        sum.magnitude += std::abs(product);
-        ++sum.terms;
-      }
-    }
-  }
-  return sum;
-}
-
 void check(const Case& c, DType dtype, Products products) {
   const Size2d out = c.attrs.window(c.kernel).output_size({c.x[2], c.x[3]}, "conv2d");
   const Tensor x = cast(randn(c.x), dtype);
@@ -100,17 +71,16 @@ void check(const Case& c, DType dtype, Products products) {
   Tensor result = empty({c.out_channels, c.x[1], c.kernel.h, c.kernel.w});
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   kernels::run_grad_weight({inputs, {&result, 1}, attrs}, products);
-  const Tensor wide = cast(x, DType::kF64);
+  const Tensor wide_x = cast(x, DType::kF64);
+  const Tensor wide_grad = cast(grad, DType::kF64);
   // Every seventh weight, which meets every tap, and the last one.
   for (std::int64_t i = 0; i < result.numel(); i = i + 7 < result.numel() ? i + 7 : i + 1) {
-    const Shape& size = result.shape();
-    const Shape at{i / (size[1] * size[2] * size[3]), i / (size[2] * size[3]) % size[1],
-                   i / size[3] % size[2], i % size[3]};
-    const Sum sum = plain_sum(c, grad, wide, at);
+    const Shape at = test::place_of_weight(result.shape(), i);
+    const test::PlainSum sum = test::plain_grad_weight(c.attrs, wide_grad, wide_x, at);
     // Every addition rounds once to f32; products of 16-bit numbers are exact.
     const double most = static_cast<double>(sum.terms + 1) * 0x1p-24 * sum.magnitude;
     ASSERT_NEAR(result.data<float>()[i], sum.value, most)
-        << concat("x ", c.x, ", weight ", size, ", at ", at);
+        << concat("x ", c.x, ", weight ", result.shape(), ", at ", at);
   }
 }
 

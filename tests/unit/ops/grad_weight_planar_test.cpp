@@ -1,0 +1,192 @@
+// The kernel of conv2d_grad_weight for few channels against plain sums.
+#include "mezzo/kernels/cpu/grad_weight_planar.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/ops/cast.h"
+#include "tests/unit/ops/plain_grad_weight.h"
+#include "tests/unit/ops/support.h"
+
+namespace mezzo {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kBf16, DType::kF16, DType::kF32};
+
+struct Case {
+  Shape x;  // [n, c, h, w]
+  std::int64_t out_channels;
+  Size2d kernel;
+  Conv2dAttrs attrs{};
+
+  Shape grad() const {
+    const Size2d out = attrs.window(kernel).output_size({x[2], x[3]}, "conv2d");
+    return {x[0], out_channels, out.h, out.w};
+  }
+  Shape weight() const { return {out_channels, x[1], kernel.h, kernel.w}; }
+};
+
+// Every number of channels with every kernel, on small images.
+std::vector<Case> small_cases() {
+  const Conv2dAttrs padded{.padding = {3, 2, 1, 3}};
+  const Conv2dAttrs strided{.stride = 2, .padding = {3, 3, 3, 3}};
+  const Conv2dAttrs wide{.stride = {1, 3}, .padding = {0, 3, 3, 2}, .dilation = {1, 2}};
+  const Conv2dAttrs dilated{.stride = {3, 2}, .padding = {4, 4, 5, 4}, .dilation = 2};
+  const Conv2dAttrs attrs[] = {padded, strided, wide, dilated};
+  std::vector<Case> cases;
+  for (const std::int64_t in : {1, 2, 3, 5, 6, 7}) {
+    for (const std::int64_t out : {1, 2, 3, 5, 6, 7, 16, 17, 64}) {
+      const std::size_t i = cases.size();
+      const Size2d kernels[] = {{1, 1}, {3, 3}, {5, 5}, {7, 7}, {1, 7}, {4, 2}};
+      const auto height = static_cast<std::int64_t>(9 + i % 3);
+      const std::int64_t n = i % 5 == 0 ? 17 : i % 2 == 0 ? 2 : 1;
+      cases.push_back({{n, in, height, 14}, out, kernels[i % 6], attrs[i % 4]});
+    }
+  }
+  return cases;
+}
+
+// Images of a single pixel, of several chunks of rows, and of more channels than are copied at a
+// time; few output channels; rows and columns that no output reads.
+std::vector<Case> odd_cases() {
+  return {
+      {{1, 1, 1, 1}, 1, {1, 1}},
+      {{17, 3, 1, 1}, 5, {3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{2, 6, 1, 40}, 16, {1, 5}, {.padding = {0, 0, 2, 2}}},
+      {{1, 3, 33, 47}, 16, {3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{2, 3, 33, 47}, 7, {7, 7}, {.stride = 2, .padding = {3, 3, 3, 3}}},
+      {{17, 1, 28, 28}, 6, {5, 5}, {.padding = {2, 2, 2, 2}}},
+      {{3, 1, 40, 1100}, 2, {3, 3}},
+      {{2, 40, 9, 7}, 3, {3, 3}, {.padding = {1, 1, 1, 1}}},
+      {{1, 131, 40, 41}, 2, {3, 3}},
+      {{2, 6, 14, 14}, 16, {5, 5}},
+      {{2, 1, 16, 17}, 4, {2, 2}, {.stride = 5}},
+      {{1, 5, 3, 3}, 6, {5, 5}, {.padding = {4, 4, 4, 4}}},
+      {{1, 2, 30, 40}, 150, {3, 3}},
+  };
+}
+
+Tensor run(const Case& c, const Tensor& grad, const Tensor& x, DType result = DType::kF32) {
+  const Attrs attrs(Conv2dGradAttrs{c.attrs, c.kernel, result == DType::kF32});
+  Tensor out = empty(c.weight(), result);
+  const std::array<const Tensor*, 2> inputs{&grad, &x};
+  kernels::run_grad_weight_planar({inputs, {&out, 1}, attrs});
+  return out;
+}
+
+std::string describe(const Case& c, DType dtype) {
+  return concat(dtype, ", x ", c.x, ", weight ", c.weight());
+}
+
+void check(const Case& c, DType dtype) {
+  const Tensor x = cast(randn(c.x), dtype);
+  const Tensor grad = cast(randn(c.grad()), dtype);
+  const Tensor result = run(c, grad, x);
+  const Tensor wide_x = cast(x, DType::kF64);
+  const Tensor wide_grad = cast(grad, DType::kF64);
+  // Every eleventh weight, which meets every tap and channel in some case, and the last one.
+  for (std::int64_t i = 0; i < result.numel(); i = i + 11 < result.numel() ? i + 11 : i + 1) {
+    const Shape at = test::place_of_weight(result.shape(), i);
+    const test::PlainSum sum = test::plain_grad_weight(c.attrs, wide_grad, wide_x, at);
+    // Every addition rounds once to f32, and where there is no fused multiply-add, every product of
+    // f32 numbers; those of 16-bit numbers are exact.
+    const auto roundings =
+        static_cast<double>(dtype == DType::kF32 ? 2 * sum.terms + 1 : sum.terms + 1);
+    ASSERT_NEAR(result.data<float>()[i], sum.value, roundings * 0x1p-24 * sum.magnitude)
+        << concat(describe(c, dtype), " at ", at);
+  }
+}
+
+TEST(GradWeightPlanar, IsThePlainSum) {
+  manual_seed(7);
+  for (const DType dtype : kDTypes) {
+    for (const Case& c : small_cases()) check(c, dtype);
+    for (const Case& c : odd_cases()) check(c, dtype);
+  }
+}
+
+TEST(GradWeightPlanar, IsTheSameWithEveryNumberOfThreads) {
+  manual_seed(7);
+  for (const Case& c : odd_cases()) {
+    const Tensor x = cast(randn(c.x), DType::kBf16);
+    const Tensor grad = cast(randn(c.grad()), DType::kBf16);
+    const auto with_threads = [&](int threads) {
+      const test::Threads guard(threads);
+      return run(c, grad, x).to_vector<float>();
+    };
+    const std::vector<float> expected = with_threads(1);
+    EXPECT_EQ(with_threads(2), expected) << describe(c, DType::kBf16);
+    EXPECT_EQ(with_threads(3), expected) << describe(c, DType::kBf16);
+  }
+}
+
+TEST(GradWeightPlanar, ReadsAnyLayout) {
+  const Case c{{2, 3, 6, 20}, 6, {3, 3}};
+  const Tensor x = cast(randn(c.x), DType::kF16);
+  const Tensor grad = cast(randn(c.grad()), DType::kF16);
+  const Tensor last_x = empty(c.x, DType::kF16, Format::kChannelsLast);
+  const Tensor last_grad = empty(c.grad(), DType::kF16, Format::kChannelsLast);
+  copy_elements(x, last_x);
+  copy_elements(grad, last_grad);
+  EXPECT_EQ(run(c, grad, x).to_vector<float>(), run(c, last_grad, last_x).to_vector<float>());
+}
+
+TEST(GradWeightPlanar, IsRoundedOnceToTheResultsDtype) {
+  const Case c{{2, 1, 9, 9}, 6, {5, 5}};
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor x = cast(randn(c.x), dtype);
+    const Tensor grad = cast(randn(c.grad()), dtype);
+    EXPECT_EQ(run(c, grad, x, dtype).to_vector<float>(),
+              cast(run(c, grad, x), dtype).to_vector<float>());
+  }
+}
+
+TEST(GradWeightPlanar, ANanReachesEveryWeightThatMeetsIt) {
+  manual_seed(7);
+  for (const DType dtype : kDTypes) {
+    for (const Case& c : odd_cases()) {
+      const Tensor x = randn(c.x);
+      x.mutable_data<float>()[x.numel() / 2] = std::numeric_limits<float>::quiet_NaN();
+      const Tensor grad = cast(randn(c.grad()), dtype);
+      const Tensor result = run(c, grad, cast(x, dtype));
+      const Tensor wide_x = cast(x, DType::kF64);
+      const Tensor wide_grad = cast(grad, DType::kF64);
+      for (std::int64_t i = 0; i < result.numel(); i += 5) {
+        const Shape at = test::place_of_weight(result.shape(), i);
+        if (!std::isnan(test::plain_grad_weight(c.attrs, wide_grad, wide_x, at).value)) continue;
+        ASSERT_TRUE(std::isnan(result.data<float>()[i])) << concat(describe(c, dtype), " at ", at);
+      }
+    }
+  }
+}
+
+// Leaves NaN in the blocks that the allocator will hand out next.
+void spoil_free_memory() {
+  constexpr std::int64_t kMost = std::int64_t{1} << 19;
+  std::vector<Tensor> blocks;
+  for (std::int64_t size = 16; size < kMost; size += std::max<std::int64_t>(size / 16, 1)) {
+    for (int i = 0; i < 2; ++i) blocks.push_back(full({size}, NAN));
+  }
+}
+
+TEST(GradWeightPlanar, ReadsNothingThatItDidNotWrite) {
+  manual_seed(7);
+  const test::Threads guard(1);
+  std::vector<Case> cases = small_cases();
+  for (const Case& c : odd_cases()) cases.push_back(c);
+  for (const Case& c : cases) {
+    const Tensor x = cast(randn(c.x), DType::kBf16);
+    const Tensor grad = cast(randn(c.grad()), DType::kBf16);
+    spoil_free_memory();
+    for (const float value : run(c, grad, x).to_vector<float>()) {
+      ASSERT_FALSE(std::isnan(value)) << describe(c, DType::kBf16);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo
