@@ -291,15 +291,29 @@ TEST_F(Command, InfoAndHelp) {
   EXPECT_EQ(run("--version").status, 0);
 }
 
-TEST_F(Command, SaysOnceThatBf16IsEmulated) {
-  const std::string line = "env MEZZO_MAX_ISA=avx2 " MEZZO_COMMAND
-                           " train --steps 3 --quiet --batch-size 16 2>&1 >/dev/null";
+// What a shell command prints; it must succeed.
+std::string output_of(const std::string& line) {
   FILE* pipe = popen(line.c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
+  if (pipe == nullptr) return {};
   std::string text;
   std::array<char, 4096> buffer{};
   while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
   EXPECT_EQ(pclose(pipe), 0);
+  return text;
+}
+
+TEST_F(Command, ThreadsSpinForAWhileUnlessTheUserSaysOtherwise) {
+  const std::string info = " OMP_DISPLAY_ENV=verbose " MEZZO_COMMAND " info 2>&1";
+  EXPECT_THAT(output_of("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY" + info),
+              HasSubstr("GOMP_SPINCOUNT = '20000'"));
+  EXPECT_THAT(output_of("env GOMP_SPINCOUNT=77" + info), HasSubstr("GOMP_SPINCOUNT = '77'"));
+  EXPECT_THAT(output_of("env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=active" + info),
+              testing::Not(HasSubstr("'20000'")));
+}
+
+TEST_F(Command, SaysOnceThatBf16IsEmulated) {
+  const std::string text = output_of("env MEZZO_MAX_ISA=avx2 " MEZZO_COMMAND
+                                     " train --steps 3 --quiet --batch-size 16 2>&1 >/dev/null");
   EXPECT_THAT(text, HasSubstr("no bf16 dot product"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
