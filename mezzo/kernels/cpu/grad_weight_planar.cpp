@@ -254,18 +254,22 @@ void add_parts(const PlanarPlan& plan, const KernelArgs& args, const Block& part
   }
 }
 
-// Adds up the parts' vectors of an output channel, and the lanes of each; `out` is [c][i][j].
+// Adds up the parts' vectors of a weight, and the lanes of their sum.
+HWY_INLINE float total_of(const PlanarPlan& plan, const float* sums) {
+  auto total = load(sums);
+  for (std::int64_t part = 1; part < plan.parts; ++part) {
+    total = hn::Add(total, load(sums + part * plan.sums() * lanes()));
+  }
+  return hn::GetLane(hn::SumOfLanes(F32(), total));
+}
+
+// The weights of an output channel: sums are column by column, `out` is row by row.
 void total_channel(const PlanarPlan& plan, const float* sums, float* out) {
-  const std::int64_t part_step = plan.sums() * lanes();
   const auto [rows, cols] = plan.problem.kernel;
   for (std::int64_t c = 0; c < plan.problem.in_channels; ++c, out += rows * cols) {
     for (std::int64_t j = 0; j < cols; ++j) {
       for (std::int64_t i = 0; i < rows; ++i, sums += lanes()) {
-        auto total = load(sums);
-        for (std::int64_t part = 1; part < plan.parts; ++part) {
-          total = hn::Add(total, load(sums + part * part_step));
-        }
-        out[i * cols + j] = hn::GetLane(hn::SumOfLanes(F32(), total));
+        out[i * cols + j] = total_of(plan, sums);
       }
     }
   }

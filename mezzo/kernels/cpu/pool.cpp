@@ -5,12 +5,12 @@
 // and a pixel's sum is kept in f32 and rounded once even where 16-bit windows overlap.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pool.cpp"
-
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/max_pool-inl.h"
 #include "mezzo/kernels/cpu/max_pool_grad-inl.h"
+#include "mezzo/kernels/cpu/max_pool_narrow-inl.h"
 #include "mezzo/kernels/cpu/pool-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/cast.h"
@@ -72,25 +72,9 @@ void mean_windows(const Pool& all, const T* x, T* out) {
 template <class T>
 void gather_shares(const Pool& all, const T* grad, T* x) {
   const T* const grad_end = grad + all.window_elements();
-  const std::vector<Windows> over = windows_over_columns(all);
-  all.for_each_pixel_row([&](const Pool& pool, const GridRow& at) HWY_ATTR {
-    const std::int64_t top = pool.rows.first_over(at.row);
-    const std::int64_t bottom = pool.rows.last_over(at.row);
-    T* to = x + pool.pixel(at.image, at.row, 0);
-    for (std::int64_t w = 0; w < pool.columns.in; ++w, to += pool.c) {
-      const auto [left, right] = over[static_cast<std::size_t>(w)];
-      for (std::int64_t channel = 0; channel < pool.c; channel += lanes()) {
-        auto total = hn::Zero(F32());
-        for (std::int64_t row = top; row < bottom; ++row) {
-          for (std::int64_t column = left; column < right; ++column) {
-            const std::int64_t window = pool.window(at.image, row, column) + channel;
-            const auto divisor = hn::Set(F32(), pool.divisor(row, column));
-            total = hn::Add(total, hn::Div(load_before(grad_end, grad + window), divisor));
-          }
-        }
-        store_before(x + at.end, total, to + channel);
-      }
-    }
+  gather(all, x, [&](const Pool& pool, std::int64_t window, const WindowOver& over) HWY_ATTR {
+    const auto divisor = hn::Set(F32(), pool.divisor(over.row, over.column));
+    return hn::Div(load_before(grad_end, grad + window), divisor);
   });
 }
 
