@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "mezzo/kernels/cpu/pool-inl.h"
+#include "mezzo/kernels/cpu/pool_gather-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {

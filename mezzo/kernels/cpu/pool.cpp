@@ -12,6 +12,7 @@
 #include "mezzo/kernels/cpu/max_pool_grad-inl.h"
 #include "mezzo/kernels/cpu/max_pool_narrow-inl.h"
 #include "mezzo/kernels/cpu/pool-inl.h"
+#include "mezzo/kernels/cpu/pool_gather-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/cast.h"
 
