@@ -166,8 +166,7 @@ bool takes_packs(const Block& b) {
   const std::size_t grad_bytes = kPack * size_of(b.half.grad_dtype);
   return is_aligned<kPack>(b.param) && is_aligned<kPack>(b.grad) && Rule::is_aligned_for(b) &&
          multiple_of(b.half.param, 8) && multiple_of(b.half.compensation, 8) &&
-         multiple_of(b.copy.data, 8) &&
-         multiple_of(b.half.grad, grad_bytes);
+         multiple_of(b.copy.data, 8) && multiple_of(b.half.grad, grad_bytes);
 }
 
 template <class Block, class Rule>

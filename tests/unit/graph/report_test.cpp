@@ -101,7 +101,8 @@ TEST(GraphReport, EagerMemoryWritesNothingOver) {
   return
 }
 )");
-  const GraphMemory memory = report_on({program, program, forward_part(program), program, {}}).memory;
+  const GraphMemory memory =
+      report_on({program, program, forward_part(program), program, {}}).memory;
   EXPECT_EQ(memory.arena, 4096U);
   EXPECT_EQ(memory.least, 4096U);
   EXPECT_EQ(memory.eager, 2U * 4096);

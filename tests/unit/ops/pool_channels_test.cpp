@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/pool_attrs.h"
@@ -128,27 +129,47 @@ TEST(PoolChannels, NoChannels) {
   for (const Pool2dAttrs& attrs : windows()) check_max({2, 0, 18, 17}, DType::kBf16, attrs);
 }
 
+void check_mean(const Shape& shape, DType dtype, const Pool2dAttrs& attrs) {
+  const std::string what = describe(dtype, shape, attrs);
+  const Tensor x = cast(whole_numbers(shape), dtype);
+  const Tensor wide = cast(x, DType::kF64);
+  const Tensor result = call_one(ops::avg_pool2d, {&x}, attrs);
+  const Tensor expected = cast(call_one(ops::avg_pool2d, {&wide}, attrs), dtype);
+  expect_same_bits(result + 0.0, expected + 0.0, what);
+  const Pool2dAttrs grad_attrs = for_gradient(attrs, shape);
+  const Tensor grad = cast(whole_numbers(result.shape()), dtype);
+  const Tensor wide_grad = cast(grad, DType::kF64);
+  const Tensor spread = call_one(ops::avg_pool2d_grad, {&grad}, grad_attrs);
+  const Tensor wide_spread = call_one(ops::avg_pool2d_grad, {&wide_grad}, grad_attrs);
+  expect_same_bits(spread + 0.0, cast(wide_spread, dtype) + 0.0, what + " gradient");
+}
+
 // Divisors are powers of two: shares and their sums are exact, and rounded once.
 TEST(PoolChannels, MeansAreThePlainLoops) {
   const Pool2dAttrs kinds[] = {
       {}, {.padding = {1, 1, 1, 1}}, {.stride = 3}, {.kernel = {4, 2}, .stride = 1}};
   for (const Pool2dAttrs& attrs : kinds) {
     for (const std::int64_t channels : kChannels) {
-      for (const DType dtype : kDTypes) {
-        const Shape shape{2, channels, 9, 12};
-        const std::string what = describe(dtype, shape, attrs);
-        const Tensor x = cast(whole_numbers(shape), dtype);
-        const Tensor wide = cast(x, DType::kF64);
-        const Tensor result = call_one(ops::avg_pool2d, {&x}, attrs);
-        const Tensor expected = cast(call_one(ops::avg_pool2d, {&wide}, attrs), dtype);
-        expect_same_bits(result + 0.0, expected + 0.0, what);
-        const Pool2dAttrs grad_attrs = for_gradient(attrs, shape);
-        const Tensor grad = cast(whole_numbers(result.shape()), dtype);
-        const Tensor wide_grad = cast(grad, DType::kF64);
-        const Tensor spread = call_one(ops::avg_pool2d_grad, {&grad}, grad_attrs);
-        const Tensor wide_spread = call_one(ops::avg_pool2d_grad, {&wide_grad}, grad_attrs);
-        expect_same_bits(spread + 0.0, cast(wide_spread, dtype) + 0.0, what + " gradient");
-      }
+      for (const DType dtype : kDTypes) check_mean({2, channels, 9, 12}, dtype, attrs);
+    }
+  }
+}
+
+// What pooling gives on that many threads: maxima, their positions and gradient, and means.
+std::vector<Tensor> pooled(const Tensor& x, const Pool2dAttrs& attrs, int threads) {
+  const test::Threads guard(threads);
+  const Outputs largest = call(ops::max_pool2d, {&x}, attrs);
+  const Tensor spread =
+      call_one(ops::max_pool2d_grad, {&largest[0], &largest[1]}, for_gradient(attrs, x.shape()));
+  return {largest[0], largest[1], spread, call_one(ops::avg_pool2d, {&x}, attrs)};
+}
+
+void check_threads(const Tensor& x, const Pool2dAttrs& attrs) {
+  const std::vector<Tensor> expected = pooled(x, attrs, 1);
+  for (const int threads : {2, 3}) {
+    const std::vector<Tensor> result = pooled(x, attrs, threads);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      expect_same_bits(result[i], expected[i], describe(DType::kBf16, x.shape(), attrs));
     }
   }
 }
@@ -157,22 +178,7 @@ TEST(PoolChannels, MeansAreThePlainLoops) {
 TEST(PoolChannels, ThreadsKeepToTheirRows) {
   for (const Pool2dAttrs& attrs : windows()) {
     for (const std::int64_t channels : {3, 6, 7, 17}) {
-      const Tensor x = cast(ties({64, channels, 34, 40}, 2), DType::kBf16);
-      const auto run = [&](int threads) {
-        const test::Threads guard(threads);
-        const Outputs largest = call(ops::max_pool2d, {&x}, attrs);
-        const Tensor spread = call_one(ops::max_pool2d_grad, {&largest[0], &largest[1]},
-                                       for_gradient(attrs, x.shape()));
-        return std::vector<Tensor>{largest[0], largest[1], spread,
-                                   call_one(ops::avg_pool2d, {&x}, attrs)};
-      };
-      const std::vector<Tensor> expected = run(1);
-      for (const int threads : {2, 3}) {
-        const std::vector<Tensor> result = run(threads);
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          expect_same_bits(result[i], expected[i], describe(DType::kBf16, x.shape(), attrs));
-        }
-      }
+      check_threads(cast(ties({64, channels, 34, 40}, 2), DType::kBf16), attrs);
     }
   }
 }
