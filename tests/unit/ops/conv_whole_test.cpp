@@ -1,0 +1,200 @@
+// Convolutions of images of a few pixels as one matrix product, against plain sums.
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/kernels/cpu/conv2d_whole.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/registry.h"
+#include "tests/unit/ops/support.h"
+
+namespace mezzo {
+namespace {
+
+using test::random_tensor;
+
+constexpr DType kDTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
+constexpr Sides kOne{1, 1, 1, 1};
+
+struct Case {
+  Shape x;
+  std::int64_t out_channels;
+  Size2d kernel;
+  Conv2dAttrs attrs{};
+
+  Shape weight() const { return {out_channels, x[1], kernel.h, kernel.w}; }
+  Shape y() const {
+    const Size2d out = attrs.window(kernel).output_size({x[2], x[3]}, "conv2d");
+    return {x[0], out_channels, out.h, out.w};
+  }
+};
+
+// Several pixels, and one; kernels of one number, as large as the image, and larger; unequal sides,
+// strides, dilation; pairs that no tap joins; one channel.
+std::vector<Case> cases() {
+  return {
+      {{37, 9, 2, 2}, 21, 3, {.padding = kOne}},
+      {{38, 33, 1, 1}, 16, 3, {.padding = kOne}},
+      {{35, 16, 1, 1}, 17, 1},
+      {{33, 7, 2, 1}, 5, 3, {.padding = kOne}},
+      {{33, 7, 2, 2}, 5, 3, {.stride = 2, .padding = kOne}},
+      {{32, 6, 3, 2}, 4, 5, {.padding = {2, 2, 2, 2}}},
+      {{32, 3, 3, 3}, 4, {2, 3}, {.dilation = {2, 1}}},
+      {{36, 8, 5, 5}, 10, 5},
+      {{32, 6, 3, 3}, 5, 3, {.stride = {1, 2}, .padding = {0, 0, 1, 1}}},
+      {{41, 1, 2, 2}, 1, 3, {.padding = {0, 2, 1, 1}}},
+  };
+}
+
+// One call of a kernel, and of the operation that it computes.
+struct Call {
+  const char* op;
+  Support (*supports)(const KernelArgs&);
+  void (*run)(const KernelArgs&);
+  Tensor a, b, bias;
+  Shape result;
+  Attrs attrs;
+  std::int64_t terms;  // products in one sum, at most
+
+  std::array<const Tensor*, 3> inputs() const { return {&a, &b, &bias}; }
+  Tensor result_of(DType dtype) const {
+    Tensor out = empty(result, dtype, Format::kChannelsLast);
+    const auto in = inputs();
+    const KernelArgs args{in, {&out, 1}, attrs};
+    EXPECT_TRUE(supports(args)) << op << " " << supports(args).reason;
+    run(args);
+    return out;
+  }
+};
+
+Call forward_call(const Case& c, DType dtype) {
+  return {"conv2d",
+          kernels::conv::supports_whole,
+          kernels::conv::run_whole,
+          random_tensor(c.x, 1, dtype),
+          random_tensor(c.weight(), 2, dtype),
+          random_tensor({c.out_channels}, 3),
+          c.y(),
+          c.attrs,
+          c.weight().numel() / c.out_channels + 1};
+}
+
+Call grad_input_call(const Case& c, DType dtype) {
+  return {"conv2d_grad_input",
+          kernels::conv::supports_whole_grad_input,
+          kernels::conv::run_whole_grad_input,
+          random_tensor(c.y(), 1, dtype),
+          random_tensor(c.weight(), 2, dtype),
+          Tensor(),
+          c.x,
+          Conv2dGradAttrs{c.attrs, {c.x[2], c.x[3]}, true},
+          c.weight().numel() / c.x[1]};
+}
+
+Call grad_weight_call(const Case& c, DType dtype) {
+  return {"conv2d_grad_weight",
+          kernels::conv::supports_whole_grad_weight,
+          kernels::conv::run_whole_grad_weight,
+          random_tensor(c.y(), 1, dtype),
+          random_tensor(c.x, 2, dtype),
+          Tensor(),
+          c.weight(),
+          Conv2dGradAttrs{c.attrs, c.kernel, true},
+          c.x[0] * c.y()[2] * c.y()[3]};
+}
+
+// The operation in f64, on the inputs or on their magnitudes.
+std::vector<double> plain(const Call& c, bool of_magnitudes) {
+  std::vector<Tensor> wide;
+  for (const Tensor* input : c.inputs()) {
+    if (!input->defined()) continue;
+    wide.push_back(empty(input->shape(), DType::kF64));
+    copy_elements(*input, wide.back());
+    auto* values = wide.back().mutable_data<double>();
+    for (std::int64_t i = 0; of_magnitudes && i < input->numel(); ++i) {
+      values[i] = std::abs(values[i]);
+    }
+  }
+  std::vector<const Tensor*> inputs;
+  for (const Tensor& tensor : wide) inputs.push_back(&tensor);
+  return call(*find_op(c.op), inputs, c.attrs)[0].to_vector<double>();
+}
+
+void check(const Call& c, DType result) {
+  const std::vector<double> got = c.result_of(result).to_vector<double>();
+  const std::vector<double> want = plain(c, false);
+  const std::vector<double> magnitudes = plain(c, true);
+  ASSERT_EQ(got.size(), want.size());
+  // Each product and each addition rounds once to f32, and the result once to its own dtype.
+  const double each = 2 * static_cast<double>(c.terms) * 0x1p-24;
+  const double last = result == DType::kF32 ? 0 : epsilon_of(result) / 2;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double sum = each * magnitudes[i];
+    ASSERT_NEAR(got[i], want[i], sum + last * (std::abs(want[i]) + sum))
+        << concat(c.op, ", ", c.a, ", ", c.b, " at ", i);
+  }
+}
+
+TEST(ConvWhole, ResultsAndGradientsArePlainSums) {
+  for (const DType dtype : kDTypes) {
+    for (const Case& c : cases()) {
+      check(forward_call(c, dtype), dtype);
+      check(grad_input_call(c, dtype), DType::kF32);
+      check(grad_weight_call(c, dtype), DType::kF32);
+    }
+  }
+}
+
+TEST(ConvWhole, GradientsAreRoundedOnceIfTheyHave16Bits) {
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Case c{{39, 12, 2, 2}, 7, 3, {.padding = kOne}};
+    const Call call = grad_weight_call(c, dtype);
+    EXPECT_TRUE(call.result_of(dtype).to_vector<float>() ==
+                cast(call.result_of(DType::kF32), dtype).to_vector<float>());
+    check(grad_input_call(c, dtype), dtype);
+  }
+}
+
+TEST(ConvWhole, ReadsAndWritesAnyLayout) {
+  const Case c{{34, 5, 2, 2}, 6, 3, {.padding = kOne}};
+  Call call = grad_weight_call(c, DType::kF32);
+  const std::vector<float> expected = call.result_of(DType::kF32).to_vector<float>();
+  for (Tensor* tensor : {&call.a, &call.b}) *tensor = to_format(*tensor, Format::kChannelsLast);
+  EXPECT_TRUE(call.result_of(DType::kF32).to_vector<float>() == expected);
+}
+
+TEST(ConvWhole, TheMatrixFollowsChangesOfTheWeight) {
+  const Tensor x = random_tensor({32, 8, 2, 2}, 1);
+  const Tensor weight = random_tensor({8, 8, 3, 3}, 2).set_requires_grad(true);
+  const Conv2dOptions padded{.padding = 1};
+  const std::vector<float> before = conv2d(x, weight, {}, padded).to_vector<float>();
+  EXPECT_TRUE(conv2d(x, weight, {}, padded).to_vector<float>() == before);
+  weight.mutable_data<float>()[4] += 1;  // the tap in the middle joins every pixel with itself
+  const std::vector<float> after = conv2d(x, weight, {}, padded).to_vector<float>();
+  const double tolerance = test::sum_tolerance(4 * 8);
+  EXPECT_NEAR(after[0] - before[0], x.to_vector<float>()[0], 2 * tolerance);
+  // Another geometry of the same weight has a matrix of its own.
+  EXPECT_NEAR(conv2d(x, weight, {}, {.stride = 2, .padding = 1}).to_vector<float>()[0], after[0],
+              tolerance);
+}
+
+TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {
+  for (const Case& c : {Case{{40, 4, 4, 4}, 4, 3, {.padding = kOne}}, Case{{40, 4, 2, 2}, 4, 1},
+                        Case{{40, 4, 2, 2}, 4, 3, {.padding = {9, 9, 9, 9}}},
+                        Case{{40, 4, 56, 56}, 4, 3, {.padding = kOne}},
+                        Case{{31, 4, 2, 2}, 4, 3, {.padding = kOne}}}) {
+    const Call call = forward_call(c, DType::kF32);
+    Tensor out = empty(c.y(), DType::kF32, Format::kChannelsLast);
+    const auto in = call.inputs();
+    EXPECT_FALSE(kernels::conv::supports_whole({in, {&out, 1}, call.attrs})) << concat(c.x);
+  }
+}
+
+}  // namespace
+}  // namespace mezzo
