@@ -54,7 +54,7 @@ bool has_regions(const Program& program) {
 PassRunner runner_of(const CompileOptions& options) {
   std::vector<Pass> passes{kPaintPrecision, kFoldCasts, kCommonSubexpressions};
   passes.insert(passes.end(), kFusions.begin(), kFusions.end());
-  passes.insert(passes.end(), {kDeadCode, kRecomputeNorms});
+  passes.insert(passes.end(), {kDeadCode, kRecomputeCasts, kRecomputeNorms});
   return PassRunner(std::move(passes), options.passes);
 }
 

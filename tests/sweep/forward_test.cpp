@@ -1,6 +1,9 @@
 // Every op in every vector dtype and layout against its reference kernel in double.
+#include <cstring>
+
 #include <gtest/gtest.h>
 
+#include "mezzo/graph/passes/passes.h"
 #include "mezzo/ops/call.h"
 #include "tests/sweep/sweep.h"
 
@@ -21,6 +24,35 @@ TEST_P(EveryOp, ViewsShareMemoryAndReadStridedInputs) {
     const Tensor x = make_inputs(op, samples[i], DType::kF32)[0];
     const Tensor y = call(op, {&x}, samples[i].attrs)[0];
     EXPECT_EQ(y.storage(), x.storage()) << op.name << " #" << i;
+  }
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const std::vector<float> left = a.to_vector<float>();
+  const std::vector<float> right = b.to_vector<float>();
+  return left.size() == right.size() &&
+         std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+}
+
+// What graph mode's fuse_casts relies on. Products are left to kernels that differ.
+TEST_P(EveryOp, On16BitsIsWhatF32WouldGiveRoundedOnce) {
+  const OpDef& op = *GetParam();
+  if (!graph::can_fuse_casts(op)) return;
+  const std::vector<Sample> samples = op.samples();
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::vector<Tensor> narrow = make_inputs(op, samples[i], dtype);
+      std::vector<Tensor> wide;
+      for (const Tensor& x : narrow) {
+        wide.push_back(x.defined() && is_lower(x.dtype()) ? x.astype(DType::kF32) : x);
+      }
+      Outputs got = call(op, pointers(narrow), samples[i].attrs);
+      Outputs want = call(op, pointers(wide), samples[i].attrs);
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        EXPECT_TRUE(same_bits(got[k], want[k].astype(got[k].dtype())))
+            << describe(op, i, dtype, Layout::kDense) << ", output " << k;
+      }
+    }
   }
 }
 

@@ -25,6 +25,15 @@ std::size_t common_subexpressions(Program& program);
 // calls and gradients of calls it joined.
 std::size_t fuse_norm(Program& program);
 
+// Lets a call read the 16-bit numbers that its f32 inputs were cast from, and write the 16-bit
+// numbers that everybody rounds its results to. Kernels widen what they read, compute in f32 and
+// round once, so casts around them say nothing: the same bits, and half the memory. Products stay
+// as they are. Returns how many calls lost their casts.
+std::size_t fuse_casts(Program& program);
+// True for operations that it narrows: on 16 bits they give what they give on the same numbers in
+// f32, rounded once.
+bool can_fuse_casts(const OpDef& op);
+
 // Lets the gradient of a batch normalisation with a residual read two gradients and add them, where
 // a call of its own added them before: a write and a read less, and the same bits. Returns how many
 // sums went.
@@ -57,6 +66,11 @@ std::size_t dead_code(Program& program);
 // how many are computed again.
 std::size_t recompute_norms(Program& program);
 
+// Widens 16-bit numbers again in the backward pass instead of keeping the f32 copies that the
+// forward pass read: a read and a write for each, and the same bits. Does so only if the arena
+// becomes smaller by a twentieth. Returns how many are widened again.
+std::size_t recompute_casts(Program& program);
+
 inline constexpr Pass kPaintPrecision{
     "paint_precision", "decides the precision of every call in a region", paint_precision};
 inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no value", fold_casts};
@@ -64,6 +78,8 @@ inline constexpr Pass kCommonSubexpressions{"common_subexpressions",
                                             "computes once what is computed more than once",
                                             common_subexpressions};
 inline constexpr Pass kFuseNorm{"fuse_norm", "joins a normalisation, a sum and a ReLU", fuse_norm};
+inline constexpr Pass kFuseCasts{"fuse_casts", "casts inside of calls instead of around them",
+                                 fuse_casts};
 inline constexpr Pass kJoinGradients{
     "join_gradients", "adds two gradients where a normalisation reads them", join_gradients};
 inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
@@ -73,10 +89,13 @@ inline constexpr Pass kFuseCrossEntropy{"fuse_cross_entropy", "makes cross entro
                                         fuse_cross_entropy};
 inline constexpr Pass kRecomputeNorms{
     "recompute_norms", "computes normalisations again instead of keeping them", recompute_norms};
+inline constexpr Pass kRecomputeCasts{"recompute_casts",
+                                      "widens 16-bit numbers again instead of keeping them in f32",
+                                      recompute_casts};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order.
-inline constexpr std::array kFusions{kFuseNorm, kJoinGradients, kFuseBias, kFuseActivation,
-                                     kFuseCrossEntropy};
+inline constexpr std::array kFusions{kFuseNorm, kFuseCasts,      kJoinGradients,
+                                     kFuseBias, kFuseActivation, kFuseCrossEntropy};
 
 }  // namespace mezzo::graph

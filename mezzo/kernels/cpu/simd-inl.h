@@ -60,10 +60,11 @@ HWY_INLINE F32Vec load(const Float16* p) {
 HWY_INLINE hn::Vec<U16> round_to_bf16(F32Vec v) {
 #if HWY_TARGET == HWY_AVX3
   // One instruction instead of eleven, with the same result for every pattern. Highway's target
-  // does not include it, the branch is predicted, and the assembler needs no permission.
+  // does not include it, the branch is predicted, and the assembler needs no permission. Volatile:
+  // of a constant, the compiler would compute it before the branch, on CPUs that cannot.
   if (kernels::has_bf16_rounding) {
     __m256i bits;
-    asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v.raw));
+    asm volatile("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v.raw));
     return hn::Vec<U16>{bits};
   }
 #endif

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "mezzo/graph/passes/infer_specs.h"
+#include "mezzo/graph/passes/passes.h"
+#include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+// The same call on the 16-bit numbers that its f32 inputs were cast from.
+struct Narrowed {
+  DType dtype = DType::kBf16;
+  std::vector<ValueId> inputs{};
+  std::vector<ValueSpec> outputs{};
+};
+
+class CastFuser {
+ public:
+  explicit CastFuser(Program& program)
+      : program_(program), makers_(makers(program)), readers_(readers(program)), memory_(program) {}
+
+  bool fuse(std::size_t i) {
+    const std::optional<Narrowed> narrowed = narrowed_call(i);
+    if (!narrowed.has_value()) return false;
+    Node& node = program_.nodes[i];
+    for (ValueId& over : node.over) over = source_beside(node, *narrowed, over);
+    node.inputs = narrowed->inputs;
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      program_.values[node.outputs[k]].spec = narrowed->outputs[k];
+    }
+    return true;
+  }
+
+ private:
+  const ValueSpec& spec(ValueId value) const { return program_.spec(value); }
+
+  std::optional<Narrowed> narrowed_call(std::size_t i) const {
+    const Node& node = program_.nodes[i];
+    if (!is_call(node, node.op) || !can_fuse_casts(*node.op)) return std::nullopt;
+    Narrowed narrowed{.inputs = node.inputs};
+    std::optional<DType> dtype;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const bool is_operand = (node.op->precision.cast_mask >> k & 1U) != 0;
+      if (!is_operand || node.inputs[k] == kNoValue) continue;
+      const ValueId source = source_of(node.inputs[k], i);
+      if (source == kNoValue || spec(source).dtype != dtype.value_or(spec(source).dtype)) {
+        return std::nullopt;
+      }
+      dtype = spec(source).dtype;
+      narrowed.inputs[k] = source;
+    }
+    if (!dtype.has_value()) return std::nullopt;
+    narrowed.dtype = *dtype;
+    narrowed.outputs = specs_of(node, narrowed.inputs);
+    return can_narrow_results(node, narrowed) ? std::optional(narrowed) : std::nullopt;
+  }
+
+  // What an f32 value was cast from, 16 bits at the same places and unchanged until node i; else
+  // kNoValue.
+  ValueId source_of(ValueId value, std::size_t i) const {
+    const std::size_t maker = makers_[value];
+    if (maker == kNoNode || !is_cast(program_.nodes[maker])) return kNoValue;
+    const ValueId source = program_.nodes[maker].inputs[0];
+    const bool widens = spec(value).dtype == DType::kF32 && is_lower(spec(source).dtype);
+    const bool is_same = widens && same_layout(spec(value), spec(source)) &&
+                         !memory_.may_change(value) && memory_.is_same_at(source, maker, i);
+    return is_same ? source : kNoValue;
+  }
+
+  std::vector<ValueSpec> specs_of(const Node& node, const std::vector<ValueId>& inputs) const {
+    std::vector<const ValueSpec*> specs;
+    for (const ValueId input : inputs) {
+      specs.push_back(input != kNoValue ? &program_.spec(input) : nullptr);
+    }
+    return infer_specs(*node.op, node.attrs, specs);
+  }
+
+  // True if each result stays as it is, or becomes one of 16 bits that everybody rounds to them
+  // anyway; and at least one does.
+  bool can_narrow_results(const Node& node, const Narrowed& narrowed) const {
+    bool any = false;
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+      const ValueId output = node.outputs[k];
+      if (narrowed.outputs[k] == spec(output)) continue;
+      const bool is_narrow = narrowed.outputs[k].dtype == narrowed.dtype &&
+                             narrowed.outputs[k].strides == spec(output).strides;
+      if (!is_narrow || !is_only_rounded(output, narrowed.dtype)) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  bool is_only_rounded(ValueId value, DType dtype) const {
+    return !memory_.is_returned(value) && !readers_[value].empty() &&
+           std::ranges::all_of(readers_[value], [&](std::size_t reader) {
+             const Node& node = program_.nodes[reader];
+             return is_cast(node) && spec(node.outputs[0]).dtype == dtype;
+           });
+  }
+
+  // What a result may be written over now: what the input was cast from, unless that outlives the
+  // run.
+  ValueId source_beside(const Node& node, const Narrowed& narrowed, ValueId over) const {
+    const auto found = std::ranges::find(node.inputs, over);
+    if (over == kNoValue || found == node.inputs.end()) return over;
+    const ValueId source = narrowed.inputs[found - node.inputs.begin()];
+    const bool is_result = program_.values[memory_.owner(source)].kind == ValueKind::kResult;
+    return is_result ? source : kNoValue;
+  }
+
+  Program& program_;
+  std::vector<std::size_t> makers_;
+  std::vector<std::vector<std::size_t>> readers_;
+  MemoryUse memory_;
+};
+
+// A call that was narrowed may be what makes the next one's inputs 16-bit numbers.
+bool fuse_one(Program& program) {
+  CastFuser fuser(program);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (fuser.fuse(i)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool can_fuse_casts(const OpDef& op) {
+  // Products have kernels of their own for 16 bits, with another order of summation; so have their
+  // gradients. A view computes nothing, and a cast is what is to go.
+  static const OpDef* const kCast = find_op("cast");
+  const bool is_product = op.flops != nullptr || op.precision.bf16 == PrecisionClass::kLower;
+  return op.infer != nullptr && !is_product && op.view == nullptr && &op != kCast;
+}
+
+std::size_t fuse_casts(Program& program) {
+  std::size_t fused = 0;
+  while (fuse_one(program)) {
+    ++fused;
+    fold_casts(program);  // those of its results say nothing any more
+  }
+  return fused;
+}
+
+}  // namespace mezzo::graph

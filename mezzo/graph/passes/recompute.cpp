@@ -1,0 +1,90 @@
+#include "mezzo/graph/passes/recompute.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mezzo/graph/memory_plan.h"
+
+namespace mezzo::graph {
+namespace {
+
+bool is_view(const Node& node) { return !node.is_host() && node.op->view != nullptr; }
+
+std::size_t first_backward_reader(const Program& program, const std::vector<std::size_t>& readers) {
+  for (const std::size_t reader : readers) {
+    if (program.nodes[reader].phase == Phase::kBackward) return reader;
+  }
+  return kNoNode;
+}
+
+bool is_update_between(const Program& program, std::size_t first, std::size_t last) {
+  return std::any_of(program.nodes.begin() + static_cast<std::ptrdiff_t>(first),
+                     program.nodes.begin() + static_cast<std::ptrdiff_t>(last),
+                     [](const Node& node) { return node.phase == Phase::kUpdate; });
+}
+
+// Makes the backward readers of `from` read `to` instead.
+void replace_in_backward(Program& program, ValueId from, ValueId to) {
+  for (Node& node : program.nodes) {
+    if (node.phase != Phase::kBackward) continue;
+    std::ranges::replace(node.inputs, from, to);
+    std::ranges::replace(node.over, from, to);
+  }
+}
+
+Program recomputed(const Program& program, const std::vector<Kept>& kept,
+                   const std::function<Node(const Node&, ValueId)>& again) {
+  Program result = program;
+  std::vector<Node> nodes;
+  for (const Kept& k : kept) {
+    const ValueId from = program.nodes[k.node].outputs[0];
+    replace_in_backward(result, from, result.add_result(program.spec(from)));
+  }
+  const auto first_new = static_cast<ValueId>(program.values.size());
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      if (kept[k].first_backward_reader != i) continue;
+      const Node& node = program.nodes[kept[k].node];
+      nodes.push_back(again(node, first_new + static_cast<ValueId>(k)));
+      nodes.back().phase = Phase::kBackward;
+      nodes.back().path = node.path;
+    }
+    nodes.push_back(std::move(result.nodes[i]));
+  }
+  result.nodes = std::move(nodes);
+  return result;
+}
+
+}  // namespace
+
+std::vector<Kept> kept_results(const Program& program,
+                               const std::function<bool(std::size_t, std::size_t)>& may_go) {
+  const std::vector<std::vector<std::size_t>> all_readers = readers(program);
+  const MemoryUse memory(program);
+  std::vector<Kept> kept;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    const Node& node = program.nodes[i];
+    if (node.is_host() || node.phase != Phase::kForward || is_view(node)) continue;
+    const ValueId result = node.outputs[0];
+    const std::size_t reader = first_backward_reader(program, all_readers[result]);
+    if (reader == kNoNode || is_update_between(program, i, reader)) continue;
+    const bool goes_elsewhere =
+        memory.is_returned(result) || std::ranges::any_of(all_readers[result], [&](std::size_t r) {
+          return program.nodes[r].is_host() || is_view(program.nodes[r]);
+        });
+    if (!goes_elsewhere && may_go(i, reader)) kept.push_back({i, reader});
+  }
+  return kept;
+}
+
+std::size_t recompute(Program& program, const std::vector<Kept>& kept,
+                      const std::function<Node(const Node& node, ValueId result)>& again) {
+  if (kept.empty()) return 0;
+  Program changed = recomputed(program, kept, again);
+  const std::size_t before = plan_memory(program).arena_bytes;
+  if (plan_memory(changed).arena_bytes > before - before / 20) return 0;
+  program = std::move(changed);
+  return kept.size();
+}
+
+}  // namespace mezzo::graph
