@@ -20,11 +20,11 @@ const Tensor& absent() {
   return none;
 }
 
-Tensor make(const ValueSpec& spec) {
+Tensor make(const ValueSpec& spec, Device device) {
   const Format format = spec.strides == strides_for(spec.shape, Format::kContiguous)
                             ? Format::kContiguous
                             : Format::kChannelsLast;
-  return empty(spec.shape, spec.dtype, format);
+  return empty(spec.shape, spec.dtype, format, device);
 }
 
 }  // namespace
@@ -98,12 +98,12 @@ Tensor Executable::in_arena(ValueId value, const Ref<Storage>& arena) const {
   auto* bytes = static_cast<std::byte*>(arena->data());
   void* place = bytes != nullptr ? bytes + memory_.offsets[memory_.blocks[value]] : nullptr;
   Ref<Storage> part =
-      make_ref<Storage>(place, spec.bytes(), Device{}, Ref<RefCounted>(arena.get()));
+      make_ref<Storage>(place, spec.bytes(), program_.device, Ref<RefCounted>(arena.get()));
   return Tensor(make_ref<TensorImpl>(std::move(part), 0, spec.shape, spec.strides, spec.dtype));
 }
 
 void Executable::make_homes() {
-  const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, Device{});
+  const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, program_.device);
   homes_.resize(program_.values.size());
   for (ValueId v = 0; v < homes_.size(); ++v) {
     if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;
@@ -150,6 +150,9 @@ void Executable::bind(std::span<const Tensor> inputs) {
     check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",
               inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
               ". Capture it again");
+    check_arg(inputs[i].device() == program_.device, kOp, "input ", i, " is on ",
+              inputs[i].device(), ", the step was captured on ", program_.device,
+              ". Use to(), or capture it again");
     slots_[program_.inputs[i]] = inputs[i];
   }
   const RandomPosition start = default_generator().reserve(program_.random_words);
@@ -192,7 +195,7 @@ void Executable::run_kernel(Instruction& instruction) {
     Tensor& tensor = instruction.outputs[i];
     if (memory_.homes[output] == Home::kFresh) {
       const ValueId block = memory_.blocks[output];
-      tensor = block == output ? make(program_.spec(output)) : slots_[block];
+      tensor = block == output ? make(program_.spec(output), program_.device) : slots_[block];
       slots_[output] = tensor;
     } else {
       tensor.bump_version();  // copies that kernels have made of what was here are stale

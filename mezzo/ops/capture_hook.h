@@ -29,8 +29,8 @@ class CaptureHook {
   // region's hook, for calls outside of regions, too.
   virtual bool decides_precision() const = 0;
   virtual void prepare(const OpDef& op, Operands& operands) = 0;
-  // A tensor that stands for the result of a call. It has no elements.
-  virtual Tensor make_result(const TensorSpec& spec) = 0;
+  // A tensor on that device that stands for the result of a call. It has no elements.
+  virtual Tensor make_result(const TensorSpec& spec, Device device) = 0;
   // A call that is noted. `over` are tensors that the caller is done with (see call_over()).
   virtual void on_call(const FinishedCall& call, Inputs over) = 0;
   // One whose result replaces the elements of its only output (see call_into()).
