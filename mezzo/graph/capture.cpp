@@ -120,6 +120,7 @@ class Recorder final : public CaptureHook {
     }
     node.host = call.name;
     node.work = std::move(call.work);
+    node.time = call.time;
     node.leaves.assign(call.leaves.begin(), call.leaves.end());
     program_.nodes.push_back(std::move(node));
   }

@@ -165,9 +165,10 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
     return *entries_.back();
   }
   Program program = capture_improved(step_, inputs, options_);
+  std::unique_ptr<WorkRecorder> recorder = make_recorder(program.device, options_.record);
   if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
-  entries_.push_back(
-      std::unique_ptr<Entry>(new Entry{std::move(key), Executable(std::move(program))}));
+  entries_.push_back(std::unique_ptr<Entry>(
+      new Entry{std::move(key), Executable(std::move(program), std::move(recorder))}));
   return *entries_.back();
 }
 

@@ -77,6 +77,7 @@ struct Node {
   // leaves.size() inputs; while it works they are the gradients of the leaves.
   std::string host{};
   HostWork work{};
+  HostWorkTime time = HostWorkTime::kInPlace;
   std::vector<Tensor> leaves{};
 
   bool is_host() const { return op == nullptr; }
