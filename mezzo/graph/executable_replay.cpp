@@ -33,6 +33,7 @@ void Executable::plan_replay() {
 
 // Does what the segment's nodes do. False if that is to be done eagerly.
 bool Executable::run_segment(RecordedSegment& segment) {
+  if (!segment.may_record()) return false;
   const Segment range = segment.range();
   const auto instructions = std::span(instructions_).subspan(range.first, range.last - range.first);
   for (Instruction& instruction : instructions) {
