@@ -81,10 +81,12 @@ Tensor GradScaler::scale(const Tensor& loss) {
 
 // A captured step reads the scale from a tensor, in which every run puts its own.
 Tensor GradScaler::scale_captured(const Tensor& loss) {
-  if (!factor_.defined()) factor_ = ones({});
-  do_host_work("grad_scaler.scale", {}, {}, [this](std::span<const Tensor>) {
+  if (!factor_.defined() || factor_.device() != loss.device()) {
+    factor_ = ones({}, DType::kF32, loss.device());
+  }
+  do_host_work("grad_scaler.scale", {}, {}, [this, factor = factor_](std::span<const Tensor>) {
     if (!used_.has_value()) used_ = state_->scale();
-    fill(factor_, *used_);
+    fill(factor, *used_);
     return true;
   });
   return loss.astype(DType::kF32) * factor_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "mezzo/core/allocator.h"
@@ -13,6 +14,7 @@
 namespace mezzo {
 
 class Tensor;
+class WorkRecorder;
 
 // Work on a device is queued: calls return before it is done, and it is done in the order of the
 // calls of a thread. Everything here throws DeviceError where the device fails.
@@ -44,6 +46,9 @@ class DeviceBackend {
   // As fill() and copy_elements() of core/tensor.h; all tensors lie on one device.
   virtual void fill(const Tensor& tensor, double value) = 0;
   virtual void copy_elements(const Tensor& source, const Tensor& destination) = 0;
+
+  // Null if work of the device cannot be recorded.
+  virtual std::unique_ptr<WorkRecorder> make_recorder(Device device) = 0;
 
   // Waits until everything that this thread queued is done, and reports what went wrong in it.
   virtual void synchronize(Device device) = 0;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/data/batch_workers.h"
 #include "mezzo/data/stream.h"
@@ -24,6 +25,11 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
             "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
   check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kOp,
             "labels cannot be ", name_of(options.label_dtype), ". There are i64 and i32");
+  if (options.pin_memory && !has_device({DeviceType::kCuda, 0})) {
+    fail<UnsupportedError>(kOp,
+                           "there is no CUDA card that could copy from pinned memory. Leave "
+                           "pin_memory away");
+  }
   check_arg(dataset.image_shape().numel() > 0, kOp,
             "the images differ in size. Map the data set with a Resize first");
   check_arg(!options.drop_remainder || options.batch_size <= dataset.size(), kOp,
@@ -160,15 +166,20 @@ bool DataLoader::next(Batch& batch) {
   return true;
 }
 
+Tensor DataLoader::room_for(const Shape& shape, DType dtype, Format format) const {
+  return options_.pin_memory ? empty_pinned(shape, dtype, format) : empty(shape, dtype, format);
+}
+
 Batch DataLoader::open_batch(std::int64_t step) const {
   const std::int64_t first = step * options_.batch_size;
   const std::int64_t count = std::min(options_.batch_size, dataset_.size() - first);
   const Shape image = dataset_.image_shape();
   Batch batch;
   batch.images =
-      empty({count, image[0], image[1], image[2]}, options_.image_dtype, Format::kChannelsLast);
-  batch.labels = options_.one_hot.has_value() ? empty({count, dataset_.num_classes()})
-                                              : empty({count}, options_.label_dtype);
+      room_for({count, image[0], image[1], image[2]}, options_.image_dtype, Format::kChannelsLast);
+  batch.labels = options_.one_hot.has_value()
+                     ? room_for({count, dataset_.num_classes()}, DType::kF32)
+                     : room_for({count}, options_.label_dtype);
   batch.indices.assign(order_.begin() + first, order_.begin() + first + count);
   return batch;
 }

@@ -32,9 +32,12 @@ struct LoaderOptions {
   // Threads that make batches; with 0 of them, or no prefetch, next() makes them itself.
   std::int64_t workers = default_workers();
   std::optional<Normalization> normalization{};  // instead of the data set's own numbers
-  DType image_dtype = DType::kF32;               // f32, bf16 or f16
-  DType label_dtype = DType::kI64;               // i64 or i32
-  std::optional<OneHot> one_hot{};               // labels as f32[n, classes] instead
+  // Batches in pinned memory, which a CUDA card copies while the host goes on. UnsupportedError if
+  // there is no card.
+  bool pin_memory = false;
+  DType image_dtype = DType::kF32;  // f32, bf16 or f16
+  DType label_dtype = DType::kI64;  // i64 or i32
+  std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
 };
 
 // A place in the sequence of batches.
@@ -82,6 +85,7 @@ class DataLoader {
 
  private:
   void start_epoch();
+  Tensor room_for(const Shape& shape, DType dtype, Format format = Format::kContiguous) const;
   Batch open_batch(std::int64_t step) const;
   void fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
   void write_label(std::int64_t label, std::int64_t row, const Tensor& labels) const;

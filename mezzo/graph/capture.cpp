@@ -50,8 +50,8 @@ Placeholder* placeholder_of(const Tensor& tensor) {
   return dynamic_cast<Placeholder*>(tensor.storage()->lazy_contents());
 }
 
-Tensor placeholder(const ValueSpec& spec, std::string what) {
-  return stand_in(spec, Ref<LazyContents>(new Placeholder(std::move(what))));
+Tensor placeholder(const ValueSpec& spec, Device device, std::string what) {
+  return stand_in(spec, device, Ref<LazyContents>(new Placeholder(std::move(what))));
 }
 
 class Recorder final : public CaptureHook {
@@ -62,14 +62,10 @@ class Recorder final : public CaptureHook {
   }
 
   Tensor input(const Tensor& tensor, const std::string& name) {
-    if (tensor.device().type != DeviceType::kCpu) {
-      fail<UnsupportedError>(kOp, "the input ", name, " is on ", tensor.device(),
-                             ", steps are captured on the CPU only. Run the step without graph "
-                             "mode");
-    }
+    check_device(tensor, name);
     const ValueSpec spec = ValueSpec::of(tensor);
     const ValueId value = program_.add_input(spec, name);
-    Tensor stand = placeholder(spec, concat("the input ", name));
+    Tensor stand = placeholder(spec, tensor.device(), concat("the input ", name));
     know(stand, value);
     return stand;
   }
@@ -89,8 +85,8 @@ class Recorder final : public CaptureHook {
     is_painting_ = false;
   }
 
-  Tensor make_result(const TensorSpec& spec) override {
-    return placeholder(ValueSpec::dense(spec.shape, spec.dtype, spec.format), "a result");
+  Tensor make_result(const TensorSpec& spec, Device device) override {
+    return placeholder(ValueSpec::dense(spec.shape, spec.dtype, spec.format), device, "a result");
   }
 
   void on_call(const FinishedCall& call, Inputs over) override {
@@ -124,6 +120,7 @@ class Recorder final : public CaptureHook {
     }
     node.host = call.name;
     node.work = std::move(call.work);
+    node.time = call.time;
     node.leaves.assign(call.leaves.begin(), call.leaves.end());
     program_.nodes.push_back(std::move(node));
   }
@@ -140,6 +137,7 @@ class Recorder final : public CaptureHook {
       program_.outputs.push_back(value_of(leaf.grad()));
     }
     program_.random_words = default_generator().position().offset - start_.offset;
+    program_.device = device_.value_or(kCpuDevice);
     return std::move(program_);
   }
 
@@ -211,11 +209,20 @@ class Recorder final : public CaptureHook {
 
   ValueId add_state(const Tensor& tensor) {
     const auto named = names_.find(tensor.impl());
-    const ValueId value = program_.add_state(
-        tensor, named != names_.end() ? named->second : concat("const", unnamed_++));
+    const std::string name = named != names_.end() ? named->second : concat("const", unnamed_++);
+    check_device(tensor, name);
+    const ValueId value = program_.add_state(tensor, name);
     know(tensor, value);
     if (tensor.is_leaf() && tensor.requires_grad()) note_leaf(tensor);
     return value;
+  }
+
+  // The first tensor says where the program lies.
+  void check_device(const Tensor& tensor, const std::string& name) {
+    if (!device_.has_value()) device_ = tensor.device();
+    check_arg(tensor.device() == *device_, kOp, name, ", ", tensor, ", is on ", tensor.device(),
+              ", what the step used before is on ", *device_,
+              ". A program runs on one device: use to()");
   }
 
   void note_leaf(const Tensor& leaf) {
@@ -231,6 +238,7 @@ class Recorder final : public CaptureHook {
   // Of storages that exist outside; the program's states keep them alive.
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<Tensor> leaves_;
+  std::optional<Device> device_;
   int unnamed_ = 0;
   std::size_t painted_ = 0;   // calls so far
   bool is_painting_ = false;  // the casts for one
@@ -260,6 +268,7 @@ Program forward_part(const Program& program) {
   Program forward;
   forward.values = program.values;
   forward.inputs = program.inputs;
+  forward.device = program.device;
   std::vector<bool> is_made(program.values.size(), false);
   for (const Node& node : program.nodes) {
     if (node.phase != Phase::kForward) continue;

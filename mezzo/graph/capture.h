@@ -33,8 +33,8 @@ struct CaptureOptions {
 //
 // Nothing else is left behind: gradients that the step leaves at leaves become outputs of the
 // program, and the default random stream is where it was. Throws ArgumentError where the step looks
-// at elements (it depends on data), changes a tensor in place that exists outside of it, or draws
-// random numbers from another generator than the default one.
+// at elements (it depends on data), uses tensors of several devices, changes a tensor in place that
+// exists outside of it, or draws random numbers from another generator than the default one.
 Program capture(const Step& step, std::span<const Tensor> inputs,
                 const CaptureOptions& options = {});
 

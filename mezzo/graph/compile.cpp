@@ -119,6 +119,7 @@ Program painted_forward(const Step& step, std::span<const Tensor> inputs,
 // Everything that a program is made for.
 struct CompiledStep::Key {
   std::vector<ValueSpec> inputs{};
+  std::vector<Device> devices{};
   bool records = false;
   bool casts = false;
   amp::Policy policy{};
@@ -147,6 +148,7 @@ CompiledStep::Key CompiledStep::key_of(std::span<const Tensor> inputs) const {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_arg(inputs[i].defined(), "compile", "input ", i, " is undefined");
     key.inputs.push_back(ValueSpec::of(inputs[i]));
+    key.devices.push_back(inputs[i].device());
   }
   if (key.casts) key.policy = amp::autocast_policy();
   for (const nn::Module* network : options_.networks) key.mode.add(*network);
@@ -163,9 +165,10 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
     return *entries_.back();
   }
   Program program = capture_improved(step_, inputs, options_);
+  std::unique_ptr<WorkRecorder> recorder = make_recorder(program.device, options_.record);
   if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
-  entries_.push_back(
-      std::unique_ptr<Entry>(new Entry{std::move(key), Executable(std::move(program))}));
+  entries_.push_back(std::unique_ptr<Entry>(
+      new Entry{std::move(key), Executable(std::move(program), std::move(recorder))}));
   return *entries_.back();
 }
 

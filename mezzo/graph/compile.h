@@ -9,6 +9,7 @@
 #include "mezzo/graph/capture.h"
 #include "mezzo/graph/executable.h"
 #include "mezzo/graph/pass.h"
+#include "mezzo/graph/replay.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::graph {
@@ -26,6 +27,8 @@ struct CompileOptions {
   // How many programs are kept, for different shapes and modes; the one that was not used for the
   // longest time goes first. Each holds the memory of its results.
   std::size_t most_programs = 4;
+  // Whether devices that can record parts of the program.
+  RecordOptions record{};
 };
 
 // Captures a step and improves the program: precision is painted (passes/paint_precision.h) where

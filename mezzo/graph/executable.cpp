@@ -6,6 +6,8 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/core/storage.h"
+#include "mezzo/graph/put_off.h"
+#include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 
@@ -20,18 +22,25 @@ const Tensor& absent() {
   return none;
 }
 
-Tensor make(const ValueSpec& spec) {
+Tensor make(const ValueSpec& spec, Device device) {
   const Format format = spec.strides == strides_for(spec.shape, Format::kContiguous)
                             ? Format::kContiguous
                             : Format::kChannelsLast;
-  return empty(spec.shape, spec.dtype, format);
+  return empty(spec.shape, spec.dtype, format, device);
 }
 
 }  // namespace
 
-Executable::Executable(Program program)
-    : program_(std::move(program)), memory_(plan_memory(program_)) {
+Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
+    : program_(recorder != nullptr ? with_host_work_put_off(std::move(program))
+                                   : std::move(program)),
+      memory_(plan_memory(program_)) {
   check_runnable();
+  homes_.resize(program_.values.size());
+  if (recorder != nullptr) {
+    stage_inputs();
+    replay_.emplace(std::move(recorder));
+  }
   make_homes();
   instructions_.reserve(program_.nodes.size());
   for (Node& node : program_.nodes) make_instruction(node);
@@ -86,7 +95,7 @@ void Executable::check_runnable() const {
 bool Executable::is_lasting(ValueId value) const {
   switch (memory_.homes[value]) {
     case Home::kArena: return true;
-    case Home::kOutside: return program_.values[memory_.blocks[value]].kind == ValueKind::kState;
+    case Home::kOutside: return homes_[memory_.blocks[value]].defined();
     case Home::kCopy:
     case Home::kFresh: return false;
   }
@@ -98,13 +107,24 @@ Tensor Executable::in_arena(ValueId value, const Ref<Storage>& arena) const {
   auto* bytes = static_cast<std::byte*>(arena->data());
   void* place = bytes != nullptr ? bytes + memory_.offsets[memory_.blocks[value]] : nullptr;
   Ref<Storage> part =
-      make_ref<Storage>(place, spec.bytes(), Device{}, Ref<RefCounted>(arena.get()));
+      make_ref<Storage>(place, spec.bytes(), program_.device, Ref<RefCounted>(arena.get()));
   return Tensor(make_ref<TensorImpl>(std::move(part), 0, spec.shape, spec.strides, spec.dtype));
 }
 
+// Inputs come from other places with every run: what reads them could not be recorded. Those that
+// the caller gets back, or that host work may keep, are not to be overwritten by the next run.
+void Executable::stage_inputs() {
+  const MemoryUse use(program_);
+  for (const ValueId input : program_.inputs) {
+    const ValueSpec& spec = program_.spec(input);
+    Tensor place = make(spec, program_.device);
+    const bool fits = ValueSpec::of(place) == spec;
+    if (fits && !use.is_returned(input) && !use.may_change(input)) homes_[input] = std::move(place);
+  }
+}
+
 void Executable::make_homes() {
-  const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, Device{});
-  homes_.resize(program_.values.size());
+  const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, program_.device);
   for (ValueId v = 0; v < homes_.size(); ++v) {
     if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;
   }
@@ -119,7 +139,9 @@ void Executable::make_homes() {
       }
     }
   }
-  passing_.insert(passing_.end(), program_.inputs.begin(), program_.inputs.end());
+  for (const ValueId input : program_.inputs) {
+    if (!is_lasting(input)) passing_.push_back(input);
+  }
   slots_ = homes_;
 }
 
@@ -150,7 +172,15 @@ void Executable::bind(std::span<const Tensor> inputs) {
     check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",
               inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
               ". Capture it again");
-    slots_[program_.inputs[i]] = inputs[i];
+    check_arg(inputs[i].device() == program_.device, kOp, "input ", i, " is on ",
+              inputs[i].device(), ", the step was captured on ", program_.device,
+              ". Use to(), or capture it again");
+    const ValueId input = program_.inputs[i];
+    if (is_lasting(input)) {
+      copy_elements(inputs[i], homes_[input]);
+    } else {
+      slots_[input] = inputs[i];
+    }
   }
   const RandomPosition start = default_generator().reserve(program_.random_words);
   for (const Random& random : random_) {
@@ -164,45 +194,82 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
     ~Forget() { executable.forget(); }
   } forget_in_the_end{*this};
   bind(inputs);
-  return run_nodes() ? take_outputs() : std::vector<Tensor>();
+  const bool replays = replay_.has_value() && replay_->begin_run();
+  if (replays && !replay_->is_planned()) plan_replay();
+  if (!run_nodes(replays)) return {};
+  if (replay_.has_value()) replay_->end_run();
+  return take_outputs();
 }
 
-bool Executable::run_nodes() {
-  for (Instruction& instruction : instructions_) {
-    const Node& node = *instruction.node;
-    if (node.is_host()) {
-      if (!run_host(instruction)) return false;
-    } else if (node.op->view != nullptr) {
-      slots_[node.outputs[0]] = node.op->view(*instruction.inputs[0], node.attrs);
-    } else if (instruction.is_copy) {
-      const NoGrad guard;
-      slots_[node.outputs[0]] = cast(*instruction.inputs[0], program_.spec(node.outputs[0]).dtype);
-    } else {
-      run_kernel(instruction);
+bool Executable::run_nodes(bool replays) {
+  for (std::size_t i = 0; i < instructions_.size();) {
+    RecordedSegment* segment = replays ? replay_->segment_at(i) : nullptr;
+    if (segment != nullptr && run_segment(*segment)) {
+      i = segment->range().last;
+      continue;
     }
-    for (const ValueId value : instruction.let_go) slots_[value] = Tensor();
+    if (!run_instruction(instructions_[i])) return false;
+    ++i;
   }
   return true;
 }
 
+bool Executable::run_instruction(Instruction& instruction) {
+  const Node& node = *instruction.node;
+  if (node.is_host()) {
+    if (!run_host(instruction)) return false;
+  } else if (is_prepared(instruction)) {
+    prepare(instruction);
+  } else {
+    run_kernel(instruction);
+  }
+  for (const ValueId value : instruction.let_go) slots_[value] = Tensor();
+  return true;
+}
+
+// A view, or the copy of a parameter: no work that is queued, as far as the copy is there already.
+void Executable::prepare(Instruction& instruction) {
+  const Node& node = *instruction.node;
+  const Tensor& input = *instruction.inputs[0];
+  if (node.op->view != nullptr) {
+    slots_[node.outputs[0]] = node.op->view(input, node.attrs);
+  } else {
+    const NoGrad guard;
+    slots_[node.outputs[0]] = cast(input, program_.spec(node.outputs[0]).dtype);
+  }
+}
+
 void Executable::run_kernel(Instruction& instruction) {
+  place_outputs(instruction);
+  queue(instruction);
+  drop_packed(instruction);
+}
+
+void Executable::place_outputs(Instruction& instruction) {
   const Node& node = *instruction.node;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = node.outputs[i];
     Tensor& tensor = instruction.outputs[i];
     if (memory_.homes[output] == Home::kFresh) {
       const ValueId block = memory_.blocks[output];
-      tensor = block == output ? make(program_.spec(output)) : slots_[block];
+      tensor = block == output ? make(program_.spec(output), program_.device) : slots_[block];
       slots_[output] = tensor;
     } else {
       tensor.bump_version();  // copies that kernels have made of what was here are stale
     }
   }
+}
+
+void Executable::queue(Instruction& instruction) {
   if (instruction.is_empty) return;
+  const Attrs& attrs = instruction.node->attrs;
   if (!instruction.call.has_value()) {
-    instruction.call.emplace(*node.op, instruction.inputs, instruction.outputs, node.attrs);
+    instruction.call.emplace(*instruction.node->op, instruction.inputs, instruction.outputs, attrs);
   }
-  instruction.call->run(instruction.inputs, instruction.outputs, node.attrs);
+  instruction.call->run(instruction.inputs, instruction.outputs, attrs);
+}
+
+void Executable::drop_packed(const Instruction& instruction) {
   for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
 }
 

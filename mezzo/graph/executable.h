@@ -2,23 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/program.h"
+#include "mezzo/graph/replay.h"
 #include "mezzo/ops/dispatch.h"
 
 namespace mezzo::graph {
 
 // Runs the nodes of a program in their order: no shape is inferred, no memory looked for, no kernel
 // chosen, nothing recorded. Results lie in one arena that is kept between runs; what the program
-// returns is the caller's. Not to be run by two threads at a time.
+// returns is the caller's. With a recorder, parts of the program are recorded once they have run
+// eagerly, and queued as a whole from then on. Not to be run by two threads at a time.
 class Executable {
  public:
   // Throws ArgumentError for a program with states or host work that was only parsed.
-  explicit Executable(Program program);
+  explicit Executable(Program program, std::unique_ptr<WorkRecorder> recorder = nullptr);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
@@ -29,6 +32,8 @@ class Executable {
 
   const Program& program() const { return program_; }
   const MemoryPlan& memory() const { return memory_; }
+  // Null without a recorder.
+  const Replay* replay() const { return replay_ ? &*replay_ : nullptr; }
 
  private:
   struct Instruction {
@@ -46,19 +51,37 @@ class Executable {
   };
 
   void check_runnable() const;
+  void stage_inputs();
   void make_homes();
   Tensor in_arena(ValueId value, const Ref<Storage>& arena) const;
   void make_instruction(Node& node);
   void find_done_inputs();
   void find_what_passes();
   bool is_lasting(ValueId value) const;
+  // True for views and copies of parameters, which the host makes.
+  static bool is_prepared(const Instruction& instruction) {
+    const Node& node = *instruction.node;
+    return !node.is_host() && (node.op->view != nullptr || instruction.is_copy);
+  }
 
   void bind(std::span<const Tensor> inputs);
-  bool run_nodes();
+  bool run_nodes(bool replays);
+  bool run_instruction(Instruction& instruction);
+  void prepare(Instruction& instruction);
   void run_kernel(Instruction& instruction);
+  void place_outputs(Instruction& instruction);
+  void queue(Instruction& instruction);
+  void drop_packed(const Instruction& instruction);
   bool run_host(const Instruction& instruction);
   std::vector<Tensor> take_outputs();
   void forget();
+
+  // What replays need, in executable_replay.cpp.
+  Part part_of(const Instruction& instruction) const;
+  void plan_replay();
+  bool run_segment(RecordedSegment& segment);
+  bool record(RecordedSegment& segment);
+  void look_around(const RecordedSegment& segment);
 
   Program program_;
   MemoryPlan memory_;
@@ -73,6 +96,9 @@ class Executable {
     std::uint64_t offset;
   };
   std::vector<Random> random_;
+  std::optional<Replay> replay_;
+  Circumstances now_;            // of the segment that is about to run
+  std::size_t recorded_to_ = 0;  // the instruction that a recording has come to
 };
 
 }  // namespace mezzo::graph

@@ -73,6 +73,11 @@ void GraphConfig::keep_programs(std::size_t most) {
   most_programs_ = most;
 }
 
+void GraphConfig::enable_recording(const RecordOptions& record) {
+  ++changes_;
+  record_ = record;
+}
+
 const Program& GraphBase::program() const {
   const Executable* latest = step_.has_value() ? step_->latest() : nullptr;
   check_arg(latest != nullptr, kOp, "there is no program yet. Call the graph once");
@@ -126,7 +131,8 @@ CompiledStep& GraphBase::step() {
                   {.networks = networks_,
                    .mode = {},
                    .passes = config.passes(),
-                   .most_programs = config.most_programs()});
+                   .most_programs = config.most_programs(),
+                   .record = config.record()});
   return *step_;
 }
 

@@ -29,16 +29,20 @@ class GraphConfig {
   void disable_pass(std::string name);
   // How many programs are kept, for different shapes and modes.
   void keep_programs(std::size_t most);
+  // Whether parts of programs are recorded on devices that can (graph/replay.h).
+  void enable_recording(const RecordOptions& record);
 
   const std::optional<amp::Policy>& amp() const { return amp_; }
   const PassOptions& passes() const { return passes_; }
   std::size_t most_programs() const { return most_programs_; }
+  const RecordOptions& record() const { return record_; }
   std::uint64_t changes() const { return changes_; }
 
  private:
   std::optional<amp::Policy> amp_;  // none: no region
   PassOptions passes_;
   std::size_t most_programs_ = CompileOptions{}.most_programs;
+  RecordOptions record_;
   std::uint64_t changes_ = 0;
 };
 

@@ -8,10 +8,11 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // of every block: what vector loads and the allocator have
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+// Of every block, as the devices' allocators have it: 64 bytes are a vector and a cache line, and
+// cards' kernels are chosen for 256.
+std::size_t aligned(std::size_t bytes, Device device) {
+  const std::size_t alignment = device.type == DeviceType::kCpu ? 64 : 256;
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 // When a block is alive, as indices of nodes.
@@ -146,9 +147,9 @@ void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan&
       const ValueId other = blocks[k];
       if (!meet(lives[blocks[i]], lives[other])) continue;
       const std::size_t begin = plan.offsets[other];
-      taken.emplace_back(begin, begin + aligned(program.spec(other).bytes()));
+      taken.emplace_back(begin, begin + aligned(program.spec(other).bytes(), program.device));
     }
-    const std::size_t bytes = aligned(program.spec(blocks[i]).bytes());
+    const std::size_t bytes = aligned(program.spec(blocks[i]).bytes(), program.device);
     plan.offsets[blocks[i]] = lowest_gap(taken, bytes);
     plan.arena_bytes = std::max(plan.arena_bytes, plan.offsets[blocks[i]] + bytes);
   }
@@ -159,7 +160,7 @@ std::size_t most_alive(const Program& program, const std::vector<Life>& lives,
   std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
   for (ValueId v = 0; v < program.values.size(); ++v) {
     if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
-    const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes()));
+    const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes(), program.device));
     change[lives[v].first] += bytes;
     change[lives[v].last + 1] -= bytes;
   }

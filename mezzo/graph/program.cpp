@@ -75,11 +75,13 @@ void replace_uses(Program& program, ValueId from, ValueId to) {
   std::ranges::replace(program.outputs, from, to);
 }
 
-Tensor stand_in(const ValueSpec& spec) { return stand_in(spec, Ref<LazyContents>(new NoContents)); }
+Tensor stand_in(const ValueSpec& spec, Device device) {
+  return stand_in(spec, device, Ref<LazyContents>(new NoContents));
+}
 
-Tensor stand_in(const ValueSpec& spec, Ref<LazyContents> contents) {
+Tensor stand_in(const ValueSpec& spec, Device device, Ref<LazyContents> contents) {
   Ref<Storage> storage =
-      make_ref<Storage>(extent_of(spec) * size_of(spec.dtype), Device{}, std::move(contents));
+      make_ref<Storage>(extent_of(spec) * size_of(spec.dtype), device, std::move(contents));
   return Tensor(make_ref<TensorImpl>(std::move(storage), 0, spec.shape, spec.strides, spec.dtype));
 }
 

@@ -77,6 +77,7 @@ struct Node {
   // leaves.size() inputs; while it works they are the gradients of the leaves.
   std::string host{};
   HostWork work{};
+  HostWorkTime time = HostWorkTime::kInPlace;
   std::vector<Tensor> leaves{};
 
   bool is_host() const { return op == nullptr; }
@@ -89,6 +90,8 @@ struct Program {
   // What a run gives back; the last leaves.size() of them become the gradients of the leaves.
   std::vector<ValueId> outputs{};
   std::vector<Tensor> leaves{};
+  // Where all of it lies and runs: inputs, states and results.
+  Device device{};
   // How far a run moves default_generator(); attributes hold positions relative to its start, with
   // seed 0.
   std::uint64_t random_words = 0;
@@ -112,8 +115,8 @@ void replace_uses(Program& program, ValueId from, ValueId to);
 
 // A tensor with that geometry and without elements, for shape inference: asking for its elements
 // throws.
-Tensor stand_in(const ValueSpec& spec);
+Tensor stand_in(const ValueSpec& spec, Device device = {});
 // The same; asking for its elements does what `contents` does.
-Tensor stand_in(const ValueSpec& spec, Ref<LazyContents> contents);
+Tensor stand_in(const ValueSpec& spec, Device device, Ref<LazyContents> contents);
 
 }  // namespace mezzo::graph

@@ -107,7 +107,9 @@ std::string to_text(const Program& program) {
   for (std::size_t i = 0; i < program.inputs.size(); ++i) {
     text += concat(i == 0 ? "" : ", ", definition(program, program.inputs[i], names));
   }
-  text += ") {\n";
+  text += ")";
+  if (program.device != kCpuDevice) text += concat(" on ", program.device);
+  text += " {\n";
   for (std::size_t value = 0; value < program.values.size(); ++value) {
     if (program.values[value].kind != ValueKind::kState) continue;
     text += concat("  state ", definition(program, static_cast<ValueId>(value), names), "\n");

@@ -9,7 +9,8 @@
 //     return %2
 //   }
 //
-// Behind a type stands how the elements lie if that is not row-major: `channels_last`, or
+// Behind the inputs stands the device, as in `program(x: f32[4]) on cuda:1 {`, unless it is the
+// CPU. Behind a type stands how the elements lie if that is not row-major: `channels_last`, or
 // `strides=[1, 4]`. Behind a call stand, as far as they say anything: its attributes, what its
 // results may be written over, the module's path, the policy of the region around the call, the
 // dtype that was chosen for it and why, and the phase.

@@ -45,6 +45,13 @@ ValueSpec read_spec(LineScanner& line) {
   return {shape, dtype, strides};
 }
 
+Device read_device(LineScanner& line) {
+  const LineScanner before = line;
+  const std::optional<Device> device = parse_device(line.word(" ", "a device"));
+  if (!device.has_value()) before.expected("a device: cpu, cuda or cuda:1");
+  return *device;
+}
+
 // `x: f32[2]`.
 struct Definition {
   std::string name;
@@ -108,6 +115,7 @@ void ProgramParser::read_header(LineScanner& line) {
     if (!program_.inputs.empty()) line.need(", ");
     define(line, read_definition(line), ValueKind::kInput);
   }
+  if (line.take(" on ")) program_.device = read_device(line);
   line.need(" {");
   state_ = State::kNodes;
 }

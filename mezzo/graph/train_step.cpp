@@ -8,9 +8,9 @@ namespace {
 // The compiled step of the body that was run last.
 class CapturedBody {
  public:
-  explicit CapturedBody(nn::Module& net)
+  CapturedBody(nn::Module& net, const RecordOptions& record)
       : step_([this](std::span<const Tensor> batch) { return call(batch); },
-              {.networks = {&net}, .mode = [this] { return mode_; }}) {}
+              {.networks = {&net}, .mode = [this] { return mode_; }, .record = record}) {}
   CapturedBody(const CapturedBody&) = delete;
   CapturedBody& operator=(const CapturedBody&) = delete;
 
@@ -35,8 +35,8 @@ class CapturedBody {
 
 }  // namespace
 
-amp::StepExecution captured(nn::Module& net) {
-  auto captured_body = std::make_shared<CapturedBody>(net);
+amp::StepExecution captured(nn::Module& net, const RecordOptions& record) {
+  auto captured_body = std::make_shared<CapturedBody>(net, record);
   return [captured_body](const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
                          const Tensor& labels) { captured_body->run(body, mode, input, labels); };
 }

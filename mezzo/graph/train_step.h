@@ -12,6 +12,6 @@ namespace mezzo::graph {
 //   step.set_execution(graph::captured(net));
 //
 // The same calls in the same order, hence the same bits as without.
-amp::StepExecution captured(nn::Module& net);
+amp::StepExecution captured(nn::Module& net, const RecordOptions& record = {});
 
 }  // namespace mezzo::graph

@@ -95,6 +95,8 @@ void Verifier::check_given_values() {
       check_arg(names.insert(value.name).second, "graph", "two values are called ", value.name,
                 ". A text could not tell them apart");
     }
+    check_arg(!value.tensor.defined() || value.tensor.device() == program_.device, "graph",
+              name(id), " is not on ", program_.device, " like the program. Use to()");
     const auto listed = std::ranges::count(program_.inputs, id);
     check_arg(listed == (value.kind == ValueKind::kInput ? 1 : 0), "graph", name(id),
               " is listed as an input ", listed, " times. Inputs must be so once, others never");

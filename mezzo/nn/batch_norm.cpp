@@ -49,10 +49,11 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
   if (is_training()) {
     const std::int64_t count = x.numel() / x.size(1);
     const Tensor statistics[] = {result.mean, result.var};
-    do_host_work("batch_norm.track", statistics, {}, [this, count](std::span<const Tensor> batch) {
+    const auto move_on = [this, count](std::span<const Tensor> batch) {
       track(batch[0], batch[1], count);
       return true;
-    });
+    };
+    do_host_work("batch_norm.track", statistics, {}, move_on, HostWorkTime::kCanWait);
   }
   return std::move(result.y);
 }

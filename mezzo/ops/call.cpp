@@ -78,7 +78,7 @@ Outputs run(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Outputs outputs(infer.outputs().size());
   if (current_capture != nullptr) [[unlikely]] {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      outputs[i] = current_capture->make_result(infer.outputs()[i]);
+      outputs[i] = current_capture->make_result(infer.outputs()[i], device);
     }
     return outputs;
   }

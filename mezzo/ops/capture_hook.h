@@ -1,6 +1,7 @@
 // Capture: calls are noted instead of computed, and become a graph (mezzo/graph).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
@@ -15,11 +16,20 @@ namespace mezzo {
 // gets the tensors that it reads, and says whether the step is to go on.
 using HostWork = std::function<bool(std::span<const Tensor> reads)>;
 
+// Whether host work must be done at its place among the calls.
+enum class HostWorkTime : std::uint8_t {
+  kInPlace,
+  // It may be done later, before other host work that stands behind it: nothing else of the step
+  // reads or writes what it changes.
+  kCanWait,
+};
+
 struct HostCall {
   const char* name;
   std::span<const Tensor> reads;
   std::span<const Tensor> leaves;  // whose gradients it reads, changes or drops
   HostWork work;
+  HostWorkTime time = HostWorkTime::kInPlace;
 };
 
 // What notes the calls of a thread.
@@ -29,8 +39,8 @@ class CaptureHook {
   // region's hook, for calls outside of regions, too.
   virtual bool decides_precision() const = 0;
   virtual void prepare(const OpDef& op, Operands& operands) = 0;
-  // A tensor that stands for the result of a call. It has no elements.
-  virtual Tensor make_result(const TensorSpec& spec) = 0;
+  // A tensor on that device that stands for the result of a call. It has no elements.
+  virtual Tensor make_result(const TensorSpec& spec, Device device) = 0;
   // A call that is noted. `over` are tensors that the caller is done with (see call_over()).
   virtual void on_call(const FinishedCall& call, Inputs over) = 0;
   // One whose result replaces the elements of its only output (see call_into()).
@@ -66,11 +76,11 @@ bool does_host_work();
 // others it gets as `reads`.
 template <class Work>
 bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
-                  Work&& work) {
+                  Work&& work, HostWorkTime time = HostWorkTime::kInPlace) {
   if (!does_host_work()) return true;
   CaptureHook* hook = capture_hook();
   if (hook == nullptr) return work(reads);
-  hook->on_host_call({name, reads, leaves, std::forward<Work>(work)});
+  hook->on_host_call({name, reads, leaves, std::forward<Work>(work), time});
   return true;
 }
 

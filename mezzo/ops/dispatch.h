@@ -22,6 +22,8 @@ class PreparedCall {
   // Throws UnsupportedError like run_kernel().
   PreparedCall(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs);
   void run(Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) const;
+  // True if the plain loop computes it, on the host, whatever the device.
+  bool is_reference() const { return kernel_ == nullptr; }
 
  private:
   const OpDef* op_;

@@ -200,13 +200,17 @@ CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
 
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
                 RunObserver& observer) {
+  const bool pin_memory = options.device.type == DeviceType::kCuda;
   data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
                                         .shuffle = options.shuffle,
                                         .drop_remainder = true,
                                         .seed = options.seed,
-                                        .workers = options.workers});
-  data::DataLoader test_loader(
-      *data.test, {.batch_size = options.batch_size, .shuffle = false, .workers = options.workers});
+                                        .workers = options.workers,
+                                        .pin_memory = pin_memory});
+  data::DataLoader test_loader(*data.test, {.batch_size = options.batch_size,
+                                            .shuffle = false,
+                                            .workers = options.workers,
+                                            .pin_memory = pin_memory});
   const std::int64_t all_steps = options.epochs * loader.steps_per_epoch();
   const std::int64_t total_steps = std::min(all_steps, options.steps.value_or(all_steps));
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
@@ -307,8 +311,10 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
                     const std::function<void(const Tensor& logits)>& on_logits) {
   const nn::Inference inference(net);
   const Device device = net.device();
-  data::DataLoader loader(dataset,
-                          {.batch_size = batch_size, .shuffle = false, .workers = workers});
+  data::DataLoader loader(dataset, {.batch_size = batch_size,
+                                    .shuffle = false,
+                                    .workers = workers,
+                                    .pin_memory = device.type == DeviceType::kCuda});
   Evaluation result;
   for (data::Batch batch; loader.next(batch);) {
     const Tensor logits = amp::forward(net, batch.images.to(device), policy);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <memory>
 
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/check.h"
+#include "mezzo/kernels/cuda/context.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -23,7 +25,21 @@ std::size_t class_of(std::size_t bytes) {
   return (bytes + (std::size_t{1} << shift) - 1) >> shift << shift;
 }
 
+// While a thread records work (recorder.h), calls that may wait for the card end the recording.
+// These do not wait for what is recorded.
+class WithinRecording {
+ public:
+  WithinRecording() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~WithinRecording() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  WithinRecording(const WithinRecording&) = delete;
+  WithinRecording& operator=(const WithinRecording&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 void* take(std::size_t bytes) {
+  const WithinRecording allowed;
   void* block = nullptr;
   if (cudaMalloc(&block, bytes) == cudaSuccess) return block;
   static_cast<void>(cudaGetLastError());
@@ -32,9 +48,17 @@ void* take(std::size_t bytes) {
 
 void give_back(void* block) { static_cast<void>(cudaFree(block)); }
 
+bool is_recorded(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
 void order(cudaStream_t waits, cudaStream_t done) {
   cudaEvent_t event = nullptr;
-  if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
+  // What another thread records at the moment cannot wait for what is not recorded.
+  if (is_recorded(waits) ||
+      cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
     static_cast<void>(cudaStreamSynchronize(done));
     return;
   }
@@ -65,7 +89,7 @@ void* CudaAllocator::take_cached(std::size_t size_class, cudaStream_t stream) {
   return block;
 }
 
-void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream) {
+void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream, WhenFull when_full) {
   if (bytes == 0) return nullptr;
   const std::size_t size_class = class_of(bytes);
   const std::lock_guard lock(mutex_);
@@ -73,7 +97,7 @@ void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream) {
   if (block == nullptr) {
     ++stats_.fresh;
     block = memory_.take(size_class);
-    if (block == nullptr) {
+    if (block == nullptr && when_full == WhenFull::kTrim) {
       trim_locked();
       block = memory_.take(size_class);
     }
@@ -84,24 +108,41 @@ void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream) {
                         ". Use a smaller batch or image size, 16 bits, or recompute()");
     }
   }
-  live_[block] = {bytes, size_class, stream};
+  live_[block] = {bytes, size_class, stream, false};
   ++stats_.allocations;
   stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes));
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
   return block;
 }
 
-void CudaAllocator::release(void* block, std::size_t bytes, cudaStream_t stream) noexcept {
+void CudaAllocator::release(void* block, std::size_t /*bytes*/, cudaStream_t stream) noexcept {
   if (block == nullptr) return;
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(block);
   if (found == live_.end()) return;
-  const Live live = found->second;
-  live_.erase(found);
-  if (live.stream != stream) memory_.order(live.stream, stream);
-  stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes));
+  if (found->second.is_kept) return;
+  if (found->second.stream != stream) memory_.order(found->second.stream, stream);
+  put_back(found);
+}
+
+void CudaAllocator::put_back(std::unordered_map<void*, Live>::iterator block) noexcept {
+  const auto [data, live] = *block;
+  live_.erase(block);
+  stats_.live_bytes -= static_cast<std::int64_t>(round_up(live.asked));
   stats_.cached_bytes += static_cast<std::int64_t>(live.size_class);
-  pool_of(live.stream).free[live.size_class].push_back(block);
+  pool_of(live.stream).free[live.size_class].push_back(data);
+}
+
+void CudaAllocator::keep(void* block) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(block);
+  if (found != live_.end()) found->second.is_kept = true;
+}
+
+void CudaAllocator::give_up(void* block) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(block);
+  if (found != live_.end()) put_back(found);
 }
 
 // `3 of 822083584 bytes, 2 of 411041792`: a network's layers have many blocks of one size.
@@ -141,6 +182,16 @@ void CudaAllocator::trim_locked() noexcept {
     pool.free.clear();
   }
   stats_.cached_bytes = 0;
+}
+
+CudaAllocator& allocator_of(Device device) {
+  // Never destroyed: tensors in static variables may outlive every other static.
+  static auto* allocators = new std::array<std::unique_ptr<CudaAllocator>, kMostDevices>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<CudaAllocator>& found = (*allocators)[place_of(device)];
+  if (found == nullptr) found = std::make_unique<CudaAllocator>(device);
+  return *found;
 }
 
 }  // namespace mezzo::kernels::cuda

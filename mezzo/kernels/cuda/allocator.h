@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -24,6 +25,9 @@ struct DeviceMemory {
 };
 extern const DeviceMemory kCudaMemory;
 
+// What to do when the card is full: return what is cached to it and try again, or fail at once.
+enum class WhenFull : std::uint8_t { kTrim, kFail };
+
 // A caching allocator in the order of streams. cudaMalloc and cudaFree wait for the whole card; a
 // block that is given back is kept instead, and handed out again at once to the stream it was used
 // in: work that is queued there later runs later. Given back by another thread than the one that
@@ -38,9 +42,14 @@ class CudaAllocator {
   // `bytes` of memory, aligned to 256 bytes, for work in `stream`; null for 0 bytes. Throws
   // DeviceError, with the largest blocks in use, when the card has no more after giving back what
   // is cached.
-  void* allocate(std::size_t bytes, cudaStream_t stream);
+  void* allocate(std::size_t bytes, cudaStream_t stream, WhenFull when_full = WhenFull::kTrim);
   // Gives a block back after the work queued in `stream`, the calling thread's. Null is ignored.
   void release(void* block, std::size_t bytes, cudaStream_t stream) noexcept;
+
+  // From now on release() leaves the block alone; only give_up() gives it back.
+  void keep(void* block);
+  // Gives back a block that was kept, after the work queued in the stream that it was asked for.
+  void give_up(void* block) noexcept;
 
   MemoryStats stats() const;
   void reset_peak();
@@ -52,6 +61,7 @@ class CudaAllocator {
     std::size_t asked = 0;
     std::size_t size_class = 0;
     cudaStream_t stream = nullptr;
+    bool is_kept = false;
   };
   struct Pool {
     cudaStream_t stream = nullptr;
@@ -60,6 +70,7 @@ class CudaAllocator {
 
   Pool& pool_of(cudaStream_t stream);
   void* take_cached(std::size_t size_class, cudaStream_t stream);
+  void put_back(std::unordered_map<void*, Live>::iterator block) noexcept;
   void trim_locked() noexcept;
   std::string largest_blocks() const;
 
@@ -70,5 +81,8 @@ class CudaAllocator {
   std::unordered_map<void*, Live> live_;
   MemoryStats stats_;
 };
+
+// The allocator of a card.
+CudaAllocator& allocator_of(Device device);
 
 }  // namespace mezzo::kernels::cuda

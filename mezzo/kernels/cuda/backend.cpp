@@ -1,9 +1,7 @@
 #include "mezzo/kernels/cuda/backend.h"
 
-#include <array>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include <cuda_runtime_api.h>
 
@@ -13,6 +11,7 @@
 #include "mezzo/kernels/cuda/context.h"
 #include "mezzo/kernels/cuda/memory.h"
 #include "mezzo/kernels/cuda/pinned.h"
+#include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/kernels/cuda/report.h"
 
 namespace mezzo::kernels::cuda {
@@ -32,30 +31,35 @@ class CudaBackend final : public DeviceBackend {
 
   void* allocate(std::size_t bytes, Device device) override {
     const OnDevice on(device);
-    return allocator(device).allocate(bytes, context_of(device).stream());
+    if (is_recording()) [[unlikely]]
+      return allocate_while_recording(bytes, device);
+    return allocator_of(device).allocate(bytes, context_of(device).stream());
   }
 
   void release(void* block, std::size_t bytes, Device device) noexcept override {
+    if (is_recording()) [[unlikely]]
+      return release_while_recording(block, bytes, device);
     try {
       const OnDevice on(device);
-      allocator(device).release(block, bytes, context_of(device).stream());
+      allocator_of(device).release(block, bytes, context_of(device).stream());
     } catch (const Error&) {
       // Only a card that is lost refuses this; the next call that can throw will say so.
     }
   }
 
-  MemoryStats memory_stats(Device device) const override { return allocator(device).stats(); }
-  void reset_peak(Device device) override { allocator(device).reset_peak(); }
+  MemoryStats memory_stats(Device device) const override { return allocator_of(device).stats(); }
+  void reset_peak(Device device) override { allocator_of(device).reset_peak(); }
   void trim(Device device) override {
     synchronize(device);
     const OnDevice on(device);
-    allocator(device).trim();
+    allocator_of(device).trim();
   }
 
   void* allocate_pinned(std::size_t bytes) override { return pinned_.allocate(bytes); }
   void release_pinned(void* block, std::size_t) noexcept override { pinned_.release(block); }
 
   void copy_from_host(void* to, const void* from, std::size_t bytes, Device device) override {
+    refuse_while_recording("it reads memory of the host");
     const OnDevice on(device);
     cudaStream_t stream = context_of(device).stream();
     if (pinned_.contains(from, bytes)) {
@@ -74,6 +78,7 @@ class CudaBackend final : public DeviceBackend {
   }
 
   void copy_to_host(void* to, const void* from, std::size_t bytes, Device device) override {
+    refuse_while_recording("it looks at numbers");
     const OnDevice on(device);
     cudaStream_t stream = context_of(device).stream();
     MEZZO_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream));
@@ -92,23 +97,18 @@ class CudaBackend final : public DeviceBackend {
     copy_tensor(source, destination);
   }
 
+  std::unique_ptr<WorkRecorder> make_recorder(Device device) override {
+    return cuda::make_recorder(device);
+  }
+
   void synchronize(Device device) override {
+    refuse_while_recording("it waits for the card");
     const OnDevice on(device);
     MEZZO_CUDA_CHECK(cudaStreamSynchronize(context_of(device).stream()));
     throw_reported(device);
   }
 
  private:
-  static CudaAllocator& allocator(Device device) {
-    // Never destroyed: tensors in static variables may outlive every other static.
-    static auto* allocators = new std::array<std::unique_ptr<CudaAllocator>, kMostDevices>;
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    std::unique_ptr<CudaAllocator>& found = (*allocators)[place_of(device)];
-    if (found == nullptr) found = std::make_unique<CudaAllocator>(device);
-    return *found;
-  }
-
   PinnedPool pinned_;
 };
 

@@ -3,6 +3,7 @@
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/convolution_plan.h"
 #include "mezzo/kernels/cuda/direct_conv.cuh"
+#include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/tf32.h"
 
@@ -12,10 +13,18 @@ namespace {
 constexpr Format kImages = Format::kChannelsLast;
 constexpr std::uint64_t kPackedWeight = 0x6375646177;  // DerivedKey::kind of channels-last copies
 
+Tensor pack(const Tensor& weight) {
+  const Tensor packed = empty(weight.shape(), weight.dtype(), kImages, weight.device());
+  const Tensor source = unfilled_source(weight);
+  convert_into(source.defined() ? source : weight, packed);
+  return packed;
+}
+
 // The weight with its channels innermost. Made once per change of the weight, and straight from the
 // f32 parameter if the weight is its 16-bit copy that nobody has looked at yet.
 Tensor packed_weight(const Tensor& weight) {
   if (weight.is_dense(kImages)) return weight;
+  if (is_recording()) return pack(weight);  // of every launch: the weight will have changed
   DerivedCopies& derived = weight.storage()->derived();
   const DerivedKey key{kPackedWeight, static_cast<std::uint64_t>(weight.dtype()), weight.offset()};
   const Ref<RefCounted> found = derived.find(key, weight.version());
@@ -24,9 +33,7 @@ Tensor packed_weight(const Tensor& weight) {
     return Tensor(make_ref<TensorImpl>(storage, 0, weight.shape(),
                                        strides_for(weight.shape(), kImages), weight.dtype()));
   }
-  const Tensor packed = empty(weight.shape(), weight.dtype(), kImages, weight.device());
-  const Tensor source = unfilled_source(weight);
-  convert_into(source.defined() ? source : weight, packed);
+  const Tensor packed = pack(weight);
   if (weight.is_dense())
     derived.put(key, weight.version(), Ref<RefCounted>(packed.storage().get()));
   return packed;

@@ -7,6 +7,7 @@
 
 #include "mezzo/kernels/cuda/check.h"
 #include "mezzo/kernels/cuda/cudnn_descriptor.h"
+#include "mezzo/kernels/cuda/recorder.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -291,6 +292,7 @@ ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
       return entry.plans->plans.empty() ? nullptr : entry.plans.get();
     }
   }
+  refuse_while_recording("cuDNN has yet to be asked for engines");
   const OnDevice on(context.device());
   auto made = std::make_unique<ConvPlans>();
   made->problem = problem;
@@ -310,9 +312,12 @@ ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
 
 bool run_convolution(Context& context, ConvPlans& plans, const ConvPointers& pointers) {
   const OnDevice on(context.device());
+  if (!plans.is_chosen) refuse_while_recording("cuDNN's engines for it have yet to be measured");
   if (!plans.is_chosen && !plans.choose(context, pointers)) return false;
   if (plans.plans.empty()) return false;
-  return execute(context, plans.plans.front(), pointers);
+  if (execute(context, plans.plans.front(), pointers)) return true;
+  refuse_while_recording("cuDNN's engine refuses");
+  return false;
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -1,10 +1,8 @@
-#include <cstdlib>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cuda/allocator.h"
+#include "tests/unit/cuda/fake_card.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::kernels::cuda {
@@ -12,36 +10,9 @@ namespace {
 
 using testing::HasSubstr;
 
-// A card of a million bytes whose memory is the host's.
-constexpr std::size_t kRoom = 1'000'000;
-std::size_t taken = 0;
-int fresh = 0;
-std::vector<std::pair<cudaStream_t, cudaStream_t>> ordered;
-
-void* take(std::size_t bytes) {
-  if (taken + bytes > kRoom) return nullptr;
-  taken += bytes;
-  ++fresh;
-  auto* block = static_cast<std::size_t*>(std::aligned_alloc(256, bytes + 256));
-  block[0] = bytes;
-  return block;
-}
-void give_back(void* block) {
-  taken -= static_cast<std::size_t*>(block)[0];
-  std::free(block);
-}
-void order(cudaStream_t waits, cudaStream_t done) { ordered.emplace_back(waits, done); }
-
-constexpr DeviceMemory kFake{take, give_back, order};
-cudaStream_t stream(std::uintptr_t number) { return reinterpret_cast<cudaStream_t>(number); }
-
 class CudaAllocatorTest : public testing::Test {
  protected:
-  CudaAllocatorTest() {
-    taken = 0;
-    fresh = 0;
-    ordered.clear();
-  }
+  CudaAllocatorTest() { forget_card(); }
   ~CudaAllocatorTest() override { allocator_.trim(); }
 
   CudaAllocator allocator_{{DeviceType::kCuda, 0}, kFake};
@@ -83,6 +54,23 @@ TEST_F(CudaAllocatorTest, GivesBackWhatIsCachedBeforeItFails) {
   void* b = allocator_.allocate(800'000, stream(1));
   EXPECT_NE(b, nullptr);
   EXPECT_EQ(allocator_.stats().cached_bytes, 0);
+}
+
+TEST_F(CudaAllocatorTest, OnlyGiveUpGivesBackWhatIsKept) {
+  void* a = allocator_.allocate(5000, stream(1));
+  allocator_.keep(a);
+  allocator_.release(a, 5000, stream(2));
+  EXPECT_NE(allocator_.allocate(5000, stream(1)), a);
+  EXPECT_TRUE(ordered.empty());
+  allocator_.give_up(a);
+  EXPECT_EQ(allocator_.allocate(5000, stream(1)), a);
+}
+
+TEST_F(CudaAllocatorTest, MayFailRatherThanGiveBackWhatIsCached) {
+  void* a = allocator_.allocate(600'000, stream(1));
+  allocator_.release(a, 600'000, stream(1));
+  EXPECT_THROW(allocator_.allocate(800'000, stream(1), WhenFull::kFail), DeviceError);
+  EXPECT_EQ(allocator_.allocate(600'000, stream(1), WhenFull::kFail), a);
 }
 
 TEST_F(CudaAllocatorTest, SaysWhatIsInUseWhenThereIsNoMore) {

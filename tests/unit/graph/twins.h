@@ -25,10 +25,10 @@ class Twins {
   template <class MakeNet, class Options>
   Twins(const MakeNet& make_net, const Options& options, const amp::TrainNetworkOptions& amp,
         const std::optional<amp::LossScaleOptions>& scaling = std::nullopt,
-        const amp::LossFunction& loss = amp::class_loss)
+        const amp::LossFunction& loss = amp::class_loss, const RecordOptions& record = {})
       : eager_(make_net, options, with(amp, scaling), loss),
         graph_(make_net, options, with(amp, scaling), loss) {
-    graph_.step.set_execution(captured(*graph_.net));
+    graph_.step.set_execution(captured(*graph_.net, record));
   }
 
   // One step of both; expects the same results.
@@ -47,6 +47,9 @@ class Twins {
     EXPECT_EQ(graph.grad_norm, eager.grad_norm);
     return graph;
   }
+
+  nn::Module& eager_net() { return *eager_.net; }
+  nn::Module& graph_net() { return *graph_.net; }
 
   void expect_same_state() const {
     EXPECT_TRUE(amp::everything(*graph_.net, graph_.optimizer) ==

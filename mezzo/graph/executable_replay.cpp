@@ -1,0 +1,77 @@
+// What Executable does for recordings of its parts.
+#include <algorithm>
+
+#include "mezzo/graph/executable.h"
+#include "mezzo/ops/tf32.h"
+
+namespace mezzo::graph {
+
+Part Executable::part_of(const Instruction& instruction) const {
+  const Node& node = *instruction.node;
+  if (node.is_host()) return Part::kHostWork;
+  if (is_prepared(instruction)) return Part::kPrepared;
+  const auto lasts = [&](ValueId value) { return value == kNoValue || is_lasting(value); };
+  if (!std::ranges::all_of(node.outputs, lasts)) return Part::kReturned;
+  const bool is_near = std::ranges::all_of(node.inputs, [&](ValueId value) {
+    return lasts(value) || memory_.homes[value] == Home::kCopy;
+  });
+  if (!is_near) return Part::kElsewhere;
+  if (instruction.node->attrs.random_position() != nullptr) return Part::kRandom;
+  const bool on_host = instruction.call.has_value() && instruction.call->is_reference();
+  return on_host ? Part::kReference : Part::kCall;
+}
+
+void Executable::plan_replay() {
+  std::vector<Part> parts;
+  std::vector<const Node*> nodes;
+  for (const Instruction& instruction : instructions_) {
+    parts.push_back(part_of(instruction));
+    nodes.push_back(instruction.node);
+  }
+  replay_->plan(std::move(parts), nodes);
+}
+
+// Does what the segment's nodes do. False if that is to be done eagerly.
+bool Executable::run_segment(RecordedSegment& segment) {
+  if (!segment.may_record()) return false;
+  const Segment range = segment.range();
+  const auto instructions = std::span(instructions_).subspan(range.first, range.last - range.first);
+  for (Instruction& instruction : instructions) {
+    if (is_prepared(instruction)) prepare(instruction);
+  }
+  look_around(segment);
+  if (!segment.holds(now_) && !record(segment)) return false;
+  for (Instruction& instruction : instructions) {
+    if (!is_prepared(instruction)) place_outputs(instruction);
+  }
+  segment.launch();
+  for (const Instruction& instruction : instructions) {
+    if (!is_prepared(instruction)) drop_packed(instruction);
+    for (const ValueId value : instruction.let_go) slots_[value] = Tensor();
+  }
+  return true;
+}
+
+bool Executable::record(RecordedSegment& segment) {
+  segment.drop();
+  if (!segment.may_record()) return false;
+  const auto work = [this, range = segment.range()] {
+    for (std::size_t i = range.first; i < range.last; ++i) {
+      recorded_to_ = i;
+      if (!is_prepared(instructions_[i])) queue(instructions_[i]);
+    }
+    recorded_to_ = range.last;
+  };
+  recorded_to_ = segment.range().last;  // as far as the work does not say where it is
+  return replay_->record(segment, now_, work, recorded_to_);
+}
+
+// Where the segment's values lie now. To ask for the place of a parameter's copy fills it, which
+// must be done before: a recording would hold the filling instead of the copy.
+void Executable::look_around(const RecordedSegment& segment) {
+  now_.places.clear();
+  for (const ValueId value : segment.reads()) now_.places.push_back(slots_[value].address());
+  now_.tf32 = is_tf32_allowed();
+}
+
+}  // namespace mezzo::graph

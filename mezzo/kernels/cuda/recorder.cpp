@@ -1,0 +1,154 @@
+#include "mezzo/kernels/cuda/recorder.h"
+
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/kernels/cuda/check.h"
+#include "mezzo/kernels/cuda/context.h"
+#include "mezzo/kernels/cuda/recording_memory.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+class Graph {
+ public:
+  explicit Graph(cudaGraph_t graph) : graph_(graph) {}
+  ~Graph() {
+    if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  cudaGraph_t get() const { return graph_; }
+
+ private:
+  cudaGraph_t graph_;
+};
+
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(Device device, cudaGraph_t graph, Ref<RecordingMemory> memory)
+      : device_(device), memory_(std::move(memory)) {
+    MEZZO_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph, 0));
+  }
+  // What is launched still runs to its end; the memory is handed out again behind it.
+  ~CudaRecording() override { static_cast<void>(cudaGraphExecDestroy(executable_)); }
+
+  void launch() override {
+    const OnDevice on(device_);
+    MEZZO_CUDA_CHECK(cudaGraphLaunch(executable_, context_of(device_).stream()));
+  }
+
+ private:
+  Device device_;
+  cudaGraphExec_t executable_ = nullptr;
+  Ref<RecordingMemory> memory_;
+};
+
+// While it exists, what the calling thread queues is recorded.
+class Session {
+ public:
+  Session(Device device, RecordingMemory& memory);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Device device() const { return device_; }
+  cudaStream_t stream() const { return stream_; }
+  RecordingMemory& memory() { return memory_; }
+  // A block of somebody else's, to be given back behind the recording: to order it after work that
+  // is queued elsewhere would tie that work to the recording.
+  void give_back_later(void* block, std::size_t bytes, Device device) {
+    given_back_.push_back({block, bytes, device});
+  }
+  // Ends the recording; null if something in it was not allowed.
+  cudaGraph_t end();
+
+ private:
+  struct Block {
+    void* data;
+    std::size_t bytes;
+    Device device;
+  };
+
+  Device device_;
+  cudaStream_t stream_;
+  RecordingMemory& memory_;
+  std::vector<Block> given_back_;
+  bool has_ended_ = false;
+};
+
+thread_local Session* session = nullptr;
+
+// Thread-local: what other threads do at the same time, a data loader's with pinned memory for
+// example, is no business of the recording.
+Session::Session(Device device, RecordingMemory& memory)
+    : device_(device), stream_(context_of(device).stream()), memory_(memory) {
+  MEZZO_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  session = this;
+}
+
+cudaGraph_t Session::end() {
+  has_ended_ = true;
+  cudaGraph_t graph = nullptr;
+  check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  return graph;
+}
+
+Session::~Session() {
+  if (!has_ended_) {
+    cudaGraph_t graph = nullptr;
+    static_cast<void>(cudaStreamEndCapture(stream_, &graph));
+    const Graph dropped(graph);
+    static_cast<void>(cudaGetLastError());  // or the next call would report it again
+  }
+  session = nullptr;
+  for (const Block& block : given_back_) release_on(block.device, block.data, block.bytes);
+}
+
+class CudaRecorder final : public WorkRecorder {
+ public:
+  explicit CudaRecorder(Device device)
+      : device_(device), memory_(make_ref<RecordingMemory>(allocator_of(device))) {}
+
+  Ref<Recording> record(const std::function<void()>& work) override {
+    MEZZO_INVARIANT(!is_recording());
+    const OnDevice on(device_);
+    Session recorded(device_, *memory_);
+    work();
+    const Graph graph(recorded.end());
+    return Ref<Recording>(new CudaRecording(device_, graph.get(), memory_));
+  }
+
+ private:
+  Device device_;
+  Ref<RecordingMemory> memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkRecorder> make_recorder(Device device) {
+  return std::make_unique<CudaRecorder>(device);
+}
+
+bool is_recording() { return session != nullptr; }
+
+void refuse_while_recording(const char* why) {
+  if (!is_recording()) [[likely]]
+    return;
+  fail<UnsupportedError>("cuda", "work cannot be recorded: ", why, ". Run it eagerly");
+}
+
+void* allocate_while_recording(std::size_t bytes, Device device) {
+  if (device != session->device()) refuse_while_recording("it needs memory of another card");
+  return session->memory().take(bytes, session->stream());
+}
+
+void release_while_recording(void* block, std::size_t bytes, Device device) noexcept {
+  if (!session->memory().put_back(block)) session->give_back_later(block, bytes, device);
+}
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,38 @@
+// The memory that recorded work needs while it runs.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "mezzo/core/ref.h"
+#include "mezzo/kernels/cuda/allocator.h"
+
+namespace mezzo::kernels::cuda {
+
+// Blocks that stay where they are for as long as recordings refer to them. Within a recording, and
+// from one to the next, they are handed out again: all are launched one after the other.
+class RecordingMemory final : public RefCounted {
+ public:
+  explicit RecordingMemory(CudaAllocator& allocator) : allocator_(allocator) {}
+  ~RecordingMemory() override;
+
+  // Throws DeviceError if the card has no more; then nothing that is cached is given back to it,
+  // which cannot be done while work is recorded.
+  void* take(std::size_t bytes, cudaStream_t stream);
+  // False if the block is none of these.
+  bool put_back(const void* block) noexcept;
+
+ private:
+  struct Block {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+    bool is_free = false;
+  };
+
+  CudaAllocator& allocator_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace mezzo::kernels::cuda

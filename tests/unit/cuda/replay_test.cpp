@@ -1,0 +1,100 @@
+// Programs on a card, recorded as CUDA graphs: the bits of eager steps.
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/train_network.h"
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/random.h"
+#include "mezzo/graph/compile.h"
+#include "mezzo/graph/train_step.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+
+namespace mezzo {
+namespace {
+
+using Tensors = std::span<const Tensor>;
+
+constexpr Device kCard{DeviceType::kCuda, 0};
+
+class CudaReplay : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  }
+};
+
+enum class Mode { kEager, kGraph, kRecorded };
+
+// Losses and parameters of some steps of the small network. cuDNN's engines are chosen once per
+// process and thread, so all modes run the same.
+std::vector<std::vector<float>> training(Mode mode, const amp::Policy& policy, bool scaled) {
+  manual_seed(21);
+  amp::SmallNet net;
+  net.to(kCard);
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer,
+                                      scaled ? amp::GradScaler() : amp::GradScaler({}, false),
+                                      {.policy = policy});
+  if (mode != Mode::kEager) {
+    step.set_execution(graph::captured(net, {.enabled = mode == Mode::kRecorded}));
+  }
+  std::vector<std::vector<float>> numbers(1);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const amp::Batch batch = amp::small_batch(i % 3);
+    const double loss = step(batch.images.to(kCard), batch.labels.to(kCard)).loss;
+    numbers[0].push_back(static_cast<float>(loss));
+  }
+  for (const Tensor& parameter : net.parameters()) {
+    numbers.push_back(parameter.to_vector<float>());
+  }
+  return numbers;
+}
+
+TEST_F(CudaReplay, TrainingHasTheBitsOfEagerSteps) {
+  for (const amp::Policy& policy :
+       {amp::Policy{amp::Level::kO0}, amp::Policy{amp::Level::kO2, DType::kBf16},
+        amp::Policy{amp::Level::kO2, DType::kF16}}) {
+    const bool scaled = policy.lower == DType::kF16;
+    const auto eager = training(Mode::kEager, policy, scaled);
+    EXPECT_EQ(training(Mode::kGraph, policy, scaled), eager);
+    EXPECT_EQ(training(Mode::kRecorded, policy, scaled), eager);
+  }
+}
+
+// A chain with memory that kernels need while they run.
+TEST_F(CudaReplay, RecordsOnceAndLaunchesFromThenOn) {
+  const Tensor weight = randn({64, 64}).to(kCard);
+  const auto step = [&](Tensors in) {
+    return std::vector<Tensor>{sum(relu(matmul(relu(matmul(in[0], weight)), weight) + 1))};
+  };
+  graph::CompiledStep compiled = graph::compile(step);
+  std::vector<std::int64_t> live;
+  for (int i = 0; i < 8; ++i) {
+    const Tensor x = randn({32, 64}).to(kCard);
+    EXPECT_EQ(compiled({&x, 1})[0].item(), step({&x, 1})[0].item()) << "run " << i;
+    live.push_back(memory_stats(kCard).live_bytes);
+  }
+  ASSERT_NE(compiled.latest()->replay(), nullptr);
+  EXPECT_EQ(compiled.latest()->replay()->segments().size(), 1);
+  EXPECT_EQ(live[7], live[3]) << "launches take no memory";
+}
+
+// A recording that is refused half-way leaves the queue as it was: f64 is computed on the host.
+TEST_F(CudaReplay, WhatIsComputedOnTheHostIsNotRecorded) {
+  const auto step = [](Tensors in) {
+    const Tensor wide = relu(relu(in[0].astype(DType::kF64)) * 2);
+    return std::vector<Tensor>{sum(relu(relu(wide.astype(DType::kF32))))};
+  };
+  graph::CompiledStep compiled = graph::compile(step);
+  for (int i = 0; i < 5; ++i) {
+    const Tensor x = randn({32}).to(kCard);
+    EXPECT_EQ(compiled({&x, 1})[0].item(), step({&x, 1})[0].item()) << "run " << i;
+  }
+}
+
+}  // namespace
+}  // namespace mezzo
