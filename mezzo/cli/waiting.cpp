@@ -28,7 +28,11 @@ void bound_waiting(int /*count*/, char** arguments, char** environment) {
     extended[count] = environment[count];
   }
   extended[count] = setting;
-  execve("/proc/self/exe", arguments, extended.data());  // returns if the system does not let it
+  // By its own path: started as /proc/self/exe, it would be called `exe` by ps and top.
+  static std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length > 0) execve(path.data(), arguments, extended.data());
+  // Here if the system does not let it: then threads spin as libgomp likes.
 }
 
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBoundWaiting)(int, char**,

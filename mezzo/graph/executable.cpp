@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "mezzo/core/allocation_label.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/put_off.h"
@@ -124,6 +125,7 @@ void Executable::stage_inputs() {
 }
 
 void Executable::make_homes() {
+  const AllocationLabel label("the arena of a graph");
   const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, program_.device);
   for (ValueId v = 0; v < homes_.size(); ++v) {
     if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/core/allocation_label.h"
 #include "mezzo/ops/call_listener.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/dispatch.h"
@@ -154,6 +155,7 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
   if (op.view != nullptr) {
     outputs[0] = op.view(operands[0], attrs);
   } else {
+    const AllocationLabel label(op.name);
     outputs = run(op, operands.view(), attrs, over);
   }
   if (current_capture != nullptr) [[unlikely]] {

@@ -4,7 +4,10 @@
 #include <bit>
 #include <map>
 #include <memory>
+#include <string_view>
+#include <utility>
 
+#include "mezzo/core/allocation_label.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/check.h"
 #include "mezzo/kernels/cuda/context.h"
@@ -108,7 +111,7 @@ void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream, WhenFull w
                         ". Use a smaller batch or image size, 16 bits, or recompute()");
     }
   }
-  live_[block] = {bytes, size_class, stream, false};
+  live_[block] = {bytes, size_class, stream, false, AllocationLabel::current()};
   ++stats_.allocations;
   stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes));
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
@@ -145,16 +148,20 @@ void CudaAllocator::give_up(void* block) noexcept {
   if (found != live_.end()) put_back(found);
 }
 
-// `3 of 822083584 bytes, 2 of 411041792`: a network's layers have many blocks of one size.
+// `3 of 822083584 bytes (conv2d), 2 of 411041792`: a network's layers have many blocks of one size.
 std::string CudaAllocator::largest_blocks() const {
   constexpr std::size_t kMost = 5;
-  std::map<std::size_t, int, std::greater<>> counts;
-  for (const auto& [block, live] : live_) ++counts[live.asked];
+  std::map<std::pair<std::size_t, std::string_view>, int, std::greater<>> counts;
+  for (const auto& [block, live] : live_) {
+    ++counts[{live.asked, live.label != nullptr ? live.label : ""}];
+  }
   std::string text;
   std::size_t listed = 0;
-  for (const auto& [asked, count] : counts) {
+  for (const auto& [kind, count] : counts) {
     if (++listed > kMost) break;
+    const auto& [asked, label] = kind;
     text += concat(text.empty() ? "" : ", ", count, " of ", asked, listed == 1 ? " bytes" : "");
+    if (!label.empty()) text += concat(" (", label, ")");
   }
   return text.empty() ? "none" : text;
 }

@@ -40,8 +40,8 @@ class CudaAllocator {
   CudaAllocator& operator=(const CudaAllocator&) = delete;
 
   // `bytes` of memory, aligned to 256 bytes, for work in `stream`; null for 0 bytes. Throws
-  // DeviceError, with the largest blocks in use, when the card has no more after giving back what
-  // is cached.
+  // DeviceError, with the largest blocks in use and what they were asked for (AllocationLabel),
+  // when the card has no more after giving back what is cached.
   void* allocate(std::size_t bytes, cudaStream_t stream, WhenFull when_full = WhenFull::kTrim);
   // Gives a block back after the work queued in `stream`, the calling thread's. Null is ignored.
   void release(void* block, std::size_t bytes, cudaStream_t stream) noexcept;
@@ -62,6 +62,7 @@ class CudaAllocator {
     std::size_t size_class = 0;
     cudaStream_t stream = nullptr;
     bool is_kept = false;
+    const char* label = nullptr;  // what it was asked for
   };
   struct Pool {
     cudaStream_t stream = nullptr;

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/allocation_label.h"
 #include "mezzo/kernels/cuda/allocator.h"
 #include "tests/unit/cuda/fake_card.h"
 #include "tests/unit/message_of.h"
@@ -74,13 +75,18 @@ TEST_F(CudaAllocatorTest, MayFailRatherThanGiveBackWhatIsCached) {
 }
 
 TEST_F(CudaAllocatorTest, SaysWhatIsInUseWhenThereIsNoMore) {
-  allocator_.allocate(300'000, stream(1));
-  allocator_.allocate(300'000, stream(1));
+  {
+    const AllocationLabel label("conv2d");
+    allocator_.allocate(300'000, stream(1));
+    const AllocationLabel inner("relu");
+    allocator_.allocate(200'000, stream(1));
+  }
+  allocator_.allocate(100'000, stream(1));
   allocator_.allocate(100'000, stream(1));
   const std::string message =
       message_of<DeviceError>([&] { allocator_.allocate(900'000, stream(1)); });
   EXPECT_THAT(message, HasSubstr("out of memory on cuda: 900000 bytes asked for"));
-  EXPECT_THAT(message, HasSubstr("2 of 300000 bytes, 1 of 100000"));
+  EXPECT_THAT(message, HasSubstr("1 of 300000 bytes (conv2d), 1 of 200000 (relu), 2 of 100000."));
 }
 
 }  // namespace

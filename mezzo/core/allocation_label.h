@@ -1,0 +1,23 @@
+// What memory is asked for, so that an allocator that has no more can say who holds it.
+#pragma once
+
+namespace mezzo {
+
+// While it exists, the memory that this thread asks for is for `what`, an operation's name for
+// example. The text must outlive every block.
+class AllocationLabel {
+ public:
+  explicit AllocationLabel(const char* what) : previous_(current_) { current_ = what; }
+  ~AllocationLabel() { current_ = previous_; }
+  AllocationLabel(const AllocationLabel&) = delete;
+  AllocationLabel& operator=(const AllocationLabel&) = delete;
+
+  // Of this thread; null if nobody said.
+  static const char* current() { return current_; }
+
+ private:
+  static inline thread_local const char* current_ = nullptr;
+  const char* previous_;
+};
+
+}  // namespace mezzo
