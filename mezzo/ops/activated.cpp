@@ -8,10 +8,12 @@ namespace mezzo {
 namespace {
 
 constexpr PrecisionRule kRule{
+    .bf16 = PrecisionClass::kLower,
+    .f16 = PrecisionClass::kLower,
     .cast_mask = 0b011,
     .reason =
-        "joined in graph mode from two calls whose precision was decided: the product's "
-        "result is rounded before the activation, as it is between two calls"};
+        "that of the product, whose result is rounded before the activation, as it is between "
+        "two calls"};
 
 // By the rules of the product, which has other attributes.
 void infer_as(Infer& infer, const char* product, const Attrs& attrs) {

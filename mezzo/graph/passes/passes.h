@@ -94,7 +94,8 @@ inline constexpr Pass kRecomputeCasts{"recompute_casts",
                                       recompute_casts};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
-// Those that make one call of several, in their order.
+// Those that make one call of several, in their order. Casts go before gradients are joined: the
+// sum of two 16-bit gradients is rounded, that of their f32 copies is not.
 inline constexpr std::array kFusions{kFuseNorm, kFuseCasts,      kJoinGradients,
                                      kFuseBias, kFuseActivation, kFuseCrossEntropy};
 
