@@ -7,6 +7,7 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/tf32.h"
+#include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
 namespace {
@@ -79,6 +80,7 @@ train::RunOptions SharedOptions::parsed() const {
             "are counted with the others, which --histogram-every 0 turns off");
   check_arg(result.image_size >= 0, "--image-size", "must be at least 1: ", result.image_size);
   check_arg(result.workers >= 0, "--workers", "must not be negative: ", result.workers);
+  train::check_options(result);
   return result;
 }
 
