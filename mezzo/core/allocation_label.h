@@ -7,16 +7,16 @@ namespace mezzo {
 // example. The text must outlive every block.
 class AllocationLabel {
  public:
-  explicit AllocationLabel(const char* what) : previous_(current_) { current_ = what; }
-  ~AllocationLabel() { current_ = previous_; }
+  explicit AllocationLabel(const char* what) : previous_(innermost) { innermost = what; }
+  ~AllocationLabel() { innermost = previous_; }
   AllocationLabel(const AllocationLabel&) = delete;
   AllocationLabel& operator=(const AllocationLabel&) = delete;
 
   // Of this thread; null if nobody said.
-  static const char* current() { return current_; }
+  static const char* current() { return innermost; }
 
  private:
-  static inline thread_local const char* current_ = nullptr;
+  static inline thread_local const char* innermost = nullptr;
   const char* previous_;
 };
 

@@ -72,6 +72,7 @@ class CastFuser {
 
   std::vector<ValueSpec> specs_of(const Node& node, const std::vector<ValueId>& inputs) const {
     std::vector<const ValueSpec*> specs;
+    specs.reserve(inputs.size());
     for (const ValueId input : inputs) {
       specs.push_back(input != kNoValue ? &program_.spec(input) : nullptr);
     }
