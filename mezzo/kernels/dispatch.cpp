@@ -43,11 +43,6 @@ std::vector<std::string>& disabled() {
   return names;
 }
 
-bool is_disabled(const char* name) {
-  const std::vector<std::string>& names = disabled();
-  return !names.empty() && std::find(names.begin(), names.end(), name) != names.end();
-}
-
 RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
   if (!tensor.defined()) return {};
   const bool on_host = tensor.device().type == DeviceType::kCpu;
@@ -83,7 +78,7 @@ const Kernel* first_that_takes(const OpDef& op, const KernelList* list, const Ke
                                std::string& reasons) {
   if (list == nullptr || is_reference_only(args)) return nullptr;
   for (const Kernel& kernel : list->entries()) {
-    if (is_disabled(kernel.name)) continue;
+    if (is_kernel_disabled(kernel.name)) continue;
     const Support support = kernel.supports != nullptr ? kernel.supports(args) : Support::yes();
     if (support) return &kernel;
     log_refusal(op, kernel.name, args, support.reason);
@@ -126,6 +121,10 @@ void run_reference(RefKernel kernel, const KernelArgs& args) {
 }
 
 void disable_kernels(std::vector<std::string> names) { disabled() = std::move(names); }
+
+bool is_kernel_disabled(std::string_view name) {
+  return std::ranges::find(disabled(), name) != disabled().end();
+}
 
 PreparedCall::PreparedCall(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
                            const Attrs& attrs)

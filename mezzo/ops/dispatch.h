@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mezzo/ops/op.h"
@@ -35,5 +36,7 @@ class PreparedCall {
 // names, separated by commas. For tests, and to see what a kernel brings. Not to be called while
 // other threads compute.
 void disable_kernels(std::vector<std::string> names);
+// For kernels that choose between others.
+bool is_kernel_disabled(std::string_view name);
 
 }  // namespace mezzo

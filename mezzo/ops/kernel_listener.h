@@ -20,7 +20,9 @@ struct KernelWork {
 
 class KernelListener {
  public:
-  // `ms`: wall time, without that of kernels which this one called.
+  // `ms` (wall time) and work.flops are without those of kernels which this one called: a kernel
+  // that lets another multiply has no products of its own. work.bytes are what the call itself
+  // reads and writes.
   virtual void on_run(const KernelWork& work, double ms) = 0;
 
  protected:
@@ -50,7 +52,16 @@ class KernelStopwatch {
   void stop(const KernelWork& work) const;
 
  private:
-  double outer_inside_ms_;  // what was called so far by the kernel that called this one
+  // What kernels have spent.
+  struct Costs {
+    double ms = 0;
+    double flops = 0;
+  };
+
+  // Of the kernels that the kernel which runs now has called.
+  static thread_local Costs inside;
+
+  Costs outer_inside_;  // the same of the kernel that called this one
   std::chrono::steady_clock::time_point start_;
 };
 

@@ -1,5 +1,7 @@
 // Every op in every vector dtype and layout against its reference kernel in double.
-#include <cstring>
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 
 #include <gtest/gtest.h>
 
@@ -28,10 +30,8 @@ TEST_P(EveryOp, ViewsShareMemoryAndReadStridedInputs) {
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
-  const std::vector<float> left = a.to_vector<float>();
-  const std::vector<float> right = b.to_vector<float>();
-  return left.size() == right.size() &&
-         std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+  return std::ranges::equal(a.to_vector<float>(), b.to_vector<float>(), {}, bits, bits);
 }
 
 // What graph mode's fuse_casts relies on. Products are left to kernels that differ.

@@ -5,6 +5,7 @@
 #include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/grad_weight_planar.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/ops/dispatch.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -115,21 +116,28 @@ void grad_weight(const KernelArgs& args) {
   });
 }
 
+constexpr const char* kWinograd = "cpu_winograd";
+
 // What computes in f32 for operands of other types.
+template <Pass kPass>
+bool takes_winograd(const KernelArgs& args) {
+  return !is_kernel_disabled(kWinograd) && supports_winograd<kPass>(args);
+}
+
 void forward_f32(const KernelArgs& args) {
-  supports_winograd<Pass::kForward>(args) ? forward<Method::kWinograd>(args)
-                                          : forward<Method::kDirect>(args);
+  takes_winograd<Pass::kForward>(args) ? forward<Method::kWinograd>(args)
+                                       : forward<Method::kDirect>(args);
 }
 
 void grad_input_f32(const KernelArgs& args) {
   if (conv::is_pointwise(args)) return conv::grad_input_pointwise(args);
-  supports_winograd<Pass::kGradInput>(args) ? grad_input<Method::kWinograd>(args)
-                                            : grad_input<Method::kDirect>(args);
+  takes_winograd<Pass::kGradInput>(args) ? grad_input<Method::kWinograd>(args)
+                                         : grad_input<Method::kDirect>(args);
 }
 
 void grad_weight_f32(const KernelArgs& args) {
-  supports_winograd<Pass::kGradWeight>(args) ? grad_weight<Method::kWinograd>(args)
-                                             : grad_weight<Method::kDirect>(args);
+  takes_winograd<Pass::kGradWeight>(args) ? grad_weight<Method::kWinograd>(args)
+                                          : grad_weight<Method::kDirect>(args);
 }
 
 // f16, and bf16 where oneDNN has no such convolution. oneDNN refuses f16 on CPUs, so it is stored
@@ -143,20 +151,20 @@ constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
 
 extern const KernelList conv2d{
     {{{"cpu_whole", conv::supports_whole, conv::run_whole},
-      {"cpu_winograd", supports_winograd<Pass::kForward>, forward<Method::kWinograd>},
+      {kWinograd, supports_winograd<Pass::kForward>, forward<Method::kWinograd>},
       {"cpu_onednn", supports_forward, forward<Method::kDirect>},
       kWidened<forward_f32>}}};
 extern const KernelList conv2d_grad_input{
     {{{"cpu_whole", conv::supports_whole_grad_input, conv::run_whole_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
-      {"cpu_winograd", supports_winograd<Pass::kGradInput>, grad_input<Method::kWinograd>},
+      {kWinograd, supports_winograd<Pass::kGradInput>, grad_input<Method::kWinograd>},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input<Method::kDirect>},
       kWidened<grad_input_f32>}}};
 extern const KernelList conv2d_grad_weight{
     {{{"cpu_whole", conv::supports_whole_grad_weight, conv::run_whole_grad_weight},
       {"cpu_panels", supports_grad_weight, run_grad_weight},
       {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},
-      {"cpu_winograd", supports_winograd<Pass::kGradWeight>, grad_weight<Method::kWinograd>},
+      {kWinograd, supports_winograd<Pass::kGradWeight>, grad_weight<Method::kWinograd>},
       {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight<Method::kDirect>},
       kWidened<grad_weight_f32>}}};
 

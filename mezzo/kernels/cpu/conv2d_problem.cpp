@@ -183,7 +183,7 @@ Support winograd_pays(const Problem& problem) {
   constexpr std::int64_t kFewestChannels = 64;
   constexpr std::int64_t kFewestPixels = 2048;
   constexpr std::int64_t kFewestPixelsOfLarge = 768;
-  constexpr std::int64_t kLargeWeight = 512 * 512;
+  constexpr std::int64_t kLargeWeight = std::int64_t{512} * 512;
   if (std::min(problem.x[1], problem.y[1]) < kFewestChannels) {
     return Support::no("Winograd's method is slower for few channels");
   }
@@ -206,16 +206,15 @@ Support support(const Problem& problem) {
 
 ReadImage::ReadImage(const Problem& problem, const Tensor& tensor)
     : dense_(dense(tensor, Format::kChannelsLast)), memory_(memory_of(dense_)) {
-  const Desc wanted = problem.image(tensor.shape(), tensor.dtype());
-  if (memory_.get_desc() == wanted) return;
-  blocks_.emplace(wanted);
+  if (problem.method == Method::kDirect) return;
+  blocks_.emplace(problem.image(tensor.shape(), tensor.dtype()));
   onednn::reorder(memory_, blocks_->memory);
   memory_ = blocks_->memory;
 }
 
 WrittenImage::WrittenImage(const Problem& problem, const Tensor& tensor) : own_(memory_of(tensor)) {
-  const Desc wanted = problem.image(tensor.shape(), tensor.dtype());
-  if (own_.get_desc() != wanted) blocks_.emplace(wanted);
+  if (problem.method == Method::kDirect) return;
+  blocks_.emplace(problem.image(tensor.shape(), tensor.dtype()));
 }
 
 void WrittenImage::finish() const {

@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/registry.h"
+#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/plain_grad_weight.h"
 #include "tests/unit/ops/support.h"
 #include "tests/unit/ops/winograd_bound.h"
@@ -70,25 +73,31 @@ Tensor turned(const Tensor& weight) {
   return result;
 }
 
-// `got` against the convolution of x with the weight: every 29th channel of the last image.
-void expect_near(const Tensor& got, const Tensor& x, const Tensor& weight) {
-  const WinogradTransforms transforms;
+constexpr int kTile = WinogradTransforms::kResults;
+
+// The tile of `got` that begins at `first` against the convolution of x with the weight.
+void expect_tile_near(const Tensor& got, const Tensor& x, const Tensor& weight,
+                      const Shape& first) {
+  const test::Matrix bound = test::winograd_bound({}, x, weight, first);
   const Shape& s = got.shape();
-  const std::vector<float> values = got.to_vector<float>();
-  const std::int64_t n = s[0] - 1;
-  constexpr int kTile = WinogradTransforms::kResults;
+  const std::vector<float> values = slice(got, 0, first[0], first[0] + 1).to_vector<float>();
+  for (int i = 0; i < kTile * kTile; ++i) {
+    const Shape at{first[0], first[1], first[2] + i / kTile, first[3] + i % kTile};
+    if (at[2] >= s[2] || at[3] >= s[3]) continue;
+    const auto place = static_cast<std::size_t>((at[1] * s[2] + at[2]) * s[3] + at[3]);
+    ASSERT_NEAR(values[place], plain_sum(x, weight, at),
+                roundings(x.size(1)) * 0x1p-24 * bound(i / kTile, i % kTile))
+        << concat(at);
+  }
+}
+
+// Every 29th channel of the last image.
+void expect_near(const Tensor& got, const Tensor& x, const Tensor& weight) {
+  const Shape& s = got.shape();
   for (std::int64_t o = 0; o < s[1]; o += 29) {
     for (std::int64_t row = 0; row < s[2]; row += kTile) {
       for (std::int64_t column = 0; column < s[3]; column += kTile) {
-        const test::Matrix bound = test::winograd_bound(transforms, x, weight, n, o, row, column);
-        for (int i = 0; i < kTile * kTile; ++i) {
-          const Shape at{n, o, row + i / kTile, column + i % kTile};
-          if (at[2] >= s[2] || at[3] >= s[3]) continue;
-          ASSERT_NEAR(values[((n * s[1] + o) * s[2] + at[2]) * s[3] + at[3]],
-                      plain_sum(x, weight, at),
-                      roundings(x.size(1)) * 0x1p-24 * bound(i / kTile, i % kTile))
-              << concat(at);
-        }
+        expect_tile_near(got, x, weight, {s[0] - 1, o, row, column});
       }
     }
   }
@@ -121,13 +130,14 @@ struct Case {
 constexpr Case kCases[] = {{8, 64, 64, 16, 16}, {9, 64, 96, 15, 17}, {7, 128, 64, 14, 21}};
 
 TEST(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
+  if (!cpu_features().avx512) GTEST_SKIP() << "this CPU has no AVX-512";
   for (const Case& c : kCases) {
     const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1);
     const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2);
     const Tensor grad = random_tensor({c.n, c.out, c.height, c.width}, 3);
     const Conv2dAttrs conv{.padding = kOne};
     const Tensor y = by_winograd("conv2d", x, weight, conv);
-    if (!y.defined()) GTEST_SKIP() << "this CPU has no kernel for it";
+    ASSERT_TRUE(y.defined());
     expect_near(y, x, weight);
 
     const Conv2dGradAttrs by_x{conv, {c.height, c.width}};
@@ -140,6 +150,28 @@ TEST(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
     ASSERT_TRUE(grad_weight.defined());
     expect_weight_near(grad_weight, grad, x, conv);
   }
+}
+
+// f16 is computed on f32 copies, by the method that f32 takes.
+TEST(ConvWinograd, CanBeSwitchedOffForF16Too) {
+  const Tensor x = random_tensor({8, 64, 16, 16}, 1, DType::kF16);
+  const Tensor weight = random_tensor({64, 64, 3, 3}, 2, DType::kF16);
+  const Tensor none;
+  const auto convolved = [&](DType dtype) {
+    const Tensor wide_x = cast(x, dtype);
+    const Tensor wide_weight = cast(weight, dtype);
+    const Tensor* const all[] = {&wide_x, &wide_weight, &none};
+    const Tensor y = call(*find_op("conv2d"), all, Conv2dAttrs{.padding = kOne})[0];
+    return cast(y, DType::kF16).to_vector<float>();
+  };
+  const std::vector<float> fast = convolved(DType::kF16);
+  EXPECT_TRUE(fast == convolved(DType::kF32));
+  disable_kernels({"cpu_winograd"});
+  const std::vector<float> direct = convolved(DType::kF16);
+  const std::vector<float> direct_f32 = convolved(DType::kF32);
+  disable_kernels({});
+  EXPECT_TRUE(direct == direct_f32);
+  EXPECT_TRUE(!cpu_features().avx512 || direct != fast);
 }
 
 }  // namespace

@@ -105,15 +105,14 @@ inline Matrix magnitudes_at(const Tensor& x, std::int64_t n, std::int64_t c, std
   return square;
 }
 
-// For one tile of y, [kResults, kResults] from that row and column on: x [n, c, h, w] with one
-// column of padding on each side, weight [o, c, 3, 3].
+// For one tile of y, [kResults, kResults] from the element `at` on: x [n, c, h, w] with one column
+// of padding on each side, weight [o, c, 3, 3].
 inline Matrix winograd_bound(const WinogradTransforms& t, const Tensor& x, const Tensor& weight,
-                             std::int64_t n, std::int64_t o, std::int64_t row,
-                             std::int64_t column) {
+                             const Shape& at) {
   Matrix sums(t.kTile, t.kTile);
   for (std::int64_t c = 0; c < x.size(1); ++c) {
-    const Matrix tile = magnitudes_at(x, n, c, row - 1, column - 1, t.kTile);
-    const Matrix taps = magnitudes_at(weight, o, c, 0, 0, t.kTaps);
+    const Matrix tile = magnitudes_at(x, at[0], c, at[2] - 1, at[3] - 1, t.kTile);
+    const Matrix taps = magnitudes_at(weight, at[1], c, 0, 0, t.kTaps);
     sums.add_products(t.image * tile * t.image.transposed(),
                       t.kernel * taps * t.kernel.transposed());
   }

@@ -91,6 +91,25 @@ TEST(KernelListener, TimeOfAnInnerKernelIsNotCountedTwice) {
   EXPECT_LE(recorder.times[0] + recorder.times[1], all.count());
 }
 
+TEST(KernelListener, ProductsOfAnInnerKernelAreNotCountedTwice) {
+  Recorder recorder;
+  const ListenToKernels listening(recorder);
+  const auto run = [](const char* op, double flops, const auto& body) {
+    run_listened([&] { return KernelWork{.op = op, .flops = flops, .bytes = 8}; }, body);
+  };
+  run("outermost", 100, [&] {
+    run("outer", 40, [&] { run("inner", 50, [] {}); });  // the way of the outer takes more
+    run("second", 20, [] {});
+  });
+  run("next", 7, [] {});
+  std::vector<double> flops;
+  for (const KernelWork& work : recorder.works) {
+    flops.push_back(work.flops);
+    EXPECT_EQ(work.bytes, 8) << work.op;
+  }
+  EXPECT_THAT(flops, ElementsAre(50, 0, 20, 30, 7));
+}
+
 TEST(KernelListener, IsToldOfChecksInPlace) {
   const std::vector<Tensor> tensors{ones({100}), ones({28}, DType::kF16)};
   Recorder recorder;
