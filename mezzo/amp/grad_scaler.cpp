@@ -84,11 +84,12 @@ Tensor GradScaler::scale_captured(const Tensor& loss) {
   if (!factor_.defined() || factor_.device() != loss.device()) {
     factor_ = ones({}, DType::kF32, loss.device());
   }
-  do_host_work("grad_scaler.scale", {}, {}, [this, factor = factor_](std::span<const Tensor>) {
+  const auto put_scale = [this, factor = factor_](std::span<const Tensor>) {
     if (!used_.has_value()) used_ = state_->scale();
     fill(factor, *used_);
     return true;
-  });
+  };
+  do_host_work("grad_scaler.scale", {}, {}, put_scale, HostWorkTime::kCanGoAhead);
   return loss.astype(DType::kF32) * factor_;
 }
 

@@ -38,6 +38,13 @@ void check_options(const TrainStepOptions& options) {
             "max_grad_norm must be positive: ", options.max_grad_norm.value_or(1));
 }
 
+// Whether the step looks at its losses behind the backward pass. To read one waits for a device,
+// which would run out of work, and cuts a recorded step in two. A step that is skipped then has
+// done its backward pass for nothing, which happens rarely.
+bool looks_late(const Tensor& loss) {
+  return capture_hook() != nullptr || loss.device().type != DeviceType::kCpu;
+}
+
 // The dtype that the network computes in.
 DType dtype_of(const nn::Module& net, const Policy& policy) {
   return policy_of(net).value_or(policy).dtype();
@@ -138,7 +145,8 @@ std::uint64_t TrainOneStepWithLossScale::mode() const {
 }
 
 void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
-  if (!accumulate_all(input, labels)) return;
+  losses_.clear();
+  if (!accumulate_all(input, labels) || !take_losses()) return;
   begin(StepPhase::kUpdate);
   do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
     update();
@@ -170,18 +178,34 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   begin(StepPhase::kForward);
   const Tensor output = forward(net_, input, options_.policy);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
-  const bool goes_on = do_host_work(
-      "take_loss", {&loss, 1}, {},
-      [this, weight](std::span<const Tensor> reads) { return take_loss(reads[0].item(), weight); });
-  if (!goes_on) return false;
+  losses_.push_back({loss, weight});
+  if (!looks_late(loss) && !take_losses()) return false;
   begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
   return true;
 }
 
-bool TrainOneStepWithLossScale::take_loss(double loss, double weight) {
+// Looks at the losses that it has not looked at yet.
+bool TrainOneStepWithLossScale::take_losses() {
+  std::vector<Tensor> losses;
+  std::vector<double> weights;
+  for (const auto& [loss, weight] : std::exchange(losses_, {})) {
+    losses.push_back(loss);
+    weights.push_back(weight);
+  }
+  if (losses.empty()) return true;
+  return do_host_work("take_loss", losses, {}, [this, weights](std::span<const Tensor> reads) {
+    for (std::size_t i = 0; i < reads.size(); ++i) add_loss(reads[i].item(), weights[i]);
+    return goes_on();
+  });
+}
+
+void TrainOneStepWithLossScale::add_loss(double loss, double weight) {
   result_.loss += weight * loss;
   result_.nonfinite_loss |= !std::isfinite(loss);
+}
+
+bool TrainOneStepWithLossScale::goes_on() {
   const bool skips = options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
   if (!result_.nonfinite_loss || !skips) return true;
   end_phase();
@@ -190,12 +214,16 @@ bool TrainOneStepWithLossScale::take_loss(double loss, double weight) {
 }
 
 void TrainOneStepWithLossScale::begin(StepPhase phase) {
-  do_host_work(name_of(phase), {}, {}, [this, phase](std::span<const Tensor>) {
+  const auto mark = [this, phase](std::span<const Tensor>) {
     end_phase();
     phase_ = phase;
     if (options_.on_phase) options_.on_phase(phase);
     return true;
-  });
+  };
+  // Times alone are not worth a recording of their own for each part.
+  const bool can_wait = !options_.on_phase && phase != StepPhase::kUpdate;
+  do_host_work(name_of(phase), {}, {}, mark,
+               can_wait ? HostWorkTime::kCanWait : HostWorkTime::kInPlace);
 }
 
 // Adds the time since it began to the phase that is under way.

@@ -27,7 +27,7 @@ Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy);
 // What becomes of a step whose loss is infinite or NaN: data or activations are not finite, and no
 // smaller scale makes them so.
 enum class NonfiniteLoss : std::uint8_t {
-  kSkip,      // the step is skipped before its backward pass; the loss scale stays
+  kSkip,      // the step is skipped; the loss scale stays
   kOverflow,  // PyTorch's way: backward, and what the gradients say counts; the scale shrinks
 };
 
@@ -73,6 +73,8 @@ struct TrainStepResult {
   std::int64_t skipped_in_a_row = 0;  // up to and with this step
   std::string first_bad{};            // the first parameter with a non-finite gradient, by its name
   std::optional<double> grad_norm{};  // before it was clipped, if it is to be
+  // Times of the host, which only queues work on devices: there what both passes take is seen where
+  // the step waits for its loss, in backward_ms.
   double forward_ms = 0;
   double backward_ms = 0;
   double update_ms = 0;  // unscaling, checking, clipping, the optimizer
@@ -132,10 +134,12 @@ class TrainOneStepWithLossScale {
   void run(const Tensor& input, const Tensor& labels);
   void execute(const Tensor& input, const Tensor& labels);
   std::uint64_t mode() const;
-  // False if the loss is not finite and the step is skipped.
+  // These are false if a loss is not finite and the step is skipped.
   bool accumulate(const Tensor& input, const Tensor& labels, double weight);
   bool accumulate_all(const Tensor& input, const Tensor& labels);
-  bool take_loss(double loss, double weight);
+  bool take_losses();
+  void add_loss(double loss, double weight);
+  bool goes_on();
   void begin(StepPhase phase);
   void end_phase();
   void update();
@@ -151,7 +155,12 @@ class TrainOneStepWithLossScale {
   TrainStepOptions options_;
   StepExecution execution_;
   Snapshot snapshot_;
-  TrainStepResult result_;  // of the step that is under way
+  struct WeightedLoss {
+    Tensor loss;
+    double weight;
+  };
+  std::vector<WeightedLoss> losses_;  // not looked at yet
+  TrainStepResult result_;            // of the step that is under way
   StepPhase phase_ = StepPhase::kForward;
   std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;

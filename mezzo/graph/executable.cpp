@@ -7,7 +7,7 @@
 #include "mezzo/core/allocation_label.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/storage.h"
-#include "mezzo/graph/put_off.h"
+#include "mezzo/graph/move_host_work.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
@@ -33,7 +33,7 @@ Tensor make(const ValueSpec& spec, Device device) {
 }  // namespace
 
 Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
-    : program_(recorder != nullptr ? with_host_work_put_off(std::move(program))
+    : program_(recorder != nullptr ? with_host_work_moved(std::move(program))
                                    : std::move(program)),
       memory_(plan_memory(program_)) {
   check_runnable();

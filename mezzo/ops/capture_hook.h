@@ -22,6 +22,10 @@ enum class HostWorkTime : std::uint8_t {
   // It may be done later, before other host work that stands behind it: nothing else of the step
   // reads or writes what it changes.
   kCanWait,
+  // It may be done earlier, behind other host work that stands before it: it needs nothing that
+  // calls compute, and they read what it changes only behind it. Of no effect if it has `reads`
+  // or `leaves`.
+  kCanGoAhead,
 };
 
 struct HostCall {

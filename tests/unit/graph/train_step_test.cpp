@@ -5,6 +5,7 @@
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/recompute.h"
+#include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"
 #include "tests/unit/graph/twins.h"
 
@@ -61,6 +62,23 @@ TEST(GraphTrainStep, MicroBatchesAndClipping) {
     EXPECT_TRUE(twins.step(amp::small_batch(i, 8)).grad_norm.has_value());
   }
   twins.expect_same_state();
+}
+
+// Eager steps end at the first such part, captured ones look behind the last.
+TEST(GraphTrainStep, AnInfinitePartOfABatchSkipsTheStep) {
+  for (const std::int64_t bad : {0, 1, 2}) {
+    Twins<amp::SmallNet> twins(
+        small_net, kSgd, {.level = "O2", .dtype = DType::kF16, .step = {.micro_batches = 3}},
+        amp::LossScaleOptions{.init_scale = 256});
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      const Batch batch = amp::small_batch(i);
+      const std::int64_t n = batch.images.size(0);
+      const Tensor part = slice(batch.images, 0, bad * n / 3, (bad + 1) * n / 3);
+      if (i == 1) fill(part, std::numeric_limits<double>::infinity());
+      EXPECT_EQ(twins.step(batch).skipped, i == 1);
+      twins.expect_same_state();
+    }
+  }
 }
 
 TEST(GraphTrainStep, AnotherBatchSizeIsCapturedAgain) {

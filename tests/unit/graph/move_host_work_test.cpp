@@ -1,4 +1,4 @@
-#include "mezzo/graph/put_off.h"
+#include "mezzo/graph/move_host_work.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string order_of(const Program& program) {
   return order;
 }
 
-TEST(PutOff, WorkThatCanWaitIsDoneBeforeOtherHostWorkAndAtTheEnd) {
+TEST(MoveHostWork, WorkThatCanWaitIsDoneBeforeOtherHostWorkAndAtTheEnd) {
   const Tensor x = ones({2});
   const auto step = [](std::span<const Tensor> in) {
     const auto work = [](std::span<const Tensor>) { return true; };
@@ -37,17 +37,38 @@ TEST(PutOff, WorkThatCanWaitIsDoneBeforeOtherHostWorkAndAtTheEnd) {
   };
   const Program program = capture(step, {&x, 1});
   EXPECT_EQ(order_of(program), "relu first relu second relu look relu third relu");
-  const Program put_off = with_host_work_put_off(program);
-  EXPECT_EQ(order_of(put_off), "relu relu relu first second look relu relu third");
-  verify(put_off);
+  const Program moved = with_host_work_moved(program);
+  EXPECT_EQ(order_of(moved), "relu relu relu first second look relu relu third");
+  verify(moved);
 }
 
-TEST(PutOff, StatisticsOfBatchNormCanWait) {
+TEST(MoveHostWork, WorkThatCanGoAheadIsDoneFirstButBehindWorkInItsPlace) {
+  const Tensor x = ones({2});
+  const auto step = [](std::span<const Tensor> in) {
+    const auto work = [](std::span<const Tensor>) { return true; };
+    Tensor y = relu(in[0]);
+    do_host_work("waits", {&y, 1}, {}, work, HostWorkTime::kCanWait);
+    do_host_work("first", {}, {}, work, HostWorkTime::kCanGoAhead);
+    y = relu(y);
+    do_host_work("second", {}, {}, work, HostWorkTime::kCanGoAhead);
+    y = relu(y);
+    do_host_work("look", {&y, 1}, {}, work);
+    y = relu(y);
+    do_host_work("third", {}, {}, work, HostWorkTime::kCanGoAhead);
+    do_host_work("reads", {&y, 1}, {}, work, HostWorkTime::kCanGoAhead);
+    return std::vector<Tensor>{relu(y)};
+  };
+  const Program moved = with_host_work_moved(capture(step, {&x, 1}));
+  EXPECT_EQ(order_of(moved), "first second relu relu relu waits look third relu reads relu");
+  verify(moved);
+}
+
+TEST(MoveHostWork, StatisticsOfBatchNormCanWait) {
   nn::BatchNorm1d norm(3);
   const Tensor x = ones({2, 3});
   const Program program = capture(
       [&](std::span<const Tensor> in) { return std::vector<Tensor>{norm(norm(in[0]))}; }, {&x, 1});
-  EXPECT_EQ(order_of(with_host_work_put_off(program)),
+  EXPECT_EQ(order_of(with_host_work_moved(program)),
             "batch_norm batch_norm batch_norm.track batch_norm.track");
 }
 
