@@ -33,8 +33,7 @@ Tensor make(const ValueSpec& spec, Device device) {
 }  // namespace
 
 Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
-    : program_(recorder != nullptr ? with_host_work_moved(std::move(program))
-                                   : std::move(program)),
+    : program_(recorder != nullptr ? with_host_work_moved(std::move(program)) : std::move(program)),
       memory_(plan_memory(program_)) {
   check_runnable();
   homes_.resize(program_.values.size());

@@ -67,9 +67,9 @@ TEST(GraphTrainStep, MicroBatchesAndClipping) {
 // Eager steps end at the first such part, captured ones look behind the last.
 TEST(GraphTrainStep, AnInfinitePartOfABatchSkipsTheStep) {
   for (const std::int64_t bad : {0, 1, 2}) {
-    Twins<amp::SmallNet> twins(
-        small_net, kSgd, {.level = "O2", .dtype = DType::kF16, .step = {.micro_batches = 3}},
-        amp::LossScaleOptions{.init_scale = 256});
+    Twins<amp::SmallNet> twins(small_net, kSgd,
+                               {.level = "O2", .dtype = DType::kF16, .step = {.micro_batches = 3}},
+                               amp::LossScaleOptions{.init_scale = 256});
     for (std::uint64_t i = 0; i < 3; ++i) {
       const Batch batch = amp::small_batch(i);
       const std::int64_t n = batch.images.size(0);
