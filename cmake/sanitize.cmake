@@ -11,7 +11,7 @@ if(MEZZO_SANITIZE)
   list(JOIN MEZZO_SANITIZE "," sanitizers)
   set(options -fsanitize=${sanitizers} -fno-sanitize-recover=all)
   if("address" IN_LIST MEZZO_SANITIZE AND NOT MEZZO_FUZZ)
-    # Every access would be checked for null and alignment, which takes half of the time to compile.
+    # Every access would be checked for null and alignment, which takes up to half of the time to compile.
     # Null ends the program with a report anyway, and so does a vector that is not aligned where it
     # must be. The fuzzers, to which bytes come as they come, have both checks.
     list(APPEND options -fno-sanitize=null,alignment)

@@ -178,7 +178,8 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   begin(StepPhase::kForward);
   const Tensor output = forward(net_, input, options_.policy);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
-  losses_.push_back({loss, weight});
+  // Detached: a loss that is looked at late would keep its tape until then.
+  losses_.push_back({loss.detach(), weight});
   if (!looks_late(loss) && !take_losses()) return false;
   begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();

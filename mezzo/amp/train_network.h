@@ -129,6 +129,11 @@ class TrainOneStepWithLossScale {
     std::size_t count_ = 0;
   };
 
+  struct WeightedLoss {
+    Tensor loss;
+    double weight;
+  };
+
   // The body of a step. What it does besides calls of operations is host work, for it may be
   // captured: what it says of a step is in result_.
   void run(const Tensor& input, const Tensor& labels);
@@ -155,10 +160,6 @@ class TrainOneStepWithLossScale {
   TrainStepOptions options_;
   StepExecution execution_;
   Snapshot snapshot_;
-  struct WeightedLoss {
-    Tensor loss;
-    double weight;
-  };
   std::vector<WeightedLoss> losses_;  // not looked at yet
   TrainStepResult result_;            // of the step that is under way
   StepPhase phase_ = StepPhase::kForward;
