@@ -158,9 +158,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
 
 GradScaler::Entry& GradScaler::checked(optim::Optimizer& optimizer) {
   Entry* known = find(optimizer);
-  check_arg(known == nullptr || known->stage != Stage::kStepped, "grad_scaler",
-            "step() was already called for this optimizer since the last update(). Call update() "
-            "after each iteration");
+  check_not_stepped(known);
   if (known != nullptr) return *known;
   check_not_unscaled(optimizer.params());
   // A scale of at least 1 makes gradients smaller, so finite scaled ones are finite unscaled. The
@@ -174,15 +172,21 @@ GradScaler::Entry& GradScaler::checked(optim::Optimizer& optimizer) {
   return entries_.back();
 }
 
-StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const {
+void GradScaler::check_not_stepped(const Entry* entry) const {
+  check_arg(entry == nullptr || entry->stage != Stage::kStepped, "grad_scaler",
+            "step() was already called for this optimizer since the last update(). Call update() "
+            "after each iteration");
+}
+
+// What a step of the entry's optimizer does, or has done.
+StepResult GradScaler::settle(Entry& entry, bool skip) const {
   entry.stage = Stage::kStepped;
-  StepResult result{.stepped = entry.has_gradients && !skip,
-                    .found_inf = entry.first_bad.has_value(),
-                    .nothing_to_do = !entry.has_gradients,
-                    .scale_used = *used_,
-                    .skipped_in_a_row = skip ? skipped_in_a_row_ + 1 : 0,
-                    .first_bad = entry.first_bad};
-  if (result.stepped) optimizer.step(entry.inv_scale);
+  const StepResult result{.stepped = entry.has_gradients && !skip,
+                          .found_inf = entry.first_bad.has_value(),
+                          .nothing_to_do = !entry.has_gradients,
+                          .scale_used = *used_,
+                          .skipped_in_a_row = skip ? skipped_in_a_row_ + 1 : 0,
+                          .first_bad = entry.first_bad};
   if (result.found_inf) {
     logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ",
                    *entry.first_bad, " is not finite at scale ", *used_);
@@ -190,7 +194,14 @@ StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool ski
   return result;
 }
 
+StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const {
+  const StepResult result = settle(entry, skip);
+  if (result.stepped) optimizer.step(entry.inv_scale);
+  return result;
+}
+
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
+  if (queue_steps({{.optimizer = &optimizer}}, nullptr)) return {};
   const auto again = [this, &optimizer] { step(optimizer); };
   if (note_if_captured("grad_scaler.step", optimizer.params(), again)) return {};
   if (!enabled_) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include "mezzo/amp/grad_manager.h"
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/amp/loss_scale_manager.h"
+#include "mezzo/amp/update_on_device.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/optim/optimizer.h"
 
@@ -73,6 +75,20 @@ class GradScaler {
   // players of a game must not get out of step. One result for each.
   std::vector<StepResult> step_together(std::span<optim::Optimizer* const> optimizers);
 
+  // Updates that need no host in between (update_on_device.h) -------------------------------------
+  // In a captured step whose parts are recorded: unscale_() and clipping as far as they are wanted,
+  // and step_together(), as work that a recording can hold. Behind it `tell` gets what came of it.
+  // False, and nothing is noted, elsewhere, and if the host is needed for it.
+  using TellResults = std::function<void(const std::vector<StepResult>& results,
+                                         const UpdateOnDevice::Outcome& outcome)>;
+  bool queue_steps(const std::vector<UpdateOnDevice::Player>& players, TellResults tell);
+  // The parts of that: what UpdateOnDevice::prepare() needs, which throws what step() throws;
+  // and the results, once it is known what was found.
+  std::vector<UpdateOnDevice::Carried> begin_steps(std::span<const UpdateOnDevice::Player> players);
+  std::vector<StepResult> end_steps(std::span<const UpdateOnDevice::Player> players,
+                                    const std::vector<bool>& has_gradients,
+                                    const UpdateOnDevice::Outcome& outcome);
+
   // Ends the iteration: the scale shrinks if any optimizer met a non-finite gradient, and grows
   // after growth_interval iterations without. It stays if there were no gradients at all. Throws
   // ArgumentError if nothing was unscaled or stepped.
@@ -101,6 +117,7 @@ class GradScaler {
   // a disabled scaler, which does not check, shows them in unscale_() and step(). Null for none,
   // else it must outlive the scaler's use.
   void set_statistics(GradientStatistics* statistics) { statistics_ = statistics; }
+  const GradientStatistics* statistics() const { return statistics_; }
 
   // The state -------------------------------------------------------------------------------------
   bool is_enabled() const { return enabled_; }
@@ -153,6 +170,8 @@ class GradScaler {
   void check_scaled() const;
   void show_unscaled(std::span<const Tensor> params) const;
   void check_not_unscaled(std::span<const Tensor> tensors) const;
+  void check_not_stepped(const Entry* entry) const;
+  StepResult settle(Entry& entry, bool skip) const;
   StepResult apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const;
   void end_iteration();
 

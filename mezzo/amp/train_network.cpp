@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
@@ -17,27 +18,6 @@
 namespace mezzo::amp {
 namespace {
 
-bool is_flat(const Tensor& tensor) {
-  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
-}
-
-// Both have the same shape, and the same format if `from` is flat.
-void copy_bits(const Tensor& from, const Tensor& to) {
-  if (is_flat(from) && is_flat(to)) {
-    copy_bytes(to.address(), to.device(), from.address(), from.device(), from.bytes());
-    to.bump_version();
-  } else {
-    copy_elements(from, to);
-  }
-}
-
-void check_options(const TrainStepOptions& options) {
-  check_arg(options.micro_batches >= 1, "train_step",
-            "micro_batches must be at least 1: ", options.micro_batches);
-  check_arg(options.max_grad_norm.value_or(1) > 0, "train_step",
-            "max_grad_norm must be positive: ", options.max_grad_norm.value_or(1));
-}
-
 // Whether the step looks at its losses behind the backward pass. To read one waits for a device,
 // which would run out of work, and cuts a recorded step in two. A step that is skipped then has
 // done its backward pass for nothing, which happens rarely.
@@ -51,6 +31,13 @@ DType dtype_of(const nn::Module& net, const Policy& policy) {
 }
 
 }  // namespace
+
+void check_step_options(const TrainStepOptions& options) {
+  check_arg(options.micro_batches >= 1, "train_step",
+            "micro_batches must be at least 1: ", options.micro_batches);
+  check_arg(options.max_grad_norm.value_or(1) > 0, "train_step",
+            "max_grad_norm must be positive: ", options.max_grad_norm.value_or(1));
+}
 
 const char* name_of(StepPhase phase) {
   switch (phase) {
@@ -66,33 +53,6 @@ Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy) {
   return net(input).astype(DType::kF32);
 }
 
-void TrainOneStepWithLossScale::Snapshot::add(nn::Module& module) {
-  for (const nn::Module::Member& member : module.own_buffers()) {
-    const Tensor& buffer = *member.tensor;
-    if (count_ == buffers_.size()) {
-      buffers_.emplace_back();
-      copies_.emplace_back();
-    }
-    Tensor& copy = copies_[count_];
-    const bool fits = copy.defined() && copy.shape() == buffer.shape() &&
-                      copy.dtype() == buffer.dtype() && copy.format() == buffer.format() &&
-                      copy.device() == buffer.device();
-    if (!fits) copy = empty(buffer.shape(), buffer.dtype(), buffer.format(), buffer.device());
-    copy_bits(buffer, copy);
-    buffers_[count_++] = buffer;
-  }
-  for (const nn::Module::Child& child : module.children()) add(*child.module);
-}
-
-void TrainOneStepWithLossScale::Snapshot::take(nn::Module& net) {
-  count_ = 0;
-  add(net);
-}
-
-void TrainOneStepWithLossScale::Snapshot::restore() const {
-  for (std::size_t i = 0; i < count_; ++i) copy_bits(copies_[i], buffers_[i]);
-}
-
 TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFunction loss,
                                                      optim::Optimizer& optimizer, GradScaler scaler,
                                                      TrainStepOptions options)
@@ -101,7 +61,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
       optimizer_(optimizer),
       scaler_(std::move(scaler)),
       options_(std::move(options)) {
-  check_options(options_);
+  check_step_options(options_);
   scaler_.set_statistics(options_.statistics);
   if (scaler_.is_enabled() && dtype_of(net_, options_.policy) == DType::kBf16) {
     logging::warn_once(
@@ -113,14 +73,13 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
   result_ = {.scale = scaler_.get_scale()};
   if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
-  const bool restores = options_.restore_buffers && may_skip();
-  if (restores) snapshot_.take(net_);
+  snapshot_taken_ = Taken::kNothing;
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();
   try {
     execute(input, labels);
   } catch (...) {
-    if (restores) snapshot_.restore();
+    restore_buffers();
     optimizer_.zero_grad();
     scaler_.discard();
     throw;
@@ -140,20 +99,60 @@ void TrainOneStepWithLossScale::execute(const Tensor& input, const Tensor& label
 
 // Host work remembers where this step is, and statistics watch gradients in some steps only.
 std::uint64_t TrainOneStepWithLossScale::mode() const {
-  const bool counts = options_.statistics != nullptr && options_.statistics->is_due();
+  const GradientStatistics* statistics = scaler_.statistics();
+  const bool counts = statistics != nullptr && statistics->is_due();
   return reinterpret_cast<std::uintptr_t>(this) + (counts ? 1 : 0);
 }
 
 void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   losses_.clear();
-  if (!accumulate_all(input, labels) || !take_losses()) return;
-  begin(StepPhase::kUpdate);
-  do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
-    update();
-    end_phase();
-    return true;
-  });
+  take_snapshot();
+  if (!accumulate_all(input, labels)) return;
+  const bool needs_host = this->needs_host();
+  if (needs_host && !take_losses()) return;
+  // In a recording the update is one with what stands before it.
+  const CaptureHook* hook = capture_hook();
+  const bool is_recorded = hook != nullptr && hook->records() && !needs_host;
+  if (!is_recorded || options_.on_phase) begin(StepPhase::kUpdate);
+  if (needs_host) {
+    do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
+      complete_snapshot();
+      update();
+      end_phase();
+      return true;
+    });
+  } else {
+    queue_update();
+  }
   optimizer_.zero_grad();
+}
+
+void TrainOneStepWithLossScale::take_snapshot() {
+  if (!options_.restore_buffers || !may_skip()) return;
+  if (capture_hook() != nullptr) snapshot_.find(net_);
+  const auto prepare = [this] {
+    snapshot_.find(net_);
+    snapshot_.copy_on_host();
+    snapshot_taken_ = Taken::kOnHost;
+  };
+  const auto copy = [this](std::span<const Tensor>) {
+    snapshot_.copy_on_devices();
+    snapshot_taken_ = Taken::kEverywhere;
+  };
+  const std::vector<Tensor> places =
+      capture_hook() != nullptr ? snapshot_.on_devices() : std::vector<Tensor>();
+  do_queued_work("snapshot", places, {}, prepare, copy);
+}
+
+// What stands behind the snapshot knows that its copies were queued; a replay does not say so.
+void TrainOneStepWithLossScale::complete_snapshot() {
+  if (snapshot_taken_ == Taken::kOnHost) snapshot_taken_ = Taken::kEverywhere;
+}
+
+void TrainOneStepWithLossScale::restore_buffers() const {
+  if (snapshot_taken_ != Taken::kNothing) {
+    snapshot_.restore(snapshot_taken_ == Taken::kEverywhere);
+  }
 }
 
 bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels) {
@@ -196,6 +195,7 @@ bool TrainOneStepWithLossScale::take_losses() {
   }
   if (losses.empty()) return true;
   return do_host_work("take_loss", losses, {}, [this, weights](std::span<const Tensor> reads) {
+    complete_snapshot();
     for (std::size_t i = 0; i < reads.size(); ++i) add_loss(reads[i].item(), weights[i]);
     return goes_on();
   });
@@ -207,8 +207,7 @@ void TrainOneStepWithLossScale::add_loss(double loss, double weight) {
 }
 
 bool TrainOneStepWithLossScale::goes_on() {
-  const bool skips = options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
-  if (!result_.nonfinite_loss || !skips) return true;
+  if (!result_.nonfinite_loss || !skips_nonfinite_loss()) return true;
   end_phase();
   skip();
   return false;
@@ -239,17 +238,77 @@ void TrainOneStepWithLossScale::end_phase() {
   phase_begin_ = now;
 }
 
+// True if gradients are to be shown to somebody in this step, or cannot be worked on where they
+// are.
+bool TrainOneStepWithLossScale::needs_host() const {
+  const GradientStatistics* statistics = scaler_.statistics();
+  if (statistics != nullptr && statistics->is_due()) return true;
+  std::vector<Tensor> losses;
+  for (const WeightedLoss& loss : losses_) losses.push_back(loss.loss);
+  const UpdateOnDevice::Player players[] = {player()};
+  return !UpdateOnDevice::fits(players, losses, scaler_.is_enabled());
+}
+
+// The losses that nobody has looked at yet are looked at behind the update.
+void TrainOneStepWithLossScale::queue_update() {
+  std::vector<Tensor> losses;
+  std::vector<double> weights;
+  for (const auto& [loss, weight] : std::exchange(losses_, {})) {
+    losses.push_back(loss);
+    weights.push_back(weight);
+  }
+  const auto prepare = [this] {
+    const UpdateOnDevice::Player players[] = {player()};
+    update_->prepare(scaler_.begin_steps(players));
+    // The last of what is prepared: the copies on devices are launched with it, if not before.
+    complete_snapshot();
+  };
+  const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
+  if (!update_.has_value()) {
+    const UpdateOnDevice::Player players[] = {player()};
+    // Where nothing is scaled, gradients are checked if their norm is known for free.
+    const bool checks_gradients =
+        scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
+    update_.emplace(
+        players, static_cast<std::size_t>(options_.micro_batches),
+        UpdateOnDevice::Checks{.gradients = checks_gradients, .losses = skips_nonfinite_loss()});
+  }
+  do_queued_work("update", losses, optimizer_.params(), prepare, queue);
+  do_host_work("finish_update", {}, {},
+               [this, weights](std::span<const Tensor>) { return finish(weights); });
+}
+
+bool TrainOneStepWithLossScale::finish(std::span<const double> weights) {
+  const UpdateOnDevice::Outcome outcome = update_->finish(weights.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) add_loss(outcome.losses[i], weights[i]);
+  if (!goes_on()) return false;
+  result_.grad_norm = outcome.grad_norms[0];
+  const UpdateOnDevice::Player players[] = {player()};
+  StepResult step = scaler_.end_steps(players, update_->has_gradients(), outcome).front();
+  step.first_bad = outcome.first_bad[0];
+  step.found_inf = step.first_bad.has_value();
+  take_result(step);
+  end_update();
+  end_phase();
+  return true;
+}
+
 void TrainOneStepWithLossScale::update() {
   clip();
-  if (!result_.skipped) {
-    const StepResult step = scaler_.step(optimizer_);
-    result_.overflow = step.found_inf;
-    result_.skipped = step.found_inf;
-    if (step.first_bad.has_value()) result_.first_bad = name_of_parameter(*step.first_bad);
-  }
+  if (!result_.skipped) take_result(scaler_.step(optimizer_));
+  end_update();
+}
+
+void TrainOneStepWithLossScale::take_result(const StepResult& step) {
+  result_.overflow = step.found_inf;
+  result_.skipped = step.found_inf;
+  if (step.first_bad.has_value()) result_.first_bad = name_of_parameter(*step.first_bad);
+}
+
+void TrainOneStepWithLossScale::end_update() {
   skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
   result_.skipped_in_a_row = skipped_in_a_row_;
-  if (result_.skipped && options_.restore_buffers) snapshot_.restore();
+  if (result_.skipped) restore_buffers();
   scaler_.update();
   if (result_.skipped) {
     logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,
@@ -275,7 +334,7 @@ void TrainOneStepWithLossScale::skip() {
   result_.skipped_in_a_row = ++skipped_in_a_row_;
   optimizer_.zero_grad();
   scaler_.discard();
-  if (options_.restore_buffers) snapshot_.restore();
+  restore_buffers();
   logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,
                  ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
 }
@@ -291,56 +350,6 @@ std::string TrainOneStepWithLossScale::name_of_parameter(std::size_t i) const {
     if (entry.tensor.impl() == param.impl()) return entry.name;
   }
   return concat("parameter ", i, " of the optimizer");
-}
-
-namespace {
-
-// What the network is to be set to; empty if it stays as it is.
-std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
-  const bool casts = level == Level::kO2 || level == Level::kO3;
-  const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
-  const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
-  check_arg(is_lower(options.dtype), "build_train_network", "dtype must be bf16 or f16, it is ",
-            options.dtype);
-  check_arg(model_type == DType::kF32 || is_lower(model_type), "build_train_network",
-            "cast_model_type must be f32, bf16 or f16, it is ", model_type);
-  if (is_lower(model_type)) {
-    return Policy{.level = keeps ? Level::kO2 : Level::kO3,
-                  .lower = model_type,
-                  .keep_batchnorm_fp32 = keeps};
-  }
-  if (level == Level::kO2 && !keeps) {
-    return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
-  }
-  if (casts) return std::nullopt;
-  return Policy{
-      .level = level, .lower = options.dtype, .keep_batchnorm_fp32 = options.keep_batchnorm_fp32};
-}
-
-LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {
-  if (options.loss_scale_manager.has_value()) return *options.loss_scale_manager;
-  if (dtype != DType::kF16) return {};
-  if (level == Level::kO2) return DynamicLossScaleManager();
-  logging::warn_once(concat("f16 at level ", name_of(level),
-                            " without loss scaling, which is this level's default: gradients under "
-                            "2^-24 are lost. Give a DynamicLossScaleManager"));
-  return {};
-}
-
-}  // namespace
-
-TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
-                                              optim::Optimizer& optimizer,
-                                              const TrainNetworkOptions& options) {
-  const std::optional<Level> level = parse_level(options.level);
-  check_arg(level.has_value(), "build_train_network", "unknown level `", options.level,
-            "`. There are O0, O1, auto, O2 and O3");
-  check_options(options.step);
-  const std::optional<Policy> policy = policy_for(*level, options);
-  const DType dtype = policy.has_value() ? policy->dtype() : DType::kF32;
-  GradScaler scaler(manager_for(*level, dtype, options));
-  if (policy.has_value()) set_policy(net, *policy);
-  return {net, std::move(loss), optimizer, std::move(scaler), options.step};
 }
 
 }  // namespace mezzo::amp

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/policy.h"
+#include "mezzo/amp/update_on_device.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/optim/optimizer.h"
 
@@ -54,6 +56,9 @@ struct TrainStepOptions {
   std::function<void(StepPhase)> on_phase{};
 };
 
+// Throws ArgumentError unless micro_batches and max_grad_norm are positive.
+void check_step_options(const TrainStepOptions& options);
+
 // What a step does between the beginning and the end of its bookkeeping, as a function of a batch.
 using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
 
@@ -73,8 +78,8 @@ struct TrainStepResult {
   std::int64_t skipped_in_a_row = 0;  // up to and with this step
   std::string first_bad{};            // the first parameter with a non-finite gradient, by its name
   std::optional<double> grad_norm{};  // before it was clipped, if it is to be
-  // Times of the host, which only queues work on devices: there what both passes take is seen where
-  // the step waits for its loss, in backward_ms.
+  // Times of the host, which only queues work on devices: there what all of it takes is seen where
+  // the step waits for its loss, in update_ms, or in backward_ms if a recording holds the update.
   double forward_ms = 0;
   double backward_ms = 0;
   double update_ms = 0;  // unscaling, checking, clipping, the optimizer
@@ -115,20 +120,6 @@ class TrainOneStepWithLossScale {
   void set_execution(StepExecution execution) { execution_ = std::move(execution); }
 
  private:
-  // Copies of all buffers, into memory that is kept from step to step.
-  class Snapshot {
-   public:
-    void take(nn::Module& net);
-    void restore() const;
-
-   private:
-    void add(nn::Module& module);
-
-    std::vector<Tensor> buffers_;
-    std::vector<Tensor> copies_;
-    std::size_t count_ = 0;
-  };
-
   struct WeightedLoss {
     Tensor loss;
     double weight;
@@ -137,6 +128,9 @@ class TrainOneStepWithLossScale {
   // The body of a step. What it does besides calls of operations is host work, for it may be
   // captured: what it says of a step is in result_.
   void run(const Tensor& input, const Tensor& labels);
+  void take_snapshot();
+  void complete_snapshot();
+  void restore_buffers() const;
   void execute(const Tensor& input, const Tensor& labels);
   std::uint64_t mode() const;
   // These are false if a loss is not finite and the step is skipped.
@@ -147,9 +141,18 @@ class TrainOneStepWithLossScale {
   bool goes_on();
   void begin(StepPhase phase);
   void end_phase();
+  bool needs_host() const;
+  void queue_update();
+  bool finish(std::span<const double> weights);
   void update();
   void clip();
+  void take_result(const StepResult& step);
+  void end_update();
   void skip();
+  UpdateOnDevice::Player player() const { return {&optimizer_, options_.max_grad_norm}; }
+  bool skips_nonfinite_loss() const {
+    return options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
+  }
   bool may_skip() const { return !scaler_.is_enabled() || scaler_.checks_gradients(); }
   std::string name_of_parameter(std::size_t i) const;
 
@@ -159,9 +162,13 @@ class TrainOneStepWithLossScale {
   GradScaler scaler_;
   TrainStepOptions options_;
   StepExecution execution_;
-  Snapshot snapshot_;
+  BufferSnapshot snapshot_;
+  // Of this step. A replayed one takes copies on devices with its launch.
+  enum class Taken : std::uint8_t { kNothing, kOnHost, kEverywhere };
+  Taken snapshot_taken_ = Taken::kNothing;
   std::vector<WeightedLoss> losses_;  // not looked at yet
-  TrainStepResult result_;            // of the step that is under way
+  std::optional<UpdateOnDevice> update_;
+  TrainStepResult result_;  // of the step that is under way
   StepPhase phase_ = StepPhase::kForward;
   std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;

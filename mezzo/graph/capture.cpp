@@ -75,6 +75,8 @@ class Recorder final : public CaptureHook {
     return phase_ != Phase::kBackward && (options_.defer_casts || options_.paints != nullptr);
   }
 
+  bool records() const override { return options_.records; }
+
   void prepare(const OpDef& op, Operands& operands) override {
     if (options_.paints == nullptr || is_painting_) return;
     MEZZO_INVARIANT(painted_ < options_.paints->size());
@@ -120,6 +122,7 @@ class Recorder final : public CaptureHook {
     }
     node.host = call.name;
     node.work = std::move(call.work);
+    node.prepare = std::move(call.prepare);
     node.time = call.time;
     node.leaves.assign(call.leaves.begin(), call.leaves.end());
     program_.nodes.push_back(std::move(node));

@@ -26,6 +26,8 @@ struct CaptureOptions {
   // of backward passes, in their order, as a deferred capture of the same step had them; see
   // paints_of().
   const std::vector<std::optional<DType>>* paints = nullptr;
+  // Parts of the program are going to be recorded; see CaptureHook::records().
+  bool records = false;
 };
 
 // Calls `step` once, without computing anything: results have shapes and dtypes, and no elements.

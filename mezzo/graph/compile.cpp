@@ -11,19 +11,22 @@
 namespace mezzo::graph {
 namespace {
 
-// What makes a network's calls others: modes, hooks and the tensors behind its parameters. It holds
-// on to them, so that no other can get the address of one.
+// What makes a network's calls others: modes, hooks and the tensors behind its parameters and
+// buffers. It holds on to them, so that no other can get the address of one.
 struct NetworkMode {
   std::vector<bool> flags;
   std::vector<std::shared_ptr<nn::ForwardHook>> hooks;
-  std::vector<Ref<TensorImpl>> parameters;
+  std::vector<Ref<TensorImpl>> tensors;
 
   void add(const nn::Module& module) {
     flags.push_back(module.is_training());
     for (const auto& hook : module.forward_hooks()) hooks.push_back(hook);
     for (const nn::Module::Member& parameter : module.own_parameters()) {
-      parameters.push_back(parameter.tensor->impl_ref());
+      tensors.push_back(parameter.tensor->impl_ref());
       flags.push_back(parameter.tensor->requires_grad());
+    }
+    for (const nn::Module::Member& buffer : module.own_buffers()) {
+      tensors.push_back(buffer.tensor->impl_ref());
     }
     for (const nn::Module::Child& child : module.children()) add(*child.module);
   }
@@ -49,6 +52,16 @@ void append(PassLog& log, PassLog more) {
 bool has_regions(const Program& program) {
   return std::ranges::any_of(program.nodes,
                              [](const Node& node) { return node.policy != nullptr; });
+}
+
+// Where a step runs, as far as that is known before it is captured.
+Device device_of(std::span<const Tensor> inputs, std::span<nn::Module* const> networks) {
+  if (!inputs.empty()) return inputs.front().device();
+  for (const nn::Module* network : networks) {
+    const std::vector<Tensor> parameters = network->parameters();
+    if (!parameters.empty()) return parameters.front().device();
+  }
+  return kCpuDevice;
 }
 
 PassRunner runner_of(const CompileOptions& options) {
@@ -78,8 +91,9 @@ Program capture_painted(const Step& step, std::span<const Tensor> inputs, Captur
 }
 
 Program capture_with_casts(const Step& step, std::span<const Tensor> inputs,
-                           const CompileOptions& options, const PassRunner& runner, PassLog& log) {
-  const CaptureOptions capture_options{.names = names_of(options.networks)};
+                           const CompileOptions& options, const PassRunner& runner, PassLog& log,
+                           bool records) {
+  const CaptureOptions capture_options{.names = names_of(options.networks), .records = records};
   return is_on(runner, kPaintPrecision)
              ? capture_painted(step, inputs, capture_options, runner, log)
              : capture(step, inputs, capture_options);
@@ -88,10 +102,10 @@ Program capture_with_casts(const Step& step, std::span<const Tensor> inputs,
 }  // namespace
 
 Program capture_improved(const Step& step, std::span<const Tensor> inputs,
-                         const CompileOptions& options, PassLog* log) {
+                         const CompileOptions& options, PassLog* log, bool records) {
   const PassRunner runner = runner_of(options);
   PassLog own_log;
-  Program program = capture_with_casts(step, inputs, options, runner, own_log);
+  Program program = capture_with_casts(step, inputs, options, runner, own_log, records);
   for (const Pass& pass : runner.passes()) {
     // Painted already: what comes before the second capture cannot come after it.
     if (pass.run != paint_precision) append(own_log, runner.run_only(pass.name, program));
@@ -103,7 +117,7 @@ Program capture_improved(const Step& step, std::span<const Tensor> inputs,
 Program capture_as_called(const Step& step, std::span<const Tensor> inputs,
                           const CompileOptions& options) {
   PassLog log;
-  return capture_with_casts(step, inputs, options, runner_of(options), log);
+  return capture_with_casts(step, inputs, options, runner_of(options), log, false);
 }
 
 Program painted_forward(const Step& step, std::span<const Tensor> inputs,
@@ -164,8 +178,9 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
     std::rotate(found, found + 1, entries_.end());
     return *entries_.back();
   }
-  Program program = capture_improved(step_, inputs, options_);
-  std::unique_ptr<WorkRecorder> recorder = make_recorder(program.device, options_.record);
+  const Device device = device_of(inputs, options_.networks);
+  std::unique_ptr<WorkRecorder> recorder = make_recorder(device, options_.record);
+  Program program = capture_improved(step_, inputs, options_, nullptr, recorder != nullptr);
   if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
   entries_.push_back(std::unique_ptr<Entry>(
       new Entry{std::move(key), Executable(std::move(program), std::move(recorder))}));

@@ -33,9 +33,10 @@ struct CompileOptions {
 
 // Captures a step and improves the program: precision is painted (passes/paint_precision.h) where
 // the step has regions of mixed precision, then passes/passes.h cleans up. `log` gets what each
-// pass did.
+// pass did. `records`: parts of the program are going to be recorded.
 Program capture_improved(const Step& step, std::span<const Tensor> inputs,
-                         const CompileOptions& options, PassLog* log = nullptr);
+                         const CompileOptions& options, PassLog* log = nullptr,
+                         bool records = false);
 // The same without the cleaning up: every call that the step makes, with the casts that were
 // decided.
 Program capture_as_called(const Step& step, std::span<const Tensor> inputs,

@@ -34,7 +34,7 @@ Tensor make(const ValueSpec& spec, Device device) {
 
 Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
     : program_(recorder != nullptr ? with_host_work_moved(std::move(program)) : std::move(program)),
-      memory_(plan_memory(program_)) {
+      memory_(plan_memory(program_, recorder != nullptr)) {
   check_runnable();
   homes_.resize(program_.values.size());
   if (recorder != nullptr) {
@@ -72,7 +72,7 @@ void Executable::find_done_inputs() {
        ++instruction) {
     for (const ValueId input : instruction->node->inputs) {
       if (input == kNoValue || memory_.homes[input] != Home::kCopy) continue;
-      if (needed_later.insert(input).second) instruction->let_go.push_back(input);
+      if (needed_later.insert(input).second) instruction->unneeded.push_back(input);
       if (instruction->node->is_host()) continue;
       const bool is_last = read_later.emplace(instruction->node->op, input).second;
       if (is_last) instruction->done.push_back(input);
@@ -224,7 +224,7 @@ bool Executable::run_instruction(Instruction& instruction) {
   } else {
     run_kernel(instruction);
   }
-  for (const ValueId value : instruction.let_go) slots_[value] = Tensor();
+  let_go(instruction);
   return true;
 }
 
@@ -262,6 +262,10 @@ void Executable::place_outputs(Instruction& instruction) {
 }
 
 void Executable::queue(Instruction& instruction) {
+  if (instruction.node->is_queued()) {
+    with_gradients(instruction, instruction.node->work);
+    return;
+  }
   if (instruction.is_empty) return;
   const Attrs& attrs = instruction.node->attrs;
   if (!instruction.call.has_value()) {
@@ -270,37 +274,39 @@ void Executable::queue(Instruction& instruction) {
   instruction.call->run(instruction.inputs, instruction.outputs, attrs);
 }
 
+void Executable::let_go(const Instruction& instruction) {
+  for (const ValueId value : instruction.unneeded) slots_[value] = Tensor();
+}
+
 void Executable::drop_packed(const Instruction& instruction) {
   for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
 }
 
-bool Executable::run_host(const Instruction& instruction) {
-  const Node& node = *instruction.node;
-  struct ClearGrads {
-    std::span<const Tensor> leaves;
-    ~ClearGrads() {
-      for (const Tensor& leaf : leaves) leaf.clear_grad();
-    }
-  } in_the_end{node.leaves};
-  std::vector<Tensor> reads;
-  for (const Tensor* input : instruction.inputs) reads.push_back(*input);
-  const std::size_t first = reads.size() - node.leaves.size();
-  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
-    node.leaves[i].set_grad(std::move(reads[first + i]));
-  }
-  reads.resize(first);
-  const bool goes_on = node.work(reads);
-  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
-    const ValueId grad = node.inputs[first + i];
-    // The work may have put another tensor there; what reads the gradient later shall see that.
-    if (grad != kNoValue && node.leaves[i].grad().defined()) slots_[grad] = node.leaves[i].grad();
-  }
-  return goes_on;
+bool Executable::run_host(Instruction& instruction) {
+  if (instruction.node->is_queued()) make_ready(instruction);
+  return with_gradients(instruction, instruction.node->work);
+}
+
+// The host's part of work that is queued; not twice in a run if a recording of it is refused.
+void Executable::make_ready(Instruction& instruction) {
+  if (std::exchange(instruction.is_ready, true)) return;
+  with_gradients(instruction, [&](std::span<const Tensor>) {
+    instruction.node->prepare();
+    return true;
+  });
 }
 
 std::vector<Tensor> Executable::take_outputs() {
   std::vector<Tensor> outputs;
-  for (const ValueId output : program_.outputs) outputs.push_back(slots_[output]);
+  for (const ValueId output : program_.outputs) {
+    const Tensor& tensor = slots_[output];
+    if (memory_.homes[output] == Home::kArena) {
+      outputs.push_back(make(program_.spec(output), program_.device));
+      copy_elements(tensor, outputs.back());
+    } else {
+      outputs.push_back(tensor);
+    }
+  }
   const std::size_t first = outputs.size() - program_.leaves.size();
   for (std::size_t i = 0; i < program_.leaves.size(); ++i) {
     program_.leaves[i].set_grad(std::move(outputs[first + i]));
@@ -314,6 +320,7 @@ void Executable::forget() {
   for (const ValueId value : passing_) slots_[value] = Tensor();
   for (const ValueId value : gradients_) slots_[value] = homes_[value];
   for (Tensor* tensor : fresh_) *tensor = Tensor();
+  for (Instruction& instruction : instructions_) instruction.is_ready = false;
 }
 
 }  // namespace mezzo::graph

@@ -42,12 +42,13 @@ class Executable {
     std::vector<Tensor> outputs{};  // in the order of the node's; a fresh one is made in every run
     bool is_copy = false;           // of a parameter
     bool is_empty = false;          // no element to compute
+    bool is_ready = false;          // queued work whose host part is done in this run
     std::optional<PreparedCall> call{};  // found when it is first run
     // Inputs that no later call of this operation reads. What kernels derived from them, such as a
     // weight in their own layout, is of no use to other operations and is given back.
     std::vector<ValueId> done{};
     // 16-bit copies of parameters that nothing reads later: an update renews what nobody holds.
-    std::vector<ValueId> let_go{};
+    std::vector<ValueId> unneeded{};
   };
 
   void check_runnable() const;
@@ -71,13 +72,19 @@ class Executable {
   void run_kernel(Instruction& instruction);
   void place_outputs(Instruction& instruction);
   void queue(Instruction& instruction);
+  void let_go(const Instruction& instruction);
   void drop_packed(const Instruction& instruction);
-  bool run_host(const Instruction& instruction);
+  bool run_host(Instruction& instruction);
+  void make_ready(Instruction& instruction);
+  template <class Work>
+  bool with_gradients(const Instruction& instruction, const Work& work);
   std::vector<Tensor> take_outputs();
   void forget();
 
   // What replays need, in executable_replay.cpp.
   Part part_of(const Instruction& instruction) const;
+  void prepare_queued(const Segment& segment);
+  void take_copies_again(const Segment& segment);
   void plan_replay();
   bool run_segment(RecordedSegment& segment);
   bool record(RecordedSegment& segment);
@@ -100,5 +107,31 @@ class Executable {
   Circumstances now_;            // of the segment that is about to run
   std::size_t recorded_to_ = 0;  // the instruction that a recording has come to
 };
+
+// Does host work while the gradients of its leaves are those that the program has.
+template <class Work>
+bool Executable::with_gradients(const Instruction& instruction, const Work& work) {
+  const Node& node = *instruction.node;
+  struct ClearGrads {
+    std::span<const Tensor> leaves;
+    ~ClearGrads() {
+      for (const Tensor& leaf : leaves) leaf.clear_grad();
+    }
+  } in_the_end{node.leaves};
+  std::vector<Tensor> reads;
+  for (const Tensor* input : instruction.inputs) reads.push_back(*input);
+  const std::size_t first = reads.size() - node.leaves.size();
+  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
+    node.leaves[i].set_grad(std::move(reads[first + i]));
+  }
+  reads.resize(first);
+  const bool goes_on = work(reads);
+  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
+    const ValueId grad = node.inputs[first + i];
+    // The work may have put another tensor there; what reads the gradient later shall see that.
+    if (grad != kNoValue && node.leaves[i].grad().defined()) slots_[grad] = node.leaves[i].grad();
+  }
+  return goes_on;
+}
 
 }  // namespace mezzo::graph

@@ -1,5 +1,6 @@
 // What Executable does for recordings of its parts.
 #include <algorithm>
+#include <set>
 
 #include "mezzo/graph/executable.h"
 #include "mezzo/ops/tf32.h"
@@ -8,7 +9,7 @@ namespace mezzo::graph {
 
 Part Executable::part_of(const Instruction& instruction) const {
   const Node& node = *instruction.node;
-  if (node.is_host()) return Part::kHostWork;
+  if (node.is_host() && !node.is_queued()) return Part::kHostWork;
   if (is_prepared(instruction)) return Part::kPrepared;
   const auto lasts = [&](ValueId value) { return value == kNoValue || is_lasting(value); };
   if (!std::ranges::all_of(node.outputs, lasts)) return Part::kReturned;
@@ -40,6 +41,7 @@ bool Executable::run_segment(RecordedSegment& segment) {
     if (is_prepared(instruction)) prepare(instruction);
   }
   look_around(segment);
+  prepare_queued(range);
   if (!segment.holds(now_) && !record(segment)) return false;
   for (Instruction& instruction : instructions) {
     if (!is_prepared(instruction)) place_outputs(instruction);
@@ -47,9 +49,41 @@ bool Executable::run_segment(RecordedSegment& segment) {
   segment.launch();
   for (const Instruction& instruction : instructions) {
     if (!is_prepared(instruction)) drop_packed(instruction);
-    for (const ValueId value : instruction.let_go) slots_[value] = Tensor();
+    let_go(instruction);
   }
   return true;
+}
+
+// What the host does for work that is queued. Updates renew copies of parameters that nobody holds,
+// and the calls in front of them are as good as done: so copies are let go meanwhile.
+void Executable::prepare_queued(const Segment& segment) {
+  const auto instructions =
+      std::span(instructions_).subspan(segment.first, segment.last - segment.first);
+  const auto is_queued = [](const Instruction& i) { return i.node->is_queued(); };
+  if (std::ranges::none_of(instructions, is_queued)) return;
+  for (const Instruction& instruction : instructions) let_go(instruction);
+  for (Instruction& instruction : instructions) {
+    if (is_queued(instruction)) make_ready(instruction);
+  }
+  take_copies_again(segment);
+}
+
+// The copies that were let go, and views of them.
+void Executable::take_copies_again(const Segment& segment) {
+  std::set<ValueId> wanted;
+  for (std::size_t i = segment.first; i < segment.last; ++i) {
+    wanted.insert(instructions_[i].unneeded.begin(), instructions_[i].unneeded.end());
+  }
+  std::vector<ValueId> on_the_way;  // copies of which only views are wanted
+  for (std::size_t i = 0; i < segment.last; ++i) {
+    Instruction& instruction = instructions_[i];
+    if (!is_prepared(instruction)) continue;
+    const ValueId output = instruction.node->outputs[0];
+    if (memory_.homes[output] != Home::kCopy || slots_[output].defined()) continue;
+    prepare(instruction);
+    if (!wanted.contains(output)) on_the_way.push_back(output);
+  }
+  for (const ValueId value : on_the_way) slots_[value] = Tensor();
 }
 
 bool Executable::record(RecordedSegment& segment) {

@@ -129,7 +129,7 @@ CompiledStep& GraphBase::step() {
   changes_ = config.changes();
   step_ = compile([this](std::span<const Tensor> inputs) { return capture_step(inputs); },
                   {.networks = networks_,
-                   .mode = {},
+                   .mode = [this] { return std::uint64_t{scaler().statistics() != nullptr}; },
                    .passes = config.passes(),
                    .most_programs = config.most_programs(),
                    .record = config.record()});
@@ -182,6 +182,7 @@ void GraphBase::check_gradients() const {
 
 void GraphBase::note_update() {
   check_gradients();
+  if (queue_update()) return drop_gradients();
   std::vector<Tensor> params;
   for (const Trained& trained : trained_) {
     params.insert(params.end(), trained.optimizer->params().begin(),
@@ -189,6 +190,22 @@ void GraphBase::note_update() {
   }
   do_host_work("update", {}, params, [this](std::span<const Tensor>) { return update(), true; });
   drop_gradients();
+}
+
+// Where parts of the program are recorded, the update is one of them.
+bool GraphBase::queue_update() {
+  std::vector<amp::UpdateOnDevice::Player> players;
+  for (const auto& [optimizer, options] : trained_) {
+    players.push_back({.optimizer = optimizer, .max_grad_norm = options.max_grad_norm});
+  }
+  return scaler().queue_steps(players, [this](const std::vector<amp::StepResult>& results,
+                                              const amp::UpdateOnDevice::Outcome& outcome) {
+    updates_.resize(results.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      updates_[i] = {.step = results[i], .grad_norm = outcome.grad_norms[i]};
+    }
+    scaler().update();
+  });
 }
 
 void GraphBase::update() {
@@ -205,11 +222,9 @@ void GraphBase::update() {
 void GraphBase::step_all() {
   std::vector<optim::Optimizer*> optimizers;
   for (const Trained& trained : trained_) optimizers.push_back(trained.optimizer);
-  amp::GradScaler unscaled({}, false);
-  amp::GradScaler& scaler = scaler_ != nullptr ? *scaler_ : unscaled;
-  const std::vector<amp::StepResult> results = scaler.step_together(optimizers);
+  const std::vector<amp::StepResult> results = scaler().step_together(optimizers);
   for (std::size_t i = 0; i < results.size(); ++i) updates_[i].step = results[i];
-  scaler.update();
+  scaler().update();
 }
 
 void GraphBase::drop_gradients() const {

@@ -107,6 +107,8 @@ class GraphBase {
   std::vector<Tensor> build_watched(std::span<const Tensor> inputs);
   void check_gradients() const;
   void note_update();
+  bool queue_update();
+  amp::GradScaler& scaler() { return scaler_ != nullptr ? *scaler_ : no_scaler_; }
   void update();
   void step_all();
   void drop_gradients() const;
@@ -116,6 +118,7 @@ class GraphBase {
   std::vector<Trained> trained_;
   amp::GradScaler* scaler_ = nullptr;
   std::unique_ptr<amp::GradScaler> own_scaler_;
+  amp::GradScaler no_scaler_{{}, false};
   bool has_backward_ = false;  // since build() began
   std::vector<GraphUpdate> updates_;
   std::optional<CompiledStep> step_;
@@ -156,10 +159,10 @@ inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
 //   const Tensor loss = graph(x, labels);
 //
 // build() is captured once for every shape, dtype and mode of the networks, and computes nothing
-// then (see capture.h). A call runs the program, then the update: gradients are unscaled, checked
-// and clipped, the optimizers step or skip, the scale moves on, and the gradients of optimizers and
-// networks are dropped, as they are before the run. Each run has its own update: gradients cannot
-// be gathered over several.
+// then (see capture.h). A call runs the program, and the update in it: gradients are unscaled,
+// checked and clipped, the optimizers step or skip, the scale moves on, and the gradients of
+// optimizers and networks are dropped, as they are before the run. Each run has its own update:
+// gradients cannot be gathered over several.
 //
 // A graph without optimizer records nothing: it is for inference. Which mode its networks are in is
 // up to the user, as with those of all graphs. Checkpoints hold the state of networks, optimizers

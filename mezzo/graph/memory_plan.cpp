@@ -15,6 +15,11 @@ std::size_t aligned(std::size_t bytes, Device device) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+bool is_dense(const ValueSpec& spec) {
+  return spec.strides == strides_for(spec.shape, Format::kContiguous) ||
+         (spec.shape.rank() == 4 && spec.strides == strides_for(spec.shape, Format::kChannelsLast));
+}
+
 // When a block is alive, as indices of nodes.
 struct Life {
   std::size_t first = 0;
@@ -26,7 +31,8 @@ bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <=
 // Where values live, and which share a block.
 class Blocks {
  public:
-  explicit Blocks(const Program& program) : program_(program) {
+  Blocks(const Program& program, bool copies_results)
+      : program_(program), copies_results_(copies_results) {
     plan_.homes.assign(program.values.size(), Home::kOutside);
     plan_.blocks.resize(program.values.size());
     std::iota(plan_.blocks.begin(), plan_.blocks.end(), ValueId{0});
@@ -90,8 +96,11 @@ class Blocks {
   // What the program returns outlives the run, and so does all that shares its block.
   void mark_returned() {
     std::vector<bool> fresh(program_.values.size(), false);
-    for (const ValueId output : program_.outputs) {
-      if (plan_.homes[output] == Home::kArena) fresh[plan_.blocks[output]] = true;
+    const std::size_t results = program_.outputs.size() - program_.leaves.size();
+    for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
+      const ValueId output = program_.outputs[i];
+      const bool is_copied = copies_results_ && i < results && is_dense(program_.spec(output));
+      if (plan_.homes[output] == Home::kArena && !is_copied) fresh[plan_.blocks[output]] = true;
     }
     for (ValueId v = 0; v < program_.values.size(); ++v) {
       if (fresh[plan_.blocks[v]]) plan_.homes[v] = Home::kFresh;
@@ -99,6 +108,7 @@ class Blocks {
   }
 
   const Program& program_;
+  bool copies_results_;
   MemoryPlan plan_;
   std::vector<std::size_t> last_read_;
 };
@@ -118,6 +128,7 @@ std::vector<Life> lives_of_blocks(const Program& program, const MemoryPlan& plan
     }
     for (const ValueId output : program.nodes[i].outputs) extend(output, i);
   }
+  for (const ValueId output : program.outputs) extend(output, program.nodes.size());
   return lives;
 }
 
@@ -179,8 +190,8 @@ bool is_parameter_copy(const Program& program, const Node& node) {
          (source.is_dense() || source.is_dense(Format::kChannelsLast));
 }
 
-MemoryPlan plan_memory(const Program& program) {
-  MemoryPlan plan = Blocks(program).take();
+MemoryPlan plan_memory(const Program& program, bool copies_results) {
+  MemoryPlan plan = Blocks(program, copies_results).take();
   const std::vector<Life> lives = lives_of_blocks(program, plan);
   arrange(program, lives, plan);
   plan.least_bytes = most_alive(program, lives, plan);

@@ -31,7 +31,10 @@ struct MemoryPlan {
 // them. Larger ones are placed first, each as low as what is alive at the same time allows
 // (the greedy-by-size rule of Pisarchyk and Lee, "Efficient memory management for deep neural net
 // inference", 2020).
-MemoryPlan plan_memory(const Program& program);
+//
+// `copies_results`: what the program returns is going to be copied out of the arena, except for
+// gradients of leaves, which may be as large as all parameters, and what is not dense.
+MemoryPlan plan_memory(const Program& program, bool copies_results = false);
 
 // True for a cast of a trained parameter to 16 bits: the copy is made once per update, and belongs
 // to the parameter (mezzo/core/derived.h).

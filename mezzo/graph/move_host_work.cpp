@@ -16,7 +16,7 @@ Program with_host_work_moved(Program program) {
     waiting.clear();
   };
   for (Node& node : program.nodes) {
-    if (!node.is_host()) {
+    if (!node.is_host() || node.is_queued()) {
       nodes.push_back(std::move(node));
     } else if (node.time == HostWorkTime::kCanWait) {
       waiting.push_back(std::move(node));

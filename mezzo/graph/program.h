@@ -78,9 +78,11 @@ struct Node {
   std::string host{};
   HostWork work{};
   HostWorkTime time = HostWorkTime::kInPlace;
+  std::function<void()> prepare{};  // not null: what it does only queues work
   std::vector<Tensor> leaves{};
 
   bool is_host() const { return op == nullptr; }
+  bool is_queued() const { return prepare != nullptr; }
 };
 
 struct Program {

@@ -14,7 +14,7 @@ enum class Part : std::uint8_t {
   kCall,       // queues work that is the same in every run, from places and to places that last
   kPrepared,   // the host does it before the recording is launched: copies of parameters, views
   kHostWork,   // the others end a recording
-  kReturned,   // the result is memory of its own in every run
+  kReturned,   // the result is memory of its own in every run: a gradient, or not dense
   kElsewhere,  // reads what lies elsewhere in every run
   kRandom,     // other numbers are drawn in every run
   kReference,  // computed on the host

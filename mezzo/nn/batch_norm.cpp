@@ -48,19 +48,28 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
                                        .running_var = running_var_});
   if (is_training()) {
     const std::int64_t count = x.numel() / x.size(1);
-    const Tensor statistics[] = {result.mean, result.var};
-    const auto move_on = [this, count](std::span<const Tensor> batch) {
-      track(batch[0], batch[1], count);
-      return true;
-    };
-    do_host_work("batch_norm.track", statistics, {}, move_on, HostWorkTime::kCanWait);
+    std::vector<Tensor> statistics{result.mean, result.var};
+    // A recording holds where these are.
+    const CaptureHook* hook = capture_hook();
+    if (hook != nullptr && hook->records()) {
+      statistics.insert(statistics.end(), {running_mean_, running_var_});
+    }
+    do_queued_work(
+        "batch_norm.track", statistics, {}, [this] { count_batch(); },
+        [this, count](std::span<const Tensor> batch) {
+          update_running_stats(running_mean_, running_var_, batch[0], batch[1], options_.momentum,
+                               count);
+        },
+        HostWorkTime::kCanWait);
   }
   return std::move(result.y);
 }
 
-void BatchNorm::track(const Tensor& mean, const Tensor& var, std::int64_t count) {
-  update_running_stats(running_mean_, running_var_, mean, var, options_.momentum, count);
+// A recording holds the change of the statistics, but neither their versions nor the counter.
+void BatchNorm::count_batch() const {
   num_batches_tracked_.mutable_data<std::int64_t>()[0] += 1;
+  running_mean_.bump_version();
+  running_var_.bump_version();
 }
 
 void BatchNorm2d::check_input(const Tensor& x) const {

@@ -41,8 +41,8 @@ class BatchNorm : public Module {
 
  private:
   Tensor normalize(const Tensor& x, bool relu, const Tensor& residual);
-  // Moves the running statistics towards those of a batch with `count` values per channel.
-  void track(const Tensor& mean, const Tensor& var, std::int64_t count);
+  // What the host does where the running statistics move on.
+  void count_batch() const;
 
   BatchNormOptions options_;
   Tensor weight_;

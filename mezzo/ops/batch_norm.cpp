@@ -224,7 +224,7 @@ void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
     check_arg(batch.device() == running.device(), "update_running_stats", "statistics are on ",
               running.device(), " and ", batch.device(), ". Use to()");
     running.bump_version();
-    kernels.blend(static_cast<float*>(running.address()),
+    kernels.blend(running.device(), static_cast<float*>(running.address()),
                   static_cast<const float*>(batch.address()), running.numel(), 1 - momentum,
                   factor);
   };

@@ -34,6 +34,11 @@ struct HostCall {
   std::span<const Tensor> leaves;  // whose gradients it reads, changes or drops
   HostWork work;
   HostWorkTime time = HostWorkTime::kInPlace;
+  // If given, `work` only queues kernels, the same in every run, on `reads`, gradients of `leaves`
+  // and memory of its own that stays where it is: a recording can hold it. This is called before,
+  // in every run, for what differs from run to run; the numbers in `reads` and gradients are not
+  // there  // yet then. Where it is recorded, `time` does not matter: it keeps its place.
+  std::function<void()> prepare{};
 };
 
 // What notes the calls of a thread.
@@ -42,6 +47,8 @@ class CaptureHook {
   // True if it decides what regions of mixed precision do: prepare() is then called instead of the
   // region's hook, for calls outside of regions, too.
   virtual bool decides_precision() const = 0;
+  // True if parts of the program are going to be recorded: worth it to queue what host work does.
+  virtual bool records() const = 0;
   virtual void prepare(const OpDef& op, Operands& operands) = 0;
   // A tensor on that device that stands for the result of a call. It has no elements.
   virtual Tensor make_result(const TensorSpec& spec, Device device) = 0;
@@ -86,6 +93,26 @@ bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<con
   if (hook == nullptr) return work(reads);
   hook->on_host_call({name, reads, leaves, std::forward<Work>(work), time});
   return true;
+}
+
+// Does prepare() and work() now; while a step is captured whose parts are recorded, notes them as
+// HostCall has it, else as one piece of host work.
+template <class Prepare, class Work>
+void do_queued_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
+                    const Prepare& prepare, const Work& work,
+                    HostWorkTime time = HostWorkTime::kInPlace) {
+  CaptureHook* hook = capture_hook();
+  if (hook == nullptr || !hook->records()) {
+    const auto both = [prepare, work](std::span<const Tensor> tensors) {
+      prepare();
+      work(tensors);
+      return true;
+    };
+    do_host_work(name, reads, leaves, both, time);
+  } else if (does_host_work()) {
+    const auto queue = [work](std::span<const Tensor> tensors) { return work(tensors), true; };
+    hook->on_host_call({name, reads, leaves, queue, time, prepare});
+  }
 }
 
 // For functions that look at numbers themselves: notes `work()` as host work if a step is being

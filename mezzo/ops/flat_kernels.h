@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "mezzo/core/device.h"
@@ -53,6 +54,7 @@ struct SgdFactors {
   float weight_decay = 0;
   float inv_scale = 1;
   bool nesterov = false;
+  float clip = 1;  // gradients are multiplied by this once they are unscaled
 };
 
 struct AdamBlock {
@@ -74,6 +76,36 @@ struct AdamFactors {
   float weight_decay = 0;  // added to the gradient
   float shrink = 1;        // the parameter is multiplied by this
   float inv_scale = 1;
+  float clip = 1;  // gradients are multiplied by this once they are unscaled
+};
+
+// What a flag holds until something bad is found: larger than every index, and of equal bytes.
+inline constexpr std::int32_t kNothingBad = 0x7f7f7f7f;
+
+// Flags in the device's memory: work is done if all of them are kNothingBad at that time.
+struct Gate {
+  const std::int32_t* flags = nullptr;
+  std::size_t count = 0;
+};
+
+// Gradients are to be shortened to max_norm where they are longer.
+struct Clip {
+  const double* sum_of_squares = nullptr;  // of all gradients, in the device's memory; null: no
+  double max_norm = 0;
+};
+
+// What gradients of that norm are multiplied with. Those that are not finite stay as they are.
+constexpr float clip_factor(double norm, double max_norm) {
+  const bool is_longer = norm > max_norm && norm <= std::numeric_limits<double>::max();
+  return is_longer ? static_cast<float>(max_norm / norm) : 1;
+}
+
+// A list of blocks that lies in the device's memory. Work on it is the same in every launch of a
+// recording: what differs is in the list, which is read when the work is done.
+template <class T>
+struct Listed {
+  const T* blocks = nullptr;
+  std::size_t count = 0;
 };
 
 // What the operations above these kernels call. All memory is the device's; results that are
@@ -91,11 +123,26 @@ struct Kernels {
                           std::span<ExponentCounts> counts) = nullptr;
   void (*sgd)(std::span<const SgdBlock> blocks, const SgdFactors& factors) = nullptr;
   void (*adam)(std::span<const AdamBlock> blocks, const AdamFactors& factors) = nullptr;
+  // For recordings. The first lowers *first_bad to the index of the first block with a value that
+  // is not finite once it was multiplied by *factor; it need not look if *squares is given and
+  // finite, which is what the second gives: the sum of the squares of these products, rounded to
+  // f32. The others are sgd() and adam() behind a gate, with the factor of
+  // `clip`. note_faults() lowers a flag to 0 if a kernel that came before has found a label or an
+  // index out of range, which is an exception of the next call that waits.
+  void (*note_faults)(Device device, std::int32_t* first_bad) = nullptr;
+  void (*note_nonfinite)(Device device, Listed<Block> blocks, const float* factor,
+                         const double* squares, std::int32_t* first_bad) = nullptr;
+  void (*note_squares)(Device device, Listed<Block> blocks, const float* factor,
+                       double* sum) = nullptr;
+  void (*sgd_if)(Device device, Gate gate, Clip clip, Listed<SgdBlock> blocks,
+                 const SgdFactors* factors) = nullptr;
+  void (*adam_if)(Device device, Gate gate, Clip clip, Listed<AdamBlock> blocks,
+                  const AdamFactors* factors) = nullptr;
   // Elements of the f32 master copy whose rounding is not the parameter's become the parameter's.
   void (*refresh_master)(const void* param, DType dtype, float* master,
                          std::int64_t count) = nullptr;
   // to[i] = keep * to[i] + take * from[i], computed in f64.
-  void (*blend)(float* to, const float* from, std::int64_t count, double keep,
+  void (*blend)(Device device, float* to, const float* from, std::int64_t count, double keep,
                 double take) = nullptr;
 };
 

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <utility>
 #include <vector>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/kernel_listener.h"
 
@@ -83,6 +87,73 @@ std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors) {
   run_over("all_finite", blocks, Passes::kRead,
            [&] { bad = flat::kernels_on(blocks.device).first_nonfinite(blocks.blocks); });
   return blocks.original(bad);
+}
+
+namespace {
+
+constexpr std::size_t kBlocksAt = alignof(flat::Block);  // behind the factor
+static_assert(kBlocksAt >= sizeof(float));
+
+}  // namespace
+
+void QueuedCheck::put(std::span<const Tensor> tensors, float factor, Device device) {
+  put_list(tensors, factor, device, true);
+}
+
+void QueuedCheck::put_nothing(std::span<const Tensor> tensors, Device device) {
+  put_list(tensors, 1, device, false);
+}
+
+void QueuedCheck::put_list(std::span<const Tensor> tensors, float factor, Device device,
+                           bool looks) {
+  Blocks list = blocks_of("all_finite", tensors);
+  check_arg(list.blocks.empty() || list.device == device, "all_finite", "tensors are on ",
+            list.device, ", they are to be checked on ", device, ". Use to()");
+  read_bytes_ = 0;
+  for (flat::Block& block : list.blocks) {
+    if (!looks) block.count = 0;
+    read_bytes_ += static_cast<double>(block.count) * static_cast<double>(size_of(block.dtype));
+  }
+  const std::size_t bytes = kBlocksAt + list.blocks.size() * sizeof(flat::Block);
+  if (!list_.defined() || list_.device() != device) {
+    list_ = empty({static_cast<std::int64_t>(bytes)}, DType::kU8, Format::kContiguous, device);
+  }
+  check_arg(bytes <= list_.bytes(), "all_finite", "the list of ", list.blocks.size(),
+            " tensors is longer than the first one");
+  std::vector<std::byte> contents(bytes);
+  std::memcpy(contents.data(), &factor, sizeof(factor));
+  if (!list.blocks.empty()) {
+    std::memcpy(contents.data() + kBlocksAt, list.blocks.data(), bytes - kBlocksAt);
+  }
+  copy_bytes(list_.address(), device, contents.data(), kCpuDevice, bytes);
+  index_ = std::move(list.index);
+}
+
+// Runs kernel(kernels, blocks, factor) of the list.
+template <class Kernel>
+void QueuedCheck::run(const char* op, const Kernel& kernel) const {
+  const flat::Kernels& kernels = flat::kernels_on(list_.device());
+  const auto* bytes = static_cast<const std::byte*>(list_.address());
+  const flat::Listed<flat::Block> blocks{reinterpret_cast<const flat::Block*>(bytes + kBlocksAt),
+                                         index_.size()};
+  run_listened_on(
+      list_.device(),
+      [&] { return KernelWork{.op = op, .kernel = kernels.name, .bytes = read_bytes_}; },
+      [&] { kernel(kernels, blocks, reinterpret_cast<const float*>(bytes)); });
+}
+
+void QueuedCheck::queue(const Tensor& first_bad, const Tensor& squares) const {
+  const auto* known = squares.defined() ? static_cast<const double*>(squares.address()) : nullptr;
+  run("all_finite", [&](const flat::Kernels& kernels, const auto& blocks, const float* factor) {
+    kernels.note_nonfinite(list_.device(), blocks, factor, known,
+                           static_cast<std::int32_t*>(first_bad.address()));
+  });
+}
+
+void QueuedCheck::queue_squares(const Tensor& squares) const {
+  run("sum_of_squares", [&](const flat::Kernels& kernels, const auto& blocks, const float* factor) {
+    kernels.note_squares(list_.device(), blocks, factor, static_cast<double*>(squares.address()));
+  });
 }
 
 std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float factor) {

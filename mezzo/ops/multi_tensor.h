@@ -20,6 +20,39 @@ namespace mezzo {
 std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors);
 inline bool all_finite(std::span<const Tensor> tensors) { return !first_nonfinite(tensors); }
 
+// Check and norm as work that a recording can hold: what is looked at is a list in the device's
+// memory, which is put there anew for every launch.
+class QueuedCheck {
+ public:
+  // Tensors on the device whose products with `factor`, as f32 numbers, are to be finite; their
+  // values may come later. The first list says how long others can be, until another device is
+  // given. Throws ArgumentError for tensors of other kinds, as first_nonfinite() does, and for
+  // longer lists.
+  void put(std::span<const Tensor> tensors, float factor, Device device);
+  // A list as long as that of these tensors, in which nothing is found.
+  void put_nothing(std::span<const Tensor> tensors, Device device);
+  // Lowers `first_bad`, a number (i32) on the device, to that of the first tensor that is not
+  // finite, which tensor_of() understands. `squares`: what queue_squares() has written before, if
+  // it has; the check is for free then.
+  void queue(const Tensor& first_bad, const Tensor& squares = Tensor()) const;
+  // Writes the sum of the squares of the products, each rounded to f32, into a number (f64) on the
+  // device.
+  void queue_squares(const Tensor& squares) const;
+  // The index of a tensor that was found in the last list.
+  std::size_t tensor_of(std::int32_t found) const {
+    return index_[static_cast<std::size_t>(found)];
+  }
+
+ private:
+  void put_list(std::span<const Tensor> tensors, float factor, Device device, bool looks);
+  template <class Kernel>
+  void run(const char* op, const Kernel& kernel) const;
+
+  Tensor list_;  // on the device: the factor, then the blocks of those that are defined
+  std::vector<std::size_t> index_;
+  double read_bytes_ = 0;
+};
+
 // Multiplies every tensor by `factor` and checks the results, in the same pass. All tensors are
 // multiplied, also behind one that is not finite. Throws ArgumentError if two of them share memory:
 // the shared elements would be multiplied twice.

@@ -1,8 +1,12 @@
 #include "mezzo/ops/optimizer_steps.h"
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <utility>
 #include <vector>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/kernel_listener.h"
@@ -10,10 +14,27 @@
 namespace mezzo {
 namespace {
 
-// An in-place change of f32 elements.
-float* writable(const Tensor& tensor) {
-  tensor.bump_version();
-  return static_cast<float*>(tensor.address());
+float* floats(const Tensor& tensor) { return static_cast<float*>(tensor.address()); }
+
+void count_change(const Tensor& tensor) {
+  if (tensor.defined()) tensor.bump_version();
+}
+
+// After an update: everything that it has written.
+void count_changes(const Tensor& param, const HalfUpdate& half) {
+  count_change(param);
+  if (!is_lower(param.dtype())) return;
+  count_change(half.master);
+  count_change(half.compensation);
+}
+void count_changes(const SgdTensors& t) {
+  count_changes(t.param, t.half);
+  count_change(t.momentum);
+}
+void count_changes(const AdamTensors& t) {
+  count_changes(t.param, t.half);
+  count_change(t.exp_avg);
+  count_change(t.exp_avg_sq);
 }
 
 bool same_layout(const Tensor& a, const Tensor& b) {
@@ -42,7 +63,6 @@ void check_param(const char* op, std::size_t i, const Tensor& param, const Tenso
 
 flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, const Tensor& grad,
                            const HalfUpdate& half) {
-  param.bump_version();
   flat::HalfBlock block{.param = param.address(),
                         .grad = grad.address(),
                         .dtype = param.dtype(),
@@ -53,7 +73,6 @@ flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, c
     check_fits(op, i, param, half.master, "master copy");
   } else if (half.rule == ParamUpdate::kKahan) {
     check_fits(op, i, param, half.compensation, "compensation", param.dtype());
-    half.compensation.bump_version();
     block.compensation = half.compensation.address();
   } else if (half.rule == ParamUpdate::kStochastic) {
     check_arg(half.random.offset % 4 == 0, op, "random words come in blocks of four, parameter ", i,
@@ -68,41 +87,39 @@ void set_param(Block& block, const char* op, std::size_t i, const Tensor& param,
                const HalfUpdate& half) {
   block.count = param.numel();
   if (!is_lower(param.dtype())) {
-    block.param = writable(param);
+    block.param = floats(param);
     block.grad = static_cast<const float*>(grad.address());
     return;
   }
   block.half = half_block(op, i, param, grad, half);
-  if (half.rule == ParamUpdate::kMaster) block.param = writable(half.master);
+  if (half.rule == ParamUpdate::kMaster) block.param = floats(half.master);
 }
 
-// The 16-bit copies of f32 parameters that go with the update.
-class Copies {
- public:
-  // Before any parameter changes: parameters may be views of one block of memory, which counts the
-  // changes of all.
-  template <class Tensors>
-  explicit Copies(std::span<const Tensors> tensors) {
-    copies_.reserve(tensors.size());
-    for (const Tensors& t : tensors) {
-      copies_.push_back(t.param.defined() ? RenewedCopy::find(t.param) : RenewedCopy());
-    }
+// The 16-bit copies of f32 parameters that go with the update. To be found before any parameter
+// changes: parameters may be views of one block of memory, which counts the changes of all.
+template <class Tensors>
+std::vector<RenewedCopy> find_copies(std::span<const Tensors> tensors) {
+  std::vector<RenewedCopy> copies;
+  copies.reserve(tensors.size());
+  for (const Tensors& t : tensors) {
+    copies.push_back(t.param.defined() ? RenewedCopy::find(t.param) : RenewedCopy());
   }
-  flat::CopyBlock block(std::size_t i) const {
-    if (!copies_[i]) return {};
-    return {copies_[i].address(), copies_[i].dtype()};
-  }
-  // After all have changed.
-  template <class Tensors>
-  void keep(std::span<const Tensors> tensors) const {
-    for (std::size_t i = 0; i < copies_.size(); ++i) {
-      if (copies_[i]) copies_[i].keep(tensors[i].param);
-    }
-  }
+  return copies;
+}
 
- private:
-  std::vector<RenewedCopy> copies_;
-};
+flat::CopyBlock copy_block(const RenewedCopy& copy) {
+  if (!copy) return {};
+  return {copy.address(), copy.dtype()};
+}
+
+// After an update: counts what has changed, and keeps the copies that have changed with it.
+template <class Tensors>
+void keep_all(std::span<const Tensors> tensors, std::span<const RenewedCopy> copies) {
+  for (const Tensors& t : tensors) count_changes(t);
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    if (copies[i]) copies[i].keep(tensors[i].param);
+  }
+}
 
 // Bytes of the parameter, read and written, of its copy and of its gradient, for one number.
 double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool has_f32) {
@@ -113,7 +130,6 @@ double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool
   return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));
 }
 
-// `state_bytes`: of the optimizer's state for one number, read and written.
 template <class Block>
 KernelWork work_of(const char* op, Device device, const std::vector<Block>& blocks,
                    double state_bytes) {
@@ -140,39 +156,44 @@ Device device_of(const char* op, std::span<const Tensors> tensors) {
   return device;
 }
 
-}  // namespace
+// What kernels get of an update.
+template <class Block, class Factors>
+struct Update {
+  std::vector<Block> blocks;
+  Factors factors;
+  double state_bytes;  // of the optimizer's state for one number, read and written
+};
 
-void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) {
+Update<flat::SgdBlock, flat::SgdFactors> update_of(std::span<const SgdTensors> tensors,
+                                                   const SgdStep& step,
+                                                   std::span<const RenewedCopy> copies) {
   const bool with_momentum = step.momentum != 0;
-  const Device device = device_of("sgd_step", tensors);
-  const Copies copies(tensors);
-  std::vector<flat::SgdBlock> blocks;
-  blocks.reserve(tensors.size());
+  Update<flat::SgdBlock, flat::SgdFactors> update;
+  update.blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const SgdTensors& t = tensors[i];
     check_param("sgd_step", i, t.param, t.grad);
     if (with_momentum) check_fits("sgd_step", i, t.param, t.momentum, "momentum");
-    flat::SgdBlock& block = blocks.emplace_back();
+    flat::SgdBlock& block = update.blocks.emplace_back();
     set_param(block, "sgd_step", i, t.param, t.grad, t.half);
-    if (with_momentum) block.momentum = writable(t.momentum);
-    block.copy = copies.block(i);
+    if (with_momentum) block.momentum = floats(t.momentum);
+    block.copy = copy_block(copies[i]);
     block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
   }
-  const flat::SgdFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
-                                 static_cast<float>(step.weight_decay),
-                                 static_cast<float>(step.inv_scale), step.nesterov};
-  const double state_bytes = with_momentum ? 2 * sizeof(float) : 0;
-  run_listened_on(
-      device, [&] { return work_of("sgd_step", device, blocks, state_bytes); },
-      [&] { flat::kernels_on(device).sgd(blocks, factors); });
-  copies.keep(tensors);
+  update.factors = {.lr = static_cast<float>(step.lr),
+                    .momentum = static_cast<float>(step.momentum),
+                    .weight_decay = static_cast<float>(step.weight_decay),
+                    .inv_scale = static_cast<float>(step.inv_scale),
+                    .nesterov = step.nesterov};
+  update.state_bytes = with_momentum ? 2 * sizeof(float) : 0;
+  return update;
 }
 
-void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
-  const Device device = device_of("adam_step", tensors);
-  const Copies copies(tensors);
-  std::vector<flat::AdamBlock> blocks;
-  blocks.reserve(tensors.size());
+Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors> tensors,
+                                                     const AdamStep& step,
+                                                     std::span<const RenewedCopy> copies) {
+  Update<flat::AdamBlock, flat::AdamFactors> update;
+  update.blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const AdamTensors& t = tensors[i];
     check_param("adam_step", i, t.param, t.grad);
@@ -181,15 +202,15 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
     check_arg(t.step >= 1, "adam_step", "steps count from 1, parameter ", i, " is at ", t.step);
     // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
     const auto n = static_cast<double>(t.step);
-    flat::AdamBlock& block = blocks.emplace_back();
+    flat::AdamBlock& block = update.blocks.emplace_back();
     set_param(block, "adam_step", i, t.param, t.grad, t.half);
-    block.exp_avg = writable(t.exp_avg);
-    block.exp_avg_sq = writable(t.exp_avg_sq);
-    block.copy = copies.block(i);
+    block.exp_avg = floats(t.exp_avg);
+    block.exp_avg_sq = floats(t.exp_avg_sq);
+    block.copy = copy_block(copies[i]);
     block.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, n)));
     block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
   }
-  flat::AdamFactors factors;
+  flat::AdamFactors& factors = update.factors;
   factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
   factors.beta2 = static_cast<float>(step.beta2);
   factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
@@ -197,18 +218,135 @@ void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
   factors.weight_decay = static_cast<float>(step.decoupled ? 0 : step.weight_decay);
   factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
   factors.inv_scale = static_cast<float>(step.inv_scale);
-  run_listened_on(
-      device, [&] { return work_of("adam_step", device, blocks, 4 * sizeof(float)); },
-      [&] { flat::kernels_on(device).adam(blocks, factors); });
-  copies.keep(tensors);
+  update.state_bytes = 4 * sizeof(float);
+  return update;
 }
+
+// What belongs to the one and the other update.
+template <class Tensors>
+struct Rule;
+template <>
+struct Rule<SgdTensors> {
+  using Block = flat::SgdBlock;
+  using Factors = flat::SgdFactors;
+  static constexpr const char* kName = "sgd_step";
+  static constexpr auto kKernel = &flat::Kernels::sgd;
+  static constexpr auto kGatedKernel = &flat::Kernels::sgd_if;
+};
+template <>
+struct Rule<AdamTensors> {
+  using Block = flat::AdamBlock;
+  using Factors = flat::AdamFactors;
+  static constexpr const char* kName = "adam_step";
+  static constexpr auto kKernel = &flat::Kernels::adam;
+  static constexpr auto kGatedKernel = &flat::Kernels::adam_if;
+};
+
+// All of an update at once.
+template <class Tensors, class Step>
+void run_step(std::span<const Tensors> tensors, const Step& step) {
+  const char* op = Rule<Tensors>::kName;
+  const Device device = device_of(op, tensors);
+  const std::vector<RenewedCopy> copies = find_copies(tensors);
+  const auto update = update_of(tensors, step, copies);
+  run_listened_on(
+      device, [&] { return work_of(op, device, update.blocks, update.state_bytes); },
+      [&] { (flat::kernels_on(device).*Rule<Tensors>::kKernel)(update.blocks, update.factors); });
+  keep_all(tensors, std::span<const RenewedCopy>(copies));
+}
+
+// Where the blocks of a list begin, behind the factors.
+template <class Tensors>
+inline constexpr std::size_t kBlocksAt = (sizeof(typename Rule<Tensors>::Factors) +
+                                          alignof(typename Rule<Tensors>::Block) - 1) /
+                                         alignof(typename Rule<Tensors>::Block) *
+                                         alignof(typename Rule<Tensors>::Block);
+
+template <class Tensors>
+std::size_t list_bytes(std::size_t params) {
+  return kBlocksAt<Tensors> + params * sizeof(typename Rule<Tensors>::Block);
+}
+
+}  // namespace
+
+void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) { run_step(tensors, step); }
+void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
+  run_step(tensors, step);
+}
+
+template <class Tensors, class Step>
+QueuedUpdate<Tensors, Step>::QueuedUpdate(std::size_t params, Device device)
+    : list_(empty({static_cast<std::int64_t>(list_bytes<Tensors>(params))}, DType::kU8,
+                  Format::kContiguous, device)) {}
+
+template <class Tensors, class Step>
+void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const Step& step) {
+  const char* op = Rule<Tensors>::kName;
+  const Device device = list_.device();
+  drop();
+  const std::size_t bytes = list_bytes<Tensors>(tensors.size());
+  check_arg(bytes <= list_.bytes(), op, "there is no room for ", tensors.size(), " parameters");
+  check_arg(tensors.empty() || device_of(op, tensors) == device, op, "the update is queued on ",
+            device, ", parameters are elsewhere. Use to()");
+  copies_ = find_copies(tensors);
+  const auto update = update_of(tensors, step, copies_);
+  std::vector<std::byte> list(bytes);
+  std::memcpy(list.data(), &update.factors, sizeof(update.factors));
+  std::memcpy(list.data() + kBlocksAt<Tensors>, update.blocks.data(), bytes - kBlocksAt<Tensors>);
+  copy_bytes(list_.address(), device, list.data(), kCpuDevice, bytes);
+  moved_bytes_ = work_of(op, device, update.blocks, update.state_bytes).bytes;
+  tensors_.assign(tensors.begin(), tensors.end());
+  count_ = tensors.size();
+}
+
+template <class Tensors, class Step>
+void QueuedUpdate<Tensors, Step>::queue(const UpdateConditions& conditions) const {
+  using Block = typename Rule<Tensors>::Block;
+  using Factors = typename Rule<Tensors>::Factors;
+  const Device device = list_.device();
+  const auto* bytes = static_cast<const std::byte*>(list_.address());
+  const auto& [flags, squares, max_norm] = conditions;
+  flat::Gate gate;
+  if (flags.defined()) {
+    gate = {static_cast<const std::int32_t*>(flags.address()),
+            static_cast<std::size_t>(flags.numel())};
+  }
+  flat::Clip clip;
+  if (squares.defined()) clip = {static_cast<const double*>(squares.address()), max_norm};
+  const flat::Listed<Block> blocks{reinterpret_cast<const Block*>(bytes + kBlocksAt<Tensors>),
+                                   count_};
+  const auto describe = [&] {
+    return KernelWork{
+        .op = Rule<Tensors>::kName, .kernel = flat::kernels_on(device).name, .bytes = moved_bytes_};
+  };
+  run_listened_on(device, describe, [&] {
+    (flat::kernels_on(device).*Rule<Tensors>::kGatedKernel)(
+        device, gate, clip, blocks, reinterpret_cast<const Factors*>(bytes));
+  });
+}
+
+template <class Tensors, class Step>
+void QueuedUpdate<Tensors, Step>::keep() {
+  keep_all(std::span<const Tensors>(tensors_), std::span<const RenewedCopy>(copies_));
+  drop();
+}
+
+template <class Tensors, class Step>
+void QueuedUpdate<Tensors, Step>::drop() {
+  tensors_.clear();
+  copies_.clear();
+}
+
+template class QueuedUpdate<SgdTensors, SgdStep>;
+template class QueuedUpdate<AdamTensors, AdamStep>;
 
 void refresh_master(const Tensor& param, const Tensor& master) {
   check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param,
             ", only one of bf16 or f16 has a master copy");
   check_fits("refresh_master", 0, param, master, "master copy");
   flat::kernels_on(param.device())
-      .refresh_master(param.address(), param.dtype(), writable(master), param.numel());
+      .refresh_master(param.address(), param.dtype(), floats(master), param.numel());
+  master.bump_version();
 }
 
 }  // namespace mezzo

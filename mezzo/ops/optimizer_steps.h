@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/param_update.h"
 
 namespace mezzo {
@@ -78,6 +80,57 @@ struct AdamStep {
 // Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015; Loshchilov and Hutter,
 // "Decoupled weight decay regularization", ICLR 2019. Otherwise like sgd_step().
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step);
+
+// What a queued update reads when it is done, on the device of its parameters.
+struct UpdateConditions {
+  // i32; the update does nothing if one of them is not flat::kNothingBad. Undefined: it always
+  // works.
+  Tensor flags{};
+  // Gradients that are longer than max_norm once they are unscaled are shortened to it. `squares`:
+  // the sum of their squares (f64), see QueuedCheck; undefined: they stay as they are.
+  Tensor squares{};
+  double max_norm = 0;
+};
+
+// An update whose kernel is queued apart from what the host does for it, so that a recording can
+// hold the kernel: what it is to work on is a list in the device's memory, which is put there anew
+// for every launch. Addresses, learning rates and counts of steps may then differ from launch to
+// launch.
+//
+//   queued.put(tensors, step);  // before every launch
+//   queued.queue(flags);        // what is recorded
+//   queued.keep();              // once it is known that it was done, else drop()
+//
+// The results are those of sgd_step() and adam_step().
+template <class Tensors, class Step>
+class QueuedUpdate {
+ public:
+  // For at most that many parameters of a device.
+  QueuedUpdate(std::size_t params, Device device);
+
+  // Throws ArgumentError like the steps, before anything has changed, and for more parameters than
+  // there is room for. Gradients need only lie where they will: they are read when the work is
+  // done.
+  void put(std::span<const Tensors> tensors, const Step& step);
+  // The kernel, for as many parameters as were put last.
+  void queue(const UpdateConditions& conditions) const;
+  // If it was done: counts the changes that it has made.
+  void keep();
+  // If flags kept it from that: lets go of the gradients, and of copies that others may renew.
+  void drop();
+
+  Device device() const { return list_.device(); }
+
+ private:
+  Tensor list_;             // on the device: the factors, then the blocks
+  double moved_bytes_ = 0;  // by one update, for profiles
+  std::size_t count_ = 0;
+  std::vector<Tensors> tensors_;
+  std::vector<RenewedCopy> copies_;
+};
+
+using QueuedSgd = QueuedUpdate<SgdTensors, SgdStep>;
+using QueuedAdam = QueuedUpdate<AdamTensors, AdamStep>;
 
 // Makes `master` fit to a 16-bit parameter that may have been changed by others: elements whose
 // rounding is not the parameter's become the parameter's, the others keep their f32 bits.

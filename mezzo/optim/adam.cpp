@@ -26,18 +26,24 @@ Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool
   steps_.resize(params().size());
 }
 
-void Adam::update(std::size_t group, const std::vector<Active>& active, double inv_scale) {
+void Adam::update(std::size_t group, const std::vector<Active>& active, double inv_scale,
+                  UpdateQueue* queue) {
   const AdamOptions& o = options_[group];
   std::vector<AdamTensors> tensors;
   tensors.reserve(active.size());
   for (const Active& a : active) {
     const std::size_t i = a.index;
-    if (!exp_avg_[i].defined()) exp_avg_[i] = zeros_like(i);
-    if (!exp_avg_sq_[i].defined()) exp_avg_sq_[i] = zeros_like(i);
-    tensors.push_back(
-        {params()[i], a.grad, exp_avg_[i], exp_avg_sq_[i], ++steps_[i], half_update(i)});
+    const auto make = [&] { return zeros_like(i); };
+    tensors.push_back({params()[i], a.grad, ensure(exp_avg_[i], make), ensure(exp_avg_sq_[i], make),
+                       steps_[i] + 1, half_update(i)});
   }
-  adam_step(tensors, {lr(group), o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale});
+  const AdamStep step{lr(group), o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale};
+  if (queue != nullptr) return put(*queue, params_in(group), tensors, step);
+  adam_step(tensors, step);
+}
+
+void Adam::count_step(const std::vector<Active>& active) {
+  for (const Active& a : active) ++steps_[a.index];
 }
 
 std::vector<NamedTensor> Adam::state() const {

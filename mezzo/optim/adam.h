@@ -34,7 +34,9 @@ class Adam : public Optimizer {
   Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled);
 
  private:
-  void update(std::size_t group, const std::vector<Active>& active, double inv_scale) override;
+  void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
+              UpdateQueue* queue) override;
+  void count_step(const std::vector<Active>& active) override;
 
   bool decoupled_;
   std::vector<AdamOptions> options_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
@@ -46,9 +47,32 @@ void Optimizer::check_grad(std::size_t i, const Tensor& grad) const {
 }
 
 void Optimizer::step(double inv_scale) {
-  if (note_if_captured(name_, params_, [this, inv_scale] { step(inv_scale); })) return;
+  if (step_captured(inv_scale)) return;
   const NoGrad guard;
-  std::vector<std::vector<Active>> active(groups());
+  const ActiveGroups active = begin_step();
+  for (std::size_t g = 0; g < groups(); ++g) {
+    if (!active[g].empty()) update(g, active[g], inv_scale, nullptr);
+  }
+  count_steps(active);
+}
+
+bool Optimizer::step_captured(double inv_scale) {
+  const CaptureHook* hook = capture_hook();
+  if (hook == nullptr || !hook->records() || !QueuedStep::fits(*this)) {
+    return note_if_captured(name_, params_, [this, inv_scale] { step(inv_scale); });
+  }
+  const auto queued = std::make_shared<QueuedStep>(*this);
+  do_queued_work(
+      name_, {}, params_, [queued, inv_scale] { queued->prepare(inv_scale); },
+      [queued](std::span<const Tensor>) { queued->queue({}); });
+  do_host_work("count_step", {}, {},
+               [queued](std::span<const Tensor>) { return queued->finish(true), true; });
+  return true;
+}
+
+// What the step is to work on, and the state of 16-bit parameters that were changed by others.
+Optimizer::ActiveGroups Optimizer::begin_step() {
+  ActiveGroups active(groups());
   std::size_t group = 0;
   for (std::size_t i = 0; i < params_.size(); ++i) {
     while (i == ends_[group]) ++group;
@@ -61,12 +85,13 @@ void Optimizer::step(double inv_scale) {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) follow_parameter(i);
   }
-  bool any = false;
-  for (std::size_t g = 0; g < groups(); ++g) {
-    if (active[g].empty()) continue;
-    update(g, active[g], inv_scale);
-    any = true;
-  }
+  made_.clear();
+  return active;
+}
+
+void Optimizer::count_steps(const ActiveGroups& active) {
+  for (const std::vector<Active>& group : active) count_step(group);
+  const bool any = std::ranges::any_of(active, [](const auto& group) { return !group.empty(); });
   updates_ += any ? 1 : 0;
   // Only now: parameters may be views of one block of memory, which counts the changes of all.
   for (std::size_t i = 0; i < params_.size(); ++i) {
@@ -93,11 +118,9 @@ HalfUpdate Optimizer::half_update(std::size_t i) {
   HalfUpdate result{.rule = half.rule};
   if (!is_lower(param.dtype())) return result;
   if (half.rule == ParamUpdate::kMaster) {
-    if (!half.master.defined()) half.master = cast(param.detach(), DType::kF32);
-    result.master = half.master;
+    result.master = ensure(half.master, [&] { return cast(param.detach(), DType::kF32); });
   } else if (half.rule == ParamUpdate::kKahan) {
-    if (!half.compensation.defined()) half.compensation = zeros_like(i, param.dtype());
-    result.compensation = half.compensation;
+    result.compensation = ensure(half.compensation, [&] { return zeros_like(i, param.dtype()); });
   } else if (half.rule == ParamUpdate::kStochastic) {
     // 16 bits per element
     result.random = rounding_->reserve((static_cast<std::uint64_t>(param.numel()) + 1) / 2);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "mezzo/core/named_tensor.h"
@@ -30,6 +31,20 @@ struct NamedCounter {
   std::string name;
   std::int64_t value = 0;
 };
+
+// The queued update of a group, made when it is first put.
+using UpdateQueue = std::variant<std::monostate, QueuedSgd, QueuedAdam>;
+
+// `most`: parameters of the group.
+template <class Tensors, class Step>
+void put(UpdateQueue& queue, std::size_t most, const std::vector<Tensors>& tensors,
+         const Step& step) {
+  using Queued = QueuedUpdate<Tensors, Step>;
+  const Device device = tensors.front().param.device();
+  const auto* known = std::get_if<Queued>(&queue);
+  if (known == nullptr || known->device() != device) queue.emplace<Queued>(most, device);
+  std::get<Queued>(queue).put(tensors, step);
+}
 
 // Parameters are numbered in the order in which they were given, over all groups. They are f32,
 // bf16 or f16; everything that an optimizer computes and gathers is f32. How the result reaches a
@@ -96,10 +111,27 @@ class Optimizer {
   // Throws ArgumentError unless the parameters are dense leaves in f32, bf16 or f16 that are not
   // yet in a group, and the learning rates are not negative.
   void add_group(const std::vector<Tensor>& params, const LearningRate& lr, ParamUpdate rule);
-  // Updates the given parameters, all of them in `group`.
-  virtual void update(std::size_t group, const std::vector<Active>& active, double inv_scale) = 0;
+  // Updates the given parameters, all of them in `group`, or puts the update into the queue if
+  // there is one. State that does not exist yet is made with ensure().
+  virtual void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
+                      UpdateQueue* queue) = 0;
+  // Counts a step of these parameters, once it is done.
+  virtual void count_step(const std::vector<Active>& /*active*/) {}
 
   const char* name() const { return name_; }
+  std::size_t params_in(std::size_t group) const {
+    return ends_[group] - (group > 0 ? ends_[group - 1] : 0);
+  }
+  // The state, made by `make` if it does not exist yet. If the step turns out to be skipped, it is
+  // as if it had never been made.
+  template <class Make>
+  const Tensor& ensure(Tensor& state, const Make& make) {
+    if (!state.defined()) {
+      state = make();
+      made_.push_back({&state, state.impl_ref()});
+    }
+    return state;
+  }
   // A tensor of zeros laid out like parameter i.
   Tensor zeros_like(std::size_t i, DType dtype = DType::kF32) const;
   // What the step of parameter i needs if it has 16 bits; made if it does not exist yet.
@@ -125,6 +157,19 @@ class Optimizer {
     std::optional<std::uint64_t> version{};  // of the parameter that these belong to, if known
   };
 
+  friend class QueuedStep;
+
+  using ActiveGroups = std::vector<std::vector<Active>>;  // one list for each group
+
+  // State that did not exist before a step.
+  struct Made {
+    Tensor* place;
+    Ref<TensorImpl> tensor;
+  };
+
+  bool step_captured(double inv_scale);
+  ActiveGroups begin_step();
+  void count_steps(const ActiveGroups& active);
   bool set_rounding(std::string_view counter_name, std::int64_t value);
   bool has_half_state(std::size_t i) const;
   void follow_parameter(std::size_t i);
@@ -139,6 +184,43 @@ class Optimizer {
   std::vector<std::size_t> ends_;      // group g is the parameters [ends_[g - 1], ends_[g])
   std::vector<LearningRate> rates_;    // one per group
   std::int64_t updates_ = 0;
+  std::vector<Made> made_;  // since the step began
+};
+
+// A step of an optimizer in three parts, so that a recording can hold its kernels (see
+// HostCall::prepare in ops/capture_hook.h). Gradients must lie as their parameters do.
+class QueuedStep {
+ public:
+  // The optimizer must outlive it.
+  explicit QueuedStep(Optimizer& optimizer) : optimizer_(optimizer) {}
+
+  // False if a gradient would have to be laid out anew, for which its values would be needed, and
+  // if there are no parameters, or on several devices.
+  static bool fits(const Optimizer& optimizer);
+
+  // What step(inv_scale) does before its kernels. The gradients' values may come later. Takes the
+  // place of a step that was prepared and never finished.
+  void prepare(double inv_scale);
+  // The kernels of the step that was prepared last.
+  void queue(const UpdateConditions& conditions) const;
+  // Once it is known whether they were done: counts the step, or takes back what prepare() made.
+  void finish(bool done);
+  // True if a parameter had a gradient when the step was prepared.
+  bool has_gradients() const;
+
+ private:
+  void put(double inv_scale);
+  void take_back();
+  std::optional<RandomPosition> position() const;
+
+  Optimizer& optimizer_;
+  std::vector<UpdateQueue> queues_;  // one for each group
+  std::vector<bool> is_active_;      // groups with gradients
+  // Of a step that is not finished.
+  Optimizer::ActiveGroups active_;
+  std::vector<Optimizer::Made> made_;
+  std::optional<RandomPosition> rounding_before_;
+  std::optional<RandomPosition> rounding_behind_;
 };
 
 // `prefix.i` for every tensor that is defined.

@@ -22,17 +22,20 @@ Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
   momentum_.resize(params().size());
 }
 
-void Sgd::update(std::size_t group, const std::vector<Active>& active, double inv_scale) {
+void Sgd::update(std::size_t group, const std::vector<Active>& active, double inv_scale,
+                 UpdateQueue* queue) {
   const SgdOptions& o = options_[group];
   std::vector<SgdTensors> tensors;
   tensors.reserve(active.size());
   for (const Active& a : active) {
     Tensor& momentum = momentum_[a.index];
     const bool first = !momentum.defined();
-    if (first && o.momentum != 0) momentum = zeros_like(a.index);
+    if (o.momentum != 0) ensure(momentum, [&] { return zeros_like(a.index); });
     tensors.push_back({params()[a.index], a.grad, momentum, first, half_update(a.index)});
   }
-  sgd_step(tensors, {lr(group), o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale});
+  const SgdStep step{lr(group), o.momentum, o.dampening, o.weight_decay, o.nesterov, inv_scale};
+  if (queue != nullptr) return put(*queue, params_in(group), tensors, step);
+  sgd_step(tensors, step);
 }
 
 std::vector<NamedTensor> Sgd::state() const {

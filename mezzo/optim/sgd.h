@@ -30,7 +30,8 @@ class Sgd final : public Optimizer {
   void set_counter(std::string_view name, std::int64_t value) override;
 
  private:
-  void update(std::size_t group, const std::vector<Active>& active, double inv_scale) override;
+  void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
+              UpdateQueue* queue) override;
 
   std::vector<SgdOptions> options_;
   std::vector<Tensor> momentum_;

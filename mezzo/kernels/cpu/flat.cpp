@@ -1,6 +1,9 @@
 // The table of flat kernels, and those of them that need no vectors.
 #include "mezzo/kernels/cpu/flat.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "mezzo/core/half.h"
 #include "mezzo/core/parallel.h"
 
@@ -26,10 +29,54 @@ void refresh_master(const void* param, DType dtype, float* master, std::int64_t 
 
 // In f64: with a small factor, `to + take * difference` in f32 stops moving when the increment
 // falls below half a unit in the last place; one rounding at the end does so later.
-void blend(float* to, const float* from, std::int64_t count, double keep, double take) {
+void blend(Device /*device*/, float* to, const float* from, std::int64_t count, double keep,
+           double take) {
   for (std::int64_t i = 0; i < count; ++i) {
     to[i] = static_cast<float>(keep * to[i] + take * from[i]);
   }
+}
+
+// Here nothing is queued: the lists are read at once.
+template <class T>
+std::span<const T> span_of(Listed<T> list) {
+  return {list.blocks, list.count};
+}
+
+// Kernels of the CPU throw at once.
+void note_faults(Device /*device*/, std::int32_t* /*first_bad*/) {}
+
+void note_nonfinite(Device /*device*/, Listed<Block> blocks, const float* factor,
+                    const double* squares, std::int32_t* first_bad) {
+  if (squares != nullptr && std::isfinite(*squares)) return;
+  const std::size_t bad = cpu::first_nonfinite_product(span_of(blocks), *factor);
+  if (bad < blocks.count) *first_bad = std::min(*first_bad, static_cast<std::int32_t>(bad));
+}
+
+void note_squares(Device /*device*/, Listed<Block> blocks, const float* factor, double* sum) {
+  *sum = cpu::sum_of_product_squares(span_of(blocks), *factor);
+}
+
+bool is_open(Gate gate) {
+  return std::all_of(gate.flags, gate.flags + gate.count,
+                     [](std::int32_t flag) { return flag == kNothingBad; });
+}
+
+template <class Factors>
+Factors clipped(Factors factors, Clip clip) {
+  if (clip.sum_of_squares != nullptr) {
+    factors.clip = clip_factor(std::sqrt(*clip.sum_of_squares), clip.max_norm);
+  }
+  return factors;
+}
+
+void sgd_if(Device /*device*/, Gate gate, Clip clip, Listed<SgdBlock> blocks,
+            const SgdFactors* factors) {
+  if (is_open(gate)) cpu::sgd(span_of(blocks), clipped(*factors, clip));
+}
+
+void adam_if(Device /*device*/, Gate gate, Clip clip, Listed<AdamBlock> blocks,
+             const AdamFactors* factors) {
+  if (is_open(gate)) cpu::adam(span_of(blocks), clipped(*factors, clip));
 }
 
 }  // namespace
@@ -42,6 +89,11 @@ extern const Kernels kCpuKernels{.name = "cpu_simd",
                                  .count_exponents = cpu::count_exponents,
                                  .sgd = cpu::sgd,
                                  .adam = cpu::adam,
+                                 .note_faults = note_faults,
+                                 .note_nonfinite = note_nonfinite,
+                                 .note_squares = note_squares,
+                                 .sgd_if = sgd_if,
+                                 .adam_if = adam_if,
                                  .refresh_master = refresh_master,
                                  .blend = blend};
 

@@ -47,18 +47,25 @@ HWY_INLINE void store_some(F32Vec v, T* p, std::int64_t count) {
   }
 }
 
-// True if every element of data[begin, end), times `factor` if kScale, is finite as a T; writes the
-// products back.
-template <bool kScale, class T>
+// What a check does with the factor.
+enum class Product : std::uint8_t {
+  kNone,     // there is none: the values themselves are checked
+  kChecked,  // products are checked as f32 numbers, and not kept
+  kKept,     // products are written back, and checked as what they have become
+};
+
+// True if every element of data[begin, end), or its product with `factor`, is finite.
+template <Product kProduct, class T>
 bool check_range(T* data, std::int64_t begin, std::int64_t end, float factor) {
+  using Checked = std::conditional_t<kProduct == Product::kChecked, float, T>;
   auto largest = hn::Zero(I32());
   const auto by = hn::Set(F32(), factor);
   for_vectors_of(data, begin, end, [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
-    if constexpr (kScale) v = hn::Mul(v, by);
+    if constexpr (kProduct != Product::kNone) v = hn::Mul(v, by);
     largest = hn::Max(largest, magnitude_bits(v));
-    if constexpr (kScale) store_some(v, data + i, count);
+    if constexpr (kProduct == Product::kKept) store_some(v, data + i, count);
   });
-  return hn::AllTrue(I32(), hn::Lt(largest, hn::Set(I32(), kInfinityBits<T>)));
+  return hn::AllTrue(I32(), hn::Lt(largest, hn::Set(I32(), kInfinityBits<Checked>)));
 }
 
 // value = min(value, candidate), whoever else does the same.
@@ -68,34 +75,38 @@ void lower_to(std::atomic<std::size_t>& value, std::size_t candidate) {
   }
 }
 
-template <bool kScale>
+template <Product kProduct>
 std::size_t check_blocks(std::span<const Block> blocks, float factor) {
   // Whole blocks would make a thread that reads a large finite tensor go on for long after another
   // has found the answer; pieces let it stop.
   constexpr std::int64_t kPiece = 1 << 15;
+  constexpr bool kMayStop = kProduct != Product::kKept;
   std::atomic<std::size_t> first{blocks.size()};
-  kernels::for_ranges(blocks, kElementGrain,
-                      [&](std::size_t index, std::int64_t begin, std::int64_t end) {
-                        const Block& block = blocks[index];
-                        for (std::int64_t from = begin; from < end; from += kPiece) {
-                          if (!kScale && index >= first.load(std::memory_order_relaxed)) return;
-                          const std::int64_t to = std::min(from + kPiece, end);
-                          kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
-                            if (check_range<kScale>(static_cast<T*>(block.data), from, to, factor))
-                              return;
-                            lower_to(first, index);
-                          });
-                        }
-                      });
+  kernels::for_ranges(
+      blocks, kElementGrain, [&](std::size_t index, std::int64_t begin, std::int64_t end) {
+        const Block& block = blocks[index];
+        for (std::int64_t from = begin; from < end; from += kPiece) {
+          if (kMayStop && index >= first.load(std::memory_order_relaxed)) return;
+          const std::int64_t to = std::min(from + kPiece, end);
+          kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
+            if (check_range<kProduct>(static_cast<T*>(block.data), from, to, factor)) return;
+            lower_to(first, index);
+          });
+        }
+      });
   return first.load();
 }
 
 std::size_t first_nonfinite(std::span<const Block> blocks) {
-  return check_blocks<false>(blocks, 1);
+  return check_blocks<Product::kNone>(blocks, 1);
+}
+
+std::size_t first_nonfinite_product(std::span<const Block> blocks, float factor) {
+  return check_blocks<Product::kChecked>(blocks, factor);
 }
 
 std::size_t scale(std::span<const Block> blocks, float factor) {
-  return check_blocks<true>(blocks, factor);
+  return check_blocks<Product::kKept>(blocks, factor);
 }
 
 using F64 = hn::ScalableTag<double>;
@@ -116,17 +127,19 @@ HWY_INLINE void add_squares(F32Vec v, hn::Vec<F64>& low_sum, hn::Vec<F64>& high_
 }
 
 template <class T>
-double sum_range(const T* data, std::int64_t begin, std::int64_t end) {
+double sum_range(const T* data, std::int64_t begin, std::int64_t end, float factor) {
   auto low = hn::Zero(F64());
   auto high = hn::Zero(F64());
-  for_vectors_of(data, begin, end,
-                 [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR { add_squares(v, low, high); });
+  const auto by = hn::Set(F32(), factor);
+  for_vectors_of(data, begin, end, [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR {
+    add_squares(hn::Mul(v, by), low, high);
+  });
   return hn::GetLane(hn::SumOfLanes(F64(), hn::Add(low, high)));
 }
 
 // Pieces of equal size are summed alone and added up in order, so that the result does not depend
 // on the number of threads.
-double sum_of_squares(std::span<const Block> blocks) {
+double sum_of_product_squares(std::span<const Block> blocks, float factor) {
   constexpr std::int64_t kPiece = 1 << 13;
   struct Piece {
     const Block* block;
@@ -144,7 +157,7 @@ double sum_of_squares(std::span<const Block> blocks) {
                    const std::int64_t end = std::min(piece.begin + kPiece, piece.block->count);
                    kernels::visit_vector_dtype(piece.block->dtype, [&]<class T>() {
                      const auto* data = static_cast<const T*>(piece.block->data);
-                     piece.sum = sum_range(data, piece.begin, end);
+                     piece.sum = sum_range(data, piece.begin, end, factor);
                    });
                  }
                });
@@ -177,8 +190,9 @@ namespace mezzo::flat::cpu {
 namespace {
 
 HWY_EXPORT(first_nonfinite);
+HWY_EXPORT(first_nonfinite_product);
 HWY_EXPORT(scale);
-HWY_EXPORT(sum_of_squares);
+HWY_EXPORT(sum_of_product_squares);
 HWY_EXPORT(clamp);
 
 }  // namespace
@@ -186,12 +200,16 @@ HWY_EXPORT(clamp);
 std::size_t first_nonfinite(std::span<const Block> blocks) {
   return HWY_DYNAMIC_DISPATCH(first_nonfinite)(blocks);
 }
+std::size_t first_nonfinite_product(std::span<const Block> blocks, float factor) {
+  return HWY_DYNAMIC_DISPATCH(first_nonfinite_product)(blocks, factor);
+}
 std::size_t scale(std::span<const Block> blocks, float factor) {
   return HWY_DYNAMIC_DISPATCH(scale)(blocks, factor);
 }
-double sum_of_squares(std::span<const Block> blocks) {
-  return HWY_DYNAMIC_DISPATCH(sum_of_squares)(blocks);
+double sum_of_product_squares(std::span<const Block> blocks, float factor) {
+  return HWY_DYNAMIC_DISPATCH(sum_of_product_squares)(blocks, factor);
 }
+double sum_of_squares(std::span<const Block> blocks) { return sum_of_product_squares(blocks, 1); }
 void clamp(std::span<const Block> blocks, float limit) {
   HWY_DYNAMIC_DISPATCH(clamp)(blocks, limit);
 }

@@ -19,15 +19,21 @@ using flat::SgdFactors;
 
 HWY_INLINE F32Vec set(float value) { return hn::Set(F32(), value); }
 
+// The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
+// Clipping comes behind it, with a rounding of its own, as it would if it were done before the
+// step.
+template <class Factors>
+HWY_INLINE F32Vec true_gradient(const Factors& f, F32Vec grad) {
+  return hn::Mul(hn::Mul(grad, set(f.inv_scale)), set(f.clip));
+}
+
 // One element each: reads and writes through `get` and `put`, so that whole and partial vectors
 // share the rule.
 template <bool kMomentum, bool kNesterov>
 HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t i, auto get,
                            auto put) {
   const auto param = get(b.param + i);
-  // The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
-  const auto grad =
-      hn::MulAdd(set(f.weight_decay), param, hn::Mul(get(b.grad + i), set(f.inv_scale)));
+  const auto grad = hn::MulAdd(set(f.weight_decay), param, true_gradient(f, get(b.grad + i)));
   auto direction = grad;
   if constexpr (kMomentum) {
     const auto momentum =
@@ -41,8 +47,7 @@ HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t 
 HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64_t i, auto get,
                             auto put) {
   auto param = get(b.param + i);
-  const auto grad =
-      hn::MulAdd(set(f.weight_decay), param, hn::Mul(get(b.grad + i), set(f.inv_scale)));
+  const auto grad = hn::MulAdd(set(f.weight_decay), param, true_gradient(f, get(b.grad + i)));
   const auto old_avg = get(b.exp_avg + i);
   // old + (grad - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * grad, whose
   // two factors in f32 do not add up to 1.

@@ -51,6 +51,17 @@ void for_batches(std::span<const Block> blocks, unsigned across, const Use& use)
   }
 }
 
+// Calls use(first, grid) for the rows of a list, as many at a time as a grid has: its second
+// dimension counts them from `first` on.
+template <class Use>
+void for_rows(std::size_t count, unsigned across, const Use& use) {
+  constexpr std::size_t kMost = 65535;
+  for (std::size_t first = 0; first < count; first += kMost) {
+    use(first, dim3(across, static_cast<unsigned>(std::min(kMost, count - first))));
+    check_launch("a kernel over a list");
+  }
+}
+
 // Calls f(values, i) for N elements at a time from element i, N being a pack or 1, and stores what
 // it leaves in them if kWrite.
 template <bool kWrite, class T, class F>

@@ -2,6 +2,7 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
+#include "mezzo/kernels/cuda/report.h"
 
 namespace mezzo::flat {
 namespace cuda {
@@ -52,6 +53,41 @@ std::size_t scale(std::span<const Block> blocks, float factor) {
   return check<true>(blocks, factor);
 }
 
+__global__ void faults_kernel(const kernels::cuda::Report* report, int* first_bad) {
+  if (*static_cast<const volatile int*>(&report->fault) != 0) *first_bad = 0;
+}
+
+void note_faults(Device device, std::int32_t* first_bad) {
+  const Launch launch(device);
+  faults_kernel<<<1, 1, 0, launch.stream()>>>(kernels::cuda::report_of(device), first_bad);
+  check_launch("faults_kernel");
+}
+
+// Products are not kept, so it is f32's range that counts, whatever the block's dtype.
+__global__ void check_products_kernel(Listed<Block> list, std::size_t first, const float* factor,
+                                      const double* squares, int* first_bad) {
+  if (squares != nullptr && isfinite(*squares)) return;
+  const std::size_t index = first + blockIdx.y;
+  const Block block = list.blocks[index];
+  const float by = *factor;
+  visit_block(block, [&]<class T>(T* data) {
+    bool is_bad = false;
+    for_elements<false>(data, block.count, [&](float& value) {
+      is_bad = is_bad || __float_as_uint(fabsf(value * by)) >= infinity_bits<float>();
+    });
+    if (is_bad) atomicMin(first_bad, static_cast<int>(index));
+  });
+}
+
+void note_nonfinite(Device device, Listed<Block> blocks, const float* factor, const double* squares,
+                    std::int32_t* first_bad) {
+  const Launch launch(device);
+  for_rows(blocks.count, kAcross, [&](std::size_t first, dim3 grid) {
+    check_products_kernel<<<grid, kThreads, 0, launch.stream()>>>(blocks, first, factor, squares,
+                                                                  first_bad);
+  });
+}
+
 // The sum of a block of threads' values, in a fixed order; for thread 0.
 __device__ double block_sum(double value) {
   __shared__ double shared[kThreads];
@@ -64,16 +100,29 @@ __device__ double block_sum(double value) {
   return shared[0];
 }
 
-// In f64: squares of f32 numbers are exact there, and neither overflow nor vanish.
-__global__ void squares_kernel(Batch<Block> batch, double* partial) {
-  const Block& block = batch.blocks[blockIdx.y];
+// In f64: squares of f32 numbers are exact there, and neither overflow nor vanish. Products with
+// the factor are rounded to f32 before.
+__device__ void write_squares(const Block& block, float factor, double* partial) {
   double sum = 0;
   visit_block(block, [&]<class T>(T* data) {
-    for_elements<false>(data, block.count,
-                        [&](float& value) { sum += static_cast<double>(value) * value; });
+    for_elements<false>(data, block.count, [&](float& value) {
+      const float product = __fmul_rn(value, factor);
+      sum += static_cast<double>(product) * product;
+    });
   });
   sum = block_sum(sum);
-  if (threadIdx.x == 0) partial[(batch.first + blockIdx.y) * gridDim.x + blockIdx.x] = sum;
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+__global__ void squares_kernel(Batch<Block> batch, double* partial) {
+  write_squares(batch.blocks[blockIdx.y], 1, partial + (batch.first + blockIdx.y) * gridDim.x);
+}
+
+__global__ void product_squares_kernel(Listed<Block> list, std::size_t first, const float* factor,
+                                       double* partial) {
+  const std::size_t index = first + blockIdx.y;
+  const Block block = list.blocks[index];
+  write_squares(block, *factor, partial + index * gridDim.x);
 }
 
 __global__ void total_kernel(std::int64_t count, const double* partial, double* total) {
@@ -98,6 +147,19 @@ double sum_of_squares(std::span<const Block> blocks) {
   double result = 0;
   copy_bytes(&result, kCpuDevice, sums + count, launch.device(), sizeof(double));
   return result;
+}
+
+void note_squares(Device device, Listed<Block> blocks, const float* factor, double* sum) {
+  const Launch launch(device);
+  const std::size_t count = blocks.count * kAcross;
+  const Scratch partial(count * sizeof(double), device);
+  for_rows(blocks.count, kAcross, [&](std::size_t first, dim3 grid) {
+    product_squares_kernel<<<grid, kThreads, 0, launch.stream()>>>(blocks, first, factor,
+                                                                   partial.as<double>());
+  });
+  total_kernel<<<1, kThreads, 0, launch.stream()>>>(static_cast<std::int64_t>(count),
+                                                    partial.as<double>(), sum);
+  check_launch("total_kernel");
 }
 
 __global__ void clamp_kernel(Batch<Block> batch, float limit) {
@@ -146,9 +208,10 @@ __global__ void blend_kernel(float* to, const float* from, std::int64_t count, d
   }
 }
 
-void blend(float* to, const float* from, std::int64_t count, double keep, double take) {
+void blend(Device device, float* to, const float* from, std::int64_t count, double keep,
+           double take) {
   if (count == 0) return;
-  const Launch launch(device_of(to));
+  const Launch launch(device);
   blend_kernel<<<launch.blocks_for(count), kThreads, 0, launch.stream()>>>(to, from, count, keep,
                                                                            take);
   check_launch("blend_kernel");
@@ -165,6 +228,11 @@ extern const Kernels kCudaKernels{.name = "cuda",
                                   .count_exponents = cuda::count_exponents,
                                   .sgd = cuda::sgd,
                                   .adam = cuda::adam,
+                                  .note_faults = cuda::note_faults,
+                                  .note_nonfinite = cuda::note_nonfinite,
+                                  .note_squares = cuda::note_squares,
+                                  .sgd_if = cuda::sgd_if,
+                                  .adam_if = cuda::adam_if,
                                   .refresh_master = cuda::refresh_master,
                                   .blend = cuda::blend};
 

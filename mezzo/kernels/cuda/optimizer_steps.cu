@@ -81,6 +81,14 @@ __device__ inline void write_param(const Block& b, std::int64_t i, float (&param
   });
 }
 
+// The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
+// Clipping comes behind it, with a rounding of its own, as it would if it were done before the
+// step.
+template <class Factors>
+__device__ inline float true_gradient(const Factors& f, float grad) {
+  return __fmul_rn(__fmul_rn(grad, f.inv_scale), f.clip);
+}
+
 // One element each, in the order of operations of the CPU's kernels.
 struct SgdRule {
   SgdFactors f;
@@ -93,8 +101,7 @@ struct SgdRule {
     if (has_momentum) load(b.momentum + i, momentum);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      // The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
-      const float g = fmaf(f.weight_decay, param[k], grad[k] * f.inv_scale);
+      const float g = fmaf(f.weight_decay, param[k], true_gradient(f, grad[k]));
       float direction = g;
       if (has_momentum) {
         momentum[k] = fmaf(f.momentum, momentum[k], b.intake * g);
@@ -104,7 +111,7 @@ struct SgdRule {
     }
     if (has_momentum) store(momentum, b.momentum + i);
   }
-  static bool is_aligned_for(const SgdBlock& b) { return is_aligned<kPack>(b.momentum); }
+  __device__ static bool is_aligned_for(const SgdBlock& b) { return is_aligned<kPack>(b.momentum); }
 };
 
 struct AdamRule {
@@ -119,7 +126,7 @@ struct AdamRule {
     load(b.exp_avg_sq + i, avg_sq);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      const float g = fmaf(f.weight_decay, param[k], grad[k] * f.inv_scale);
+      const float g = fmaf(f.weight_decay, param[k], true_gradient(f, grad[k]));
       // old + (g - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * g, whose
       // two factors in f32 do not add up to 1.
       avg[k] = fmaf(g - avg[k], f.one_minus_beta1, avg[k]);
@@ -130,7 +137,7 @@ struct AdamRule {
     store(avg, b.exp_avg + i);
     store(avg_sq, b.exp_avg_sq + i);
   }
-  static bool is_aligned_for(const AdamBlock& b) {
+  __device__ static bool is_aligned_for(const AdamBlock& b) {
     return is_aligned<kPack>(b.exp_avg) && is_aligned<kPack>(b.exp_avg_sq);
   }
 };
@@ -145,10 +152,26 @@ __device__ inline void update(const Block& b, const Rule& rule, std::int64_t i) 
   write_param(b, i, param);
 }
 
+template <int kBytes>
+__device__ inline bool is_multiple(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % kBytes == 0;
+}
+
+// True if packs may be read from all of a block's memory.
+template <class Rule, class Block>
+__device__ inline bool takes_packs(const Block& b) {
+  const HalfBlock& half = b.half;
+  const bool wide_grad = half.grad_dtype == DType::kF32;
+  return is_aligned<kPack>(b.param) && is_aligned<kPack>(b.grad) && Rule::is_aligned_for(b) &&
+         is_multiple<8>(half.param) && is_multiple<8>(half.compensation) &&
+         is_multiple<8>(b.copy.data) &&
+         (wide_grad ? is_multiple<16>(half.grad) : is_multiple<8>(half.grad));
+}
+
+// The threads of a row of the grid update one block.
 template <class Block, class Rule>
-__global__ void update_kernel(Batch<Block> batch, Rule rule, bool is_aligned) {
-  const Block& b = batch.blocks[blockIdx.y];
-  const std::int64_t packed = is_aligned ? b.count / kPack * kPack : 0;
+__device__ inline void update_block(const Block& b, const Rule& rule) {
+  const std::int64_t packed = takes_packs<Rule>(b) ? b.count / kPack * kPack : 0;
   for (std::int64_t i = grid_first() * kPack; i < packed; i += grid_step() * kPack) {
     update<kPack>(b, rule, i);
   }
@@ -157,16 +180,9 @@ __global__ void update_kernel(Batch<Block> batch, Rule rule, bool is_aligned) {
   }
 }
 
-// True if packs may be read from all of a block's memory.
-template <class Rule, class Block>
-bool takes_packs(const Block& b) {
-  const auto multiple_of = [](const void* p, std::size_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
-  };
-  const std::size_t grad_bytes = kPack * size_of(b.half.grad_dtype);
-  return is_aligned<kPack>(b.param) && is_aligned<kPack>(b.grad) && Rule::is_aligned_for(b) &&
-         multiple_of(b.half.param, 8) && multiple_of(b.half.compensation, 8) &&
-         multiple_of(b.copy.data, 8) && multiple_of(b.half.grad, grad_bytes);
+template <class Block, class Rule>
+__global__ void update_kernel(Batch<Block> batch, Rule rule) {
+  update_block(batch.blocks[blockIdx.y], rule);
 }
 
 template <class Block, class Rule>
@@ -175,9 +191,39 @@ void run(std::span<const Block> blocks, const Rule& rule) {
   const Block& first = blocks[0];
   const void* memory = first.param != nullptr ? first.param : first.half.param;
   const Launch launch(device_of(memory));
-  const bool aligned = std::all_of(blocks.begin(), blocks.end(), takes_packs<Rule, Block>);
   for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
-    update_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, rule, aligned);
+    update_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, rule);
+  });
+}
+
+__device__ inline bool is_open(const Gate& gate) {
+  for (std::size_t i = 0; i < gate.count; ++i) {
+    if (gate.flags[i] != kNothingBad) return false;
+  }
+  return true;
+}
+
+// The same of a list in the card's memory. A closed gate costs the start of a kernel.
+template <class Rule, class Block, class Factors>
+__global__ void gated_update_kernel(Gate gate, Clip clip, Listed<Block> list, std::size_t first,
+                                    const Factors* factors) {
+  if (!is_open(gate)) return;
+  const Block block =
+      list.blocks[first + blockIdx.y];  // once: what is stored could lie in the list
+  Rule rule{*factors};
+  if (clip.sum_of_squares != nullptr) {
+    rule.f.clip = clip_factor(sqrt(*clip.sum_of_squares), clip.max_norm);
+  }
+  update_block(block, rule);
+}
+
+template <class Rule, class Block, class Factors>
+void run_if(Device device, const Gate& gate, const Clip& clip, Listed<Block> list,
+            const Factors* factors) {
+  const Launch launch(device);
+  for_rows(list.count, kAcross, [&](std::size_t first, dim3 grid) {
+    gated_update_kernel<Rule>
+        <<<grid, kThreads, 0, launch.stream()>>>(gate, clip, list, first, factors);
   });
 }
 
@@ -188,6 +234,15 @@ void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors) {
 }
 void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors) {
   run(blocks, AdamRule{factors});
+}
+
+void sgd_if(Device device, Gate gate, Clip clip, Listed<SgdBlock> blocks,
+            const SgdFactors* factors) {
+  run_if<SgdRule>(device, gate, clip, blocks, factors);
+}
+void adam_if(Device device, Gate gate, Clip clip, Listed<AdamBlock> blocks,
+             const AdamFactors* factors) {
+  run_if<AdamRule>(device, gate, clip, blocks, factors);
 }
 
 }  // namespace mezzo::flat::cuda

@@ -1,4 +1,7 @@
 // Tensors on a card: memory, ways in and out, errors, and what must equal the CPU bit by bit.
+#include <cmath>
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +10,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dropout.h"
+#include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/multi_tensor.h"
@@ -152,6 +156,74 @@ TEST_F(CudaDevice, UpdatesOf16BitParametersAreThoseOfTheCpu) {
       sgd_step({&card, 1}, step);
       EXPECT_EQ(floats(card.param), floats(host.param))
           << name_of(dtype) << " rule " << static_cast<int>(rule);
+    }
+  }
+}
+
+// Parameters and momenta after one queued update on the device, from the same numbers.
+std::vector<std::vector<float>> queued_update_on(Device device, std::int32_t flag,
+                                                 double max_norm) {
+  manual_seed(12);
+  std::vector<SgdTensors> tensors;
+  for (const std::int64_t count : {1, 7, 1003, 40000}) {
+    tensors.push_back({.param = randn({count}).to(device),
+                       .grad = randn({count}).to(device),
+                       .momentum = ones({count}).to(device)});
+  }
+  UpdateConditions conditions{.flags = full({1}, flag, DType::kI32).to(device)};
+  if (max_norm > 0) {
+    conditions.squares = full({1}, 9, DType::kF64).to(device);
+    conditions.max_norm = max_norm;
+  }
+  QueuedSgd queued(tensors.size(), device);
+  queued.put(tensors, {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .inv_scale = 0.125});
+  queued.queue(conditions);
+  std::vector<std::vector<float>> numbers;
+  for (const SgdTensors& t : tensors) {
+    numbers.push_back(floats(t.param));
+    numbers.push_back(floats(t.momentum));
+  }
+  return numbers;
+}
+
+// Open and closed gates, with clipping and without.
+TEST_F(CudaDevice, QueuedUpdatesAreThoseOfTheCpu) {
+  for (const std::int32_t flag : {flat::kNothingBad, 3}) {
+    for (const double max_norm : {0.0, 0.5}) {
+      EXPECT_EQ(queued_update_on(kCard, flag, max_norm),
+                queued_update_on(kCpuDevice, flag, max_norm));
+    }
+  }
+}
+
+// What a queued check finds, without knowing the squares and with them, and the squares.
+std::vector<double> queued_check_on(Device device, std::span<const Tensor> host) {
+  std::vector<Tensor> tensors;
+  for (const Tensor& t : host) tensors.push_back(t.defined() ? t.to(device) : t);
+  QueuedCheck check;
+  check.put(tensors, 0.5F, device);
+  const Tensor squares = zeros({1}, DType::kF64).to(device);
+  check.queue_squares(squares);
+  std::vector<double> found;
+  for (const Tensor& known : {Tensor(), squares}) {
+    const Tensor flag = full({1}, flat::kNothingBad, DType::kI32).to(device);
+    check.queue(flag, known);
+    found.push_back(flag.item());
+  }
+  // Sums of multiples of 1/4, exact in every order.
+  found.push_back(std::isfinite(squares.item()) ? squares.item() : -1);
+  return found;
+}
+
+TEST_F(CudaDevice, QueuedChecksAreThoseOfTheCpu) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const double bad : {1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+      const Tensor wrong = ones({1003}, dtype);
+      fill(alias(wrong, {1}, {1}, 1002), bad);
+      const std::vector<Tensor> tensors{ones({70000}, dtype), Tensor(), zeros({0}, dtype), wrong};
+      const std::vector<double> found = queued_check_on(kCard, tensors);
+      EXPECT_EQ(found, queued_check_on(kCpuDevice, tensors));
+      EXPECT_EQ(found[0], bad == 1 ? flat::kNothingBad : 2) << "the third that is defined";
     }
   }
 }

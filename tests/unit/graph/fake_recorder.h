@@ -18,7 +18,7 @@ struct RecorderLog {
   int recordings = 0;
   int launches = 0;
   // If given, kernels that the next recording takes before it is refused. It does the work as far
-  // as it comes, which must do no harm.
+  // as it comes, which must do no harm: calls may be done twice, updates must not.
   std::optional<int> refuses_after{};
   bool refuses_all = false;
 };

@@ -1,0 +1,74 @@
+#include "mezzo/amp/buffer_snapshot.h"
+
+#include "mezzo/core/device_backend.h"
+
+namespace mezzo::amp {
+namespace {
+
+bool is_on_host(const Tensor& tensor) { return tensor.device().type == DeviceType::kCpu; }
+
+bool is_flat(const Tensor& tensor) {
+  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
+}
+
+// Both have the same shape, and the same format if `from` is flat.
+void copy_bits(const Tensor& from, const Tensor& to) {
+  if (is_flat(from) && is_flat(to)) {
+    copy_bytes(to.address(), to.device(), from.address(), from.device(), from.bytes());
+    to.bump_version();
+  } else {
+    copy_elements(from, to);
+  }
+}
+
+}  // namespace
+
+void BufferSnapshot::add(nn::Module& module) {
+  for (const nn::Module::Member& member : module.own_buffers()) {
+    const Tensor& buffer = *member.tensor;
+    if (count_ == buffers_.size()) {
+      buffers_.emplace_back();
+      copies_.emplace_back();
+    }
+    Tensor& copy = copies_[count_];
+    const bool fits = copy.defined() && copy.shape() == buffer.shape() &&
+                      copy.dtype() == buffer.dtype() && copy.format() == buffer.format() &&
+                      copy.device() == buffer.device();
+    if (!fits) copy = empty(buffer.shape(), buffer.dtype(), buffer.format(), buffer.device());
+    buffers_[count_++] = buffer;
+  }
+  for (const nn::Module::Child& child : module.children()) add(*child.module);
+}
+
+void BufferSnapshot::find(nn::Module& net) {
+  count_ = 0;
+  add(net);
+}
+
+void BufferSnapshot::copy_on_host() const {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (is_on_host(buffers_[i])) copy_bits(buffers_[i], copies_[i]);
+  }
+}
+
+void BufferSnapshot::copy_on_devices() const {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (!is_on_host(buffers_[i])) copy_bits(buffers_[i], copies_[i]);
+  }
+}
+
+std::vector<Tensor> BufferSnapshot::on_devices() const {
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (!is_on_host(buffers_[i])) tensors.insert(tensors.end(), {buffers_[i], copies_[i]});
+  }
+  return tensors;
+}
+
+void BufferSnapshot::restore(bool everywhere) const {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (everywhere || is_on_host(buffers_[i])) copy_bits(copies_[i], buffers_[i]);
+  }
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,61 @@
+// MindSpore's build_train_network(): what follows from a level.
+#include <optional>
+#include <utility>
+
+#include "mezzo/amp/level.h"
+#include "mezzo/amp/module_precision.h"
+#include "mezzo/amp/train_network.h"
+#include "mezzo/core/log.h"
+
+namespace mezzo::amp {
+namespace {
+
+// What the network is to be set to; empty if it stays as it is.
+std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
+  const bool casts = level == Level::kO2 || level == Level::kO3;
+  const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
+  const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
+  check_arg(is_lower(options.dtype), "build_train_network", "dtype must be bf16 or f16, it is ",
+            options.dtype);
+  check_arg(model_type == DType::kF32 || is_lower(model_type), "build_train_network",
+            "cast_model_type must be f32, bf16 or f16, it is ", model_type);
+  if (is_lower(model_type)) {
+    return Policy{.level = keeps ? Level::kO2 : Level::kO3,
+                  .lower = model_type,
+                  .keep_batchnorm_fp32 = keeps};
+  }
+  if (level == Level::kO2 && !keeps) {
+    return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
+  }
+  if (casts) return std::nullopt;
+  return Policy{
+      .level = level, .lower = options.dtype, .keep_batchnorm_fp32 = options.keep_batchnorm_fp32};
+}
+
+LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {
+  if (options.loss_scale_manager.has_value()) return *options.loss_scale_manager;
+  if (dtype != DType::kF16) return {};
+  if (level == Level::kO2) return DynamicLossScaleManager();
+  logging::warn_once(concat("f16 at level ", name_of(level),
+                            " without loss scaling, which is this level's default: gradients under "
+                            "2^-24 are lost. Give a DynamicLossScaleManager"));
+  return {};
+}
+
+}  // namespace
+
+TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
+                                              optim::Optimizer& optimizer,
+                                              const TrainNetworkOptions& options) {
+  const std::optional<Level> level = parse_level(options.level);
+  check_arg(level.has_value(), "build_train_network", "unknown level `", options.level,
+            "`. There are O0, O1, auto, O2 and O3");
+  check_step_options(options.step);
+  const std::optional<Policy> policy = policy_for(*level, options);
+  const DType dtype = policy.has_value() ? policy->dtype() : DType::kF32;
+  GradScaler scaler(manager_for(*level, dtype, options));
+  if (policy.has_value()) set_policy(net, *policy);
+  return {net, std::move(loss), optimizer, std::move(scaler), options.step};
+}
+
+}  // namespace mezzo::amp
