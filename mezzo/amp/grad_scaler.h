@@ -81,7 +81,7 @@ class GradScaler {
   // False, and nothing is noted, elsewhere, and if the host is needed for it.
   using TellResults = std::function<void(const std::vector<StepResult>& results,
                                          const UpdateOnDevice::Outcome& outcome)>;
-  bool queue_steps(const std::vector<UpdateOnDevice::Player>& players, TellResults tell);
+  bool queue_steps(const std::vector<UpdateOnDevice::Player>& players, const TellResults& tell);
   // The parts of that: what UpdateOnDevice::prepare() needs, which throws what step() throws;
   // and the results, once it is known what was found.
   std::vector<UpdateOnDevice::Carried> begin_steps(std::span<const UpdateOnDevice::Player> players);

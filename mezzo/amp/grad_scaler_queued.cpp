@@ -6,7 +6,8 @@
 
 namespace mezzo::amp {
 
-bool GradScaler::queue_steps(const std::vector<UpdateOnDevice::Player>& players, TellResults tell) {
+bool GradScaler::queue_steps(const std::vector<UpdateOnDevice::Player>& players,
+                             const TellResults& tell) {
   const CaptureHook* hook = capture_hook();
   if (hook == nullptr || !hook->records() || statistics_ != nullptr) return false;
   if (!UpdateOnDevice::fits(players, {}, enabled_)) return false;

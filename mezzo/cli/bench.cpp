@@ -40,7 +40,7 @@ void run_bench(const BenchOptions& options) {
   json.write(result_event(run, result, false));
   print_result(run, result);
   if (!options.profile) return;
-  const train::MachineRates rates = train::measure_machine_rates();
+  const train::MachineRates rates = train::measure_machine_rates(run.device);
   print_profile(profile, result, rates);
   write_profile(json, profile, result, rates);
 }

@@ -16,6 +16,19 @@ namespace mezzo {
 class Tensor;
 class WorkRecorder;
 
+// Times work that the calling thread queues on a device.
+class DeviceTimer {
+ public:
+  DeviceTimer() = default;
+  DeviceTimer(const DeviceTimer&) = delete;
+  DeviceTimer& operator=(const DeviceTimer&) = delete;
+  virtual ~DeviceTimer() = default;
+
+  // Waits for what was queued since the timer was made, and reports what went wrong in it. The time
+  // that the device took for it, in ms.
+  virtual double stop() = 0;
+};
+
 // Work on a device is queued: calls return before it is done, and it is done in the order of the
 // calls of a thread. Everything here throws DeviceError where the device fails.
 class DeviceBackend {
@@ -49,6 +62,9 @@ class DeviceBackend {
 
   // Null if work of the device cannot be recorded.
   virtual std::unique_ptr<WorkRecorder> make_recorder(Device device) = 0;
+
+  // A timer of what this thread queues next.
+  virtual std::unique_ptr<DeviceTimer> start_timer(Device device) = 0;
 
   // Waits until everything that this thread queued is done, and reports what went wrong in it.
   virtual void synchronize(Device device) = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "mezzo/core/device_backend.h"
@@ -20,9 +21,9 @@ struct KernelWork {
 
 class KernelListener {
  public:
-  // `ms` (wall time) and work.flops are without those of kernels which this one called: a kernel
-  // that lets another multiply has no products of its own. work.bytes are what the call itself
-  // reads and writes.
+  // `ms` (wall time; on devices the device's own) and work.flops are without those of kernels which
+  // this one called: a kernel that lets another multiply has no products of its own. work.bytes are
+  // what the call itself reads and writes.
   virtual void on_run(const KernelWork& work, double ms) = 0;
 
  protected:
@@ -48,7 +49,8 @@ extern thread_local KernelListener* kernel_listener;
 
 class KernelStopwatch {
  public:
-  KernelStopwatch();
+  // Work on a device is timed there: a call that only queues it returns in microseconds.
+  explicit KernelStopwatch(Device device = kCpuDevice);
   void stop(const KernelWork& work) const;
 
  private:
@@ -61,7 +63,10 @@ class KernelStopwatch {
   // Of the kernels that the kernel which runs now has called.
   static thread_local Costs inside;
 
-  Costs outer_inside_;  // the same of the kernel that called this one
+  double elapsed_ms() const;
+
+  Costs outer_inside_;                  // the same of the kernel that called this one
+  std::unique_ptr<DeviceTimer> timer_;  // null on the CPU
   std::chrono::steady_clock::time_point start_;
 };
 
@@ -80,14 +85,16 @@ void run_listened(Describe&& describe, Body&& body) {
   watch.stop(std::forward<Describe>(describe)());
 }
 
-// The same on a device, whose kernels are waited for if somebody listens: a call that only queues
-// work returns in microseconds, whatever the work.
+// The same on a device.
 template <class Describe, class Body>
 void run_listened_on(Device device, Describe&& describe, Body&& body) {
-  run_listened(std::forward<Describe>(describe), [&] {
+  if (detail::kernel_listener == nullptr) [[likely]] {
     std::forward<Body>(body)();
-    if (detail::kernel_listener != nullptr) synchronize(device);
-  });
+    return;
+  }
+  const detail::KernelStopwatch watch(device);
+  std::forward<Body>(body)();
+  watch.stop(std::forward<Describe>(describe)());
 }
 
 }  // namespace mezzo

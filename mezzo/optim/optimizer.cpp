@@ -54,6 +54,7 @@ void Optimizer::step(double inv_scale) {
     if (!active[g].empty()) update(g, active[g], inv_scale, nullptr);
   }
   count_steps(active);
+  made_.clear();
 }
 
 bool Optimizer::step_captured(double inv_scale) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/matmul.h"
@@ -11,48 +12,62 @@
 namespace mezzo::train {
 namespace {
 
+bool is_cpu(Device device) { return device.type == DeviceType::kCpu; }
+
 // Seconds of the fastest of several runs, the first of which prepares.
 template <class Body>
-double fastest(Body&& body) {
+double fastest(Device device, Body&& body) {
   constexpr int kRuns = 6;
   double best = std::numeric_limits<double>::infinity();
   for (int run = 0; run < kRuns; ++run) {
     const auto start = std::chrono::steady_clock::now();
     body();
+    if (!is_cpu(device)) synchronize(device);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (run > 0) best = std::min(best, elapsed.count());
   }
   return best;
 }
 
-double product_rate(DType dtype) {
-  constexpr std::int64_t kSize = 1024;  // 2 to 4 MB an operand: the products outweigh everything
-  const Tensor a = full({kSize, kSize}, 0.5, dtype);
-  const Tensor b = full({kSize, kSize}, 0.25, dtype);
-  const double seconds = fastest([&] { matmul(a, b); });
-  return 2.0 * kSize * kSize * kSize / seconds;
+// So large that the products outweigh everything.
+double product_rate(DType dtype, Device device) {
+  const std::int64_t size = is_cpu(device) ? 1024 : 8192;
+  const Tensor a = full({size, size}, 0.5, dtype, device);
+  const Tensor b = full({size, size}, 0.25, dtype, device);
+  const double seconds = fastest(device, [&] { matmul(a, b); });
+  const auto n = static_cast<double>(size);
+  return 2 * n * n * n / seconds;
 }
 
-double copy_rate() {
-  constexpr std::int64_t kBytes = 128 << 20;
+void copy_on_cpu(const Tensor& from, const Tensor& to) {
   constexpr std::int64_t kGrain = 1 << 20;
-  const Tensor from = zeros({kBytes}, DType::kU8);
-  const Tensor to = zeros({kBytes}, DType::kU8);
   const auto* source = static_cast<const char*>(from.raw_data());
   auto* target = static_cast<char*>(to.mutable_raw_data());
-  const double seconds = fastest([&] {
-    parallel_for(kBytes, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
-    });
+  parallel_for(from.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
   });
-  return 2.0 * kBytes / seconds;
+}
+
+double copy_rate(Device device) {
+  const std::int64_t bytes = is_cpu(device) ? 128 << 20 : 1 << 30;
+  const Tensor from = zeros({bytes}, DType::kU8, Format::kContiguous, device);
+  const Tensor to = zeros({bytes}, DType::kU8, Format::kContiguous, device);
+  const double seconds = fastest(device, [&] {
+    if (is_cpu(device)) return copy_on_cpu(from, to);
+    copy_bytes(to.address(), device, from.address(), device, from.bytes());
+  });
+  return 2 * static_cast<double>(bytes) / seconds;
 }
 
 }  // namespace
 
-MachineRates measure_machine_rates() {
+MachineRates measure_machine_rates(Device device) {
   const NoGrad no_grad;
-  return {product_rate(DType::kF32), product_rate(DType::kBf16), copy_rate()};
+  return {.flops_f32 = product_rate(DType::kF32, device),
+          .flops_bf16 = product_rate(DType::kBf16, device),
+          .bytes = copy_rate(device),
+          .flops_f16 = is_cpu(device) ? 0 : product_rate(DType::kF16, device),
+          .device = device};
 }
 
 }  // namespace mezzo::train

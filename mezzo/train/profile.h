@@ -15,13 +15,17 @@ struct MachineRates {
   double flops_f32 = 0;   // per second, of a product of large matrices
   double flops_bf16 = 0;  // the same in bf16
   double bytes = 0;       // per second, read and written, of a copy larger than most caches
+  double flops_f16 = 0;   // as flops_bf16; 0 for that of f32, in which CPUs compute f16
+  Device device{};
 
-  // f16 is computed in f32 on CPUs.
-  double flops(DType dtype) const { return dtype == DType::kBf16 ? flops_bf16 : flops_f32; }
+  double flops(DType dtype) const {
+    if (dtype == DType::kBf16) return flops_bf16;
+    return dtype == DType::kF16 && flops_f16 > 0 ? flops_f16 : flops_f32;
+  }
 };
 
-// Measures them with as many threads as kernels use; takes about a second.
-MachineRates measure_machine_rates();
+// Measures them: on the CPU with as many threads as kernels use, which takes about a second.
+MachineRates measure_machine_rates(Device device);
 
 // The runs of one kernel for one operation and dtype in one phase; numbers are sums.
 struct ProfileRow {

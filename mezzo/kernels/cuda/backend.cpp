@@ -13,6 +13,7 @@
 #include "mezzo/kernels/cuda/pinned.h"
 #include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/kernels/cuda/report.h"
+#include "mezzo/kernels/cuda/timer.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -99,6 +100,11 @@ class CudaBackend final : public DeviceBackend {
 
   std::unique_ptr<WorkRecorder> make_recorder(Device device) override {
     return cuda::make_recorder(device);
+  }
+
+  std::unique_ptr<DeviceTimer> start_timer(Device device) override {
+    refuse_while_recording("it is timed");
+    return cuda::start_timer(device);
   }
 
   void synchronize(Device device) override {
