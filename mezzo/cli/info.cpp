@@ -4,13 +4,34 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/device_backend.h"
+#include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/backend_info.h"
+#include "mezzo/ops/tf32.h"
+#include "mezzo/train/profile.h"
 
 namespace mezzo::cli {
 namespace {
 
 const char* yes_no(bool value) { return value ? "yes" : "no"; }
+
+// Measured: what is printed of a card elsewhere are the rates of its highest clock.
+void print_rates(Device card) {
+  constexpr double kTera = 1e12;
+  constexpr double kGiga = 1e9;
+  const bool allows_tf32 = is_tf32_allowed();
+  allow_tf32(true);
+  const double tf32 = train::measure_machine_rates(card).flops_f32;
+  allow_tf32(false);
+  const train::MachineRates rates = train::measure_machine_rates(card);
+  allow_tf32(allows_tf32);
+  fmt::print(
+      "          products of f32 {:.0f}, tf32 {:.0f}, bf16 {:.0f}, f16 {:.0f} TFLOP/s; copies "
+      "{:.0f} "
+      "GB/s\n",
+      rates.flops_f32 / kTera, tf32 / kTera, rates.flops_bf16 / kTera,
+      rates.flops(DType::kF16) / kTera, rates.bytes / kGiga);
+}
 
 void print_cards() {
   DeviceBackend* backend = find_device_backend(DeviceType::kCuda);
@@ -22,6 +43,11 @@ void print_cards() {
   for (int i = 0; backend != nullptr && i < backend->count(); ++i) {
     const Device device{DeviceType::kCuda, static_cast<std::int8_t>(i)};
     fmt::print("cuda:{}    {}\n", i, backend->describe(device));
+    try {
+      print_rates(device);
+    } catch (const Error& error) {  // a full card, say: what else is known is printed all the same
+      fmt::print("          no rates: {}\n", error.what());
+    }
   }
 }
 
