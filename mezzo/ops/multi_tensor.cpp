@@ -116,7 +116,9 @@ void QueuedCheck::put_list(std::span<const Tensor> tensors, float factor, Device
   }
   const std::size_t bytes = kBlocksAt + list.blocks.size() * sizeof(flat::Block);
   if (!list_.defined() || list_.device() != device) {
-    list_ = empty({static_cast<std::int64_t>(bytes)}, DType::kU8, Format::kContiguous, device);
+    // Room for those that are undefined, too: they may be defined in the next list.
+    const std::size_t room = kBlocksAt + tensors.size() * sizeof(flat::Block);
+    list_ = empty({static_cast<std::int64_t>(room)}, DType::kU8, Format::kContiguous, device);
   }
   check_arg(bytes <= list_.bytes(), "all_finite", "the list of ", list.blocks.size(),
             " tensors is longer than the first one");

@@ -325,6 +325,15 @@ TEST(QueuedCheck, KeepsAnEarlierFind) {
   EXPECT_EQ(found.item(), 0);
 }
 
+TEST(QueuedCheck, WhatWasUndefinedMayBeDefinedLater) {
+  Tensor tensors[] = {zeros({4}), Tensor(), Tensor()};
+  QueuedCheck check;
+  EXPECT_EQ(first_bad(check, tensors, 1), flat::kNothingBad);
+  tensors[1] = zeros({2});
+  tensors[2] = full({3}, std::nanf(""));
+  EXPECT_EQ(first_bad(check, tensors, 1), 2);
+}
+
 TEST(QueuedCheck, NoLongerListThanTheFirst) {
   const Tensor tensors[] = {zeros({4}), zeros({4})};
   QueuedCheck check;
