@@ -105,7 +105,7 @@ std::uint64_t TrainOneStepWithLossScale::mode() const {
 }
 
 void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
-  losses_.clear();
+  losses_ = {};
   take_snapshot();
   if (!accumulate_all(input, labels)) return;
   const bool needs_host = this->needs_host();
@@ -178,7 +178,8 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   const Tensor output = forward(net_, input, options_.policy);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
   // Detached: a loss that is looked at late would keep its tape until then.
-  losses_.push_back({loss.detach(), weight});
+  losses_.tensors.push_back(loss.detach());
+  losses_.weights.push_back(weight);
   if (!looks_late(loss) && !take_losses()) return false;
   begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
@@ -187,18 +188,14 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
 
 // Looks at the losses that it has not looked at yet.
 bool TrainOneStepWithLossScale::take_losses() {
-  std::vector<Tensor> losses;
-  std::vector<double> weights;
-  for (const auto& [loss, weight] : std::exchange(losses_, {})) {
-    losses.push_back(loss);
-    weights.push_back(weight);
-  }
-  if (losses.empty()) return true;
-  return do_host_work("take_loss", losses, {}, [this, weights](std::span<const Tensor> reads) {
+  const Losses losses = std::exchange(losses_, {});
+  if (losses.tensors.empty()) return true;
+  const auto look = [this, weights = losses.weights](std::span<const Tensor> reads) {
     complete_snapshot();
     for (std::size_t i = 0; i < reads.size(); ++i) add_loss(reads[i].item(), weights[i]);
     return goes_on();
-  });
+  };
+  return do_host_work("take_loss", losses.tensors, {}, look);
 }
 
 void TrainOneStepWithLossScale::add_loss(double loss, double weight) {
@@ -243,20 +240,13 @@ void TrainOneStepWithLossScale::end_phase() {
 bool TrainOneStepWithLossScale::needs_host() const {
   const GradientStatistics* statistics = scaler_.statistics();
   if (statistics != nullptr && statistics->is_due()) return true;
-  std::vector<Tensor> losses;
-  for (const WeightedLoss& loss : losses_) losses.push_back(loss.loss);
   const UpdateOnDevice::Player players[] = {player()};
-  return !UpdateOnDevice::fits(players, losses, scaler_.is_enabled());
+  return !UpdateOnDevice::fits(players, losses_.tensors, scaler_.is_enabled());
 }
 
 // The losses that nobody has looked at yet are looked at behind the update.
 void TrainOneStepWithLossScale::queue_update() {
-  std::vector<Tensor> losses;
-  std::vector<double> weights;
-  for (const auto& [loss, weight] : std::exchange(losses_, {})) {
-    losses.push_back(loss);
-    weights.push_back(weight);
-  }
+  const Losses losses = std::exchange(losses_, {});
   const auto prepare = [this] {
     const UpdateOnDevice::Player players[] = {player()};
     update_->prepare(scaler_.begin_steps(players));
@@ -273,9 +263,10 @@ void TrainOneStepWithLossScale::queue_update() {
         players, static_cast<std::size_t>(options_.micro_batches),
         UpdateOnDevice::Checks{.gradients = checks_gradients, .losses = skips_nonfinite_loss()});
   }
-  do_queued_work("update", losses, optimizer_.params(), prepare, queue);
-  do_host_work("finish_update", {}, {},
-               [this, weights](std::span<const Tensor>) { return finish(weights); });
+  do_queued_work("update", losses.tensors, optimizer_.params(), prepare, queue);
+  do_host_work("finish_update", {}, {}, [this, weights = losses.weights](std::span<const Tensor>) {
+    return finish(weights);
+  });
 }
 
 bool TrainOneStepWithLossScale::finish(std::span<const double> weights) {

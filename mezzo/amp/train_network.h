@@ -120,9 +120,9 @@ class TrainOneStepWithLossScale {
   void set_execution(StepExecution execution) { execution_ = std::move(execution); }
 
  private:
-  struct WeightedLoss {
-    Tensor loss;
-    double weight;
+  struct Losses {
+    std::vector<Tensor> tensors{};
+    std::vector<double> weights{};  // of each
   };
 
   // The body of a step. What it does besides calls of operations is host work, for it may be
@@ -166,7 +166,7 @@ class TrainOneStepWithLossScale {
   // Of this step. A replayed one takes copies on devices with its launch.
   enum class Taken : std::uint8_t { kNothing, kOnHost, kEverywhere };
   Taken snapshot_taken_ = Taken::kNothing;
-  std::vector<WeightedLoss> losses_;  // not looked at yet
+  Losses losses_;  // not looked at yet
   std::optional<UpdateOnDevice> update_;
   TrainStepResult result_;  // of the step that is under way
   StepPhase phase_ = StepPhase::kForward;

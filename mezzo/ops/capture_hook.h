@@ -37,7 +37,7 @@ struct HostCall {
   // If given, `work` only queues kernels, the same in every run, on `reads`, gradients of `leaves`
   // and memory of its own that stays where it is: a recording can hold it. This is called before,
   // in every run, for what differs from run to run; the numbers in `reads` and gradients are not
-  // there  // yet then. Where it is recorded, `time` does not matter: it keeps its place.
+  // there yet then. Where it is recorded, `time` does not matter: it keeps its place.
   std::function<void()> prepare{};
 };
 

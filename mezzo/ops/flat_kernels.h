@@ -123,17 +123,19 @@ struct Kernels {
                           std::span<ExponentCounts> counts) = nullptr;
   void (*sgd)(std::span<const SgdBlock> blocks, const SgdFactors& factors) = nullptr;
   void (*adam)(std::span<const AdamBlock> blocks, const AdamFactors& factors) = nullptr;
-  // For recordings. The first lowers *first_bad to the index of the first block with a value that
-  // is not finite once it was multiplied by *factor; it need not look if *squares is given and
-  // finite, which is what the second gives: the sum of the squares of these products, rounded to
-  // f32. The others are sgd() and adam() behind a gate, with the factor of
-  // `clip`. note_faults() lowers a flag to 0 if a kernel that came before has found a label or an
-  // index out of range, which is an exception of the next call that waits.
+  // This and what follows up to adam_if() is for recordings. Lowers *first_bad to 0 if a kernel
+  // that came before has found a label or an index out of range, which is an exception of the next
+  // call that waits.
   void (*note_faults)(Device device, std::int32_t* first_bad) = nullptr;
+  // Lowers *first_bad to the index of the first block with a value that is not finite once it was
+  // multiplied by *factor. Need not look if *squares, what note_squares() gives, is known and
+  // finite.
   void (*note_nonfinite)(Device device, Listed<Block> blocks, const float* factor,
                          const double* squares, std::int32_t* first_bad) = nullptr;
+  // The sum of the squares of these products, rounded to f32.
   void (*note_squares)(Device device, Listed<Block> blocks, const float* factor,
                        double* sum) = nullptr;
+  // sgd() and adam() behind a gate, with the factor of `clip`.
   void (*sgd_if)(Device device, Gate gate, Clip clip, Listed<SgdBlock> blocks,
                  const SgdFactors* factors) = nullptr;
   void (*adam_if)(Device device, Gate gate, Clip clip, Listed<AdamBlock> blocks,
