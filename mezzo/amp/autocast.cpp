@@ -15,7 +15,7 @@ struct State {
   bool enabled = false;
   Policy policy;
 };
-thread_local State state;
+thread_local State region_state;
 thread_local CallObserver* observer = nullptr;
 
 bool may_cast(const OpDef& op, std::size_t input) {
@@ -70,7 +70,7 @@ void apply_observed(const OpDef& op, Operands& operands) {
   std::vector<Tensor> before;
   before.reserve(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) before.push_back(operands[i]);
-  const Policy* policy = state.enabled ? &state.policy : nullptr;
+  const Policy* policy = region_state.enabled ? &region_state.policy : nullptr;
   const CastAction action =
       policy != nullptr ? apply_policy(*policy, op, operands) : CastAction::kNone;
   observer->on_call({op, before, operands.view(), action, policy});
@@ -92,14 +92,14 @@ class RegionAgain final : public PrecisionContext {
 class Hook final : public PrecisionHook {
  public:
   std::shared_ptr<const PrecisionContext> context() const override {
-    return std::make_shared<RegionAgain>(state.policy, state.enabled);
+    return std::make_shared<RegionAgain>(region_state.policy, region_state.enabled);
   }
 
   void prepare(const OpDef& op, Operands& operands) override {
     if (observer != nullptr) [[unlikely]] {
       apply_observed(op, operands);
     } else {
-      apply_policy(state.policy, op, operands);
+      apply_policy(region_state.policy, op, operands);
     }
   }
 };
@@ -108,8 +108,8 @@ class Hook final : public PrecisionHook {
 Hook hook;
 
 void apply(bool enabled, const Policy& policy) {
-  state.enabled = enabled;
-  state.policy = policy;
+  region_state.enabled = enabled;
+  region_state.policy = policy;
   set_precision_hook(enabled || observer != nullptr ? &hook : nullptr);
 }
 
@@ -124,7 +124,7 @@ void check_policy(const Policy& policy) {
 Autocast::Autocast(DType lower, bool enabled) : Autocast(Policy{.lower = lower}, enabled) {}
 
 Autocast::Autocast(const Policy& policy, bool enabled)
-    : previous_policy_(state.policy), previous_enabled_(state.enabled) {
+    : previous_policy_(region_state.policy), previous_enabled_(region_state.enabled) {
   if (enabled && policy.level != Level::kO0) {
     enable_autocast(policy);
   } else {
@@ -141,18 +141,18 @@ void enable_autocast(const Policy& policy) {
   apply(policy.level != Level::kO0, policy);
 }
 
-void disable_autocast() { apply(false, state.policy); }
+void disable_autocast() { apply(false, region_state.policy); }
 
 ObserveCalls::ObserveCalls(CallObserver& calls) : previous_(std::exchange(observer, &calls)) {
-  apply(state.enabled, state.policy);
+  apply(region_state.enabled, region_state.policy);
 }
 
 ObserveCalls::~ObserveCalls() {
   observer = previous_;
-  apply(state.enabled, state.policy);
+  apply(region_state.enabled, region_state.policy);
 }
 
-bool is_autocast_enabled() { return state.enabled; }
-const Policy& autocast_policy() { return state.policy; }
+bool is_autocast_enabled() { return region_state.enabled; }
+const Policy& autocast_policy() { return region_state.policy; }
 
 }  // namespace mezzo::amp

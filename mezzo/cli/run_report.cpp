@@ -20,7 +20,7 @@ std::string describe_scaling(const train::RunOptions& options) {
   return fmt::format("{}, from {}", is_fixed ? "fixed" : "dynamic", scaler.get_scale());
 }
 
-std::vector<std::pair<std::string, std::string>> configuration_of(
+std::vector<std::pair<std::string, std::string>> configuration_rows(
     const train::RunOptions& options) {
   std::string optimizer = fmt::format("SGD, momentum {}", options.momentum);
   if (options.weight_decay > 0) optimizer += fmt::format(", decay {}", options.weight_decay);
@@ -63,7 +63,7 @@ void RunReport::begin(const std::string& name, const train::RunOptions& options,
   if (!is_wanted()) return;
   report_.runs.push_back(
       {.name = name,
-       .configuration = configuration_of(options),
+       .configuration = configuration_rows(options),
        .dtype = options.policy.dtype(),
        .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
        .plan = plan_table(options, data)});

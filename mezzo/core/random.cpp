@@ -14,7 +14,7 @@ constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57;
 constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
 constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
 constexpr int kRounds = 10;
-constexpr std::int64_t kGrain = 1 << 13;
+constexpr std::int64_t kBlockGrain = 1 << 13;
 
 std::array<std::uint32_t, 4> block_at(RandomPosition position, std::uint64_t block) {
   return philox(
@@ -25,7 +25,7 @@ std::array<std::uint32_t, 4> block_at(RandomPosition position, std::uint64_t blo
 // Calls use(i, words) for the blocks of four words that numbers [4 * i, 4 * i + 4) come from.
 template <class Use>
 void for_each_block(std::int64_t blocks, RandomPosition position, Use&& use) {
-  parallel_for(blocks, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(blocks, kBlockGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       use(i, block_at(position, position.offset / 4 + static_cast<std::uint64_t>(i)));
     }

@@ -23,7 +23,9 @@ Storage::Storage(std::size_t bytes, Pinned pinned)
 
 Storage::~Storage() {
   if (is_pinned_) {
-    find_device_backend(DeviceType::kCuda)->release_pinned(data_, bytes_);
+    // It has a backend, for that is where the memory comes from.
+    DeviceBackend* const cuda = find_device_backend(DeviceType::kCuda);
+    if (cuda != nullptr) cuda->release_pinned(data_, bytes_);
   } else if (!owner_) {
     release_on(device_, data_, bytes_);
   }

@@ -9,7 +9,7 @@
 namespace mezzo {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;
+constexpr std::int64_t kFillGrain = 1 << 15;
 
 template <class T>
 T convert(double value) {
@@ -145,7 +145,7 @@ void fill(const Tensor& tensor, double value) {
     const T element = convert<T>(value);
     T* out = tensor.mutable_data<T>();
     if (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast)) {
-      parallel_for(tensor.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(tensor.numel(), kFillGrain, [&](std::int64_t begin, std::int64_t end) {
         std::fill(out + begin, out + end, element);
       });
       return;

@@ -13,7 +13,7 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr const char* kOp = "capture";
+constexpr const char* kCapture = "capture";
 
 // A value as somebody may hold it: a geometry over a storage.
 struct Known {
@@ -34,7 +34,7 @@ class Placeholder final : public LazyContents {
   explicit Placeholder(std::string what) : what_(std::move(what)) {}
 
   void fill(void* /*destination*/) override {
-    fail(kOp, "the step depends on data: it asks for the elements of ", what_,
+    fail(kCapture, "the step depends on data: it asks for the elements of ", what_,
          " while it is captured, when nothing is computed. Keep values as tensors, or look at them "
          "after the run");
   }
@@ -103,7 +103,7 @@ class Recorder final : public CaptureHook {
   void on_change(const FinishedCall& call) override {
     const Tensor& destination = call.outputs[0];
     Placeholder* contents = placeholder_of(destination);
-    check_arg(contents != nullptr, kOp, call.op.name, " changes ", destination,
+    check_arg(contents != nullptr, kCapture, call.op.name, " changes ", destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
     Node node = node_of(call);
     node.over = {value_of(destination)};
@@ -167,7 +167,8 @@ class Recorder final : public CaptureHook {
   }
 
   void make_relative(const FinishedCall& call, RandomPosition& position) const {
-    check_arg(position.seed == start_.seed && position.offset >= start_.offset, kOp, call.op.name,
+    check_arg(position.seed == start_.seed && position.offset >= start_.offset, kCapture,
+              call.op.name,
               " takes random numbers from a generator of its own. In a captured step use "
               "default_generator()");
     position = {0, position.offset - start_.offset};
@@ -194,7 +195,7 @@ class Recorder final : public CaptureHook {
     for (const Known& known : known_in(tensor)) {
       if (is_of(known, tensor)) return refreshed(known.value, tensor);
     }
-    check_arg(placeholder_of(tensor) == nullptr, kOp, "the step holds on to ", tensor,
+    check_arg(placeholder_of(tensor) == nullptr, kCapture, "the step holds on to ", tensor,
               ", which was changed in place since or belongs to another capture. Compute it within "
               "the step");
     return add_state(tensor);
@@ -223,8 +224,8 @@ class Recorder final : public CaptureHook {
   // The first tensor says where the program lies.
   void check_device(const Tensor& tensor, const std::string& name) {
     if (!device_.has_value()) device_ = tensor.device();
-    check_arg(tensor.device() == *device_, kOp, name, ", ", tensor, ", is on ", tensor.device(),
-              ", what the step used before is on ", *device_,
+    check_arg(tensor.device() == *device_, kCapture, name, ", ", tensor, ", is on ",
+              tensor.device(), ", what the step used before is on ", *device_,
               ". A program runs on one device: use to()");
   }
 
@@ -251,7 +252,8 @@ class Recorder final : public CaptureHook {
 class Capturing {
  public:
   explicit Capturing(Recorder& recorder) : recorder_(recorder) {
-    check_arg(capture_hook() == nullptr, kOp, "a step is being captured already on this thread");
+    check_arg(capture_hook() == nullptr, kCapture,
+              "a step is being captured already on this thread");
     set_capture_hook(&recorder);
   }
   ~Capturing() {

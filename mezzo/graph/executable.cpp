@@ -15,7 +15,7 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr const char* kOp = "graph";
+constexpr const char* kGraphRun = "graph";
 
 // What an absent optional input is.
 const Tensor& absent() {
@@ -82,11 +82,11 @@ void Executable::find_done_inputs() {
 
 void Executable::check_runnable() const {
   for (const Value& value : program_.values) {
-    check_arg(value.kind != ValueKind::kState || value.tensor.defined(), kOp, "the state ",
+    check_arg(value.kind != ValueKind::kState || value.tensor.defined(), kGraphRun, "the state ",
               value.name, " has no tensor. Programs that were read from text cannot run");
   }
   for (const Node& node : program_.nodes) {
-    check_arg(!node.is_host() || node.work != nullptr, kOp, "the host work ", node.host,
+    check_arg(!node.is_host() || node.work != nullptr, kGraphRun, "the host work ", node.host,
               " has nothing to do. Programs that were read from text cannot run");
   }
 }
@@ -166,14 +166,14 @@ void Executable::make_instruction(Node& node) {
 }
 
 void Executable::bind(std::span<const Tensor> inputs) {
-  check_arg(inputs.size() == program_.inputs.size(), kOp, "the step has ", program_.inputs.size(),
-            " inputs, ", inputs.size(), " were given");
+  check_arg(inputs.size() == program_.inputs.size(), kGraphRun, "the step has ",
+            program_.inputs.size(), " inputs, ", inputs.size(), " were given");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueSpec& wanted = program_.spec(program_.inputs[i]);
-    check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",
-              inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
+    check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kGraphRun, "input ", i,
+              " is ", inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
               ". Capture it again");
-    check_arg(inputs[i].device() == program_.device, kOp, "input ", i, " is on ",
+    check_arg(inputs[i].device() == program_.device, kGraphRun, "input ", i, " is on ",
               inputs[i].device(), ", the step was captured on ", program_.device,
               ". Use to(), or capture it again");
     const ValueId input = program_.inputs[i];

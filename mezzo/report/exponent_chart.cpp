@@ -15,7 +15,6 @@ namespace {
 using amp::GradientHistogram;
 
 constexpr const char* kNothing = "<p class=\"empty\">No gradients were counted.</p>\n";
-constexpr double kWidth = 760;
 
 // What f16 does to the gradients of a binade, as the class that paints them.
 enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };
@@ -152,7 +151,7 @@ class HeatMap {
         scale_(scale_for(histograms, kMapLeft, kMapRight)),
         top_(chart.shift != 0 ? 66 : 52),
         bottom_(top_ + kRow * static_cast<double>(histograms.size())),
-        svg_(kWidth, bottom_ + 24, chart.label) {
+        svg_(kChartWidth, bottom_ + 24, chart.label) {
     for (const GradientHistogram& histogram : histograms) shades_.push_back(shades_of(histogram));
   }
 
@@ -244,8 +243,8 @@ std::string bars_to_svg(const GradientHistogram& histogram, const ExponentChart&
   if (histogram.counts.finite_nonzero() == 0) return kNothing;
   constexpr double kHeight = 300;
   constexpr double kBottom = kHeight - 26;
-  const ExponentScale scale = scale_for({&histogram, 1}, 92, kWidth - 12);
-  Svg svg(kWidth, kHeight, chart.label);
+  const ExponentScale scale = scale_for({&histogram, 1}, 92, kChartWidth - 12);
+  Svg svg(kChartWidth, kHeight, chart.label);
   const double top = draw_ranges(svg, scale, 6, chart.shift) + 12;
   const std::vector<double> parts = parts_of(histogram, scale);
   const double most = *std::ranges::max_element(parts);

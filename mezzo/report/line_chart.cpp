@@ -11,10 +11,9 @@
 namespace mezzo::report {
 namespace {
 
-constexpr double kWidth = 760;
 constexpr double kHeight = 260;
 constexpr double kLeft = 62;
-constexpr double kRight = kWidth - 12;
+constexpr double kRight = kChartWidth - 12;
 constexpr double kTop = 14;
 constexpr double kBottom = kHeight - 40;
 constexpr std::size_t kMostPoints = 360;
@@ -65,7 +64,7 @@ class Drawing {
  public:
   Drawing(const LineChart& chart, Range x, Range y)
       : chart_(chart),
-        svg_(kWidth, kHeight, chart.label),
+        svg_(kChartWidth, kHeight, chart.label),
         x_(AxisKind::kLinear, x.low, x.high, kLeft, kRight),
         y_(chart.y_axis, y.low, y.high, kBottom, kTop) {}
 

@@ -7,6 +7,8 @@
 
 namespace mezzo::report {
 
+inline constexpr double kChartWidth = 760;  // of every chart of a page, which scales them alike
+
 struct Point {
   double x = 0;
   double y = 0;

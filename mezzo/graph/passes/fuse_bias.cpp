@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kBias = 2;  // among the inputs of linear and of matmul
 
-class Fuser {
+class BiasFuser {
  public:
-  explicit Fuser(Program& program)
+  explicit BiasFuser(Program& program)
       : program_(program),
         links_(program),
         memory_(program),
@@ -81,6 +81,6 @@ class Fuser {
 
 }  // namespace
 
-std::size_t fuse_bias(Program& program) { return Fuser(program).run(); }
+std::size_t fuse_bias(Program& program) { return BiasFuser(program).run(); }
 
 }  // namespace mezzo::graph

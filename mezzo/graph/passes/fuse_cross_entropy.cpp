@@ -64,9 +64,9 @@ struct Loss {
 // A factor is the product of a few f64 numbers.
 bool is_close(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
 
-class Fuser {
+class CrossEntropyFuser {
  public:
-  explicit Fuser(Program& program)
+  explicit CrossEntropyFuser(Program& program)
       : program_(program),
         links_(program),
         memory_(program),
@@ -272,6 +272,6 @@ class Fuser {
 
 }  // namespace
 
-std::size_t fuse_cross_entropy(Program& program) { return Fuser(program).run(); }
+std::size_t fuse_cross_entropy(Program& program) { return CrossEntropyFuser(program).run(); }
 
 }  // namespace mezzo::graph

@@ -31,9 +31,9 @@ void set_relu(Node& norm) {
 }
 
 // What one direction of the pass looks at, and what it takes out.
-class Fuser {
+class NormFuser {
  public:
-  explicit Fuser(Program& program)
+  explicit NormFuser(Program& program)
       : program_(program),
         links_(program),
         memory_(program),
@@ -56,9 +56,9 @@ class Fuser {
 };
 
 // batch_norm, relu and batch_norm, add, relu.
-class ForwardFuser : public Fuser {
+class ForwardFuser : public NormFuser {
  public:
-  using Fuser::Fuser;
+  using NormFuser::NormFuser;
 
   std::size_t run() {
     static const OpDef* const kRelu = find_op("relu");
@@ -121,9 +121,9 @@ class ForwardFuser : public Fuser {
 };
 
 // relu_grad and batch_norm_grad, of norms with a ReLU.
-class BackwardFuser : public Fuser {
+class BackwardFuser : public NormFuser {
  public:
-  using Fuser::Fuser;
+  using NormFuser::NormFuser;
 
   std::size_t run() {
     static const OpDef* const kReluGrad = find_op("relu_grad");

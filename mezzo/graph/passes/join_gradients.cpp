@@ -8,13 +8,13 @@
 namespace mezzo::graph {
 namespace {
 
-using In = BatchNormGradInput;
+using GradIn = BatchNormGradInput;
 
 bool takes_two_gradients(const Node& node) {
   static const OpDef* const kNormGrad = find_op("batch_norm_grad");
-  return is_call(node, kNormGrad) && node.inputs.size() > In::kY &&
-         node.inputs[In::kY] != kNoValue &&
-         (node.inputs.size() == In::kOtherGrad || node.inputs[In::kOtherGrad] == kNoValue);
+  return is_call(node, kNormGrad) && node.inputs.size() > GradIn::kY &&
+         node.inputs[GradIn::kY] != kNoValue &&
+         (node.inputs.size() == GradIn::kOtherGrad || node.inputs[GradIn::kOtherGrad] == kNoValue);
 }
 
 class Joiner {
@@ -41,7 +41,7 @@ class Joiner {
   // node could not read the two itself.
   std::size_t sum_for(std::size_t norm_grad) const {
     static const OpDef* const kAdd = find_op("add");
-    const ValueId grad = program_.nodes[norm_grad].inputs[In::kGrad];
+    const ValueId grad = program_.nodes[norm_grad].inputs[GradIn::kGrad];
     const std::size_t sum = links_.maker(grad, kAdd);
     if (sum == kNoNode || !links_.is_only_for(grad, norm_grad)) return kNoNode;
     for (const ValueId term : program_.nodes[sum].inputs) {
@@ -54,10 +54,10 @@ class Joiner {
   }
 
   static void join(const Node& sum, Node& norm_grad) {
-    const ValueId before = norm_grad.inputs[In::kGrad];
-    norm_grad.inputs.resize(In::kOtherGrad + 1, kNoValue);
-    norm_grad.inputs[In::kGrad] = sum.inputs[0];
-    norm_grad.inputs[In::kOtherGrad] = sum.inputs[1];
+    const ValueId before = norm_grad.inputs[GradIn::kGrad];
+    norm_grad.inputs.resize(GradIn::kOtherGrad + 1, kNoValue);
+    norm_grad.inputs[GradIn::kGrad] = sum.inputs[0];
+    norm_grad.inputs[GradIn::kOtherGrad] = sum.inputs[1];
     for (ValueId& value : norm_grad.over) {
       if (value == before) value = sum.inputs[0];
     }

@@ -95,16 +95,18 @@ inline void add_chunk(const ChannelRows& rows, float* total, float* chunk) {
   });
 }
 
+// Rows whose elements of a channel are added up before the next channels': their sums stay in
+// registers that long.
 inline constexpr std::int64_t kGroupRows = 8;
 // Sums run over at most this many rows before they are added to a total: adding millions of terms
 // one by one to one f32 would lose the last of them, adding in two levels keeps the error of a sum
 // at that of a few hundred terms.
 inline constexpr std::int64_t kChunkRows = 256;
 
-// Calls add(row, rows, count) for groups of up to kGroupRows rows of `count` elements that cover
+// Calls add(row, rows, count) for groups of up to kGroup rows of `count` elements that cover
 // [begin, end); it adds to the chunk's sums. In the end, `first` and `second` hold the totals per
 // channel (summed over the pixels of a row).
-template <class AddGroup>
+template <std::int64_t kGroup, class AddGroup>
 HWY_INLINE void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
                          const ChannelSums& sums, const AddGroup& add) {
   std::int64_t in_chunk = 0;
@@ -112,7 +114,7 @@ HWY_INLINE void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64
     const std::int64_t count = rows.count(row);
     const bool incomplete = rows.count(end - 1) < rows.width();
     const std::int64_t last = incomplete && row < end - 1 ? end - 1 : end;
-    const std::int64_t group = std::min(kGroupRows, last - row);
+    const std::int64_t group = std::min(kGroup, last - row);
     add(row, group, count);
     row += group;
     in_chunk += group;

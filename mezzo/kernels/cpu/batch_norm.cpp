@@ -26,22 +26,22 @@ template <class T>
 void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::int64_t end,
                  const float* shift, const ChannelSums& sums) {
   const std::int64_t width = rows.width();
-  sum_rows(rows, begin, end, sums,
-           [&](std::int64_t row, std::int64_t group, std::int64_t count) HWY_ATTR {
-             const T* first = x + row * width;
-             for_row(count, [&](std::int64_t c, auto part) HWY_ATTR {
-               const auto from = load(shift + c);
-               auto sum = load(sums.chunk_first + c);
-               auto squares = load(sums.chunk_second + c);
-               for (std::int64_t r = 0; r < group; ++r) {
-                 const auto v = keep(hn::Sub(load(first + r * width + c, part), from), part);
-                 sum = hn::Add(sum, v);
-                 squares = hn::MulAdd(v, v, squares);
-               }
-               store(sum, sums.chunk_first + c);
-               store(squares, sums.chunk_second + c);
-             });
-           });
+  const auto add = [&](std::int64_t row, std::int64_t group, std::int64_t count) HWY_ATTR {
+    const T* first = x + row * width;
+    for_row(count, [&](std::int64_t c, auto part) HWY_ATTR {
+      const auto from = load(shift + c);
+      auto sum = load(sums.chunk_first + c);
+      auto squares = load(sums.chunk_second + c);
+      for (std::int64_t r = 0; r < group; ++r) {
+        const auto v = keep(hn::Sub(load(first + r * width + c, part), from), part);
+        sum = hn::Add(sum, v);
+        squares = hn::MulAdd(v, v, squares);
+      }
+      store(sum, sums.chunk_first + c);
+      store(squares, sums.chunk_second + c);
+    });
+  };
+  sum_rows<kGroupRows>(rows, begin, end, sums, add);
 }
 
 // Pass 1 of one part. The variance follows from the sums S of x - k and Q of its squares as

@@ -362,15 +362,29 @@ bool are_few(std::int64_t in, std::int64_t out, Products products) {
   return products == Products::kTiles ? in < (out < kPanel ? 4 : 3) : std::min(in, out) < 8;
 }
 
+// f32 images that are worth copying. oneDNN's kernel reads them where they are and is as fast, but
+// not where a kernel of several pixels moves by more than one: it takes up to twice as long then,
+// where there are enough channels for the products to count (docs/benchmarks.md).
+bool is_slow_in_place(const KernelArgs& args) {
+  constexpr std::int64_t kManyChannels = 64;
+  const auto& attrs = args.attrs<Conv2dGradAttrs>();
+  const bool has_pixels = attrs.size.h * attrs.size.w > 1;
+  const bool strides = attrs.conv.stride.h > 1 || attrs.conv.stride.w > 1;
+  const bool is_f32 = args.input(1).dtype() == DType::kF32;
+  return is_f32 && has_pixels && strides &&
+         std::min(args.input(0).size(1), args.input(1).size(1)) >= kManyChannels;
+}
+
 }  // namespace
 
 Support supports_grad_weight(const KernelArgs& args) {
-  // oneDNN's f32 kernel reads the images where they are, and is as fast.
+  const Tensor& grad = args.input(0);
   const Tensor& x = args.input(1);
-  if (!is_lower(x.dtype())) return Support::no("only 16-bit images are copied");
+  if (!is_lower(x.dtype()) && !is_slow_in_place(args)) {
+    return Support::no("f32 images are read where they are");
+  }
   if (!cpu_features().avx2) return Support::no("needs AVX2");
   if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
-  const Tensor& grad = args.input(0);
   if (grad.numel() == 0 || x.numel() == 0) return Support::no("there is nothing to add up");
   if (are_few(x.size(1), grad.size(1), products_for(x.dtype()))) return Support::no("few channels");
   return Support::yes();

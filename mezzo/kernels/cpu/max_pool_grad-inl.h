@@ -116,12 +116,15 @@ template <class T, class P>
 void gather_chosen(const Pool& all, const T* grad, const P* positions, T* x) {
   const T* const grad_end = grad + all.window_elements();
   const P* const positions_end = positions + all.window_elements();
-  gather(all, x, [&](const Pool& pool, std::int64_t window, const WindowOver& over) HWY_ATTR {
-    const auto chosen = load_positions_before(positions_end, positions + window);
-    const auto value = load_before(grad_end, grad + window);
-    const std::uint32_t position = pool.position(over.row, over.column, over.h, over.w);
-    return where_chosen(chosen, position, true, value);
-  });
+  const auto position_of = [](const Pool& pool, const WindowOver& over) {
+    return pool.position(over.row, over.column, over.h, over.w);
+  };
+  gather(all, x, position_of,
+         [&]<bool kCut>(std::int64_t element, std::uint32_t position) HWY_ATTR {
+           const auto chosen = load_positions_row<kCut>(positions_end, positions + element);
+           const auto value = load_row<kCut>(grad_end, grad + element);
+           return where_chosen(chosen, position, true, value);
+         });
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

@@ -73,9 +73,11 @@ void mean_windows(const Pool& all, const T* x, T* out) {
 template <class T>
 void gather_shares(const Pool& all, const T* grad, T* x) {
   const T* const grad_end = grad + all.window_elements();
-  gather(all, x, [&](const Pool& pool, std::int64_t window, const WindowOver& over) HWY_ATTR {
-    const auto divisor = hn::Set(F32(), pool.divisor(over.row, over.column));
-    return hn::Div(load_before(grad_end, grad + window), divisor);
+  const auto divisor_of = [](const Pool& pool, const WindowOver& over) {
+    return pool.divisor(over.row, over.column);
+  };
+  gather(all, x, divisor_of, [&]<bool kCut>(std::int64_t element, float divisor) HWY_ATTR {
+    return hn::Div(load_row<kCut>(grad_end, grad + element), hn::Set(F32(), divisor));
   });
 }
 

@@ -100,6 +100,27 @@ TEST(GradWeightOfBf16, IsWidenedWhereNoInstructionTakesIt) {
   for (const Case& c : cases()) check(c, DType::kBf16, Products::kF32);
 }
 
+TEST(GradWeightOfF32, IsThePlainSum) {
+  manual_seed(7);
+  for (const Case& c : cases()) check(c, DType::kF32, Products::kF32);
+}
+
+TEST(GradWeightOfF32, IsLeftToOtherKernelsButForManyChannelsAndStrides) {
+  const bool can = cpu_features().avx2;
+  const auto takes = [](std::int64_t channels, Size2d kernel, Size2d stride) {
+    const Tensor grad = randn({2, channels, 4, 4});
+    const Tensor x = randn({2, channels, 8, 8});
+    const Attrs attrs(Conv2dGradAttrs{{.stride = stride}, kernel, false});
+    const std::array<const Tensor*, 2> inputs{&grad, &x};
+    return static_cast<bool>(kernels::supports_grad_weight({inputs, {}, attrs}));
+  };
+  EXPECT_EQ(takes(64, 3, 2), can);
+  EXPECT_EQ(takes(67, {1, 3}, {1, 2}), can);
+  EXPECT_FALSE(takes(63, 3, 2));
+  EXPECT_FALSE(takes(64, 1, 2));
+  EXPECT_FALSE(takes(64, 3, 1));
+}
+
 TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
   const DType dtype = GetParam() == Products::kF32 ? DType::kF16 : DType::kBf16;
   const Tensor x = cast(randn({2, 16, 4, 4}), dtype);
