@@ -158,6 +158,22 @@ void fill(const Tensor& tensor, double value) {
   });
 }
 
+namespace {
+
+// `in` and `out` are the elements of two tensors of one shape.
+template <class From, class To>
+void convert_elements(const From* in, To* out, const Tensor& source, const Tensor& destination) {
+  for_each_row(source.shape(), source.strides(), destination.strides(),
+               [&](std::int64_t from, std::int64_t to, std::int64_t count, std::int64_t step_in,
+                   std::int64_t step_out) {
+                 for (std::int64_t i = 0; i < count; ++i) {
+                   out[to + i * step_out] = convert_element<To>(in[from + i * step_in]);
+                 }
+               });
+}
+
+}  // namespace
+
 void copy_elements(const Tensor& source, const Tensor& destination) {
   check_arg(source.shape() == destination.shape(), "copy", "shapes differ: ", source.shape(),
             " and ", destination.shape());
@@ -169,15 +185,7 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
   }
   visit_dtype(source.dtype(), [&]<class From>() {
     visit_dtype(destination.dtype(), [&]<class To>() {
-      const From* in = source.data<From>();
-      To* out = destination.mutable_data<To>();
-      for_each_row(source.shape(), source.strides(), destination.strides(),
-                   [&](std::int64_t from, std::int64_t to, std::int64_t count, std::int64_t step_in,
-                       std::int64_t step_out) {
-                     for (std::int64_t i = 0; i < count; ++i) {
-                       out[to + i * step_out] = convert_element<To>(in[from + i * step_in]);
-                     }
-                   });
+      convert_elements(source.data<From>(), destination.mutable_data<To>(), source, destination);
     });
   });
 }

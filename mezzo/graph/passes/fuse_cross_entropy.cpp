@@ -151,11 +151,10 @@ class CrossEntropyFuser {
     const auto examples = static_cast<double>(shape(loss.logits)[0]);
     double factor = loss.before;
     ValueId value = node(loss.product).outputs[0];
-    std::size_t at = loss.product;
     std::vector<std::size_t> parts;
     while (links_.readers(value).size() == 1 &&
            links_.is_only_for(value, links_.readers(value)[0])) {
-      at = links_.readers(value)[0];
+      const std::size_t at = links_.readers(value)[0];
       const std::optional<double> scale = factor_of(at);
       if (!scale.has_value()) break;
       factor *= *scale;

@@ -46,6 +46,20 @@ HWY_INLINE F32Vec masked_by_x(const GradTensors<T>& t, const GradArrays& a, std:
   return hn::IfThenElseZero(hn::Gt(z, hn::Zero(F32())), load(t.grad + i, part));
 }
 
+// The gradient behind the mask. Where y is read, it is kept for pass 2 and for the residual.
+template <Mask kMask, class T>
+HWY_INLINE F32Vec masked(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
+                         std::int64_t c, auto part) {
+  if constexpr (kMask == Mask::kRecomputed) return masked_by_x(t, a, i, c, part);
+  auto grad = load(t.grad + i, part);
+  if constexpr (!reads_y(kMask)) return grad;
+  if constexpr (kMask == Mask::kJoined) grad = hn::Add(grad, load(t.other + i, part));
+  grad = hn::IfThenElseZero(hn::Gt(load(t.y + i, part), hn::Zero(F32())), grad);
+  store(grad, t.grad_residual + i, part);
+  // Rounded to T, as the sum of a call of its own is.
+  return kMask == Mask::kJoined ? load(t.grad_residual + i, part) : grad;
+}
+
 // Sums of the masked gradient and of its product with x - mean over one part of the rows.
 template <Mask kMask, class T>
 void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows, int number,
@@ -58,17 +72,7 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
       auto products = load(sums.chunk_second + c);
       for (std::int64_t r = 0; r < group; ++r) {
         const std::int64_t i = (row + r) * width + c;
-        auto grad = load(t.grad + i, part);
-        if constexpr (reads_y(kMask)) {
-          if constexpr (kMask == Mask::kJoined) grad = hn::Add(grad, load(t.other + i, part));
-          const auto positive = hn::Gt(load(t.y + i, part), hn::Zero(F32()));
-          grad = hn::IfThenElseZero(positive, grad);
-          store(grad, t.grad_residual + i, part);
-          // Rounded to T, as the sum of a call of its own is.
-          if constexpr (kMask == Mask::kJoined) grad = load(t.grad_residual + i, part);
-        } else if constexpr (kMask == Mask::kRecomputed) {
-          grad = masked_by_x(t, a, i, c, part);
-        }
+        const auto grad = masked<kMask>(t, a, i, c, part);
         // Lanes beyond the end hold a gradient of 0 already.
         sum = hn::Add(sum, grad);
         products = hn::MulAdd(grad, hn::Sub(load(t.x + i, part), mean), products);

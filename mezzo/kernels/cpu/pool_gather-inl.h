@@ -31,6 +31,15 @@ struct WindowOver {
   std::int64_t w;
 };
 
+// A pixel of an image, and the windows that contain it.
+struct Pixel {
+  std::int64_t image;
+  std::int64_t h;
+  std::int64_t w;
+  Windows rows;
+  Windows columns;
+};
+
 // What a window over a pixel adds to it: where the window's elements begin, and `Detail`, which
 // says the rest.
 template <class Detail>
@@ -51,6 +60,19 @@ HWY_INLINE F32Vec sum_over(const std::vector<Contribution<Detail>>& windows, std
   return total;
 }
 
+// Puts what the windows over a pixel contribute in the place of what `windows` held.
+template <class Detail, class DetailOf>
+void find_contributions(const Pool& pool, const Pixel& pixel, const DetailOf& detail_of,
+                        std::vector<Contribution<Detail>>& windows) {
+  windows.clear();
+  for (std::int64_t row = pixel.rows.first; row < pixel.rows.last; ++row) {
+    for (std::int64_t column = pixel.columns.first; column < pixel.columns.last; ++column) {
+      windows.push_back({pool.window(pixel.image, row, column),
+                         detail_of(pool, WindowOver{row, column, pixel.h, pixel.w})});
+    }
+  }
+}
+
 // Writes to every pixel of x what the windows over it add up to: the sum of part<cut>(element,
 // detail), where detail is detail_of(pool, window over the pixel), and `cut` says that vectors may
 // reach beyond the last element. What the windows over a pixel are is found once for all of its
@@ -64,14 +86,8 @@ void gather(const Pool& all, T* x, const DetailOf& detail_of, const Part& part) 
     const Windows rows{pool.rows.first_over(at.row), pool.rows.last_over(at.row)};
     T* to = x + pool.pixel(at.image, at.row, 0);
     for (std::int64_t w = 0; w < pool.columns.in; ++w, to += pool.c) {
-      const Windows columns = columns_over[static_cast<std::size_t>(w)];
-      windows.clear();
-      for (std::int64_t row = rows.first; row < rows.last; ++row) {
-        for (std::int64_t column = columns.first; column < columns.last; ++column) {
-          windows.push_back({pool.window(at.image, row, column),
-                             detail_of(pool, WindowOver{row, column, at.row, w})});
-        }
-      }
+      const Pixel pixel{at.image, at.row, w, rows, columns_over[static_cast<std::size_t>(w)]};
+      find_contributions(pool, pixel, detail_of, windows);
       std::int64_t channel = 0;
       for (; channel + lanes() <= pool.c; channel += lanes()) {
         store(sum_over<false>(windows, channel, part), to + channel);
