@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <set>
+#include <vector>
+
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/passes/recompute.h"
 #include "mezzo/ops/batch_norm_attrs.h"
@@ -9,8 +13,12 @@ namespace {
 using In = BatchNormInput;
 
 bool is_batch_norm(const Node& node) {
-  static const OpDef* const op = find_op("batch_norm");
-  return node.op == op && node.attrs.as<BatchNormAttrs>().training;
+  static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
+  return std::ranges::count(ops, node.op) > 0 && node.attrs.as<BatchNormAttrs>().training;
+}
+
+ValueId residual_of(const Node& norm) {
+  return norm.inputs.size() > In::kResidual ? norm.inputs[In::kResidual] : kNoValue;
 }
 
 // The norm once more, by the statistics that it has found: the same instructions on the same
@@ -19,22 +27,39 @@ Node again(const Node& norm, ValueId y) {
   BatchNormAttrs attrs = norm.attrs.as<BatchNormAttrs>();
   attrs.training = false;
   Node node{.op = norm.op, .attrs = attrs, .inputs = norm.inputs, .outputs = {y}};
-  node.inputs.resize(In::kRunningVar + 1, kNoValue);
+  node.inputs.resize(std::max<std::size_t>(norm.inputs.size(), In::kRunningVar + 1), kNoValue);
   node.inputs[In::kRunningMean] = norm.outputs[1];
   node.inputs[In::kRunningVar] = norm.outputs[2];
   return node;
+}
+
+// Leaves alone the norms that add what is computed again itself: it would have to stay until then.
+// Of residual blocks in a row, every other one remains.
+std::vector<Kept> without_chains(const Program& program, const std::vector<Kept>& all) {
+  std::set<ValueId> computed_again;
+  std::vector<Kept> chosen;
+  for (const Kept& kept : all) {
+    const Node& norm = program.nodes[kept.node];
+    if (computed_again.contains(residual_of(norm))) continue;
+    computed_again.insert(norm.outputs[0]);
+    chosen.push_back(kept);
+  }
+  return chosen;
 }
 
 }  // namespace
 
 std::size_t recompute_norms(Program& program) {
   const MemoryUse memory(program);
-  // x lives on for the norm's own gradient.
-  const auto is_x_kept = [&](std::size_t node, std::size_t reader) {
+  // x lives on for the norm's own gradient, a residual for the layers that it comes from.
+  const auto are_inputs_kept = [&](std::size_t node, std::size_t reader) {
     const Node& norm = program.nodes[node];
-    return is_batch_norm(norm) && memory.last_read(norm.inputs[In::kX]) >= reader;
+    if (!is_batch_norm(norm) || memory.last_read(norm.inputs[In::kX]) < reader) return false;
+    const ValueId residual = residual_of(norm);
+    return residual == kNoValue || memory.last_read(residual) >= reader;
   };
-  return recompute(program, kept_results(program, is_x_kept), again);
+  const std::vector<Kept> kept = kept_results(program, are_inputs_kept);
+  return recompute(program, without_chains(program, kept), again);
 }
 
 }  // namespace mezzo::graph

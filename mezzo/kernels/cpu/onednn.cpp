@@ -15,7 +15,8 @@ namespace mezzo::kernels::onednn {
 namespace {
 
 constexpr std::uint64_t kPacked = 0x7061636b;  // DerivedKey::kind of packed weights
-constexpr std::uint64_t kRead = 0x72656164;    // and of notes that a weight was read
+constexpr std::uint64_t kRead = 0x72656164;    // and of notes that a weight was read,
+constexpr std::uint64_t kOnce = 0x6f6e6365;    // or was packed and not kept
 
 // A fast hash of a sequence of numbers: every step multiplies and folds, as wyhash does.
 class Hash {
@@ -203,7 +204,11 @@ DerivedKey read_key(const Tensor& weight, const Shape& dims, const Shape& stride
   return {kRead, hash_of(describe(dims, weight.dtype(), strides)), weight.offset()};
 }
 
-struct Read final : RefCounted {};
+struct Note final : RefCounted {};
+
+void put_note(const Tensor& weight, const DerivedKey& key) {
+  weight.storage()->derived().put(key, weight.version(), Ref<RefCounted>(new Note));
+}
 
 }  // namespace
 
@@ -214,31 +219,34 @@ bool is_read_again(const Tensor& weight, const Shape& dims, const Shape& strides
 
 void note_read(const Tensor& weight, const Shape& dims, const Shape& strides) {
   if (!is_worth_keeping(weight)) return;
-  weight.storage()->derived().put(read_key(weight, dims, strides), weight.version(),
-                                  Ref<RefCounted>(new Read));
+  put_note(weight, read_key(weight, dims, strides));
 }
 
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted) {
   const Desc plain = describe(dims, weight.dtype(), strides);
   if (plain == wanted) return {memory_of(weight, plain), nullptr};
-  const bool keep = is_worth_keeping(weight);
+  const bool may_keep = is_worth_keeping(weight);
   const std::uint64_t version = weight.version();
-  DerivedKey key{kPacked, 0, weight.offset()};
-  if (keep) {
-    Hash hash;
-    hash.add(hash_of(plain));
-    hash.add(hash_of(wanted));
-    key.detail = hash.value();
-    if (const auto found = weight.storage()->derived().find(key, version)) {
+  Hash form;
+  form.add(hash_of(plain));
+  form.add(hash_of(wanted));
+  const DerivedKey key{kPacked, form.value(), weight.offset()};
+  const DerivedKey once{kOnce, form.value(), weight.offset()};
+  bool is_used_again = false;
+  if (may_keep) {
+    DerivedCopies& derived = weight.storage()->derived();
+    if (const auto found = derived.find(key, version)) {
       return {static_cast<PackedWeight*>(found.get())->storage.memory, found};
     }
+    is_used_again = derived.find(once, version) || is_read_again(weight, dims, strides);
   }
   const Tensor parameter = unfilled_source(weight);
   const Tensor& source = parameter.defined() ? parameter : weight;
   const auto copy = make_ref<PackedWeight>(wanted);
   reorder(memory_of(source, describe(dims, source.dtype(), strides)), copy->storage.memory);
   Ref<RefCounted> owner(copy.get());
-  if (keep) weight.storage()->derived().put(key, version, owner);
+  if (may_keep && is_used_again) weight.storage()->derived().put(key, version, owner);
+  if (may_keep && !is_used_again) put_note(weight, once);
   return {copy->storage.memory, std::move(owner)};
 }
 

@@ -85,7 +85,9 @@ struct Packed {
 
 // A weight in the layout `wanted`. `dims` and `strides` say how the primitive sees the weight.
 //
-// A parameter's packed copy is kept beside it and made again only after it has changed. If the
+// A parameter's packed copy is kept beside it from the second use on, until the parameter changes.
+// Training uses each form of a weight once between two updates, and if all forms were kept, copies
+// of all weights would be alive at the end of the forward pass, when memory is scarcest. If the
 // weight is the 16-bit copy of an f32 parameter that nobody has read yet, the packed form is made
 // straight from the f32 numbers, and the plain 16-bit copy never exists.
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted);
