@@ -137,7 +137,7 @@ Autocast::~Autocast() { apply(previous_enabled_, previous_policy_); }
 
 void enable_autocast(const Policy& policy) {
   check_policy(policy);
-  if (policy.level != Level::kO0 && policy.lower == DType::kBf16) warn_if_bf16_is_emulated();
+  if (policy.level != Level::kO0 && policy.lower == DType::kBf16) warn_if_bf16_is_widened();
   apply(policy.level != Level::kO0, policy);
 }
 

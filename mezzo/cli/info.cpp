@@ -62,9 +62,9 @@ void run_info() {
       yes_no(cpu.avx512_fp16), yes_no(cpu.amx_bf16));
   fmt::print("kernels   oneDNN {} using {}, vector loops for {}\n", backend.onednn_version,
              backend.onednn_isa, backend.vector_target);
-  fmt::print("bf16      {}\n", cpu.avx512_bf16
+  fmt::print("bf16      {}\n", has_fast_bf16()
                                    ? "computed with bf16 dot products, sums in f32"
-                                   : "no bf16 dot product here: saves memory, not time");
+                                   : "no fast bf16 dot product here: saves memory, not time");
   print_cards();
   fmt::print("f16       stored in 16 bits, computed in f32: saves memory, not time\n");
 }

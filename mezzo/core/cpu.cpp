@@ -77,6 +77,8 @@ bool has_fast_bf16_dot() {
 #endif
 }
 
+bool has_fast_bf16() { return cpu_features().amx_bf16 || has_fast_bf16_dot(); }
+
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -88,10 +90,12 @@ std::string cpu_name() {
   return "unknown";
 }
 
-void warn_if_bf16_is_emulated() {
-  if (!cpu_features().avx512_bf16) {
+void warn_if_bf16_is_widened() {
+  if (!has_fast_bf16()) {
     logging::warn_once(
-        "this CPU has no bf16 dot product (AVX512-BF16): bf16 saves memory here, not time");
+        "this CPU has no fast bf16 dot product (AMX, or AVX512-BF16 on Zen 4 and later): bf16 "
+        "saves "
+        "memory here, not time");
   }
 }
 

@@ -9,7 +9,7 @@ struct CpuFeatures {
   bool avx2 = false;
   bool f16c = false;         // conversions between f16 and f32
   bool avx512 = false;       // F, BW, DQ and VL
-  bool avx512_bf16 = false;  // bf16 dot products: bf16 is faster than f32
+  bool avx512_bf16 = false;  // bf16 dot products
   bool avx512_fp16 = false;
   bool amx_bf16 = false;
 };
@@ -30,10 +30,14 @@ const CpuFeatures& cpu_features();
 // so that widening bf16 to f32 is faster.
 bool has_fast_bf16_dot();
 
+// True if products of bf16 are faster than those of f32: by AMX, or such a dot product. Kernels
+// widen bf16 to f32 elsewhere.
+bool has_fast_bf16();
+
 // The processor's name as the system gives it.
 std::string cpu_name();
 
-// Logs once that bf16 saves memory but not time here, if the CPU has no bf16 dot product.
-void warn_if_bf16_is_emulated();
+// Logs once that bf16 saves memory but not time here, unless has_fast_bf16().
+void warn_if_bf16_is_widened();
 
 }  // namespace mezzo

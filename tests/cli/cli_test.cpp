@@ -311,10 +311,10 @@ TEST_F(Command, ThreadsSpinForAWhileUnlessTheUserSaysOtherwise) {
               testing::Not(HasSubstr("'20000'")));
 }
 
-TEST_F(Command, SaysOnceThatBf16IsEmulated) {
+TEST_F(Command, SaysOnceThatBf16IsNotFast) {
   const std::string text = output_of("env MEZZO_MAX_ISA=avx2 " MEZZO_COMMAND
                                      " train --steps 3 --quiet --batch-size 16 2>&1 >/dev/null");
-  EXPECT_THAT(text, HasSubstr("no bf16 dot product"));
+  EXPECT_THAT(text, HasSubstr("no fast bf16 dot product"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 

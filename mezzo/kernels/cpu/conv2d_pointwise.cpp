@@ -75,7 +75,7 @@ void grad_input_pointwise(const KernelArgs& args) {
   onednn::guarded("conv2d_grad_input", args, [&] {
     const Problem p = pointwise_problem(args);
     const auto primitive = find(p);
-    const ReadImage grad(p, args.input(0));
+    const Tensor grad = dense(args.input(0), Format::kChannelsLast);
     const Tensor& weight = args.input(1);
     const Strides& s = weight.strides();
     const onednn::Packed packed =
@@ -83,10 +83,9 @@ void grad_input_pointwise(const KernelArgs& args) {
     const Tensor& out = args.output();
     const bool has_gaps = p.y != out.shape();
     const Tensor result = has_gaps ? empty(p.y, out.dtype(), Format::kChannelsLast) : out;
-    const WrittenImage written(p, result);
-    onednn::execute(*primitive, {{DNNL_ARG_SRC, grad.memory()},
+    onednn::execute(*primitive, {{DNNL_ARG_SRC, image_memory(grad)},
                                  {DNNL_ARG_WEIGHTS, packed.memory},
-                                 {DNNL_ARG_DST, written.memory()}});
+                                 {DNNL_ARG_DST, image_memory(result)}});
     if (has_gaps) spread_pixels(result, out, args.attrs<Conv2dGradAttrs>().conv.stride);
   });
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/layout.h"
 
 namespace mezzo::kernels::conv {
@@ -24,14 +23,9 @@ Desc any_layout(const Shape& shape, DType dtype) {
           memory::format_tag::any};
 }
 
-memory memory_of(const Tensor& tensor) {
-  return onednn::memory_of(tensor, channels_last(tensor.shape(), tensor.dtype()));
-}
-
 struct Descriptions {
   Desc x, weight, y, bias;
   memory::dims stride, dilation, before, after;
-  algorithm method = algorithm::convolution_direct;
 };
 
 Descriptions describe(const Problem& p) {
@@ -43,15 +37,14 @@ Descriptions describe(const Problem& p) {
   const std::int64_t bottom = (p.y[2] - 1) * p.attrs.stride.h + span.h - p.x[2] - padding.top;
   const std::int64_t right = (p.y[3] - 1) * p.attrs.stride.w + span.w - p.x[3] - padding.left;
   Descriptions d;
-  d.x = p.image(p.x, result_of(Pass::kGradInput));
+  d.x = channels_last(p.x, result_of(Pass::kGradInput));
   d.weight = any_layout(p.weight_dims(), result_of(Pass::kGradWeight));
-  d.y = p.image(p.y, result_of(Pass::kForward));
+  d.y = channels_last(p.y, result_of(Pass::kForward));
   if (p.has_bias) d.bias = Desc({p.weight[0]}, memory::data_type::f32, memory::format_tag::a);
   d.stride = {p.attrs.stride.h, p.attrs.stride.w};
   d.dilation = {p.attrs.dilation.h - 1, p.attrs.dilation.w - 1};
   d.before = {padding.top, padding.left};
   d.after = {bottom, right};
-  if (p.method == Method::kWinograd) d.method = algorithm::convolution_winograd;
   return d;
 }
 
@@ -61,7 +54,8 @@ using GradWeight = dnnl::convolution_backward_weights;
 
 Forward::primitive_desc forward_pd(const Descriptions& d) {
   const auto kind = dnnl::prop_kind::forward_training;
-  return {{kind, d.method, d.x, d.weight, d.bias, d.y, d.stride, d.dilation, d.before, d.after},
+  return {{kind, algorithm::convolution_direct, d.x, d.weight, d.bias, d.y, d.stride, d.dilation,
+           d.before, d.after},
           onednn::attributes(),
           onednn::engine(),
           /*allow_empty=*/true};
@@ -81,7 +75,6 @@ Primitive finish(const Description& pd, const Desc& weight) {
 }
 
 Primitive make(const Problem& p) {
-  if (p.dtype == DType::kBf16) warn_if_bf16_is_emulated();
   const Descriptions d = describe(p);
   const dnnl::engine& engine = onednn::engine();
   const dnnl::primitive_attr attr = onednn::attributes();
@@ -92,14 +85,14 @@ Primitive make(const Problem& p) {
   const auto hint = hint_pd(p);
   if (!hint) return {};
   if (p.pass == Pass::kGradInput) {
-    const GradInput::primitive_desc pd(
-        {d.method, d.x, d.weight, d.y, d.stride, d.dilation, d.before, d.after}, attr, engine, hint,
-        true);
+    const GradInput::primitive_desc pd({algorithm::convolution_direct, d.x, d.weight, d.y, d.stride,
+                                        d.dilation, d.before, d.after},
+                                       attr, engine, hint, true);
     return pd ? finish<GradInput>(pd, pd.weights_desc()) : Primitive{};
   }
   const GradWeight::primitive_desc pd(
-      {d.method, d.x, d.weight, d.y, d.stride, d.dilation, d.before, d.after}, attr, engine, hint,
-      true);
+      {algorithm::convolution_direct, d.x, d.weight, d.y, d.stride, d.dilation, d.before, d.after},
+      attr, engine, hint, true);
   return pd ? finish<GradWeight>(pd, pd.diff_weights_desc()) : Primitive{};
 }
 
@@ -107,9 +100,8 @@ Primitive make(const Problem& p) {
 
 onednn::Key Problem::key() const {
   onednn::Key key(0x636f6e76);
-  key.add(static_cast<std::int64_t>(method) << 32 | static_cast<std::int64_t>(pass) << 24 |
-          static_cast<std::int64_t>(dtype) << 16 | static_cast<std::int64_t>(result) << 8 |
-          static_cast<std::int64_t>(has_bias));
+  key.add(static_cast<std::int64_t>(pass) << 24 | static_cast<std::int64_t>(dtype) << 16 |
+          static_cast<std::int64_t>(result) << 8 | static_cast<std::int64_t>(has_bias));
   for (const Shape* shape : {&x, &weight, &y}) {
     for (const std::int64_t size : *shape) key.add(size);
   }
@@ -133,13 +125,7 @@ Shape Problem::weight_strides(const Tensor& tensor) const {
   return {weight[0] / attrs.groups * s[0], s[0], s[1], s[2], s[3]};
 }
 
-Desc Problem::image(const Shape& shape, DType of) const {
-  if (method == Method::kDirect) return channels_last(shape, of);
-  return {memory::dims(shape.begin(), shape.end()), onednn::type_of(of),
-          memory::format_tag::nChw16c};
-}
-
-Problem forward_problem(const KernelArgs& args, Method method) {
+Problem forward_problem(const KernelArgs& args) {
   return {Pass::kForward,
           args.input(0).shape(),
           args.input(1).shape(),
@@ -147,11 +133,10 @@ Problem forward_problem(const KernelArgs& args, Method method) {
           args.attrs<Conv2dAttrs>(),
           args.input(0).dtype(),
           args.output().dtype(),
-          args.has(2),
-          method};
+          args.has(2)};
 }
 
-Problem gradient_problem(const KernelArgs& args, Pass pass, Method method) {
+Problem gradient_problem(const KernelArgs& args, Pass pass) {
   const bool for_input = pass == Pass::kGradInput;
   return {pass,
           (for_input ? args.output() : args.input(1)).shape(),
@@ -160,43 +145,11 @@ Problem gradient_problem(const KernelArgs& args, Pass pass, Method method) {
           args.attrs<Conv2dGradAttrs>().conv,
           args.input(0).dtype(),
           args.output().dtype(),
-          /*has_bias=*/false,
-          method};
+          /*has_bias=*/false};
 }
 
 std::shared_ptr<const Primitive> find(const Problem& problem) {
   return onednn::find_or_make(problem.key(), [&] { return make(problem); });
-}
-
-Support winograd_pays(const Problem& problem) {
-  const auto is = [](Size2d size, std::int64_t number) {
-    return size.h == number && size.w == number;
-  };
-  const Conv2dAttrs& attrs = problem.attrs;
-  if (problem.dtype != DType::kF32) return Support::no("Winograd's method is for f32 only");
-  if (!is({problem.weight[2], problem.weight[3]}, 3) || !is(attrs.stride, 1) ||
-      !is(attrs.dilation, 1) || attrs.groups != 1) {
-    return Support::no("Winograd's method is for dense 3x3 kernels at stride 1");
-  }
-  // Measured (docs/benchmarks.md). Transforms pay if many channels share those of an image and many
-  // tiles those of the weight; a weight that does not fit into the cache makes direct sums slow.
-  constexpr std::int64_t kFewestChannels = 64;
-  constexpr std::int64_t kFewestPixels = 2048;
-  constexpr std::int64_t kFewestPixelsOfLarge = 768;
-  constexpr std::int64_t kLargeWeight = std::int64_t{512} * 512;
-  if (std::min(problem.x[1], problem.y[1]) < kFewestChannels) {
-    return Support::no("Winograd's method is slower for few channels");
-  }
-  const std::int64_t pixels = problem.y[0] * problem.y[2] * problem.y[3];
-  const bool is_large = problem.x[1] * problem.y[1] >= kLargeWeight;
-  if (pixels < (is_large ? kFewestPixelsOfLarge : kFewestPixels)) {
-    return Support::no("Winograd's method is slower for few pixels");
-  }
-  const auto tiled = [](std::int64_t size) { return (size + 3) / 4 * 4; };
-  if (4 * problem.y[2] * problem.y[3] < 3 * tiled(problem.y[2]) * tiled(problem.y[3])) {
-    return Support::no("tiles of 4x4 pixels would cover too much besides the image");
-  }
-  return Support::yes();
 }
 
 Support support(const Problem& problem) {
@@ -204,21 +157,8 @@ Support support(const Problem& problem) {
                         : Support::no("oneDNN has no such convolution for this CPU");
 }
 
-ReadImage::ReadImage(const Problem& problem, const Tensor& tensor)
-    : dense_(dense(tensor, Format::kChannelsLast)), memory_(memory_of(dense_)) {
-  if (problem.method == Method::kDirect) return;
-  blocks_.emplace(problem.image(tensor.shape(), tensor.dtype()));
-  onednn::reorder(memory_, blocks_->memory);
-  memory_ = blocks_->memory;
-}
-
-WrittenImage::WrittenImage(const Problem& problem, const Tensor& tensor) : own_(memory_of(tensor)) {
-  if (problem.method == Method::kDirect) return;
-  blocks_.emplace(problem.image(tensor.shape(), tensor.dtype()));
-}
-
-void WrittenImage::finish() const {
-  if (blocks_.has_value()) onednn::reorder(blocks_->memory, own_);
+memory image_memory(const Tensor& tensor) {
+  return onednn::memory_of(tensor, channels_last(tensor.shape(), tensor.dtype()));
 }
 
 onednn::Packed packed_weight(const Problem& problem, const Tensor& weight,

@@ -120,7 +120,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
     for (int g = 0; g < kGroups; ++g) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        sums[m][g][v] = run.first ? hn::Zero(d) : hn::LoadU(d, c[g] + m * kPanel + v * kMaxLanes);
+        sums[m][g][v] = hn::Zero(d);
       }
     }
   }
@@ -159,7 +159,9 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
     for (int g = 0; g < kGroups; ++g) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        hn::StoreU(sums[m][g][v], d, c[g] + m * kPanel + v * kMaxLanes);
+        float* const to = c[g] + m * kPanel + v * kMaxLanes;
+        // Sums of sums: thousands of products added up one after the other would lose more.
+        hn::StoreU(run.first ? sums[m][g][v] : hn::Add(hn::LoadU(d, to), sums[m][g][v]), d, to);
       }
     }
   }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/matmul_tiles.h"
 #include "mezzo/kernels/cpu/onednn.h"
@@ -171,7 +170,6 @@ Desc bias_desc(const Problem& p) {
 
 Primitive make(const Call& call) {
   const Problem& p = call.problem;
-  if (p.dtype == DType::kBf16) warn_if_bf16_is_emulated();
   const Desc a = onednn::describe(p.a.dims, p.dtype, p.a.strides);
   const Desc b = call.packs_b ? Desc(memory::dims(p.b.dims.begin(), p.b.dims.end()),
                                      onednn::type_of(p.dtype), memory::format_tag::any)

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/ops/cast.h"
@@ -276,11 +277,11 @@ bool has_no_elements(const KernelArgs& args) {
 
 Support supports_dtypes(const KernelArgs& args) {
   for (const Tensor* input : args.inputs) {
-    if (!input->defined() || input->dtype() == DType::kF32 || input->dtype() == DType::kBf16) {
-      continue;
-    }
-    return Support::no(input->dtype() == DType::kF16 ? "oneDNN does not compute f16 on CPUs"
-                                                     : "oneDNN computes f32 and bf16 only");
+    if (!input->defined() || input->dtype() == DType::kF32) continue;
+    if (input->dtype() == DType::kF16) return Support::no("oneDNN does not compute f16 on CPUs");
+    if (input->dtype() != DType::kBf16) return Support::no("oneDNN computes f32 and bf16 only");
+    // oneDNN makes up for missing instructions at a third of the speed of f32.
+    if (!has_fast_bf16()) return Support::no("the CPU multiplies f32 faster than bf16");
   }
   return has_no_elements(args) ? Support::no("an input has no elements") : Support::yes();
 }
@@ -295,6 +296,7 @@ void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
   std::vector<Tensor> inputs;
   for (const Tensor* input : args.inputs) {
     if (input->defined() && is_lower(input->dtype())) {
+      if (input->dtype() == DType::kBf16) warn_if_bf16_is_widened();
       inputs.push_back(as_f32(*input));
     } else {
       inputs.push_back(*input);

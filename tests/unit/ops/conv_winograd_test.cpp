@@ -1,14 +1,18 @@
 // Winograd's method for 3x3 kernels against plain sums.
+#include <cmath>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/registry.h"
 #include "mezzo/ops/shape_ops.h"
@@ -22,34 +26,33 @@ namespace {
 using test::random_tensor;
 using test::WinogradTransforms;
 
-constexpr Sides kOne{1, 1, 1, 1};
-
 class SeeKernel final : public KernelListener {
  public:
   void on_run(const KernelWork& work, double) override {
-    seen |= std::strcmp(work.kernel, "cpu_winograd") == 0;
+    if (std::strncmp(work.op, "conv2d", 6) == 0) kernel = work.kernel;
   }
-  bool seen = false;
+  std::string kernel;
 };
 
 // The result, or an undefined tensor if Winograd's method did not make it.
-Tensor by_winograd(const char* op, const Tensor& a, const Tensor& b, const Attrs& attrs) {
+Tensor by_winograd(const char* op, std::initializer_list<const Tensor*> inputs,
+                   const Attrs& attrs) {
   SeeKernel see;
   const ListenToKernels listen(see);
-  const Tensor none;
-  const Tensor* const all[] = {&a, &b, &none};
-  const bool has_bias = std::strcmp(op, "conv2d") == 0;
-  const Tensor result = call(*find_op(op), Inputs(all, has_bias ? 3 : 2), attrs)[0];
-  return see.seen ? result : none;
+  const Tensor result = call(*find_op(op), Inputs(inputs.begin(), inputs.size()), attrs)[0];
+  return see.kernel == "cpu_winograd" ? result : Tensor();
 }
 
-// One number of the convolution of x with the weight, one pixel of padding around.
-double plain_sum(const Tensor& x, const Tensor& weight, const Shape& at) {
+// Numbers rounded to that dtype, as f32: what sums are computed from.
+Tensor widened(const Tensor& x) { return cast(x, DType::kF32); }
+
+// One number of the convolution of x with the weight.
+double plain_sum(const Tensor& x, const Tensor& weight, const Sides& padding, const Shape& at) {
   const Shape& s = x.shape();
   double sum = 0;
   for (std::int64_t i = 0; i < 9 * s[1]; ++i) {
-    const std::int64_t h = at[2] - 1 + i / 3 % 3;
-    const std::int64_t w = at[3] - 1 + i % 3;
+    const std::int64_t h = at[2] - padding.top + i / 3 % 3;
+    const std::int64_t w = at[3] - padding.left + i % 3;
     if (h < 0 || h >= s[2] || w < 0 || w >= s[3]) continue;
     const std::int64_t place = ((at[0] * s[1] + i / 9) * s[2] + h) * s[3] + w;
     sum += static_cast<double>(x.data<float>()[place]) * weight.data<float>()[at[1] * 9 * s[1] + i];
@@ -58,10 +61,18 @@ double plain_sum(const Tensor& x, const Tensor& weight, const Shape& at) {
 }
 
 // Roundings on the way to a result: of products and sums of two transforms along two axes (six
-// numbers each) before `terms` products are added up, and of the third transform after it.
-double roundings(std::int64_t terms) { return static_cast<double>(terms) + 3 * 2 * 2 * 6; }
+// numbers each) before `terms` products are added up, and of the third transform and the bias after
+// it.
+double roundings(std::int64_t terms) { return static_cast<double>(terms) + 3 * 2 * 2 * 6 + 1; }
 
-// The weight of the convolution that computes the gradient by x from that of y.
+// What rounding a result to the dtype at the end may add.
+double last_rounding(DType dtype, double value) {
+  if (dtype == DType::kF32) return 0;
+  const bool is_f16 = dtype == DType::kF16;
+  return (is_f16 ? 0x1p-11 : 0x1p-8) * std::abs(value) + (is_f16 ? 0x1p-25 : 0);
+}
+
+// The weight of the convolution that computes the gradient by x from that of y, and its padding.
 Tensor turned(const Tensor& weight) {
   const Shape& s = weight.shape();
   Tensor result = empty({s[1], s[0], 3, 3});
@@ -72,36 +83,48 @@ Tensor turned(const Tensor& weight) {
   }
   return result;
 }
+Sides turned(const Sides& padding) {
+  return {2 - padding.top, 2 - padding.bottom, 2 - padding.left, 2 - padding.right};
+}
 
 constexpr int kTile = WinogradTransforms::kResults;
 
-// The tile of `got` that begins at `first` against the convolution of x with the weight.
-void expect_tile_near(const Tensor& got, const Tensor& x, const Tensor& weight,
-                      const Shape& first) {
-  const test::Matrix bound = test::winograd_bound({}, x, weight, first);
-  const Shape& s = got.shape();
-  const std::vector<float> values = slice(got, 0, first[0], first[0] + 1).to_vector<float>();
-  for (int i = 0; i < kTile * kTile; ++i) {
-    const Shape at{first[0], first[1], first[2] + i / kTile, first[3] + i % kTile};
-    if (at[2] >= s[2] || at[3] >= s[3]) continue;
-    const auto place = static_cast<std::size_t>((at[1] * s[2] + at[2]) * s[3] + at[3]);
-    ASSERT_NEAR(values[place], plain_sum(x, weight, at),
-                roundings(x.size(1)) * 0x1p-24 * bound(i / kTile, i % kTile))
-        << concat(at);
-  }
-}
+// A convolution as it should be.
+struct Expected {
+  Tensor x, weight;  // f32
+  Sides padding;
+  Tensor bias{};
 
-// Every 29th channel of the last image.
-void expect_near(const Tensor& got, const Tensor& x, const Tensor& weight) {
-  const Shape& s = got.shape();
-  for (std::int64_t o = 0; o < s[1]; o += 29) {
-    for (std::int64_t row = 0; row < s[2]; row += kTile) {
-      for (std::int64_t column = 0; column < s[3]; column += kTile) {
-        expect_tile_near(got, x, weight, {s[0] - 1, o, row, column});
+  // The tile of `got` that begins at `first`.
+  void expect_tile(const Tensor& got, const Shape& first) const {
+    const test::Matrix bound = test::winograd_bound({}, x, weight, padding, first);
+    const Shape& s = got.shape();
+    const std::vector<float> values = slice(got, 0, first[0], first[0] + 1).to_vector<float>();
+    const double added = bias.defined() ? bias.data<float>()[first[1]] : 0.0;
+    for (int i = 0; i < kTile * kTile; ++i) {
+      const Shape at{first[0], first[1], first[2] + i / kTile, first[3] + i % kTile};
+      if (at[2] >= s[2] || at[3] >= s[3]) continue;
+      const double wanted = plain_sum(x, weight, padding, at) + added;
+      const double before_rounding =
+          roundings(x.size(1)) * 0x1p-24 * (bound(i / kTile, i % kTile) + std::abs(added));
+      ASSERT_NEAR(values[(at[1] * s[2] + at[2]) * s[3] + at[3]], wanted,
+                  before_rounding + last_rounding(got.dtype(), wanted))
+          << concat(at);
+    }
+  }
+
+  // Every 29th channel of the last image.
+  void expect_near(const Tensor& got) const {
+    const Shape& s = got.shape();
+    for (std::int64_t o = 0; o < s[1]; o += 29) {
+      for (std::int64_t row = 0; row < s[2]; row += kTile) {
+        for (std::int64_t column = 0; column < s[3]; column += kTile) {
+          expect_tile(got, {s[0] - 1, o, row, column});
+        }
       }
     }
   }
-}
+};
 
 // The gradient of the weight, some pairs of channels.
 void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
@@ -109,15 +132,18 @@ void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
   const WinogradTransforms transforms;
   const Tensor wide_grad = cast(grad, DType::kF64);
   const Tensor wide_x = cast(x, DType::kF64);
+  const std::vector<float> values = got.to_vector<float>();
   const std::int64_t tiles = x.size(0) * ((x.size(2) + 3) / 4) * ((x.size(3) + 3) / 4);
   for (std::int64_t i = 0; i < got.numel(); i += 9 * 509) {
     const Shape first = test::place_of_weight(got.shape(), i);
-    const test::Matrix bound = test::winograd_weight_bound(transforms, grad, x, first[0], first[1]);
+    const test::Matrix bound =
+        test::winograd_weight_bound(transforms, grad, x, conv.padding, first[0], first[1]);
     for (int tap = 0; tap < 9; ++tap) {
       const Shape at{first[0], first[1], tap / 3, tap % 3};
-      ASSERT_NEAR(got.data<float>()[i + tap],
-                  test::plain_grad_weight(conv, wide_grad, wide_x, at).value,
-                  roundings(tiles) * 0x1p-24 * bound(tap / 3, tap % 3))
+      const double wanted = test::plain_grad_weight(conv, wide_grad, wide_x, at).value;
+      ASSERT_NEAR(
+          values[i + tap], wanted,
+          roundings(tiles) * 0x1p-24 * bound(tap / 3, tap % 3) + last_rounding(got.dtype(), wanted))
           << concat(at);
     }
   }
@@ -125,53 +151,163 @@ void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
 
 struct Case {
   std::int64_t n, in, out, height, width;
-};
-// Whole tiles, and parts of tiles.
-constexpr Case kCases[] = {{8, 64, 64, 16, 16}, {9, 64, 96, 15, 17}, {7, 128, 64, 14, 21}};
+  Sides padding{1, 1, 1, 1};
 
-TEST(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
-  if (!cpu_features().avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+  Shape result_shape() const {
+    return {n, out, height + padding.top + padding.bottom - 2,
+            width + padding.left + padding.right - 2};
+  }
+};
+// Whole tiles, and parts of tiles and vectors; as much padding as there can be, and none; sums by
+// weight that are made in parts, of tiles and of outputs.
+constexpr Case kCases[] = {{8, 64, 64, 16, 16},
+                           {9, 64, 96, 15, 17},
+                           {7, 128, 64, 14, 21},
+                           {5, 24, 41, 10, 12, {0, 0, 0, 0}},
+                           {3, 33, 47, 9, 18, {2, 0, 1, 2}},
+                           {16, 1600, 48, 8, 8}};
+
+bool is_taken(DType dtype) {
+  if (!cpu_features().avx2) return false;
+  return dtype != DType::kBf16 || !has_fast_bf16();
+}
+
+class ConvWinograd : public testing::TestWithParam<DType> {};
+
+TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
+  const DType dtype = GetParam();
+  if (!is_taken(dtype)) GTEST_SKIP() << "this CPU has no AVX2, or multiplies bf16 itself";
   for (const Case& c : kCases) {
-    const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1);
-    const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2);
-    const Tensor grad = random_tensor({c.n, c.out, c.height, c.width}, 3);
-    const Conv2dAttrs conv{.padding = kOne};
-    const Tensor y = by_winograd("conv2d", x, weight, conv);
+    SCOPED_TRACE(concat(c.result_shape()));
+    const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1, dtype);
+    const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2, dtype);
+    const Tensor bias = random_tensor({c.out}, 4, dtype);
+    const Tensor grad = random_tensor(c.result_shape(), 3, dtype);
+    const Conv2dAttrs conv{.padding = c.padding};
+    const Tensor y = by_winograd("conv2d", {&x, &weight, &bias}, conv);
     ASSERT_TRUE(y.defined());
-    expect_near(y, x, weight);
+    Expected{widened(x), widened(weight), c.padding, widened(bias)}.expect_near(y);
 
     const Conv2dGradAttrs by_x{conv, {c.height, c.width}};
-    const Tensor grad_x = by_winograd("conv2d_grad_input", grad, weight, by_x);
+    const Tensor grad_x = by_winograd("conv2d_grad_input", {&grad, &weight}, by_x);
     ASSERT_TRUE(grad_x.defined());
-    expect_near(grad_x, grad, turned(weight));
+    Expected{widened(grad), turned(widened(weight)), turned(c.padding)}.expect_near(grad_x);
 
-    const Conv2dGradAttrs by_weight{conv, 3};
-    const Tensor grad_weight = by_winograd("conv2d_grad_weight", grad, x, by_weight);
-    ASSERT_TRUE(grad_weight.defined());
-    expect_weight_near(grad_weight, grad, x, conv);
+    for (const bool f32_result : {false, true}) {
+      const Conv2dGradAttrs by_weight{conv, 3, f32_result};
+      const Tensor grad_weight = by_winograd("conv2d_grad_weight", {&grad, &x}, by_weight);
+      ASSERT_TRUE(grad_weight.defined());
+      ASSERT_EQ(grad_weight.dtype(), f32_result ? DType::kF32 : dtype);
+      expect_weight_near(grad_weight, widened(grad), widened(x), conv);
+    }
   }
 }
 
-// f16 is computed on f32 copies, by the method that f32 takes.
-TEST(ConvWinograd, CanBeSwitchedOffForF16Too) {
-  const Tensor x = random_tensor({8, 64, 16, 16}, 1, DType::kF16);
-  const Tensor weight = random_tensor({64, 64, 3, 3}, 2, DType::kF16);
+INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWinograd,
+                         testing::Values(DType::kF32, DType::kF16, DType::kBf16),
+                         [](const auto& param) { return std::string(name_of(param.param)); });
+
+TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
+  const Tensor x = random_tensor({9, 40, 15, 17}, 1);
+  const Tensor weight = random_tensor({56, 40, 3, 3}, 2);
+  const Tensor grad = random_tensor({9, 56, 15, 17}, 3);
+  const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
   const Tensor none;
-  const auto convolved = [&](DType dtype) {
-    const Tensor wide_x = cast(x, dtype);
-    const Tensor wide_weight = cast(weight, dtype);
-    const Tensor* const all[] = {&wide_x, &wide_weight, &none};
-    const Tensor y = call(*find_op("conv2d"), all, Conv2dAttrs{.padding = kOne})[0];
-    return cast(y, DType::kF16).to_vector<float>();
+  const auto results = [&](int threads) {
+    const test::Threads use(threads);
+    return std::vector{
+        call(*find_op("conv2d"), {&x, &weight, &none}, conv)[0].to_vector<float>(),
+        call(*find_op("conv2d_grad_input"), {&grad, &weight}, Conv2dGradAttrs{conv, {15, 17}})[0]
+            .to_vector<float>(),
+        call(*find_op("conv2d_grad_weight"), {&grad, &x}, Conv2dGradAttrs{conv, 3})[0]
+            .to_vector<float>()};
   };
-  const std::vector<float> fast = convolved(DType::kF16);
-  EXPECT_TRUE(fast == convolved(DType::kF32));
-  disable_kernels({"cpu_winograd"});
-  const std::vector<float> direct = convolved(DType::kF16);
-  const std::vector<float> direct_f32 = convolved(DType::kF32);
-  disable_kernels({});
-  EXPECT_TRUE(direct == direct_f32);
-  EXPECT_TRUE(!cpu_features().avx512 || direct != fast);
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  const auto alone = results(1);
+  for (const int threads : {2, 3, 7}) EXPECT_TRUE(results(threads) == alone) << threads;
+}
+
+TEST(ConvWinogradWeight, IsTransformedAgainWhenItChanges) {
+  const NoGrad no_grad;
+  const Tensor x = random_tensor({4, 32, 8, 8}, 1);
+  const Tensor weight = random_tensor({32, 32, 3, 3}, 2).set_requires_grad(true);
+  const Tensor other = random_tensor({32, 32, 3, 3}, 3);
+  const Tensor none;
+  const auto convolved = [&](const Tensor& by) {
+    return call(*find_op("conv2d"), {&x, &by, &none}, Conv2dAttrs{.padding = {1, 1, 1, 1}})[0]
+        .to_vector<float>();
+  };
+  const auto fresh = convolved(test::plain_copy(weight));
+  for (int use = 0; use < 3; ++use) EXPECT_TRUE(convolved(weight) == fresh) << use;
+  copy_elements(other, weight);
+  for (int use = 0; use < 3; ++use) EXPECT_TRUE(convolved(weight) == convolved(other)) << use;
+}
+
+// Training reads it once to convolve and once, turned, for the gradient: it is not kept for that.
+TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
+  const NoGrad no_grad;
+  const Tensor x = random_tensor({4, 32, 8, 8}, 1);
+  const Tensor weight = random_tensor({32, 32, 3, 3}, 2).set_requires_grad(true);
+  const Tensor none;
+  const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+  const auto kept_by = [](const auto& use) {
+    const std::int64_t before = cpu_allocator().stats().live_bytes;
+    use();
+    return cpu_allocator().stats().live_bytes - before;
+  };
+  const auto forward = [&] { by_winograd("conv2d", {&x, &weight, &none}, conv); };
+  const auto backward = [&] {
+    by_winograd("conv2d_grad_input", {&x, &weight}, Conv2dGradAttrs{conv, {8, 8}});
+  };
+  EXPECT_EQ(kept_by(forward), 0);
+  EXPECT_EQ(kept_by(backward), 0);
+  constexpr double kGrowth = 36.0 / 9;
+  EXPECT_GE(kept_by(forward), kGrowth * static_cast<double>(weight.bytes()));
+  EXPECT_EQ(kept_by(forward), 0);
+}
+
+// Where 16-bit parameters are copies of f32 ones, theirs is the only memory that is needed.
+TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
+  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
+  const NoGrad no_grad;
+  const Tensor parameter = test::parameter({32, 32, 3, 3}, 2);
+  const Tensor low = parameter.astype(DType::kF16);
+  const Tensor x = random_tensor({4, 32, 8, 8}, 1, DType::kF16);
+  const Tensor none;
+  const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+  ASSERT_TRUE(unfilled_source(low).defined());
+  const Tensor y = by_winograd("conv2d", {&x, &low, &none}, conv);
+  EXPECT_TRUE(unfilled_source(low).defined());
+  const Tensor rounded = test::plain_copy(parameter).astype(DType::kF16);
+  EXPECT_TRUE(y.to_vector<float>() ==
+              by_winograd("conv2d", {&x, &rounded, &none}, conv).to_vector<float>());
+}
+
+TEST(ConvWinogradKernel, CanBeSwitchedOff) {
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    const Tensor x = random_tensor({8, 64, 16, 16}, 1, dtype);
+    const Tensor weight = random_tensor({64, 64, 3, 3}, 2, dtype);
+    const Tensor none;
+    const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+    disable_kernels({"cpu_winograd"});
+    EXPECT_FALSE(by_winograd("conv2d", {&x, &weight, &none}, conv).defined());
+    disable_kernels({});
+    EXPECT_EQ(by_winograd("conv2d", {&x, &weight, &none}, conv).defined(), is_taken(dtype));
+  }
+}
+
+// Transforms of few channels, few pixels or mostly padding cost more than they save.
+TEST(ConvWinogradKernel, LeavesWhatItIsSlowerForToOthers) {
+  constexpr Case kLeft[] = {{64, 16, 64, 16, 16}, {1, 256, 256, 8, 8}, {16, 64, 64, 5, 5}};
+  for (const Case& c : kLeft) {
+    const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1);
+    const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2);
+    const Tensor none;
+    EXPECT_FALSE(
+        by_winograd("conv2d", {&x, &weight, &none}, Conv2dAttrs{.padding = c.padding}).defined())
+        << concat(c.result_shape());
+  }
 }
 
 }  // namespace

@@ -1,11 +1,15 @@
 #include "mezzo/ops/matmul.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/engine.h"
+#include "mezzo/core/cpu.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/support.h"
@@ -153,6 +157,23 @@ TEST(Linear, OneAndTwoThreadsAgree) {
     }
     EXPECT_LE(largest_difference(results[0], results[1]), test::sum_tolerance(48));
   }
+}
+
+class SeeKernel final : public KernelListener {
+ public:
+  void on_run(const KernelWork& work, double) override {
+    if (std::string(work.op) == "matmul") kernel = work.kernel;
+  }
+  std::string kernel;
+};
+
+// oneDNN takes bf16 on any CPU, but three times as long as f32 where there is no fast dot product.
+TEST(Matmul, WidensBf16WhereTheCpuDoesNotMultiplyItFaster) {
+  const Tensor a = random_tensor({300, 300}, 1, DType::kBf16);
+  SeeKernel see;
+  const ListenToKernels listen(see);
+  matmul(a, a);
+  EXPECT_EQ(see.kernel == "cpu_onednn_f32", !has_fast_bf16()) << see.kernel;
 }
 
 TEST(Linear, SecondDerivativesUnderMixedPrecision) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/window.h"
 
 namespace mezzo::test {
 
@@ -44,7 +45,7 @@ struct Matrix {
 };
 
 // The magnitudes of the transforms of Toom and Cook's method for four results and three taps that
-// evaluates polynomials at 0, +-5/8, +-3/2 and infinity, as oneDNN's does; Lavin and Gray's points
+// evaluates polynomials at 0, +-5/8, +-3/2 and infinity; Lavin and Gray's points
 // 0, +-1, +-2 lose more. (Barabasz et al., "Error analysis and improving the accuracy of Winograd
 // convolution for deep neural networks", 2018.)
 struct WinogradTransforms {
@@ -105,13 +106,14 @@ inline Matrix magnitudes_at(const Tensor& x, std::int64_t n, std::int64_t c, std
   return square;
 }
 
-// For one tile of y, [kResults, kResults] from the element `at` on: x [n, c, h, w] with one column
-// of padding on each side, weight [o, c, 3, 3].
+// For one tile of y, [kResults, kResults] from the element `at` on: x [n, c, h, w] with that
+// padding, weight [o, c, 3, 3].
 inline Matrix winograd_bound(const WinogradTransforms& t, const Tensor& x, const Tensor& weight,
-                             const Shape& at) {
+                             const Sides& padding, const Shape& at) {
   Matrix sums(t.kTile, t.kTile);
   for (std::int64_t c = 0; c < x.size(1); ++c) {
-    const Matrix tile = magnitudes_at(x, at[0], c, at[2] - 1, at[3] - 1, t.kTile);
+    const Matrix tile =
+        magnitudes_at(x, at[0], c, at[2] - padding.top, at[3] - padding.left, t.kTile);
     const Matrix taps = magnitudes_at(weight, at[1], c, 0, 0, t.kTaps);
     sums.add_products(t.image * tile * t.image.transposed(),
                       t.kernel * taps * t.kernel.transposed());
@@ -121,12 +123,14 @@ inline Matrix winograd_bound(const WinogradTransforms& t, const Tensor& x, const
 
 // For the gradient of the [3, 3] taps of one pair of channels, from that of y [n, o, h, w].
 inline Matrix winograd_weight_bound(const WinogradTransforms& t, const Tensor& grad,
-                                    const Tensor& x, std::int64_t o, std::int64_t c) {
+                                    const Tensor& x, const Sides& padding, std::int64_t o,
+                                    std::int64_t c) {
   Matrix sums(t.kTile, t.kTile);
   for (std::int64_t n = 0; n < x.size(0); ++n) {
     for (std::int64_t row = 0; row < grad.size(2); row += t.kResults) {
       for (std::int64_t column = 0; column < grad.size(3); column += t.kResults) {
-        const Matrix tile = magnitudes_at(x, n, c, row - 1, column - 1, t.kTile);
+        const Matrix tile =
+            magnitudes_at(x, n, c, row - padding.top, column - padding.left, t.kTile);
         const Matrix result = magnitudes_at(grad, n, o, row, column, t.kResults);
         sums.add_products(t.image * tile * t.image.transposed(),
                           t.result.transposed() * result * t.result);

@@ -1,0 +1,166 @@
+#include "mezzo/kernels/cpu/conv2d_winograd.h"
+
+#include <algorithm>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/winograd.h"
+#include "mezzo/ops/cast.h"
+
+namespace mezzo::kernels::conv {
+namespace {
+
+using winograd::Convolution;
+using winograd::kResults;
+using winograd::kTaps;
+using winograd::Tiling;
+using winograd::WeightGradient;
+
+constexpr std::uint64_t kTransformed = 0x77696e6f;  // DerivedKey::kind of transformed weights
+
+struct KeptWeight final : RefCounted {
+  explicit KeptWeight(Tensor numbers) : transformed(std::move(numbers)) {}
+  Tensor transformed;
+};
+
+Support supports_operands(const KernelArgs& args) {
+  const Support dtypes = vector_dtypes_only(args);
+  if (!dtypes) return dtypes;
+  if (!cpu_features().avx2) return Support::no("needs AVX2");
+  // Rounded to 16 bits between the steps, the bits that cancel would be missing: everything is f32.
+  if (args.input(0).dtype() == DType::kBf16 && has_fast_bf16()) {
+    return Support::no("the CPU multiplies bf16 faster than f32");
+  }
+  return Support::yes();
+}
+
+Tiling tiling_of(const Problem& p) {
+  return {.images = p.x[0],
+          .image = {p.x[2], p.x[3]},
+          .results = {p.y[2], p.y[3]},
+          .top = p.attrs.padding.top,
+          .left = p.attrs.padding.left};
+}
+
+// `fewest_tiles`: for a large weight.
+Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
+  const Conv2dAttrs& attrs = problem.attrs;
+  if (Size2d{problem.weight[2], problem.weight[3]} != Size2d(kTaps) || attrs.stride != Size2d(1) ||
+      attrs.dilation != Size2d(1) || attrs.groups != 1) {
+    return Support::no("Winograd's method is for dense 3x3 kernels at stride 1");
+  }
+  // Measured (docs/benchmarks.md). Transforms pay if many channels share those of an image and
+  // enough tiles those of the weight, which take longer when it leaves the caches.
+  constexpr std::int64_t kFewestChannels = 24;
+  constexpr std::int64_t kLargeWeight = 1 << 16;
+  const std::int64_t in = problem.x[1];
+  const std::int64_t out = problem.y[1];
+  if (std::min(in, out) < kFewestChannels) {
+    return Support::no("Winograd's method is slower for few channels");
+  }
+  const Tiling tiling = tiling_of(problem);
+  if (tiling.tiles() * kLargeWeight < fewest_tiles * std::min(in * out, kLargeWeight)) {
+    return Support::no("Winograd's method is slower for few pixels");
+  }
+  const Size2d results = tiling.results;
+  if (2 * results.h * results.w < tiling.rows() * tiling.columns() * kResults * kResults) {
+    return Support::no("tiles of 4x4 pixels would cover too much besides the image");
+  }
+  return Support::yes();
+}
+
+Support supports_call(const KernelArgs& args, const Problem& problem) {
+  const Support operands = supports_operands(args);
+  if (!operands) return operands;
+  return supports_shapes(problem, problem.pass == Pass::kGradWeight ? 32 : 16);
+}
+
+// The gradient of y, beside as much padding as makes the first window end at the first pixel of x.
+Tiling turned_tiling_of(const Problem& p) {
+  return {.images = p.x[0],
+          .image = {p.y[2], p.y[3]},
+          .results = {p.x[2], p.x[3]},
+          .top = kTaps - 1 - p.attrs.padding.top,
+          .left = kTaps - 1 - p.attrs.padding.left};
+}
+
+// The numbers of the weight in f32. A 16-bit copy of an f32 parameter that nobody has read yet is
+// not filled for this: it would stay in memory.
+Tensor numbers_of(const Tensor& weight) {
+  const Tensor parameter = unfilled_source(weight);
+  if (!parameter.defined()) return dense_f32(weight);
+  const Tensor rounded = empty(weight.shape(), weight.dtype());
+  convert_into(parameter, rounded);
+  return dense_f32(rounded);
+}
+
+// The transformed weight is kept beside a parameter that is read in this form again before it
+// changes, as in evaluation. Training reads each form once.
+Tensor transformed(const Convolution& convolution, const Tensor& weight) {
+  const DerivedKey key{kTransformed, convolution.turned ? 1U : 0U, weight.offset()};
+  const std::uint64_t version = weight.version();
+  if (onednn::is_worth_keeping(weight)) {
+    if (const auto found = weight.storage()->derived().find(key, version)) {
+      return static_cast<const KeptWeight*>(found.get())->transformed;
+    }
+  }
+  const Tensor plain = numbers_of(weight);
+  const Tensor result = empty({convolution.weight().floats()});
+  winograd::transform_weight(convolution, plain.data<float>(), result.mutable_data<float>());
+  const Strides& s = weight.strides();
+  const Shape seen{convolution.out, convolution.in, kTaps, kTaps};
+  const Shape steps = convolution.turned ? Shape{s[1], s[0], s[2], s[3]} : s;
+  if (onednn::is_read_again(weight, seen, steps)) {
+    weight.storage()->derived().put(key, version, Ref<RefCounted>(new KeptWeight(result)));
+  } else {
+    onednn::note_read(weight, seen, steps);
+  }
+  return result;
+}
+
+}  // namespace
+
+Support supports_winograd(const KernelArgs& args) {
+  return supports_call(args, forward_problem(args));
+}
+
+Support supports_winograd_grad_input(const KernelArgs& args) {
+  return supports_call(args, gradient_problem(args, Pass::kGradInput));
+}
+
+Support supports_winograd_grad_weight(const KernelArgs& args) {
+  return supports_call(args, gradient_problem(args, Pass::kGradWeight));
+}
+
+void run_winograd(const KernelArgs& args) {
+  const Problem p = forward_problem(args);
+  const Convolution convolution{tiling_of(p), p.x[1], p.y[1], /*turned=*/false};
+  const Tensor x = dense(args.input(0), Format::kChannelsLast);
+  const Tensor weight = transformed(convolution, args.input(1));
+  const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
+  winograd::convolve(convolution, x, weight.data<float>(),
+                     p.has_bias ? bias.data<float>() : nullptr, args.output());
+}
+
+void run_winograd_grad_input(const KernelArgs& args) {
+  const Problem p = gradient_problem(args, Pass::kGradInput);
+  const Convolution convolution{turned_tiling_of(p), p.y[1], p.x[1], /*turned=*/true};
+  const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+  const Tensor weight = transformed(convolution, args.input(1));
+  winograd::convolve(convolution, grad, weight.data<float>(), nullptr, args.output());
+}
+
+void run_winograd_grad_weight(const KernelArgs& args) {
+  const Problem p = gradient_problem(args, Pass::kGradWeight);
+  const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+  const Tensor x = dense(args.input(1), Format::kChannelsLast);
+  const Tensor& out = args.output();
+  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
+  const Tensor result = direct ? out : empty(out.shape());
+  winograd::gradient_by_weight(WeightGradient{tiling_of(p), p.x[1], p.y[1]}, grad, x,
+                               result.mutable_data<float>());
+  if (!direct) copy_elements(result, out);
+}
+
+}  // namespace mezzo::kernels::conv

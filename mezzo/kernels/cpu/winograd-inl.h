@@ -1,0 +1,206 @@
+// The transforms of Winograd's method for four results and three taps. Included once per
+// instruction set, like simd-inl.h.
+//
+// Toom and Cook's method with the points 0, +-5/8, +-3/2 and infinity; Lavin and Gray's points 0,
+// +-1, +-2 lose more bits. (Barabasz et al., "Error analysis and improving the accuracy of Winograd
+// convolution for deep neural networks", 2018.) Every transform is one along columns, then rows;
+// those of gradients are the transposes of those of results. Sums with a product are written as
+// one operation: the compiler would choose which to join, not the same for every type of image.
+#if defined(MEZZO_KERNELS_CPU_WINOGRAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
+#undef MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
+#else
+#define MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
+#endif
+
+#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/winograd_plan.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using kernels::winograd::kPanel;
+using kernels::winograd::kResults;
+using kernels::winograd::kTaps;
+using kernels::winograd::kTile;
+using kernels::winograd::TileCopies;
+using kernels::winograd::Tiling;
+
+// The points a and b, and what is made of them. All but the norms are exact in f32.
+inline constexpr double kA = 0.625;
+inline constexpr double kB = 1.5;
+inline constexpr double kA2 = kA * kA;
+inline constexpr double kB2 = kB * kB;
+// The products of a point's differences from the others.
+inline constexpr double kNorm0 = kA2 * kB2;
+inline constexpr double kNormA = 2 * kA2 * (kA2 - kB2);
+inline constexpr double kNormB = 2 * kB2 * (kB2 - kA2);
+
+HWY_INLINE F32Vec constant(double value) { return hn::Set(F32(), static_cast<float>(value)); }
+
+// a * x + y
+HWY_INLINE F32Vec times_plus(double a, F32Vec x, F32Vec y) { return hn::MulAdd(constant(a), x, y); }
+
+// The values at all points of a tile's polynomial, up to the norms: what the products with others
+// are zero at.
+struct ImageTransform {
+  static constexpr int kIn = kTile;
+  static constexpr int kOut = kTile;
+  static HWY_INLINE void apply(const F32Vec* d, F32Vec* out) {
+    const F32Vec even_a = times_plus(-kB2, d[2], d[4]);
+    const F32Vec odd_a = times_plus(-kB2, d[1], d[3]);
+    const F32Vec even_b = times_plus(-kA2, d[2], d[4]);
+    const F32Vec odd_b = times_plus(-kA2, d[1], d[3]);
+    out[0] = times_plus(kNorm0, d[0], times_plus(-(kA2 + kB2), d[2], d[4]));
+    out[1] = times_plus(kA, odd_a, even_a);
+    out[2] = times_plus(-kA, odd_a, even_a);
+    out[3] = times_plus(kB, odd_b, even_b);
+    out[4] = times_plus(-kB, odd_b, even_b);
+    out[5] = times_plus(kNorm0, d[1], times_plus(-(kA2 + kB2), d[3], d[5]));
+  }
+};
+
+struct KernelTransform {
+  static constexpr int kIn = kTaps;
+  static constexpr int kOut = kTile;
+  static HWY_INLINE void apply(const F32Vec* w, F32Vec* out) {
+    const F32Vec even_a = times_plus(kA2, w[2], w[0]);
+    const F32Vec even_b = times_plus(kB2, w[2], w[0]);
+    out[0] = hn::Mul(constant(1 / kNorm0), w[0]);
+    out[1] = hn::Mul(constant(1 / kNormA), times_plus(kA, w[1], even_a));
+    out[2] = hn::Mul(constant(1 / kNormA), times_plus(-kA, w[1], even_a));
+    out[3] = hn::Mul(constant(1 / kNormB), times_plus(kB, w[1], even_b));
+    out[4] = hn::Mul(constant(1 / kNormB), times_plus(-kB, w[1], even_b));
+    out[5] = w[2];
+  }
+};
+
+struct ResultTransform {
+  static constexpr int kIn = kTile;
+  static constexpr int kOut = kResults;
+  static HWY_INLINE void apply(const F32Vec* m, F32Vec* out) {
+    const F32Vec even_a = hn::Add(m[1], m[2]);
+    const F32Vec odd_a = hn::Sub(m[1], m[2]);
+    const F32Vec even_b = hn::Add(m[3], m[4]);
+    const F32Vec odd_b = hn::Sub(m[3], m[4]);
+    out[0] = hn::Add(m[0], hn::Add(even_a, even_b));
+    out[1] = times_plus(kB, odd_b, hn::Mul(constant(kA), odd_a));
+    out[2] = times_plus(kB2, even_b, hn::Mul(constant(kA2), even_a));
+    out[3] = times_plus(kB2 * kB, odd_b, times_plus(kA2 * kA, odd_a, m[5]));
+  }
+};
+
+struct ResultGradTransform {
+  static constexpr int kIn = kResults;
+  static constexpr int kOut = kTile;
+  static HWY_INLINE void apply(const F32Vec* y, F32Vec* out) {
+    const F32Vec even_a = times_plus(kA2, y[2], y[0]);
+    const F32Vec odd_a = times_plus(kA2, y[3], y[1]);
+    const F32Vec even_b = times_plus(kB2, y[2], y[0]);
+    const F32Vec odd_b = times_plus(kB2, y[3], y[1]);
+    out[0] = y[0];
+    out[1] = times_plus(kA, odd_a, even_a);
+    out[2] = times_plus(-kA, odd_a, even_a);
+    out[3] = times_plus(kB, odd_b, even_b);
+    out[4] = times_plus(-kB, odd_b, even_b);
+    out[5] = y[3];
+  }
+};
+
+struct KernelGradTransform {
+  static constexpr int kIn = kTile;
+  static constexpr int kOut = kTaps;
+  static HWY_INLINE void apply(const F32Vec* u, F32Vec* out) {
+    const F32Vec even_a = hn::Add(u[1], u[2]);
+    const F32Vec odd_a = hn::Sub(u[1], u[2]);
+    const F32Vec even_b = hn::Add(u[3], u[4]);
+    const F32Vec odd_b = hn::Sub(u[3], u[4]);
+    const F32Vec all_b = hn::Mul(constant(1 / kNormB), even_b);
+    out[0] = times_plus(1 / kNorm0, u[0], times_plus(1 / kNormA, even_a, all_b));
+    out[1] = times_plus(kA / kNormA, odd_a, hn::Mul(constant(kB / kNormB), odd_b));
+    out[2] = times_plus(kA2 / kNormA, even_a, times_plus(kB2 / kNormB, even_b, u[5]));
+  }
+};
+
+// Transforms the square of get(i, j) along both axes and calls put(i, j, number) with the results.
+template <class Transform, class Get, class Put>
+HWY_INLINE void transform(const Get& get, const Put& put) {
+  constexpr int kIn = Transform::kIn;
+  constexpr int kOut = Transform::kOut;
+  F32Vec half[kOut][kIn];
+#pragma GCC unroll 6
+  for (int j = 0; j < kIn; ++j) {
+    F32Vec line[kIn];
+#pragma GCC unroll 6
+    for (int i = 0; i < kIn; ++i) line[i] = get(i, j);
+    F32Vec done[kOut];
+    Transform::apply(line, done);
+#pragma GCC unroll 6
+    for (int i = 0; i < kOut; ++i) half[i][j] = done[i];
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < kOut; ++i) {
+    F32Vec done[kOut];
+    Transform::apply(half[i], done);
+#pragma GCC unroll 6
+    for (int j = 0; j < kOut; ++j) put(i, j, done[j]);
+  }
+}
+
+// Up to `count` numbers, as many as a vector has; zeros beside them.
+template <class T>
+HWY_INLINE F32Vec load_up_to(const T* p, std::int64_t count) {
+  if (count >= kMaxLanes) return load(p);
+  return count > 0 ? load_part(p, count) : hn::Zero(F32());
+}
+
+// The pixels of squares of kSize x kSize in channels-last images; zeros outside of an image.
+template <class T, int kSize>
+class Squares {
+ public:
+  // `zeros`: a pixel of them.
+  Squares(const T* images, Size2d size, std::int64_t channels, const T* zeros)
+      : images_(images), size_(size), channels_(channels), zeros_(zeros) {}
+
+  // Goes to the square that begins there.
+  void move_to(std::int64_t image, std::int64_t row, std::int64_t column) {
+    const T* const first = images_ + image * size_.h * size_.w * channels_;
+    for (int i = 0; i < kSize; ++i) {
+      const std::int64_t h = row + i;
+      const bool in_rows = h >= 0 && h < size_.h;
+      for (int j = 0; j < kSize; ++j) {
+        const std::int64_t w = column + j;
+        const bool inside = in_rows && w >= 0 && w < size_.w;
+        pixels_[i][j] = inside ? first + (h * size_.w + w) * channels_ : zeros_;
+      }
+    }
+  }
+
+  // Transforms the square, every panel of channels of it, to the copies' tile `to`.
+  template <class Transform>
+  HWY_INLINE void transform_to(const TileCopies& copies, std::int64_t to, float* out) const {
+    const std::int64_t point = copies.point();
+    for (std::int64_t panel = 0; panel < copies.panels; ++panel) {
+      for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
+        const std::int64_t channel = panel * kPanel + lane;
+        const std::int64_t count = channels_ - channel;
+        float* const target = out + panel * copies.panel() + to * kPanel + lane;
+        transform<Transform>(
+            [&](int i, int j) HWY_ATTR { return load_up_to(pixels_[i][j] + channel, count); },
+            [&](int i, int j, F32Vec v) HWY_ATTR { store(v, target + (i * kTile + j) * point); });
+      }
+    }
+  }
+
+ private:
+  const T* images_;
+  Size2d size_;
+  std::int64_t channels_;
+  const T* zeros_;
+  const T* pixels_[kSize][kSize] = {};
+};
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

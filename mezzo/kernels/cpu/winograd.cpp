@@ -1,0 +1,263 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/winograd.cpp"
+#include "mezzo/kernels/cpu/winograd.h"
+
+#include <type_traits>
+
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/winograd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+using kernels::visit_vector_dtype;
+using kernels::winograd::Blocks;
+using kernels::winograd::Convolution;
+using kernels::winograd::kColumns;
+using kernels::winograd::kPoints;
+
+// Two vectors of sums for each of these rows, which are tiles.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr int kMostRows = 14;  // 28 sums, 2 vectors of the weight and a number: 31 registers
+#else
+inline constexpr int kMostRows = 6;
+#endif
+inline constexpr std::int64_t kPairOfVectors = 2 * kMaxLanes;
+
+// The kernels of kPanel inputs and kColumns outputs.
+class KernelBlock {
+ public:
+  KernelBlock(const Convolution& convolution, const float* weight)
+      : convolution_(convolution), layout_(convolution.weight()), weight_(weight) {}
+
+  // Transforms those from that input and output on to their place in `out`.
+  void transform_to(std::int64_t first_in, std::int64_t first_out, float* out) {
+    read(first_in, first_out);
+    float* const block = out + first_out / kColumns * layout_.block() + first_in * kColumns;
+    const std::int64_t ins = std::min(kPanel, convolution_.in - first_in);
+    for (std::int64_t i = 0; i < ins; ++i) {
+      for (std::int64_t v = 0; v < kColumns; v += kMaxLanes) {
+        float* const target = block + i * kColumns + v;
+        transform<KernelTransform>(
+            [&](int h, int w) HWY_ATTR { return load(numbers_[h * kTaps + w][i] + v); },
+            [&](int h, int w, F32Vec value)
+                HWY_ATTR { store(value, target + (h * kTile + w) * layout_.point()); });
+      }
+    }
+  }
+
+ private:
+  void read(std::int64_t first_in, std::int64_t first_out) {
+    constexpr int kAll = kTaps * kTaps;
+    const Convolution& c = convolution_;
+    const std::int64_t outs = std::min(kColumns, c.out - first_out);
+    const std::int64_t ins = std::min(kPanel, c.in - first_in);
+    for (std::int64_t o = 0; o < outs; ++o) {
+      for (std::int64_t i = 0; i < ins; ++i) {
+        const std::int64_t in = first_in + i;
+        const std::int64_t out = first_out + o;
+        const float* from = weight_ + (c.turned ? in * c.out + out : out * c.in + in) * kAll;
+        for (int tap = 0; tap < kAll; ++tap) {
+          numbers_[tap][i][o] = from[c.turned ? kAll - 1 - tap : tap];
+        }
+      }
+    }
+  }
+
+  const Convolution& convolution_;
+  const Blocks layout_;
+  const float* weight_;
+  // Transposed. Where there are fewer outputs than a block has, the results are never read.
+  alignas(64) float numbers_[kTaps * kTaps][kPanel][kColumns] = {};
+};
+
+}  // namespace
+
+void transform_weight(const Convolution& convolution, const float* weight, float* out) {
+  const std::int64_t panels = (convolution.in + kPanel - 1) / kPanel;
+  const std::int64_t count = convolution.weight().blocks * panels;
+  parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+    KernelBlock block(convolution, weight);
+    for (std::int64_t i = begin; i < end; ++i) {
+      block.transform_to(i % panels * kPanel, i / panels * kColumns, out);
+    }
+  });
+}
+
+namespace {
+
+// c[r][n] = sum over i < count of a[i / kPanel][r][i % kPanel] * b[i][n], for kRows rows r and a
+// pair of vectors of columns n. The loops over sums are unrolled, or the sums would not stay in
+// registers.
+template <int kRows>
+void multiply_rows(const float* a, std::int64_t a_panel, std::int64_t count, const float* b,
+                   float* c) {
+  const F32 d;
+  F32Vec sums[kRows][2];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = hn::Zero(d);
+  for (; count > 0; count -= kPanel, a += a_panel) {
+    const std::int64_t inputs = std::min(count, kPanel);
+    for (std::int64_t i = 0; i < inputs; ++i, b += kColumns) {
+      const F32Vec left = hn::LoadU(d, b);
+      const F32Vec right = hn::LoadU(d, b + kMaxLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const F32Vec factor = hn::Set(d, a[r * kPanel + i]);
+        sums[r][0] = hn::MulAdd(factor, left, sums[r][0]);
+        sums[r][1] = hn::MulAdd(factor, right, sums[r][1]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(sums[r][0], d, c + r * kColumns);
+    hn::StoreU(sums[r][1], d, c + r * kColumns + kMaxLanes);
+  }
+}
+
+template <int kRows = kMostRows>
+void multiply_some_rows(std::int64_t rows, const float* a, std::int64_t a_panel, std::int64_t count,
+                        const float* b, float* c) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return multiply_some_rows<kRows - 1>(rows, a, a_panel, count, b, c);
+  }
+  for (std::int64_t n = 0; n < kColumns; n += kPairOfVectors) {
+    multiply_rows<kRows>(a, a_panel, count, b + n, c + n);
+  }
+}
+
+// What a thread does with some tiles at a time.
+template <class T>
+class TileWorker {
+ public:
+  TileWorker(const Convolution& convolution, std::int64_t most_tiles, const T* x,
+             const float* weight, const float* bias)
+      : convolution_(convolution),
+        weight_(weight),
+        bias_(bias),
+        copies_(convolution.in, most_tiles),
+        products_(convolution.out, most_tiles),
+        tiles_(empty({copies_.floats()})),
+        results_(empty({products_.floats()})),
+        zeros_(zeros({convolution.in}, kDTypeOf<T>)),
+        squares_(x, convolution.tiling.image, convolution.in, zeros_.data<T>()) {}
+
+  // The tiles [begin, end).
+  template <class Out>
+  void run(std::int64_t begin, std::int64_t end, Out* y) {
+    read_tiles(begin, end);
+    multiply(end - begin);
+    for (std::int64_t i = begin; i < end; ++i) write_tile(i, i - begin, y);
+  }
+
+ private:
+  float* tiles() const { return tiles_.mutable_data<float>(); }
+  float* results() const { return results_.mutable_data<float>(); }
+
+  void read_tiles(std::int64_t begin, std::int64_t end) {
+    const Tiling& tiling = convolution_.tiling;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Tiling::Tile tile = tiling.tile(i);
+      squares_.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
+      squares_.template transform_to<ImageTransform>(copies_, i - begin, tiles());
+    }
+  }
+
+  void multiply(std::int64_t count) {
+    const Blocks weight = convolution_.weight();
+    const std::int64_t groups = (count + kMostRows - 1) / kMostRows;
+    for (int point = 0; point < kPoints; ++point) {
+      for (std::int64_t block = 0; block < weight.blocks; ++block) {
+        const float* b = weight_ + point * weight.point() + block * weight.block();
+        float* c = results() + point * products_.point() + block * products_.block();
+        for (std::int64_t g = 0; g < groups; ++g) {
+          const std::int64_t row = count * g / groups;
+          multiply_some_rows(count * (g + 1) / groups - row,
+                             tiles() + point * copies_.point() + row * kPanel, copies_.panel(),
+                             convolution_.in, b, c + row * kColumns);
+        }
+      }
+    }
+  }
+
+  template <class Out>
+  void write_tile(std::int64_t i, std::int64_t at, Out* y) {
+    const Tiling& tiling = convolution_.tiling;
+    const Tiling::Tile tile = tiling.tile(i);
+    const std::int64_t height = tiling.results.h;
+    const std::int64_t width = tiling.results.w;
+    const std::int64_t outs = convolution_.out;
+    Out* const first = y + ((tile.image * height + tile.row) * width + tile.column) * outs;
+    for (std::int64_t channel = 0; channel < outs; channel += kMaxLanes) {
+      const float* const from =
+          results() + channel / kColumns * products_.block() + at * kColumns + channel % kColumns;
+      const std::int64_t left = outs - channel;
+      const F32Vec bias = bias_ != nullptr ? load_up_to(bias_ + channel, left) : hn::Zero(F32());
+      transform<ResultTransform>(
+          [&](int h, int w) HWY_ATTR { return load(from + (h * kTile + w) * products_.point()); },
+          [&](int h, int w, F32Vec v) HWY_ATTR {
+            if (tile.row + h >= height || tile.column + w >= width) return;
+            Out* const to = first + (h * width + w) * outs + channel;
+            const F32Vec sum = hn::Add(v, bias);
+            left >= kMaxLanes ? store(sum, to) : store_part(sum, to, left);
+          });
+    }
+  }
+
+  const Convolution& convolution_;
+  const float* weight_;
+  const float* bias_;
+  TileCopies copies_;
+  Blocks products_;
+  Tensor tiles_;
+  Tensor results_;
+  Tensor zeros_;
+  Squares<T, kTile> squares_;
+};
+
+}  // namespace
+
+void convolve(const Convolution& convolution, const Tensor& x, const float* weight,
+              const float* bias, const Tensor& y) {
+  const std::int64_t count = convolution.tiling.tiles();
+  const std::int64_t step = convolution.tiles_at_a_time(num_threads());
+  const auto run = [&]<class T, class Out>(const T* images, Out* results) {
+    parallel_for((count + step - 1) / step, 1, [&](std::int64_t begin, std::int64_t end) {
+      TileWorker<T> worker(convolution, step, images, weight, bias);
+      for (std::int64_t i = begin; i < end; ++i) {
+        worker.run(i * step, std::min(count, (i + 1) * step), results);
+      }
+    });
+  };
+  visit_vector_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, float>) {
+      if (y.dtype() == x.dtype()) return run(x.data<T>(), y.mutable_data<T>());
+    }
+    run(x.data<T>(), y.mutable_data<float>());
+  });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::winograd {
+
+HWY_EXPORT(transform_weight);
+HWY_EXPORT(convolve);
+
+void transform_weight(const Convolution& convolution, const float* weight, float* out) {
+  HWY_DYNAMIC_DISPATCH(transform_weight)(convolution, weight, out);
+}
+
+void convolve(const Convolution& convolution, const Tensor& x, const float* weight,
+              const float* bias, const Tensor& y) {
+  HWY_DYNAMIC_DISPATCH(convolve)(convolution, x, weight, bias, y);
+}
+
+}  // namespace mezzo::kernels::winograd
+#endif

@@ -1,0 +1,26 @@
+// Winograd's method (see winograd_plan.h) on tensors that are dense and of the right layout: what
+// is compiled once per instruction set.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/kernels/cpu/winograd_plan.h"
+
+namespace mezzo::kernels::winograd {
+
+// The transformed weight, in the layout of convolution.weight(). `weight`: f32, contiguous,
+// [out, in, 3, 3], or [in, out, 3, 3] if it is turned.
+void transform_weight(const Convolution& convolution, const float* weight, float* out);
+
+// y = x convolved with the transformed weight, plus bias. x and y: channels-last, f32, bf16 or f16;
+// bias: [out] in f32, or null. Sums are f32 numbers, in an order that depends on `in` alone,
+// rounded once.
+void convolve(const Convolution& convolution, const Tensor& x, const float* weight,
+              const float* bias, const Tensor& y);
+
+// out [out, in, 3, 3], f32 and contiguous, = the gradient by the weight, from that of y and x, both
+// channels-last and of one dtype: f32, bf16 or f16. Sums are f32 numbers, in an order that depends
+// on the shapes alone.
+void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
+                        float* out);
+
+}  // namespace mezzo::kernels::winograd

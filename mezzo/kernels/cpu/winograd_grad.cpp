@@ -1,0 +1,187 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/winograd_grad.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/grad_weight-inl.h"
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/winograd-inl.h"
+#include "mezzo/kernels/cpu/winograd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+using kernels::winograd::kPoints;
+using kernels::winograd::point_distance;
+using kernels::winograd::WeightGradient;
+
+// The sums of all points for some of the outputs, [point][panel of outputs][panel of
+// inputs][kPanel][kPanel].
+struct Sums {
+  std::int64_t first_out = 0, out_panels = 0, in_panels = 0;  // first_out: the first panel
+
+  std::int64_t square(std::int64_t out, std::int64_t in) const {
+    return (out * in_panels + in) * kPanel * kPanel;
+  }
+  std::int64_t point() const { return point_distance(square(out_panels, 0)); }
+  std::int64_t floats() const { return kPoints * point(); }
+};
+
+// Transformed tiles of the images and of the gradients, as many as are added up at a time.
+struct Operands {
+  TileCopies x_copies, grad_copies;
+  Tensor x, grad;
+
+  Operands(const WeightGradient& gradient, std::int64_t tiles)
+      : x_copies(gradient.in, tiles),
+        grad_copies(gradient.out, tiles),
+        x(empty({x_copies.floats()})),
+        grad(empty({grad_copies.floats()})) {}
+};
+
+template <class T>
+void read_tiles(const WeightGradient& gradient, const T* grad, const T* x, std::int64_t begin,
+                std::int64_t end, const Operands& to) {
+  const Tensor zero = zeros({std::max(gradient.in, gradient.out)}, kDTypeOf<T>);
+  const Tiling& tiling = gradient.tiling;
+  float* const x_tiles = to.x.mutable_data<float>();
+  float* const grad_tiles = to.grad.mutable_data<float>();
+  parallel_for(end - begin, 1, [&](std::int64_t first, std::int64_t last) {
+    Squares<T, kTile> squares(x, tiling.image, gradient.in, zero.data<T>());
+    Squares<T, kResults> results(grad, tiling.results, gradient.out, zero.data<T>());
+    for (std::int64_t i = first; i < last; ++i) {
+      const Tiling::Tile tile = tiling.tile(begin + i);
+      squares.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
+      squares.template transform_to<ImageTransform>(to.x_copies, i, x_tiles);
+      results.move_to(tile.image, tile.row, tile.column);
+      results.template transform_to<ResultGradTransform>(to.grad_copies, i, grad_tiles);
+    }
+  });
+}
+
+void read_tiles(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
+                std::int64_t begin, std::int64_t end, const Operands& to) {
+  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
+    read_tiles(gradient, grad.data<T>(), x.data<T>(), begin, end, to);
+  });
+}
+
+// The matrices of one point: transformed gradients and images, and the sums of their products.
+struct PointMatrices {
+  const float* grad;
+  const float* x;
+  float* sums;
+};
+
+// Adds the products of a run of tiles with `groups` panels of inputs, of all panels of outputs.
+void add_panels(const Operands& operands, const Sums& layout, const VectorRun& run,
+                const PointMatrices& m, std::int64_t in, int groups) {
+  const float* b[kMostGroups];
+  for (int g = 0; g < groups; ++g) b[g] = m.x + (in + g) * operands.x_copies.panel();
+  for (std::int64_t out = 0; out < layout.out_panels; ++out) {
+    const float* const a = m.grad + out * operands.grad_copies.panel();
+    for (std::int64_t row = 0; row < kPanel; row += kRows) {
+      float* c[kMostGroups];
+      for (int g = 0; g < groups; ++g) c[g] = m.sums + layout.square(out, in + g) + row * kPanel;
+      multiply_groups<false>(groups, run, a + row, b, c);
+    }
+  }
+}
+
+// Adds the products of `count` tiles at one point to its sums, or begins them.
+void add_point(const Operands& operands, const Sums& layout, const PointMatrices& point,
+               std::int64_t count, bool first) {
+  // Panels of a run of tiles stay in the first-level cache while others pass by.
+  constexpr std::int64_t kRun = 128;
+  for (std::int64_t tile = 0; tile < count; tile += kRun) {
+    const VectorRun run{
+        .slots = 1, .rows = 1, .pixels = std::min(kRun, count - tile), .first = first && tile == 0};
+    const PointMatrices at{point.grad + tile * kPanel, point.x + tile * kPanel, point.sums};
+    for (std::int64_t in = 0; in < layout.in_panels; in += kMostGroups) {
+      const std::int64_t groups = std::min<std::int64_t>(kMostGroups, layout.in_panels - in);
+      add_panels(operands, layout, run, at, in, static_cast<int>(groups));
+    }
+  }
+}
+
+void add_tiles(const Operands& operands, const Sums& layout, std::int64_t count, bool first,
+               float* sums) {
+  const float* const x = operands.x.data<float>();
+  const float* const grad =
+      operands.grad.data<float>() + layout.first_out * operands.grad_copies.panel();
+  parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const PointMatrices point{grad + i * operands.grad_copies.point(),
+                                x + i * operands.x_copies.point(), sums + i * layout.point()};
+      add_point(operands, layout, point, count, first);
+    }
+  });
+}
+
+// Brings the sums of the pairs of a panel of inputs with one output back to kernels of 3x3.
+void write_kernels(const float* sums, std::int64_t point, std::int64_t count, float* out) {
+  float taps[kTaps * kTaps][kPanel];
+  for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
+    transform<KernelGradTransform>(
+        [&](int i, int j) HWY_ATTR { return load(sums + (i * kTile + j) * point + lane); },
+        [&](int i, int j, F32Vec v) HWY_ATTR { store(v, taps[i * kTaps + j] + lane); });
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (const auto& tap : taps) *out++ = tap[i];
+  }
+}
+
+void write_all(const WeightGradient& gradient, const Sums& layout, const float* sums, float* out) {
+  const std::int64_t first_out = layout.first_out * kPanel;
+  const std::int64_t outs = std::min(layout.out_panels * kPanel, gradient.out - first_out);
+  parallel_for(outs, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      for (std::int64_t panel = 0; panel < layout.in_panels; ++panel) {
+        const std::int64_t in = panel * kPanel;
+        write_kernels(sums + layout.square(o / kPanel, panel) + o % kPanel * kPanel, layout.point(),
+                      std::min(kPanel, gradient.in - in),
+                      out + ((first_out + o) * gradient.in + in) * kTaps * kTaps);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
+                        float* out) {
+  const auto panels = [](std::int64_t channels) { return (channels + kPanel - 1) / kPanel; };
+  const std::int64_t out_panels = panels(gradient.out);
+  const std::int64_t count = gradient.tiling.tiles();
+  const std::int64_t step = gradient.tiles_at_a_time();
+  const Operands operands(gradient, step);
+  Sums layout{0, std::min(gradient.panels_at_a_time(), out_panels), panels(gradient.in)};
+  const Tensor sums = empty({layout.floats()});
+  float* const all_sums = sums.mutable_data<float>();
+  for (; layout.first_out < out_panels; layout.first_out += layout.out_panels) {
+    layout.out_panels = std::min(layout.out_panels, out_panels - layout.first_out);
+    const bool are_read = layout.first_out > 0 && step >= count;
+    for (std::int64_t begin = 0; begin < count; begin += step) {
+      const std::int64_t end = std::min(count, begin + step);
+      if (!are_read) read_tiles(gradient, grad, x, begin, end, operands);
+      add_tiles(operands, layout, end - begin, begin == 0, all_sums);
+    }
+    write_all(gradient, layout, all_sums, out);
+  }
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::winograd {
+
+HWY_EXPORT(gradient_by_weight);
+
+void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
+                        float* out) {
+  HWY_DYNAMIC_DISPATCH(gradient_by_weight)(gradient, grad, x, out);
+}
+
+}  // namespace mezzo::kernels::winograd
+#endif

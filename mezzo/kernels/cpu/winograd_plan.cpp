@@ -1,0 +1,47 @@
+#include "mezzo/kernels/cpu/winograd_plan.h"
+
+namespace mezzo::kernels::winograd {
+namespace {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Bytes of a tile's numbers before and after the products.
+std::int64_t tile_bytes(std::int64_t in, std::int64_t out) {
+  return kPoints * (in + out) * static_cast<std::int64_t>(sizeof(float));
+}
+
+// `count` in as few equal parts of at most `most` as there can be, a multiple of `parts` of them.
+std::int64_t equal_parts(std::int64_t count, std::int64_t most, std::int64_t parts) {
+  return ceil_div(count, ceil_div(ceil_div(count, most), parts) * parts);
+}
+
+// Tiles whose numbers take as many bytes as those of the weight, or its sums: what is read or
+// written once for them. More leave the caches, fewer make the weight pass by too often.
+std::int64_t balanced_tiles(std::int64_t in, std::int64_t out) { return in * out / (in + out); }
+
+}  // namespace
+
+std::int64_t Convolution::tiles_at_a_time(int threads) const {
+  constexpr std::int64_t kFewest = 28;  // rows of products come in groups of up to 14
+  return equal_parts(tiling.tiles(), std::max(kFewest, balanced_tiles(in, out)), threads);
+}
+
+std::int64_t WeightGradient::tiles_at_a_time() const {
+  // All threads wait for each other twice each time: not for less than this.
+  constexpr std::int64_t kFewestBytes = 1 << 20;
+  constexpr std::int64_t kMostBytes = 20 << 20;
+  const std::int64_t bytes = tile_bytes(in, out);
+  return equal_parts(tiling.tiles(),
+                     std::clamp(balanced_tiles(in, out), kFewestBytes / bytes + 1,
+                                std::max<std::int64_t>(kMostBytes / bytes, 1)),
+                     1);
+}
+
+std::int64_t WeightGradient::panels_at_a_time() const {
+  // The sums of a large weight are four times its bytes, at the beginning of a backward pass, when
+  // memory is scarcest.
+  constexpr std::int64_t kMostBytes = 10 << 20;
+  return std::max<std::int64_t>(1, kMostBytes / (tile_bytes(in, 0) * kPanel));
+}
+
+}  // namespace mezzo::kernels::winograd

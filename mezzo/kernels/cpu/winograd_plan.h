@@ -1,0 +1,102 @@
+// Winograd's method for 3x3 kernels at stride 1: what is multiplied, and how it lies in memory.
+//
+// Results are made in tiles of 4x4 pixels, each of the 6x6 pixels of the image that it depends on.
+// Seen as polynomials, a tile's results are products that are known from their values at 6x6
+// points: the image's tile and the kernel are brought to those values (transformed), multiplied
+// point by point, 36 products where direct sums take 144, and brought back. Over many channels,
+// each point is one matrix product. (Lavin and Gray, "Fast algorithms for convolutional neural
+// networks", 2015.)
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "mezzo/kernels/cpu/grad_weight_plan.h"
+#include "mezzo/ops/conv2d_attrs.h"
+
+namespace mezzo::kernels::winograd {
+
+// Channels side by side in transformed tiles: weight gradients are multiplied by the same kernels.
+using grad_weight::kPanel;
+
+inline constexpr int kTaps = 3;                     // of a kernel, along each axis
+inline constexpr int kResults = 4;                  // of a tile, along each axis
+inline constexpr int kTile = kResults + kTaps - 1;  // pixels of the image for them
+inline constexpr int kPoints = kTile * kTile;
+inline constexpr std::int64_t kColumns = 32;  // of a matrix product that are computed at a time
+
+// Floats from the numbers of one point to those of the next. Those of a tile are written at that
+// distance, 36 of them: an odd number of cache lines, so that they do not meet in one set of the
+// cache, as they would at a power of two.
+constexpr std::int64_t point_distance(std::int64_t floats) {
+  constexpr std::int64_t kLine = 16;
+  return ((floats + kLine - 1) / kLine | 1) * kLine;
+}
+
+// Transformed tiles of an image: [point][panel][tile][kPanel].
+struct TileCopies {
+  std::int64_t panels = 0, tiles = 0;
+
+  TileCopies(std::int64_t channels, std::int64_t tile_count)
+      : panels((channels + kPanel - 1) / kPanel), tiles(tile_count) {}
+  std::int64_t panel() const { return tiles * kPanel; }
+  std::int64_t point() const { return point_distance(panels * panel()); }
+  std::int64_t floats() const { return kPoints * point(); }
+};
+
+// One of the matrices [in][out] of a transformed weight for each point, in blocks of kColumns
+// outputs, [point][block][in][kColumns], or of the products with it,
+// [point][block][tile][kColumns].
+struct Blocks {
+  std::int64_t blocks = 0, rows = 0;
+
+  Blocks(std::int64_t columns, std::int64_t row_count)
+      : blocks((columns + kColumns - 1) / kColumns), rows(row_count) {}
+  std::int64_t block() const { return rows * kColumns; }
+  std::int64_t point() const { return point_distance(blocks * block()); }
+  std::int64_t floats() const { return kPoints * point(); }
+};
+
+// The tiles of all images of a batch.
+struct Tiling {
+  std::int64_t images = 0;
+  Size2d image{};                  // whose tiles of 6x6 are read
+  Size2d results{};                // in tiles of 4x4
+  std::int64_t top = 0, left = 0;  // rows and columns of padding before the image
+
+  // A tile by its first result.
+  struct Tile {
+    std::int64_t image = 0, row = 0, column = 0;
+  };
+
+  std::int64_t rows() const { return (results.h + kResults - 1) / kResults; }
+  std::int64_t columns() const { return (results.w + kResults - 1) / kResults; }
+  std::int64_t tiles() const { return images * rows() * columns(); }
+  Tile tile(std::int64_t i) const {
+    return {i / (rows() * columns()), i / columns() % rows() * kResults, i % columns() * kResults};
+  }
+};
+
+// A convolution, or the gradient of one by its input: one too, of the gradient of y.
+struct Convolution {
+  Tiling tiling{};
+  std::int64_t in = 0, out = 0;  // channels
+  bool turned = false;           // the weight is [in, out, 3, 3], to be read backwards
+
+  Blocks weight() const { return {out, in}; }
+  // Tiles that one thread transforms, multiplies and brings back at a time.
+  std::int64_t tiles_at_a_time(int threads) const;
+};
+
+// The gradient by the weight.
+struct WeightGradient {
+  Tiling tiling{};
+  std::int64_t in = 0, out = 0;  // channels
+
+  // Tiles that all threads together transform and multiply at a time.
+  std::int64_t tiles_at_a_time() const;
+  // Panels of outputs whose sums are in memory at a time.
+  std::int64_t panels_at_a_time() const;
+};
+
+}  // namespace mezzo::kernels::winograd
