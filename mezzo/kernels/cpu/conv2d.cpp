@@ -2,6 +2,7 @@
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/conv2d_whole.h"
+#include "mezzo/kernels/cpu/conv2d_widened.h"
 #include "mezzo/kernels/cpu/conv2d_winograd.h"
 #include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/grad_weight_planar.h"
@@ -95,31 +96,33 @@ void grad_input_f32(const KernelArgs& args) {
   conv::is_pointwise(args) ? conv::grad_input_pointwise(args) : grad_input(args);
 }
 
-// f16, and bf16 where oneDNN has no such convolution. oneDNN refuses f16 on CPUs, so it is stored
-// in 16 bits and computed in f32: products and sums are f32 numbers, as they are where the hardware
-// multiplies f16, and the result is rounded once. Memory is saved, time is not.
-template <void (*kRun)(const KernelArgs&)>
-constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
-                          [](const KernelArgs& args) { onednn::run_widened(args, kRun); }};
+// f16, and bf16 where the CPU does not multiply it faster than f32. oneDNN refuses f16 on CPUs, so
+// it is stored in 16 bits and computed in f32: products and sums are f32 numbers, as they are where
+// the hardware multiplies f16, and the result is rounded once. Memory is saved, time is not.
+constexpr const char* kWidened = "cpu_onednn_f32";
+
+void forward_widened(const KernelArgs& args) { conv::run_widened_images(args, forward); }
+void grad_input_widened(const KernelArgs& args) { conv::run_widened_images(args, grad_input_f32); }
+void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, grad_weight); }
 
 }  // namespace
 
 extern const KernelList conv2d{{{{"cpu_whole", conv::supports_whole, conv::run_whole},
                                  {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
                                  {"cpu_onednn", supports_forward, forward},
-                                 kWidened<forward>}}};
+                                 {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
     {{{"cpu_whole", conv::supports_whole_grad_input, conv::run_whole_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
-      kWidened<grad_input_f32>}}};
+      {kWidened, onednn::supports_widened, grad_input_widened}}}};
 extern const KernelList conv2d_grad_weight{
     {{{"cpu_whole", conv::supports_whole_grad_weight, conv::run_whole_grad_weight},
       {"cpu_winograd", conv::supports_winograd_grad_weight, conv::run_winograd_grad_weight},
       {"cpu_panels", supports_grad_weight, run_grad_weight},
       {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},
       {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight},
-      kWidened<grad_weight>}}};
+      {kWidened, onednn::supports_widened, grad_weight_widened}}}};
 
 }  // namespace mezzo::kernels::cpu

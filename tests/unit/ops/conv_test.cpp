@@ -118,6 +118,26 @@ TEST(Conv2d, GradientsAreTheSameWithAndWithoutPacking) {
   }
 }
 
+// Batches of large images are widened some images at a time, of any layout.
+TEST(Conv2d, LargeBatchesIn16BitsAreThoseOfF32RoundedOnce) {
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor x = random_tensor({5, 48, 96, 90}, 1, dtype);
+    const Tensor weight = random_tensor({40, 48, 1, 1}, 2, dtype);
+    const Tensor grad = random_tensor({5, 40, 96, 90}, 3, dtype);
+    const auto run = [&](DType computed) {
+      const Tensor wide_x = plain_copy(x).astype(computed).set_requires_grad(true);
+      const Tensor y = conv2d(wide_x, weight.astype(computed));
+      y.backward(grad.astype(computed));
+      return std::pair{y.detach().astype(DType::kF32), wide_x.grad().astype(DType::kF32)};
+    };
+    const auto [y, grad_x] = run(dtype);
+    const auto [wide_y, wide_grad_x] = run(DType::kF32);
+    const double rounding = dtype == DType::kBf16 ? 0x1p-8 : 0x1p-11;
+    EXPECT_LE(largest_difference(y, wide_y), test::sum_tolerance(48) + 48 * rounding);
+    EXPECT_LE(largest_difference(grad_x, wide_grad_x), test::sum_tolerance(40) + 40 * rounding);
+  }
+}
+
 TEST(Conv2d, APlainBf16CopyOfAPackedParameterIsNeverMade) {
   const Tensor weight = parameter({64, 32, 3, 3}, 1);
   const Tensor low = weight.astype(DType::kBf16);
