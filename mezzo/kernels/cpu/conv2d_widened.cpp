@@ -41,6 +41,7 @@ void run_widened_images(const KernelArgs& args, void (*run)(const KernelArgs&)) 
     inputs.push_back(is_batch || !input->defined() ? *input : onednn::as_f32(*input));
   }
   std::vector<const Tensor*> pointers;
+  pointers.reserve(inputs.size());
   for (const Tensor& input : inputs) pointers.push_back(&input);
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t begin = images * part / parts;
