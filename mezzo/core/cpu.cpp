@@ -93,9 +93,8 @@ std::string cpu_name() {
 void warn_if_bf16_is_widened() {
   if (!has_fast_bf16()) {
     logging::warn_once(
-        "this CPU has no fast bf16 dot product (AMX, or AVX512-BF16 on Zen 4 and later): bf16 "
-        "saves "
-        "memory here, not time");
+        "this CPU has no fast bf16 dot product (AMX, or AVX512-BF16 on Zen 4 and later): "
+        "bf16 saves memory here, not time");
   }
 }
 
