@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <utility>
 
 #include "mezzo/kernels/cpu/grad_weight_plan.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
@@ -60,40 +61,79 @@ HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t cou
   }
 }
 
-// Copies `pixels` pixels, `count` channels of each, to a panel.
+// Copies `pixels` pixels, all `channels` of each, to panels that lie `panel` elements apart. Pixel
+// by pixel, for numbers side by side are read faster than they are from pixel to pixel.
 template <class T>
-void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t count, bool paired,
-              float* out) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (paired) {
-      for (std::int64_t i = 0; i < pixels; ++i) {
-        pack_pair(row.pixel_a(i), row.pixel_b(i), count, out + i * kPanel);
+void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t channels, bool paired,
+              std::int64_t panel, float* out) {
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    const T* const a = row.pixel_a(i);
+    const T* const b = row.pixel_b(i);
+    float* to = out + i * kPanel;
+    for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (paired) {
+          pack_pair(a != nullptr ? a + c : nullptr, b != nullptr ? b + c : nullptr, channels - c,
+                    to);
+          continue;
+        }
       }
-      return;
+      if (a == nullptr) {
+        std::fill_n(to, kPanel, 0.0F);
+      } else {
+        pack_single(a + c, channels - c, to);
+      }
     }
   }
-  if (row.a == nullptr) {
-    std::fill_n(out, pixels * kPanel, 0.0F);
-    return;
-  }
-  for (std::int64_t i = 0; i < pixels; ++i) pack_single(row.pixel_a(i), count, out + i * kPanel);
 }
 
-// c[m][n] += sum over q of a[q][m] * b[q][n] for kRows rows m and kGroups panels b, with q running
-// over slots, rows and pixels.
+// What is added up: q runs over slots, rows and pixels of panels.
 struct VectorRun {
   std::int64_t slots = 0, rows = 0, pixels = 0;
   std::int64_t a_slot = 0, a_row = 0;  // distances, in elements
   std::int64_t b_slot = 0, b_row = 0;
   bool first = true;  // the sums begin here
+
+  // The same pixels with rows, and slots, that lie side by side as one: short loops cost more.
+  VectorRun flat() const {
+    VectorRun run = *this;
+    if (run.a_row == run.pixels * kPanel && run.b_row == run.a_row) {
+      run.pixels *= std::exchange(run.rows, 1);
+      if (run.a_slot == run.pixels * kPanel && run.b_slot == run.a_slot) {
+        run.pixels *= std::exchange(run.slots, 1);
+      }
+    }
+    return run;
+  }
 };
 
+// Calls body(part, a, b) for parts of a run, which begin that many elements after it. Panels of a
+// part stay in the first-level cache while others pass by.
+template <class Body>
+void for_parts(const VectorRun& run, const Body& body) {
+  constexpr std::int64_t kMostPixels = 128;
+  const std::int64_t slots =
+      std::clamp<std::int64_t>(kMostPixels / (run.rows * run.pixels), 1, run.slots);
+  const std::int64_t rows = std::clamp<std::int64_t>(kMostPixels / run.pixels, 1, run.rows);
+  for (std::int64_t slot = 0; slot < run.slots; slot += slots) {
+    for (std::int64_t row = 0; row < run.rows; row += rows) {
+      for (std::int64_t pixel = 0; pixel < run.pixels; pixel += kMostPixels) {
+        VectorRun part = run;
+        part.slots = std::min(slots, run.slots - slot);
+        part.rows = std::min(rows, run.rows - row);
+        part.pixels = std::min(kMostPixels, run.pixels - pixel);
+        part.first = run.first && slot + row + pixel == 0;
+        body(part, slot * run.a_slot + row * run.a_row + pixel * kPanel,
+             slot * run.b_slot + row * run.b_row + pixel * kPanel);
+      }
+    }
+  }
+}
+
 #if HWY_TARGET == HWY_AVX3
-inline constexpr std::int64_t kRows = 8;
 inline constexpr int kMostGroups = 3;  // 24 sums, 3 panels and a number of `a`: 28 of 32 registers
 #else
-inline constexpr std::int64_t kRows = 4;
-inline constexpr int kMostGroups = 1;  // 8 sums of 2 vectors
+inline constexpr int kMostGroups = 1;  // 12 sums of 2 vectors, a panel and a number: 15 of 16
 #endif
 
 template <bool kPaired>
@@ -108,8 +148,9 @@ HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
   return hn::MulAdd(a, b, sum);
 }
 
-// The loops over sums are unrolled, or the sums would not stay in registers; calls would end that.
-template <bool kPaired, int kGroups>
+// c[m][n] += sum over q of a[q][m] * b[q][n] for kRows rows m and kGroups panels b. The loops over
+// sums are unrolled, or the sums would not stay in registers; calls would end that.
+template <bool kPaired, int kGroups, int kRows>
 // NOLINTNEXTLINE(readability-function-size)
 void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
   F32Vec sums[kRows][kGroups][kVectors];
@@ -167,15 +208,31 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
   }
 }
 
+// The rows from kFirst on, as many as registers have sums for, and so on.
+template <bool kPaired, int kGroups, int kFirst, int kRows, int... kMore>
+void multiply_rows(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
+  float* rows[kGroups];
+  for (int g = 0; g < kGroups; ++g) rows[g] = c[g] + kFirst * kPanel;
+  multiply<kPaired, kGroups, kRows>(run, a + kFirst, b, rows);
+  if constexpr (sizeof...(kMore) > 0) {
+    multiply_rows<kPaired, kGroups, kFirst + kRows, kMore...>(run, a, b, c);
+  } else {
+    static_assert(kFirst + kRows == kPanel);
+  }
+}
+
+// Adds the products of panel `a` with `groups` panels `b` to the squares `c`, or begins them.
 template <bool kPaired>
-void multiply_groups(int groups, const VectorRun& run, const float* a, const float* const* b,
-                     float* const* c) {
+void multiply_panel(int groups, const VectorRun& run, const float* a, const float* const* b,
+                    float* const* c) {
 #if HWY_TARGET == HWY_AVX3
-  if (groups == 3) return multiply<kPaired, 3>(run, a, b, c);
-  if (groups == 2) return multiply<kPaired, 2>(run, a, b, c);
-#endif
+  if (groups == 3) return multiply_rows<kPaired, 3, 0, 8, 8>(run, a, b, c);
+  if (groups == 2) return multiply_rows<kPaired, 2, 0, 8, 8>(run, a, b, c);
+  multiply_rows<kPaired, 1, 0, 8, 8>(run, a, b, c);
+#else
   static_cast<void>(groups);
-  multiply<kPaired, 1>(run, a, b, c);
+  multiply_rows<kPaired, 1, 0, 6, 5, 5>(run, a, b, c);
+#endif
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

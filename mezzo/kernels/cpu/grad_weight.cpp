@@ -101,14 +101,14 @@ class Worker {
       const T* b = paired() ? x_row(slot, 1, chunk.first_row + r, plane.row) : nullptr;
       for (std::int64_t panel = 0; panel < plan_.in_panels; ++panel) {
         float* to = out + panel * x_panel(chunk) + r * plan_.pitch * kPanel;
-        const std::int64_t channel = panel * kPanel;
-        const std::int64_t offset = first * p.in_channels + channel;
         std::fill_n(to, begin * kPanel, 0.0F);
         std::fill_n(to + end * kPanel, (plan_.pitch - end) * kPanel, 0.0F);
-        pack_row<T>({a != nullptr ? a + offset : nullptr, b != nullptr ? b + offset : nullptr,
-                     stride * p.in_channels},
-                    end - begin, p.in_channels - channel, paired(), to + begin * kPanel);
       }
+      const std::int64_t offset = first * p.in_channels;
+      pack_row<T>({a != nullptr ? a + offset : nullptr, b != nullptr ? b + offset : nullptr,
+                   stride * p.in_channels},
+                  end - begin, p.in_channels, paired(), x_panel(chunk),
+                  out + (r * plan_.pitch + begin) * kPanel);
     }
     // What a tile may read beyond the last row.
     const std::int64_t used = rows * plan_.pitch;
@@ -121,21 +121,20 @@ class Worker {
   void pack_grad(const Chunk& chunk) {
     const Problem& p = plan_.problem;
     const std::int64_t pitch = tiles() ? plan_.pitch : p.y.w;
-    for (std::int64_t panel = 0; panel < panels_; ++panel) {
-      const std::int64_t channel = (first_panel_ + panel) * kPanel;
-      for (std::int64_t slot = 0; slot < chunk.slots(); ++slot) {
-        const Slot& from = plan_.slots[static_cast<std::size_t>(chunk.first_slot + slot)];
-        float* out = grad_data() + panel * grad_panel(chunk) + slot * grad_slot(chunk);
-        if (tiles()) std::fill_n(out, grad_slot(chunk), 0.0F);
-        for (std::int64_t r = 0; r < chunk.rows(); ++r) {
-          const T* a = grad_row(from, 0, chunk.first_row + r, channel);
-          const T* b = paired() ? grad_row(from, 1, chunk.first_row + r, channel) : nullptr;
-          pack_row<T>({a, b, p.out_channels}, p.y.w, p.out_channels - channel, paired(),
-                      out + r * pitch * kPanel);
-        }
-        if (tiles()) transpose_blocks(out, plan_.grad_pixels(chunk) / kPanel);
+    const std::int64_t channel = first_panel_ * kPanel;
+    const std::int64_t channels = std::min(p.out_channels - channel, panels_ * kPanel);
+    if (tiles()) std::fill_n(grad_data(), panels_ * grad_panel(chunk), 0.0F);
+    for (std::int64_t slot = 0; slot < chunk.slots(); ++slot) {
+      const Slot& from = plan_.slots[static_cast<std::size_t>(chunk.first_slot + slot)];
+      float* out = grad_data() + slot * grad_slot(chunk);
+      for (std::int64_t r = 0; r < chunk.rows(); ++r) {
+        const T* a = grad_row(from, 0, chunk.first_row + r, channel);
+        const T* b = paired() ? grad_row(from, 1, chunk.first_row + r, channel) : nullptr;
+        pack_row<T>({a, b, p.out_channels}, p.y.w, channels, paired(), grad_panel(chunk),
+                    out + r * pitch * kPanel);
       }
     }
+    if (tiles()) transpose_blocks(grad_data(), panels_ * grad_panel(chunk) / kPanel / kPanel);
   }
 
   const T* grad_row(const Slot& slot, int half, std::int64_t row, std::int64_t channel) const {
@@ -159,7 +158,7 @@ class Worker {
   }
 
   void multiply_by_vectors(const Chunk& chunk, bool first, float* sums) {
-    const VectorRun run{.slots = chunk.slots(),
+    const VectorRun all{.slots = chunk.slots(),
                         .rows = chunk.rows(),
                         .pixels = plan_.problem.y.w,
                         .a_slot = grad_slot(chunk),
@@ -167,21 +166,21 @@ class Worker {
                         .b_slot = x_slot(chunk),
                         .b_row = plan_.pitch * kPanel,
                         .first = first};
-    for_tiles(kMostGroups, 1, [&](std::int64_t v, int groups, std::int64_t panel, int) {
-      const float* b[kMostGroups];
-      for (int g = 0; g < kMostGroups; ++g) b[g] = x_of(chunk, v + std::min(g, groups - 1));
-      for (std::int64_t row = 0; row < kPanel; row += kRows) {
+    for_parts(all.flat(), [&](const VectorRun& part, std::int64_t in_grad, std::int64_t in_x) {
+      for_tiles(kMostGroups, 1, [&](std::int64_t v, int groups, std::int64_t panel, int) {
+        const float* const a = grad_data() + panel * grad_panel(chunk) + in_grad;
+        const float* b[kMostGroups];
         float* c[kMostGroups];
-        for (int g = 0; g < kMostGroups; ++g) {
-          c[g] = sums_of(sums, panel, v + std::min(g, groups - 1)) + row * kPanel;
+        for (int g = 0; g < groups; ++g) {
+          b[g] = x_of(chunk, v + g) + in_x;
+          c[g] = sums_of(sums, panel, v + g);
         }
-        const float* a = grad_data() + panel * grad_panel(chunk) + row;
         if (paired()) {
-          multiply_groups<true>(groups, run, a, b, c);
+          multiply_panel<true>(groups, part, a, b, c);
         } else {
-          multiply_groups<false>(groups, run, a, b, c);
+          multiply_panel<false>(groups, part, a, b, c);
         }
-      }
+      });
     });
   }
 
@@ -362,17 +361,18 @@ bool are_few(std::int64_t in, std::int64_t out, Products products) {
   return products == Products::kTiles ? in < (out < kPanel ? 4 : 3) : std::min(in, out) < 8;
 }
 
-// f32 images that are worth copying. oneDNN's kernel reads them where they are and is as fast, but
-// not where a kernel of several pixels moves by more than one: it takes up to twice as long then,
-// where there are enough channels for the products to count (docs/benchmarks.md).
+// f32 images that are worth copying: those of enough channels for the products to count. Without
+// AVX-512 these are faster than oneDNN's, whose kernel reads images where they are. With it they are
+// not, but where a kernel of several pixels moves by more than one: there oneDNN's takes up to twice
+// as long (docs/benchmarks.md).
 bool is_slow_in_place(const KernelArgs& args) {
   constexpr std::int64_t kManyChannels = 64;
   const auto& attrs = args.attrs<Conv2dGradAttrs>();
   const bool has_pixels = attrs.size.h * attrs.size.w > 1;
   const bool strides = attrs.conv.stride.h > 1 || attrs.conv.stride.w > 1;
-  const bool is_f32 = args.input(1).dtype() == DType::kF32;
-  return is_f32 && has_pixels && strides &&
-         std::min(args.input(0).size(1), args.input(1).size(1)) >= kManyChannels;
+  return args.input(1).dtype() == DType::kF32 &&
+         std::min(args.input(0).size(1), args.input(1).size(1)) >= kManyChannels &&
+         (!cpu_features().avx512 || (has_pixels && strides));
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 namespace mezzo::kernels {
 
 // Whether the kernel takes this call of conv2d_grad_weight: 16-bit images, groups of 1, at least 8
-// channels on both sides (with AMX, three or four of x), and AVX2.
+// channels on both sides (with AMX, three or four of x), and AVX2; of f32 images those that other
+// kernels are slower for.
 Support supports_grad_weight(const KernelArgs& args);
 
 // f32 sums of products that are exact in f32, rounded once if the result is bf16 or f16. Which

@@ -72,11 +72,12 @@ void Plan::pair_images() {
 }
 
 void Plan::cut_chunks(int threads) {
-  // Long enough that reading and writing the sums costs little beside the products; short enough
-  // that the side with fewer panels, which is read again and again, stays in the second-level
-  // cache.
-  const std::int64_t panels =
-      std::min(out_panels, in_panels * static_cast<std::int64_t>(planes.size()));
+  // Short enough that what is read again and again stays in the second-level cache: both sides,
+  // which the vector unit reads in parts, for sums in its registers; the tile unit, the side with
+  // fewer panels. Long enough that rows beyond the chunk, and the tile unit's sums, cost little.
+  const std::int64_t x_panels = in_panels * static_cast<std::int64_t>(planes.size());
+  const std::int64_t panels = problem.products == Products::kTiles ? std::min(out_panels, x_panels)
+                                                                   : out_panels + x_panels;
   const std::int64_t fitting = second_level_cache() / 2 / (panels * kPanel * kElement);
   const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 128, 512);
   const auto count = static_cast<std::int64_t>(slots.size());

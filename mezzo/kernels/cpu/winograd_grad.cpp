@@ -73,35 +73,28 @@ struct PointMatrices {
   float* sums;
 };
 
-// Adds the products of a run of tiles with `groups` panels of inputs, of all panels of outputs.
-void add_panels(const Operands& operands, const Sums& layout, const VectorRun& run,
-                const PointMatrices& m, std::int64_t in, int groups) {
-  const float* b[kMostGroups];
-  for (int g = 0; g < groups; ++g) b[g] = m.x + (in + g) * operands.x_copies.panel();
-  for (std::int64_t out = 0; out < layout.out_panels; ++out) {
-    const float* const a = m.grad + out * operands.grad_copies.panel();
-    for (std::int64_t row = 0; row < kPanel; row += kRows) {
+// Adds the products of a run of tiles at one point to its sums, or begins them.
+void add_run(const Operands& operands, const Sums& layout, const PointMatrices& m,
+             const VectorRun& run) {
+  for (std::int64_t in = 0; in < layout.in_panels; in += kMostGroups) {
+    const auto groups =
+        static_cast<int>(std::min<std::int64_t>(kMostGroups, layout.in_panels - in));
+    const float* b[kMostGroups];
+    for (int g = 0; g < groups; ++g) b[g] = m.x + (in + g) * operands.x_copies.panel();
+    for (std::int64_t out = 0; out < layout.out_panels; ++out) {
       float* c[kMostGroups];
-      for (int g = 0; g < groups; ++g) c[g] = m.sums + layout.square(out, in + g) + row * kPanel;
-      multiply_groups<false>(groups, run, a + row, b, c);
+      for (int g = 0; g < groups; ++g) c[g] = m.sums + layout.square(out, in + g);
+      multiply_panel<false>(groups, run, m.grad + out * operands.grad_copies.panel(), b, c);
     }
   }
 }
 
-// Adds the products of `count` tiles at one point to its sums, or begins them.
-void add_point(const Operands& operands, const Sums& layout, const PointMatrices& point,
+void add_point(const Operands& operands, const Sums& layout, const PointMatrices& m,
                std::int64_t count, bool first) {
-  // Panels of a run of tiles stay in the first-level cache while others pass by.
-  constexpr std::int64_t kRun = 128;
-  for (std::int64_t tile = 0; tile < count; tile += kRun) {
-    const VectorRun run{
-        .slots = 1, .rows = 1, .pixels = std::min(kRun, count - tile), .first = first && tile == 0};
-    const PointMatrices at{point.grad + tile * kPanel, point.x + tile * kPanel, point.sums};
-    for (std::int64_t in = 0; in < layout.in_panels; in += kMostGroups) {
-      const std::int64_t groups = std::min<std::int64_t>(kMostGroups, layout.in_panels - in);
-      add_panels(operands, layout, run, at, in, static_cast<int>(groups));
-    }
-  }
+  for_parts({.slots = 1, .rows = 1, .pixels = count, .first = first},
+            [&](const VectorRun& run, std::int64_t in_grad, std::int64_t in_x) {
+              add_run(operands, layout, {m.grad + in_grad, m.x + in_x, m.sums}, run);
+            });
 }
 
 void add_tiles(const Operands& operands, const Sums& layout, std::int64_t count, bool first,

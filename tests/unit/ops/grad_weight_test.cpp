@@ -31,7 +31,7 @@ struct Case {
   Conv2dAttrs attrs{};
 };
 
-// Odd sizes of everything; the last ones have several chunks.
+// Odd sizes of everything; some have several chunks, and those at the end, parts of chunks.
 std::vector<Case> cases() {
   return {
       {{1, 16, 5, 5}, 16, {1, 1}},
@@ -48,6 +48,8 @@ std::vector<Case> cases() {
       {{4, 6, 14, 14}, 16, {5, 5}},
       {{3, 3, 9, 11}, 33, {3, 3}, {.padding = {1, 1, 1, 1}}},
       {{2, 19, 8, 7}, 1, {3, 3}, {.stride = 2}},
+      {{3, 32, 20, 20}, 18, {1, 1}},
+      {{2, 17, 4, 150}, 20, {1, 3}, {.padding = {0, 0, 1, 1}}},
   };
 }
 
@@ -105,8 +107,9 @@ TEST(GradWeightOfF32, IsThePlainSum) {
   for (const Case& c : cases()) check(c, DType::kF32, Products::kF32);
 }
 
-TEST(GradWeightOfF32, IsLeftToOtherKernelsButForManyChannelsAndStrides) {
+TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {
   const bool can = cpu_features().avx2;
+  const bool others_are_fast = cpu_features().avx512;
   const auto takes = [](std::int64_t channels, Size2d kernel, Size2d stride) {
     const Tensor grad = randn({2, channels, 4, 4});
     const Tensor x = randn({2, channels, 8, 8});
@@ -117,8 +120,9 @@ TEST(GradWeightOfF32, IsLeftToOtherKernelsButForManyChannelsAndStrides) {
   EXPECT_EQ(takes(64, 3, 2), can);
   EXPECT_EQ(takes(67, {1, 3}, {1, 2}), can);
   EXPECT_FALSE(takes(63, 3, 2));
-  EXPECT_FALSE(takes(64, 1, 2));
-  EXPECT_FALSE(takes(64, 3, 1));
+  EXPECT_FALSE(takes(63, 1, 1));
+  EXPECT_EQ(takes(64, 1, 2), can && !others_are_fast);
+  EXPECT_EQ(takes(64, 3, 1), can && !others_are_fast);
 }
 
 TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
