@@ -41,6 +41,12 @@ HWY_INLINE F32Vec constant(double value) { return hn::Set(F32(), static_cast<flo
 // a * x + y
 HWY_INLINE F32Vec times_plus(double a, F32Vec x, F32Vec y) { return hn::MulAdd(constant(a), x, y); }
 
+// The values at a and -a of a polynomial whose even and odd terms are even and a * odd at a.
+HWY_INLINE void at_both_signs(double a, F32Vec even, F32Vec odd, F32Vec* out) {
+  out[0] = times_plus(a, odd, even);
+  out[1] = times_plus(-a, odd, even);
+}
+
 // The values at all points of a tile's polynomial, up to the norms: what the products with others
 // are zero at.
 struct ImageTransform {
@@ -52,10 +58,8 @@ struct ImageTransform {
     const F32Vec even_b = times_plus(-kA2, d[2], d[4]);
     const F32Vec odd_b = times_plus(-kA2, d[1], d[3]);
     out[0] = times_plus(kNorm0, d[0], times_plus(-(kA2 + kB2), d[2], d[4]));
-    out[1] = times_plus(kA, odd_a, even_a);
-    out[2] = times_plus(-kA, odd_a, even_a);
-    out[3] = times_plus(kB, odd_b, even_b);
-    out[4] = times_plus(-kB, odd_b, even_b);
+    at_both_signs(kA, even_a, odd_a, out + 1);
+    at_both_signs(kB, even_b, odd_b, out + 3);
     out[5] = times_plus(kNorm0, d[1], times_plus(-(kA2 + kB2), d[3], d[5]));
   }
 };
@@ -67,10 +71,12 @@ struct KernelTransform {
     const F32Vec even_a = times_plus(kA2, w[2], w[0]);
     const F32Vec even_b = times_plus(kB2, w[2], w[0]);
     out[0] = hn::Mul(constant(1 / kNorm0), w[0]);
-    out[1] = hn::Mul(constant(1 / kNormA), times_plus(kA, w[1], even_a));
-    out[2] = hn::Mul(constant(1 / kNormA), times_plus(-kA, w[1], even_a));
-    out[3] = hn::Mul(constant(1 / kNormB), times_plus(kB, w[1], even_b));
-    out[4] = hn::Mul(constant(1 / kNormB), times_plus(-kB, w[1], even_b));
+    at_both_signs(kA, even_a, w[1], out + 1);
+    at_both_signs(kB, even_b, w[1], out + 3);
+#pragma GCC unroll 4
+    for (int i = 1; i <= 4; ++i) {
+      out[i] = hn::Mul(constant(i <= 2 ? 1 / kNormA : 1 / kNormB), out[i]);
+    }
     out[5] = w[2];
   }
 };
@@ -99,10 +105,8 @@ struct ResultGradTransform {
     const F32Vec even_b = times_plus(kB2, y[2], y[0]);
     const F32Vec odd_b = times_plus(kB2, y[3], y[1]);
     out[0] = y[0];
-    out[1] = times_plus(kA, odd_a, even_a);
-    out[2] = times_plus(-kA, odd_a, even_a);
-    out[3] = times_plus(kB, odd_b, even_b);
-    out[4] = times_plus(-kB, odd_b, even_b);
+    at_both_signs(kA, even_a, odd_a, out + 1);
+    at_both_signs(kB, even_b, odd_b, out + 3);
     out[5] = y[3];
   }
 };
