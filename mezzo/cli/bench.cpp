@@ -15,7 +15,7 @@ struct BenchOptions : SharedOptions {
   bool profile = false;
 };
 
-void print_result(const train::RunOptions& run, const train::RunResult& result) {
+void print_times(const train::RunOptions& run, const train::RunResult& result) {
   fmt::print("{} {}x{} at {}/{}, batch {}\n", run.model, run.image_size, run.image_size,
              amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
   fmt::print("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
@@ -38,7 +38,7 @@ void run_bench(const BenchOptions& options) {
   if (options.profile) bench.profile = &profile;
   const train::RunResult result = train::bench(run, bench, progress);
   json.write(result_event(run, result, false));
-  print_result(run, result);
+  print_times(run, result);
   if (!options.profile) return;
   const train::MachineRates rates = train::measure_machine_rates(run.device);
   print_profile(profile, result, rates);

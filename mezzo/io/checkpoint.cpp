@@ -15,11 +15,10 @@
 namespace mezzo::io {
 namespace {
 
-constexpr std::string_view kOp = "checkpoint";
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
 void check_crc(const std::string& path, const ManifestFile& file) {
-  FileSource source(path, kOp);
+  FileSource source(path, kCheckpointOp);
   std::vector<std::byte> chunk(std::min<std::uint64_t>(kChunk, source.size()));
   std::uint32_t crc = 0;
   while (source.left() > 0) {
@@ -28,7 +27,8 @@ void check_crc(const std::string& path, const ManifestFile& file) {
     crc = crc32c(piece, crc);
   }
   if (crc != file.crc) {
-    fail<FileError>(kOp, path, ": damaged: its checksum is not the one in the manifest. Use ",
+    fail<FileError>(kCheckpointOp, path,
+                    ": damaged: its checksum is not the one in the manifest. Use ",
                     "another checkpoint");
   }
 }
@@ -42,14 +42,14 @@ std::vector<NamedTensor> in_order(const std::string& path, std::vector<NamedTens
   for (const std::string& name : names) {
     const auto found = places.find(name);
     if (found == places.end()) {
-      fail<FileError>(kOp, path, ": it has no tensor ", in_quotes(name),
+      fail<FileError>(kCheckpointOp, path, ": it has no tensor ", in_quotes(name),
                       ", the manifest lists it. Use another checkpoint");
     }
     ordered.push_back(tensors[found->second]);
     places.erase(found);
   }
   if (!places.empty()) {
-    fail<FileError>(kOp, path, ": it has the tensor ", in_quotes(places.begin()->first),
+    fail<FileError>(kCheckpointOp, path, ": it has the tensor ", in_quotes(places.begin()->first),
                     ", the manifest does not. Use another checkpoint");
   }
   return ordered;
@@ -74,7 +74,7 @@ std::optional<FoundCheckpoint> read_first(const std::vector<CheckpointInfo>& inf
   std::string reasons;
   for (const auto& [path, problem] : damaged) reasons += concat("\n  ", problem);
   fail<FileError>(
-      kOp, folder, ": none of its ", damaged.size(),
+      kCheckpointOp, folder, ": none of its ", damaged.size(),
       " checkpoints is sound. Restore one of them, or start anew in another folder:", reasons);
 }
 
@@ -105,7 +105,7 @@ template <class Map>
 const auto& find_or_fail(const Map& map, const std::string& name, std::string_view what) {
   const auto found = map.find(name);
   if (found == map.end()) {
-    fail<FileError>(kOp, "the checkpoint has no ", what, " ", in_quotes(name),
+    fail<FileError>(kCheckpointOp, "the checkpoint has no ", what, " ", in_quotes(name),
                     ". Use one that this program wrote");
   }
   return found->second;
@@ -116,7 +116,7 @@ const auto& find_or_fail(const Map& map, const std::string& name, std::string_vi
 const std::vector<NamedTensor>& Checkpoint::tensors(std::string_view group) const {
   const auto found = std::ranges::find(groups, group, &CheckpointGroup::name);
   if (found == groups.end()) {
-    fail<FileError>(kOp, "the checkpoint has no group of tensors ", in_quotes(group),
+    fail<FileError>(kCheckpointOp, "the checkpoint has no group of tensors ", in_quotes(group),
                     ". Use one that this program wrote");
   }
   return found->tensors;
@@ -131,7 +131,7 @@ const T& Checkpoint::value(const std::string& section, const std::string& name) 
   const CheckpointValue& found =
       find_or_fail(find_or_fail(values, section, "section"), name, concat(section, " value"));
   if (!std::holds_alternative<T>(found)) {
-    fail<FileError>(kOp, "the checkpoint's ", section, " value ", in_quotes(name),
+    fail<FileError>(kCheckpointOp, "the checkpoint's ", section, " value ", in_quotes(name),
                     " is of another type. Use one that this program wrote");
   }
   return std::get<T>(found);
@@ -179,11 +179,12 @@ FoundCheckpoint read_latest_checkpoint(const std::string& folder) {
     if (infos.empty()) {
       // A folder that is read while the only checkpoint gives way to the next may show neither.
       if (newest_number(folder) > 0) continue;
-      fail<FileError>(kOp, folder, ": there is no checkpoint in it. Check the path");
+      fail<FileError>(kCheckpointOp, folder, ": there is no checkpoint in it. Check the path");
     }
     std::optional<FoundCheckpoint> found = read_first(infos, damaged);
-    // A run that is still going may have written a newer one meanwhile, and removed old ones.
-    const bool is_newest = newest_number(folder) <= infos.front().number;
+    // A run that is still going may have written a newer one meanwhile, and removed old ones: then
+    // this one is not the newest any more, or, in a folder that is read meanwhile, none is.
+    const bool is_newest = newest_number(folder) == infos.front().number;
     if (damaged.empty() || is_newest) {
       return settle(folder, std::move(found), std::move(damaged));
     }
@@ -191,11 +192,13 @@ FoundCheckpoint read_latest_checkpoint(const std::string& folder) {
 }
 
 FoundCheckpoint read_best_checkpoint(const std::string& folder, KeepBest best) {
-  check_arg(best != KeepBest::kNone, kOp, "no score is the best. Ask for the highest or lowest");
+  check_arg(best != KeepBest::kNone, kCheckpointOp,
+            "no score is the best. Ask for the highest or lowest");
   const std::vector<CheckpointInfo> all = list_checkpoints(folder);
   const std::vector<CheckpointInfo> infos = best_first(all, best);
   if (infos.empty()) {
-    fail<FileError>(kOp, folder, ": it has no sound checkpoint with a score. Check the path, or ",
+    fail<FileError>(kCheckpointOp, folder,
+                    ": it has no sound checkpoint with a score. Check the path, or ",
                     "read the latest one");
   }
   // Nobody knows the scores of these; one of them may have been the best.

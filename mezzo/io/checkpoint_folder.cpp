@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOp = "checkpoint";
 constexpr std::string_view kMiddle = "-step-";
 constexpr std::string_view kTemporary = ".tmp";
 constexpr std::string_view kTensorFile = ".safetensors";
@@ -68,10 +67,10 @@ bool is_ours(const std::string& file_name) {
 }
 
 std::string read_text(const std::string& path) {
-  FileSource source(path, kOp);
+  FileSource source(path, kCheckpointOp);
   if (source.size() > kMaxManifest) {
-    fail<FileError>(kOp, path, ": it has ", source.size(), " bytes, at most ", kMaxManifest,
-                    " are allowed. Use another checkpoint");
+    fail<FileError>(kCheckpointOp, path, ": it has ", source.size(), " bytes, at most ",
+                    kMaxManifest, " are allowed. Use another checkpoint");
   }
   std::string text(source.size(), '\0');
   source.read(std::as_writable_bytes(std::span(text)));
@@ -106,7 +105,7 @@ std::vector<CheckpointEntry> scan_checkpoints(const std::string& folder) {
     entries.push_back(std::move(*entry));
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    fail_file(kOp, folder, "cannot be read", error.value());
+    fail_file(kCheckpointOp, folder, "cannot be read", error.value());
   }
   std::ranges::sort(entries, [](const CheckpointEntry& a, const CheckpointEntry& b) {
     return std::pair(a.number, a.step) > std::pair(b.number, b.step);
@@ -116,11 +115,11 @@ std::vector<CheckpointEntry> scan_checkpoints(const std::string& folder) {
 
 FolderLock::FolderLock(const std::string& folder) {
   folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_ < 0) fail_file(kOp, folder, "cannot be opened", errno);
+  if (folder_ < 0) fail_file(kCheckpointOp, folder, "cannot be opened", errno);
   held_ = ::flock(folder_, LOCK_EX | LOCK_NB) == 0;
   if (held_ || errno != EWOULDBLOCK) return;
   ::close(folder_);
-  fail<FileError>(kOp, folder,
+  fail<FileError>(kCheckpointOp, folder,
                   ": another process is writing a checkpoint into it. Give each run a ",
                   "folder of its own");
 }
@@ -162,9 +161,9 @@ Manifest read_manifest(const std::string& path) {
   Manifest manifest = parse_manifest_of(path);
   for (const ManifestFile& file : manifest.files) {
     const std::string file_path = concat(path, "/", file.file_name());
-    const FileSource source(file_path, kOp);
+    const FileSource source(file_path, kCheckpointOp);
     if (source.size() != file.bytes) {
-      fail<FileError>(kOp, file_path, ": damaged: it has ", source.size(),
+      fail<FileError>(kCheckpointOp, file_path, ": damaged: it has ", source.size(),
                       " bytes, the manifest says ", file.bytes, ". Use another checkpoint");
     }
   }

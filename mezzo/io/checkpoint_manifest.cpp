@@ -20,8 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::string_view kOp = "checkpoint";
-constexpr std::string_view kAdvice = ". Use another checkpoint";
+constexpr std::string_view kUseAnother = ". Use another checkpoint";
 constexpr std::string_view kFormat = "mezzo checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr int kMaxDepth = 6;  // the deepest that a manifest goes is 5
@@ -49,7 +48,7 @@ std::optional<std::uint32_t> parse_hex(std::string_view text) {
 }
 
 std::string checked_text(const std::string& text, std::string_view what) {
-  check_arg(find_invalid_utf8(text) == std::string_view::npos, kOp, what,
+  check_arg(find_invalid_utf8(text) == std::string_view::npos, kCheckpointOp, what,
             " is not UTF-8. Encode it first");
   return text;
 }
@@ -110,13 +109,14 @@ OrderedJson json_of(const Checkpoint& checkpoint, const std::vector<ManifestFile
 Json parse_strictly(std::string_view source, std::string_view text) {
   std::vector<std::set<std::string>> names;
   const auto on_event = [&](int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > kMaxDepth) fail<FileError>(kOp, source, ": too deeply nested", kAdvice);
+    if (depth > kMaxDepth)
+      fail<FileError>(kCheckpointOp, source, ": too deeply nested", kUseAnother);
     if (event == Json::parse_event_t::object_start) names.emplace_back();
     if (event == Json::parse_event_t::object_end) names.pop_back();
     if (event == Json::parse_event_t::key) {
       const auto& name = parsed.get_ref<const std::string&>();
       if (!names.back().insert(name).second) {
-        fail<FileError>(kOp, source, ": ", in_quotes(name), " occurs twice", kAdvice);
+        fail<FileError>(kCheckpointOp, source, ": ", in_quotes(name), " occurs twice", kUseAnother);
       }
     }
     return true;
@@ -124,9 +124,9 @@ Json parse_strictly(std::string_view source, std::string_view text) {
   try {
     return Json::parse(text.begin(), text.end(), on_event);
   } catch (const Json::parse_error& error) {
-    fail<FileError>(kOp, source, ": not JSON, up to its byte ", error.byte, kAdvice);
+    fail<FileError>(kCheckpointOp, source, ": not JSON, up to its byte ", error.byte, kUseAnother);
   } catch (const Json::out_of_range& /*error*/) {
-    fail<FileError>(kOp, source, ": it has a number without end", kAdvice);
+    fail<FileError>(kCheckpointOp, source, ": it has a number without end", kUseAnother);
   }
 }
 
@@ -176,7 +176,7 @@ class Fields {
   }
 
   [[noreturn]] void wrong(std::string_view what) const {
-    fail<FileError>(kOp, source_, ": ", where_, ": ", what, kAdvice);
+    fail<FileError>(kCheckpointOp, source_, ": ", where_, ": ", what, kUseAnother);
   }
 
  private:
@@ -274,15 +274,15 @@ void check_checksum(std::string_view source, std::string_view text) {
   }
   if (!expected) {
     fail<FileError>(
-        kOp, source, ": it does not begin with its checksum, it begins with ",
+        kCheckpointOp, source, ": it does not begin with its checksum, it begins with ",
         find_invalid_utf8(text) == std::string_view::npos ? in_quotes(text, 40) : "other bytes",
-        kAdvice);
+        kUseAnother);
   }
   std::uint32_t crc = crc32c(kNoDigits, crc32c(kStart));
   crc = crc32c(text.substr(kStart.size() + kHexDigits), crc);
   if (crc != *expected) {
-    fail<FileError>(kOp, source, ": damaged: its checksum is ", hex(crc), ", it says ",
-                    hex(*expected), kAdvice);
+    fail<FileError>(kCheckpointOp, source, ": damaged: its checksum is ", hex(crc), ", it says ",
+                    hex(*expected), kUseAnother);
   }
 }
 
@@ -305,7 +305,7 @@ Manifest parse_manifest(std::string_view source, std::string_view text) {
   check_checksum(source, text);
   // The parser takes a zero byte for the end of its input.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    fail<FileError>(kOp, source, ": not JSON: its byte ", zero, " is 0", kAdvice);
+    fail<FileError>(kCheckpointOp, source, ": not JSON: its byte ", zero, " is 0", kUseAnother);
   }
   const Json json = parse_strictly(source, text);
   const Fields fields(source, "the manifest", json);
@@ -315,7 +315,7 @@ Manifest parse_manifest(std::string_view source, std::string_view text) {
                         in_quotes(kFormat)));
   }
   if (fields.natural("version") != kVersion) {
-    fail<FileError>(kOp, source, ": written in version ", fields.natural("version"),
+    fail<FileError>(kCheckpointOp, source, ": written in version ", fields.natural("version"),
                     " of the format, this program reads version ", kVersion,
                     ". Use the mezzo that wrote it");
   }

@@ -10,6 +10,7 @@
 
 namespace mezzo::io {
 
+inline constexpr std::string_view kCheckpointOp = "checkpoint";  // in error messages
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 26;
 

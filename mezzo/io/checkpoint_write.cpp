@@ -19,17 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kOp = "checkpoint";
-
 void check(const Checkpoint& checkpoint, const CheckpointOptions& options) {
-  check_arg(options.keep >= 0, kOp, "keep is ", options.keep,
+  check_arg(options.keep >= 0, kCheckpointOp, "keep is ", options.keep,
             ". Give how many checkpoints stay, or 0 for all");
-  check_arg(checkpoint.step >= 0, kOp, "step is ", checkpoint.step, ". Count steps from 0 on");
+  check_arg(checkpoint.step >= 0, kCheckpointOp, "step is ", checkpoint.step,
+            ". Count steps from 0 on");
   std::set<std::string_view> names;
   for (const CheckpointGroup& group : checkpoint.groups) {
-    check_arg(is_group_name(group.name), kOp, "a group of tensors is called ",
+    check_arg(is_group_name(group.name), kCheckpointOp, "a group of tensors is called ",
               in_quotes(group.name), ". Use 1 to 64 lower-case letters, digits and '_'");
-    check_arg(names.insert(group.name).second, kOp, "two groups of tensors are called ",
+    check_arg(names.insert(group.name).second, kCheckpointOp, "two groups of tensors are called ",
               in_quotes(group.name), ". Give each its own name");
   }
 }
@@ -63,7 +62,7 @@ class PartFile {
 
  private:
   void check(int error, std::string_view what) const {
-    if (error != 0) fail_file(kOp, path_, what, error);
+    if (error != 0) fail_file(kCheckpointOp, path_, what, error);
   }
 
   std::string path_;
@@ -87,7 +86,7 @@ ManifestFile write_group(const std::string& path, const CheckpointGroup& group) 
 void write_files(const std::string& temporary, const std::string& path,
                  const Checkpoint& checkpoint) {
   if (const int error = make_folder(temporary); error != 0) {
-    fail_file(kOp, temporary, "cannot be created", error);
+    fail_file(kCheckpointOp, temporary, "cannot be created", error);
   }
   Manifest manifest;
   for (const CheckpointGroup& group : checkpoint.groups) {
@@ -98,17 +97,17 @@ void write_files(const std::string& temporary, const std::string& path,
   manifest.checkpoint.random = checkpoint.random;
   manifest.checkpoint.values = checkpoint.values;
   const std::string text = format_manifest(manifest);
-  check_arg(text.size() <= kMaxManifest, kOp, "the values take ", text.size(), " bytes, at most ",
-            kMaxManifest, " are allowed. Make tensors of the large ones");
+  check_arg(text.size() <= kMaxManifest, kCheckpointOp, "the values take ", text.size(),
+            " bytes, at most ", kMaxManifest, " are allowed. Make tensors of the large ones");
   PartFile file(concat(temporary, "/", kManifestName));
   file.write(std::as_bytes(std::span(text)));
   file.finish();
   // All names are on the disk before the one that makes them a checkpoint.
   if (const int error = sync_folder(temporary); error != 0) {
-    fail_file(kOp, temporary, "cannot be written", error);
+    fail_file(kCheckpointOp, temporary, "cannot be written", error);
   }
   if (const int error = rename_path(temporary, path); error != 0) {
-    fail_file(kOp, path, "cannot be created", error);
+    fail_file(kCheckpointOp, path, "cannot be created", error);
   }
 }
 
@@ -157,7 +156,7 @@ void remove_old(const std::string& folder, const CheckpointOptions& options) {
 std::string write_checkpoint(const std::string& folder, const Checkpoint& checkpoint,
                              const CheckpointOptions& options) {
   check(checkpoint, options);
-  make_folders(folder, kOp);
+  make_folders(folder, kCheckpointOp);
   const FolderLock lock(folder);
   const std::vector<CheckpointEntry> entries = scan_checkpoints(folder);
   for (const CheckpointEntry& entry : entries) {
@@ -174,7 +173,7 @@ std::string write_checkpoint(const std::string& folder, const Checkpoint& checkp
     throw;
   }
   if (const int error = sync_folder(folder); error != 0) {
-    fail_file(kOp, path, "is written, but its folder cannot be synchronised", error);
+    fail_file(kCheckpointOp, path, "is written, but its folder cannot be synchronised", error);
   }
   // The new checkpoint is safe by now: what goes wrong here costs space, not the run.
   try {

@@ -17,9 +17,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "mezzo writes little-endian");
 
-constexpr std::string_view kOp = "npy";
-constexpr std::string_view kAdvice = ". Copy or download the file again";
-
 template <class Source>
 std::string read_header_text(Source& source) {
   std::array<std::byte, kNpyFixed> fixed{};
@@ -27,18 +24,19 @@ std::string read_header_text(Source& source) {
   source.read(first);
   const std::size_t length_bytes = npy_length_bytes(source.name(), first);
   if (source.left() < length_bytes) {
-    fail<FileError>(kOp, source.name(), ": short file: it has ", source.size(), " bytes", kAdvice);
+    fail<FileError>(kNpyOp, source.name(), ": short file: it has ", source.size(), " bytes",
+                    kCopyAgain);
   }
   std::array<std::byte, 4> bytes{};
   source.read(std::span(bytes).first(length_bytes));
   const auto length = std::bit_cast<std::uint32_t>(bytes);
   if (length > kMaxNpyHeader) {
-    fail<FileError>(kOp, source.name(), ": claims a header of ", length, " bytes, at most ",
-                    kMaxNpyHeader, " are allowed", kAdvice);
+    fail<FileError>(kNpyOp, source.name(), ": claims a header of ", length, " bytes, at most ",
+                    kMaxNpyHeader, " are allowed", kCopyAgain);
   }
   if (length > source.left()) {
-    fail<FileError>(kOp, source.name(), ": short file: claims a header of ", length,
-                    " bytes, the file has ", source.left(), " for it", kAdvice);
+    fail<FileError>(kNpyOp, source.name(), ": short file: claims a header of ", length,
+                    " bytes, the file has ", source.left(), " for it", kCopyAgain);
   }
   std::string text(length, '\0');
   source.read(std::as_writable_bytes(std::span(text)));
@@ -61,7 +59,7 @@ Tensor from_fortran(const Tensor& elements, const Shape& shape) {
 }
 
 template <class Source>
-Tensor read_from(Source& source) {
+Tensor read_npy_from(Source& source) {
   const std::string text = read_header_text(source);
   const NpyHeader header = parse_npy_header(source.name(), text, source.left());
   const Tensor elements = empty(header.shape, header.dtype);
@@ -71,8 +69,8 @@ Tensor read_from(Source& source) {
   if (header.big_endian) reverse_elements(bytes, size_of(header.dtype));
   if (header.dtype == DType::kBool) {
     if (const std::optional<std::size_t> odd = find_odd_bool(bytes)) {
-      fail<FileError>(kOp, source.name(), ": element ", *odd, " is ",
-                      std::to_integer<int>(bytes[*odd]), ", a bool is 0 or 1", kAdvice);
+      fail<FileError>(kNpyOp, source.name(), ": element ", *odd, " is ",
+                      std::to_integer<int>(bytes[*odd]), ", a bool is 0 or 1", kCopyAgain);
     }
   }
   return header.fortran_order ? from_fortran(elements, header.shape) : elements;
@@ -81,17 +79,17 @@ Tensor read_from(Source& source) {
 }  // namespace
 
 Tensor read_npy(const std::string& path) {
-  FileSource source(path, kOp);
-  return read_from(source);
+  FileSource source(path, kNpyOp);
+  return read_npy_from(source);
 }
 
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source) {
   MemorySource memory(bytes, source);
-  return read_from(memory);
+  return read_npy_from(memory);
 }
 
 void write_npy(const std::string& path, const Tensor& tensor) {
-  write_file(path, serialize_npy(tensor), kOp);
+  write_file(path, serialize_npy(tensor), kNpyOp);
 }
 
 std::vector<std::byte> serialize_npy(const Tensor& tensor) {

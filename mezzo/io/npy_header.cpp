@@ -7,22 +7,21 @@
 #include <optional>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/source.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
 namespace {
 
-constexpr std::string_view kOp = "npy";
-constexpr std::string_view kAdvice = ". Copy or download the file again";
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::size_t kAlignment = 64;  // of the data in a file that mezzo writes, as numpy does
 
-struct DTypeName {
+struct NpyType {
   DType dtype;
   std::string_view name;  // without the byte order
 };
 
-constexpr DTypeName kDTypeNames[] = {
+constexpr NpyType kNpyTypes[] = {
     {DType::kF16, "f2"}, {DType::kF32, "f4"}, {DType::kF64, "f8"},  {DType::kI32, "i4"},
     {DType::kI64, "i8"}, {DType::kU8, "u1"},  {DType::kBool, "b1"},
 };
@@ -50,8 +49,8 @@ class DictReader {
     skip_space();
     if (!rest_.empty()) wrong("the end");
     if (!seen_.all()) {
-      fail<FileError>(kOp, source_, ": the header has ", seen_.count(),
-                      " fields, expected descr, fortran_order and shape", kAdvice);
+      fail<FileError>(kNpyOp, source_, ": the header has ", seen_.count(),
+                      " fields, expected descr, fortran_order and shape", kCopyAgain);
     }
     return header_;
   }
@@ -61,11 +60,12 @@ class DictReader {
     constexpr std::string_view kNames[] = {"descr", "fortran_order", "shape"};
     const auto* const found = std::ranges::find(kNames, name);
     if (found == std::end(kNames)) {
-      fail<FileError>(kOp, source_, ": unknown field ", shown(name),
-                      ", expected descr, fortran_order and shape", kAdvice);
+      fail<FileError>(kNpyOp, source_, ": unknown field ", shown(name),
+                      ", expected descr, fortran_order and shape", kCopyAgain);
     }
     const auto field = static_cast<std::size_t>(found - std::begin(kNames));
-    if (seen_[field]) fail<FileError>(kOp, source_, ": ", shown(name), " occurs twice", kAdvice);
+    if (seen_[field])
+      fail<FileError>(kNpyOp, source_, ": ", shown(name), " occurs twice", kCopyAgain);
     seen_.set(field);
     expect(':');
     if (field == 0) {
@@ -80,20 +80,20 @@ class DictReader {
   void read_dtype() {
     skip_space();
     if (rest_.starts_with('[')) {
-      fail<FileError>(kOp, source_, ": its elements are records, mezzo has ", known_dtypes(),
+      fail<FileError>(kNpyOp, source_, ": its elements are records, mezzo has ", known_dtypes(),
                       ". Save one field of the array");
     }
     const std::string_view name = read_text();
     const auto* const known =
-        std::ranges::find(kDTypeNames, name.empty() ? name : name.substr(1), &DTypeName::name);
+        std::ranges::find(kNpyTypes, name.empty() ? name : name.substr(1), &NpyType::name);
     const char order = name.empty() ? '\0' : name[0];
     // `|` stands for elements of one byte, which have no order.
     const bool order_fits =
-        known != std::end(kDTypeNames) &&
+        known != std::end(kNpyTypes) &&
         (order == '<' || order == '>' || (order == '|' && size_of(known->dtype) == 1));
     if (!order_fits) {
-      fail<FileError>(kOp, source_, ": its dtype is ", shown(name), ", mezzo has ", known_dtypes(),
-                      ". Convert the array with astype() and save it again");
+      fail<FileError>(kNpyOp, source_, ": its dtype is ", shown(name), ", mezzo has ",
+                      known_dtypes(), ". Convert the array with astype() and save it again");
     }
     header_.dtype = known->dtype;
     header_.big_endian = order == '>' && size_of(known->dtype) > 1;
@@ -132,7 +132,8 @@ class DictReader {
     const auto result = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     if (result.ec == std::errc::invalid_argument) wrong("a whole number from 0 on");
     if (result.ec != std::errc() || value > std::uint64_t{kMaxSize}) {
-      fail<FileError>(kOp, source_, ": impossible size: ", shown(rest_.substr(0, 24)), kAdvice);
+      fail<FileError>(kNpyOp, source_, ": impossible size: ", shown(rest_.substr(0, 24)),
+                      kCopyAgain);
     }
     rest_.remove_prefix(static_cast<std::size_t>(result.ptr - rest_.data()));
     return value;
@@ -140,7 +141,7 @@ class DictReader {
 
   void add_size(std::uint64_t size) {
     if (header_.shape.rank() == kMaxRank) {
-      fail<FileError>(kOp, source_, ": it has more than ", kMaxRank,
+      fail<FileError>(kNpyOp, source_, ": it has more than ", kMaxRank,
                       " dimensions, the most that mezzo has. Reshape it and save it again");
     }
     header_.shape.push_back(static_cast<std::int64_t>(size));
@@ -174,14 +175,14 @@ class DictReader {
   }
 
   [[noreturn]] void wrong(std::string_view expected) const {
-    fail<FileError>(kOp, source_, ": the header is not what numpy writes: found ",
+    fail<FileError>(kNpyOp, source_, ": the header is not what numpy writes: found ",
                     rest_.empty() ? "its end" : shown(rest_.substr(0, 24)), ", expected ", expected,
-                    kAdvice);
+                    kCopyAgain);
   }
 
   static std::string known_dtypes() {
     std::string text;
-    for (const DTypeName& known : kDTypeNames) {
+    for (const NpyType& known : kNpyTypes) {
       text += concat(text.empty() ? "" : " ", name_of(known.dtype));
     }
     return text;
@@ -210,18 +211,18 @@ std::optional<std::uint64_t> bytes_of(const NpyHeader& header) {
 
 std::size_t npy_length_bytes(std::string_view source, std::span<const std::byte> fixed) {
   if (fixed.size() < kNpyFixed) {
-    fail<FileError>(kOp, source, ": short file: it has ", fixed.size(),
-                    " bytes, the format begins ", "with ", kNpyFixed, kAdvice);
+    fail<FileError>(kNpyOp, source, ": short file: it has ", fixed.size(),
+                    " bytes, the format begins ", "with ", kNpyFixed, kCopyAgain);
   }
   if (std::memcmp(fixed.data(), kNpyMagic.data(), kNpyMagic.size()) != 0) {
-    fail<FileError>(kOp, source,
+    fail<FileError>(kNpyOp, source,
                     ": not an .npy file: it does not begin with \\x93NUMPY. Save it with np.save; "
                     "of an .npz archive, unpack the arrays");
   }
   const auto major = std::to_integer<int>(fixed[kNpyMagic.size()]);
   const auto minor = std::to_integer<int>(fixed[kNpyMagic.size() + 1]);
   if (major < 1 || major > 3 || minor != 0) {
-    fail<FileError>(kOp, source, ": version ", major, ".", minor,
+    fail<FileError>(kNpyOp, source, ": version ", major, ".", minor,
                     " of the format, mezzo reads 1.0, 2.0 and 3.0. Save it with np.save");
   }
   return major == 1 ? 2 : 4;
@@ -231,22 +232,22 @@ NpyHeader parse_npy_header(std::string_view source, std::string_view text,
                            std::uint64_t data_size) {
   const NpyHeader header = DictReader(source, text).read();
   const std::optional<std::uint64_t> bytes = bytes_of(header);
-  if (!bytes) fail<FileError>(kOp, source, ": impossible size: ", header.shape, kAdvice);
+  if (!bytes) fail<FileError>(kNpyOp, source, ": impossible size: ", header.shape, kCopyAgain);
   if (*bytes != data_size) {
-    fail<FileError>(kOp, source, ": ", *bytes > data_size ? "short file" : "too long", ": ",
+    fail<FileError>(kNpyOp, source, ": ", *bytes > data_size ? "short file" : "too long", ": ",
                     name_of(header.dtype), header.shape, " takes ", *bytes, " bytes, the file has ",
-                    data_size, kAdvice);
+                    data_size, kCopyAgain);
   }
   return header;
 }
 
 std::string format_npy_header(const Tensor& tensor) {
-  check_arg(tensor.defined(), kOp, "the tensor is undefined. Give it values first");
-  check_arg(tensor.device().type == DeviceType::kCpu, kOp,
+  check_arg(tensor.defined(), kNpyOp, "the tensor is undefined. Give it values first");
+  check_arg(tensor.device().type == DeviceType::kCpu, kNpyOp,
             "the tensor is not on the cpu. Copy it there first");
-  check_arg(tensor.dtype() != DType::kBf16, kOp, "numpy has no bf16: ", tensor,
+  check_arg(tensor.dtype() != DType::kBf16, kNpyOp, "numpy has no bf16: ", tensor,
             ". Cast it to f32, which holds every bf16, or write safetensors");
-  const auto* const known = std::ranges::find(kDTypeNames, tensor.dtype(), &DTypeName::dtype);
+  const auto* const known = std::ranges::find(kNpyTypes, tensor.dtype(), &NpyType::dtype);
   std::string sizes;
   for (const std::int64_t size : tensor.shape()) sizes += concat(size, ", ");
   // A tuple of one keeps its comma, longer ones do not have it at the end.

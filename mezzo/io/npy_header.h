@@ -16,6 +16,7 @@
 
 namespace mezzo::io {
 
+inline constexpr std::string_view kNpyOp = "npy";  // in error messages
 // Before the length of the header.
 inline constexpr std::array<unsigned char, 6> kNpyMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 inline constexpr std::size_t kNpyFixed = kNpyMagic.size() + 2;

@@ -9,8 +9,6 @@
 namespace mezzo::io {
 namespace {
 
-constexpr std::string_view kOp = "png";
-
 // An encoder with what it writes. The library's errors jump: the function that they jump out of,
 // write_all_rows(), holds nothing that needs a destructor.
 struct Encoder {
@@ -63,13 +61,13 @@ bool write_all_rows(Encoder& encoder, const std::uint8_t* pixels, const Shape& s
 }  // namespace
 
 std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, const Shape& shape) {
-  check_arg(shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3) && shape.numel() > 0, kOp,
+  check_arg(shape.rank() == 3 && (shape[0] == 1 || shape[0] == 3) && shape.numel() > 0, "png",
             "a picture is [1 or 3, height, width] and not empty: ", shape);
-  check_arg(pixels.size() == static_cast<std::size_t>(shape.numel()), kOp, "a picture of ", shape,
+  check_arg(pixels.size() == static_cast<std::size_t>(shape.numel()), "png", "a picture of ", shape,
             " has ", shape.numel(), " numbers: got ", pixels.size());
   Encoder encoder;
   if (!write_all_rows(encoder, pixels.data(), shape)) {
-    fail<DeviceError>(kOp, "out of memory for a picture of ", shape, ". Make it smaller");
+    fail<DeviceError>("png", "out of memory for a picture of ", shape, ". Make it smaller");
   }
   return std::move(encoder.bytes);
 }

@@ -1,18 +1,6 @@
 #include "mezzo/io/protobuf.h"
 
-#include <bit>
-
 namespace mezzo::io {
-namespace {
-
-static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
-template <class T>
-void append_raw(std::string& bytes, const T& value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-}  // namespace
 
 ProtoMessage& ProtoMessage::integer(std::uint32_t field, std::int64_t value) {
   tag(field, Wire::kVarint);

@@ -2,12 +2,20 @@
 // https://protobuf.dev/programming-guides/encoding/
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace mezzo::io {
+
+// Appends the bytes of a number: little-endian, as protocol buffers and event files are.
+template <class T>
+void append_raw(std::string& bytes, const T& value) {
+  static_assert(std::endian::native == std::endian::little);
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
 
 // A message in the making. Fields are written in the order of the calls, zeros included.
 class ProtoMessage {

@@ -17,19 +17,17 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-constexpr std::string_view kOp = "safetensors";
-
 void check_bools(std::string_view source, const NamedTensor& named,
                  std::span<const std::byte> bytes) {
   const std::optional<std::size_t> odd = find_odd_bool(bytes);
   if (!odd) return;
-  fail<FileError>(kOp, source, ": element ", *odd, " of tensor ", in_quotes(named.name), " is ",
-                  std::to_integer<int>(bytes[*odd]),
+  fail<FileError>(kSafetensorsOp, source, ": element ", *odd, " of tensor ", in_quotes(named.name),
+                  " is ", std::to_integer<int>(bytes[*odd]),
                   ", a BOOL is 0 or 1. Copy or download the file again");
 }
 
 template <class Source>
-SafetensorsFile read_from(Source& source) {
+SafetensorsFile read_safetensors_from(Source& source) {
   std::array<std::byte, kSafetensorsPrefix> prefix{};
   const auto first =
       std::span(prefix).first(std::min<std::uint64_t>(source.size(), kSafetensorsPrefix));
@@ -71,19 +69,19 @@ void write_pieces(std::span<const NamedTensor> tensors, const FormattedHeader& h
 SafetensorsMetadata default_safetensors_metadata() { return {{"format", "pt"}}; }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  FileSource source(path, kOp);
-  return read_from(source);
+  FileSource source(path, kSafetensorsOp);
+  return read_safetensors_from(source);
 }
 
 SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, std::string_view source) {
   MemorySource memory(bytes, source);
-  return read_from(memory);
+  return read_safetensors_from(memory);
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const SafetensorsMetadata& metadata) {
   const FormattedHeader header = format_header(tensors, metadata);
-  AtomicFile file(path, kOp);
+  AtomicFile file(path, kSafetensorsOp);
   write_pieces(tensors, header, [&](std::span<const std::byte> piece) { file.write(piece); });
   file.commit();
 }

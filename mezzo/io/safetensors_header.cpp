@@ -12,39 +12,38 @@
 #include <nlohmann/json.hpp>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/source.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
 namespace {
 
-constexpr std::string_view kOp = "safetensors";
-constexpr std::string_view kAdvice = ". Copy or download the file again";
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-struct DTypeName {
+struct SafetensorsType {
   DType dtype;
   std::string_view name;
 };
 
 // In the format's own order, from low to high; files are written from high to low. It has more
 // dtypes than mezzo.
-constexpr DTypeName kDTypeNames[] = {
+constexpr SafetensorsType kSafetensorsTypes[] = {
     {DType::kBool, "BOOL"}, {DType::kU8, "U8"},   {DType::kF16, "F16"}, {DType::kBf16, "BF16"},
     {DType::kI32, "I32"},   {DType::kF32, "F32"}, {DType::kF64, "F64"}, {DType::kI64, "I64"},
 };
 
-const DTypeName* find_dtype(std::string_view name) {
-  const auto* found = std::ranges::find(kDTypeNames, name, &DTypeName::name);
-  return found != std::end(kDTypeNames) ? found : nullptr;
+const SafetensorsType* find_dtype(std::string_view name) {
+  const auto* found = std::ranges::find(kSafetensorsTypes, name, &SafetensorsType::name);
+  return found != std::end(kSafetensorsTypes) ? found : nullptr;
 }
 
-const DTypeName* find_dtype(DType dtype) {
-  return std::ranges::find(kDTypeNames, dtype, &DTypeName::dtype);
+const SafetensorsType* find_dtype(DType dtype) {
+  return std::ranges::find(kSafetensorsTypes, dtype, &SafetensorsType::dtype);
 }
 
 std::string known_dtypes() {
   std::string text;
-  for (const DTypeName& known : kDTypeNames) {
+  for (const SafetensorsType& known : kSafetensorsTypes) {
     if (!text.empty()) text += ' ';
     text += known.name;
   }
@@ -80,10 +79,11 @@ class HeaderEvents {
     if (place_ == Place::kMetadata) {
       header_.metadata[key_] = std::move(value);
     } else if (place_ == Place::kEntry && key_ == "dtype") {
-      const DTypeName* known = find_dtype(value);
+      const SafetensorsType* known = find_dtype(value);
       if (known == nullptr) {
-        fail<FileError>(kOp, source_, ": tensor ", in_quotes(entry_.name), " has the dtype ",
-                        in_quotes(value), ", mezzo has ", known_dtypes(), ". Convert the file");
+        fail<FileError>(kSafetensorsOp, source_, ": tensor ", in_quotes(entry_.name),
+                        " has the dtype ", in_quotes(value), ", mezzo has ", known_dtypes(),
+                        ". Convert the file");
       }
       entry_.dtype = known->dtype;
     } else {
@@ -97,9 +97,10 @@ class HeaderEvents {
                         : place_ == Place::kMetadata ? !header_.metadata.contains(name)
                                                      : fields_.insert(name).second;
     if (!is_new)
-      fail<FileError>(kOp, source_, ": ", where(), ": ", in_quotes(name), " occurs twice", kAdvice);
+      fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": ", in_quotes(name),
+                      " occurs twice", kCopyAgain);
     if (place_ == Place::kEntry && name != "dtype" && name != "shape" && name != "data_offsets") {
-      fail<FileError>(kOp, source_, ": ", where(), ": unknown field ", in_quotes(name),
+      fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": unknown field ", in_quotes(name),
                       ", expected dtype, shape and data_offsets. Check the program that wrote it");
     }
     key_ = std::move(name);
@@ -125,8 +126,8 @@ class HeaderEvents {
   bool end_object() {
     if (place_ == Place::kEntry) {
       if (fields_.size() != 3) {
-        fail<FileError>(kOp, source_, ": ", where(), ": ", fields_.size(),
-                        " fields, expected dtype, shape and data_offsets", kAdvice);
+        fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": ", fields_.size(),
+                        " fields, expected dtype, shape and data_offsets", kCopyAgain);
       }
       header_.entries.push_back(std::move(entry_));
     }
@@ -143,8 +144,8 @@ class HeaderEvents {
 
   bool end_array() {
     if (place_ == Place::kOffsets && offsets_ != 2) {
-      fail<FileError>(kOp, source_, ": ", where(), ": ", offsets_,
-                      " data offsets, expected begin and end", kAdvice);
+      fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": ", offsets_,
+                      " data offsets, expected begin and end", kCopyAgain);
     }
     place_ = Place::kEntry;
     return true;
@@ -152,7 +153,8 @@ class HeaderEvents {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) {
-    fail<FileError>(kOp, source_, ": the header is not JSON, up to its byte ", position, kAdvice);
+    fail<FileError>(kSafetensorsOp, source_, ": the header is not JSON, up to its byte ", position,
+                    kCopyAgain);
   }
 
  private:
@@ -176,17 +178,18 @@ class HeaderEvents {
     if (place_ == Place::kEntry) expected = key_ == "dtype" ? "text" : "a list";
     if (place_ == Place::kShape) expected = "a whole number from 0 on";
     if (place_ == Place::kOffsets) expected = "two whole numbers from 0 on";
-    fail<FileError>(kOp, source_, ": ", where(), ": found ", found, " as ", in_quotes(key_),
-                    ", expected ", expected, kAdvice);
+    fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": found ", found, " as ",
+                    in_quotes(key_), ", expected ", expected, kCopyAgain);
   }
 
   void add_size(std::uint64_t value) {
     if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
-      fail<FileError>(kOp, source_, ": ", where(), ": impossible size: ", value, kAdvice);
+      fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": impossible size: ", value,
+                      kCopyAgain);
     }
     if (entry_.shape.rank() == kMaxRank) {
       fail<FileError>(
-          kOp, source_, ": ", where(), " has more than ", kMaxRank,
+          kSafetensorsOp, source_, ": ", where(), " has more than ", kMaxRank,
           " dimensions, the most that mezzo has. Reshape it in the program that wrote it");
     }
     entry_.shape.push_back(static_cast<std::int64_t>(value));
@@ -204,17 +207,18 @@ class HeaderEvents {
 
 void check_text(std::string_view source, std::string_view text) {
   if (const std::size_t odd = find_invalid_utf8(text); odd != std::string_view::npos) {
-    fail<FileError>(kOp, source, ": the header is not UTF-8: its byte ", odd, " is ",
-                    static_cast<unsigned>(static_cast<unsigned char>(text[odd])), kAdvice);
+    fail<FileError>(kSafetensorsOp, source, ": the header is not UTF-8: its byte ", odd, " is ",
+                    static_cast<unsigned>(static_cast<unsigned char>(text[odd])), kCopyAgain);
   }
   // The parser takes a zero byte for the end of its input and skips a byte order mark.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    fail<FileError>(kOp, source, ": the header is not JSON: its byte ", zero, " is 0", kAdvice);
+    fail<FileError>(kSafetensorsOp, source, ": the header is not JSON: its byte ", zero, " is 0",
+                    kCopyAgain);
   }
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') {
-    fail<FileError>(kOp, source, ": the header is not a JSON object: it begins with ",
-                    in_quotes(text, 8), ", expected '{'", kAdvice);
+    fail<FileError>(kSafetensorsOp, source, ": the header is not a JSON object: it begins with ",
+                    in_quotes(text, 8), ", expected '{'", kCopyAgain);
   }
 }
 
@@ -224,8 +228,8 @@ std::uint64_t bytes_of(std::string_view source, const SafetensorsEntry& entry) {
   for (const std::int64_t size : entry.shape) {
     const auto factor = static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1));
     if (bytes > std::numeric_limits<std::int64_t>::max() / factor) {
-      fail<FileError>(kOp, source, ": tensor ", in_quotes(entry.name),
-                      ": impossible size: ", entry.shape, kAdvice);
+      fail<FileError>(kSafetensorsOp, source, ": tensor ", in_quotes(entry.name),
+                      ": impossible size: ", entry.shape, kCopyAgain);
     }
     bytes *= factor;
   }
@@ -239,25 +243,25 @@ void check_places(std::string_view source, const std::vector<SafetensorsEntry>& 
   std::uint64_t place = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != place || entry.end < entry.begin) {
-      fail<FileError>(kOp, source, ": tensor ", in_quotes(entry.name), ": its data offsets are ",
-                      entry.begin, " to ", entry.end, ", which ",
+      fail<FileError>(kSafetensorsOp, source, ": tensor ", in_quotes(entry.name),
+                      ": its data offsets are ", entry.begin, " to ", entry.end, ", which ",
                       entry.end < entry.begin ? "go backwards"
                       : entry.begin < place   ? "overlap the tensor before"
                                               : "leave a hole before it",
-                      ", expected ", place, " on", kAdvice);
+                      ", expected ", place, " on", kCopyAgain);
     }
     const std::uint64_t bytes = bytes_of(source, entry);
     if (entry.end - entry.begin != bytes) {
-      fail<FileError>(kOp, source, ": tensor ", in_quotes(entry.name), ": ",
+      fail<FileError>(kSafetensorsOp, source, ": tensor ", in_quotes(entry.name), ": ",
                       find_dtype(entry.dtype)->name, entry.shape, " takes ", bytes,
-                      " bytes, its data offsets span ", entry.end - entry.begin, kAdvice);
+                      " bytes, its data offsets span ", entry.end - entry.begin, kCopyAgain);
     }
     place = entry.end;
   }
   if (place != data_size) {
-    fail<FileError>(kOp, source, ": ", place > data_size ? "short file" : "too long",
+    fail<FileError>(kSafetensorsOp, source, ": ", place > data_size ? "short file" : "too long",
                     ": the header claims ", place, " bytes of data, the file has ", data_size,
-                    kAdvice);
+                    kCopyAgain);
   }
 }
 
@@ -266,16 +270,17 @@ std::string json_text(const std::string& text) { return nlohmann::json(text).dum
 void check_tensors(std::span<const NamedTensor> tensors) {
   std::set<std::string_view> names;
   for (const NamedTensor& named : tensors) {
-    check_arg(find_invalid_utf8(named.name) == std::string_view::npos, kOp,
+    check_arg(find_invalid_utf8(named.name) == std::string_view::npos, kSafetensorsOp,
               "a tensor's name is not UTF-8. Rename it");
-    check_arg(named.name != kMetadataKey, kOp, "no tensor can be called ", kMetadataKey,
+    check_arg(named.name != kMetadataKey, kSafetensorsOp, "no tensor can be called ", kMetadataKey,
               ". Rename it");
-    check_arg(names.insert(named.name).second, kOp, "two tensors are called ",
+    check_arg(names.insert(named.name).second, kSafetensorsOp, "two tensors are called ",
               in_quotes(named.name), ". Rename one or leave it out");
-    check_arg(named.tensor.defined(), kOp, "tensor ", in_quotes(named.name),
+    check_arg(named.tensor.defined(), kSafetensorsOp, "tensor ", in_quotes(named.name),
               " is undefined. Assign it or leave it out");
-    check_arg(named.tensor.device().type == DeviceType::kCpu, kOp, "tensor ", in_quotes(named.name),
-              " is on ", named.tensor.device(), ". Copy it to the cpu first");
+    check_arg(named.tensor.device().type == DeviceType::kCpu, kSafetensorsOp, "tensor ",
+              in_quotes(named.name), " is on ", named.tensor.device(),
+              ". Copy it to the cpu first");
   }
 }
 
@@ -284,7 +289,7 @@ std::string format_metadata(const SafetensorsMetadata& metadata) {
   for (const auto& [key, value] : metadata) {
     check_arg(find_invalid_utf8(key) == std::string_view::npos &&
                   find_invalid_utf8(value) == std::string_view::npos,
-              kOp, "the metadata is not UTF-8: ", in_quotes(key), ". Encode it");
+              kSafetensorsOp, "the metadata is not UTF-8: ", in_quotes(key), ". Encode it");
     if (text.back() != '{') text += ',';
     text += json_text(key) + ":" + json_text(value);
   }
@@ -296,19 +301,20 @@ std::string format_metadata(const SafetensorsMetadata& metadata) {
 std::uint64_t check_header_length(std::string_view source, std::span<const std::byte> prefix,
                                   std::uint64_t file_size) {
   if (prefix.size() < kSafetensorsPrefix) {
-    fail<FileError>(kOp, source, ": short file: it has ", file_size,
-                    " bytes, the length of the header alone takes ", kSafetensorsPrefix, kAdvice);
+    fail<FileError>(kSafetensorsOp, source, ": short file: it has ", file_size,
+                    " bytes, the length of the header alone takes ", kSafetensorsPrefix,
+                    kCopyAgain);
   }
   std::uint64_t length = 0;
   std::memcpy(&length, prefix.data(), kSafetensorsPrefix);
   if (length > kMaxSafetensorsHeader) {
-    fail<FileError>(kOp, source, ": not a safetensors file: it claims a header of ", length,
-                    " bytes, at most ", kMaxSafetensorsHeader,
+    fail<FileError>(kSafetensorsOp, source, ": not a safetensors file: it claims a header of ",
+                    length, " bytes, at most ", kMaxSafetensorsHeader,
                     " are allowed. Check that this is the right file");
   }
   if (length > file_size - kSafetensorsPrefix) {
-    fail<FileError>(kOp, source, ": short file: it claims a header of ", length,
-                    " bytes, the file has ", file_size - kSafetensorsPrefix, " for it", kAdvice);
+    fail<FileError>(kSafetensorsOp, source, ": short file: it claims a header of ", length,
+                    " bytes, the file has ", file_size - kSafetensorsPrefix, " for it", kCopyAgain);
   }
   return length;
 }
@@ -333,8 +339,8 @@ FormattedHeader format_header(std::span<const NamedTensor> tensors,
   header.order.resize(tensors.size());
   std::iota(header.order.begin(), header.order.end(), std::size_t{0});
   std::ranges::sort(header.order, [&](std::size_t a, std::size_t b) {
-    const DTypeName* dtype_a = find_dtype(tensors[a].tensor.dtype());
-    const DTypeName* dtype_b = find_dtype(tensors[b].tensor.dtype());
+    const SafetensorsType* dtype_a = find_dtype(tensors[a].tensor.dtype());
+    const SafetensorsType* dtype_b = find_dtype(tensors[b].tensor.dtype());
     return dtype_a != dtype_b ? dtype_a > dtype_b : tensors[a].name < tensors[b].name;
   });
 
@@ -354,8 +360,9 @@ FormattedHeader format_header(std::span<const NamedTensor> tensors,
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  check_arg(text.size() <= kMaxSafetensorsHeader, kOp, "the header would have ", text.size(),
-            " bytes, at most ", kMaxSafetensorsHeader, " are allowed. Write several files");
+  check_arg(text.size() <= kMaxSafetensorsHeader, kSafetensorsOp, "the header would have ",
+            text.size(), " bytes, at most ", kMaxSafetensorsHeader,
+            " are allowed. Write several files");
 
   const std::uint64_t length = text.size();
   header.bytes.resize(kSafetensorsPrefix);

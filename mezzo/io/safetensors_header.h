@@ -15,7 +15,8 @@
 
 namespace mezzo::io {
 
-inline constexpr std::size_t kSafetensorsPrefix = 8;  // bytes before the header
+inline constexpr std::string_view kSafetensorsOp = "safetensors";  // in error messages
+inline constexpr std::size_t kSafetensorsPrefix = 8;               // bytes before the header
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 // A tensor as the header describes it.

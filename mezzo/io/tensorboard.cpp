@@ -18,7 +18,6 @@
 namespace mezzo::io {
 namespace {
 
-constexpr std::string_view kOp = "tensorboard";
 constexpr std::size_t kBuffer = std::size_t{1} << 16;
 constexpr std::size_t kSecondsWidth = 10;
 
@@ -85,28 +84,28 @@ void EventWriter::flush() {
   // What a failed write left of an event would make everything after it unreadable.
   if (has_rest_) {
     if (const int error = truncate_file(file_, path_, size_); error != 0) {
-      fail_file(kOp, path_, "cannot be written", error);
+      fail_file(kTensorboardOp, path_, "cannot be written", error);
     }
     has_rest_ = false;
   }
   const int error = write_all(file_, path_, std::as_bytes(std::span(pending_)));
   if (error != 0) {
     has_rest_ = truncate_file(file_, path_, size_) != 0;
-    fail_file(kOp, path_, "cannot be written", error);
+    fail_file(kTensorboardOp, path_, "cannot be written", error);
   }
   size_ += pending_.size();
   pending_.clear();
 }
 
 void EventWriter::create(const std::string& folder) {
-  make_folders(folder, kOp);
+  make_folders(folder, kTensorboardOp);
   int error = EEXIST;
   while (error == EEXIST) {
     const std::string name = concat("events.out.tfevents.", unique_part(now()), options_.suffix);
     path_ = (std::filesystem::path(folder) / name).string();
     error = create_file(path_, file_);
   }
-  if (error != 0) fail_file(kOp, path_, "cannot be created", error);
+  if (error != 0) fail_file(kTensorboardOp, path_, "cannot be created", error);
 }
 
 double EventWriter::now() const {

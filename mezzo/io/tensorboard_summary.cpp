@@ -14,28 +14,21 @@
 namespace mezzo::io {
 namespace {
 
-constexpr std::string_view kOp = "tensorboard";
-
 // Checksums are stored masked, so that data which itself holds checksums gives no odd ones.
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
 }
 
-template <class T>
-void append_raw(std::string& bytes, const T& value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void check_text(std::string_view text, std::string_view what) {
-  check_arg(find_invalid_utf8(text) == std::string_view::npos, kOp, what,
+void check_utf8(std::string_view text, std::string_view what) {
+  check_arg(find_invalid_utf8(text) == std::string_view::npos, kTensorboardOp, what,
             " is not UTF-8. Encode it first");
 }
 
 // A value with its tag, which is where every value begins.
 ProtoMessage tagged(std::string_view tag) {
-  check_arg(!tag.empty(), kOp, "the tag is empty. Give the value a name");
-  check_text(tag, "the tag");
+  check_arg(!tag.empty(), kTensorboardOp, "the tag is empty. Give the value a name");
+  check_utf8(tag, "the tag");
   return ProtoMessage().text(1, tag);
 }
 
@@ -84,21 +77,21 @@ PngHeader parse_png_header(std::span<const std::byte> png) {
     header.height = big_endian_at(png, kStart.size() + 4);
     header.channels = channels_of(std::to_integer<int>(png[kColorType]));
   }
-  check_arg(header.width > 0 && header.height > 0 && header.channels > 0, kOp,
+  check_arg(header.width > 0 && header.height > 0 && header.channels > 0, kTensorboardOp,
             "the image is not a PNG file: ", png.size(),
             " bytes that do not begin like one. Give the bytes of a PNG file");
   return header;
 }
 
 void check_histogram(const Histogram& histogram) {
-  check_arg(histogram.limits.size() == histogram.counts.size() && !histogram.limits.empty(), kOp,
-            "the histogram has ", histogram.limits.size(), " limits and ", histogram.counts.size(),
-            " counts. Give each bucket one of both");
+  check_arg(histogram.limits.size() == histogram.counts.size() && !histogram.limits.empty(),
+            kTensorboardOp, "the histogram has ", histogram.limits.size(), " limits and ",
+            histogram.counts.size(), " counts. Give each bucket one of both");
   check_arg(std::ranges::adjacent_find(histogram.limits, std::greater_equal<>()) ==
                 histogram.limits.end(),
-            kOp, "the limits of the histogram do not rise. Sort its buckets");
-  check_arg(std::ranges::all_of(histogram.counts, [](double count) { return count >= 0; }), kOp,
-            "the histogram has a negative count. Count from 0 on");
+            kTensorboardOp, "the limits of the histogram do not rise. Sort its buckets");
+  check_arg(std::ranges::all_of(histogram.counts, [](double count) { return count >= 0; }),
+            kTensorboardOp, "the histogram has a negative count. Count from 0 on");
 }
 
 // The upper ends of all buckets, rising.
@@ -180,7 +173,7 @@ std::string histogram_value(std::string_view tag, const Histogram& histogram) {
 }
 
 std::string text_value(std::string_view tag, std::string_view text) {
-  check_text(text, "the text");
+  check_utf8(text, "the text");
   constexpr std::int64_t kStringType = 7;
   constexpr std::int64_t kTensorData = 2;
   const ProtoMessage shape = ProtoMessage().message(2, ProtoMessage().integer(1, 1));

@@ -13,6 +13,8 @@
 
 namespace mezzo::io {
 
+inline constexpr std::string_view kTensorboardOp = "tensorboard";  // in error messages
+
 // One record of a file: length and data, each with its checksum.
 std::string frame_event(std::string_view data);
 

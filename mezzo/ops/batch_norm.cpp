@@ -11,48 +11,48 @@
 namespace mezzo {
 namespace {
 
-using In = BatchNormInput;
+using NormIn = BatchNormInput;
 
-constexpr const char* kReason =
+constexpr const char* kStatisticsReason =
     "reads and writes what comes; statistics are f32 inside, for 16 bits lose them: a bf16 sum "
     "stops growing after 256 equal terms, and x * x leaves f16's range";
 
 void check_per_channel(const Infer& infer, std::size_t i, const char* name) {
   if (!infer.has(i)) return;
-  const DType wanted = infer.dtype(In::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
-  const Shape shape{infer.shape(In::kX)[1]};
+  const DType wanted = infer.dtype(NormIn::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Shape shape{infer.shape(NormIn::kX)[1]};
   infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
-              " for x of shape ", infer.shape(In::kX), ", it is ", infer.input(i));
+              " for x of shape ", infer.shape(NormIn::kX), ", it is ", infer.input(i));
 }
 
 void infer_batch_norm(Infer& infer) {
   const auto& attrs = infer.attrs<BatchNormAttrs>();
-  infer.check_floating(In::kX, "x");
-  const Shape& shape = infer.shape(In::kX);
+  infer.check_floating(NormIn::kX, "x");
+  const Shape& shape = infer.shape(NormIn::kX);
   infer.check(shape.rank() == 2 || shape.rank() == 4, "x must be [n, c] or [n, c, h, w], it is ",
               shape, ". Use reshape()");
-  check_per_channel(infer, In::kWeight, "weight");
-  check_per_channel(infer, In::kBias, "bias");
-  check_per_channel(infer, In::kRunningMean, "running_mean");
-  check_per_channel(infer, In::kRunningVar, "running_var");
-  if (infer.has(In::kResidual)) {
-    infer.check(infer.shape(In::kResidual) == shape, "the residual has shape ",
-                infer.shape(In::kResidual), ", x has ", shape);
+  check_per_channel(infer, NormIn::kWeight, "weight");
+  check_per_channel(infer, NormIn::kBias, "bias");
+  check_per_channel(infer, NormIn::kRunningMean, "running_mean");
+  check_per_channel(infer, NormIn::kRunningVar, "running_var");
+  if (infer.has(NormIn::kResidual)) {
+    infer.check(infer.shape(NormIn::kResidual) == shape, "the residual has shape ",
+                infer.shape(NormIn::kResidual), ", x has ", shape);
     infer.check(attrs.relu, "a residual without ReLU is a plain add(): set relu");
-    infer.check_same_dtype(In::kX, In::kResidual);
+    infer.check_same_dtype(NormIn::kX, NormIn::kResidual);
   }
   infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps);
-  infer.output(shape, infer.dtype(In::kX),
+  infer.output(shape, infer.dtype(NormIn::kX),
                shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous);
   if (!attrs.training) {
-    infer.check(infer.has(In::kRunningMean) && infer.has(In::kRunningVar),
+    infer.check(infer.has(NormIn::kRunningMean) && infer.has(NormIn::kRunningVar),
                 "running_mean and running_var are needed when not training");
     return;
   }
   infer.check(shape.numel() >= 2 * shape[1],
               "training needs at least two values per channel to have a variance, x is ", shape,
               ". Use a larger batch, drop the last incomplete one, or set training = false");
-  const DType stats = infer.dtype(In::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType stats = infer.dtype(NormIn::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
   infer.output({shape[1]}, stats);
   infer.output({shape[1]}, stats);
 }
@@ -63,22 +63,22 @@ void infer_batch_norm(Infer& infer) {
 // residual as well; y, which the next layer keeps alive for its own gradient, holds the same signs
 // for the same traffic. A bit mask would need 1/8 byte per element more memory, all the time, to
 // save an eighth of the traffic of these layers' first backward pass.
-void backward(Backward& ctx) {
+void batch_norm_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<BatchNormAttrs>();
   BatchNormSaved saved;
-  if (ctx.has_input(In::kWeight)) saved.weight = ctx.input(In::kWeight);
-  if (ctx.has_input(In::kBias)) saved.bias = ctx.input(In::kBias);
-  saved.mean = attrs.training ? ctx.output(1) : ctx.input(In::kRunningMean);
-  saved.var = attrs.training ? ctx.output(2) : ctx.input(In::kRunningVar);
-  if (ctx.has_input(In::kResidual)) saved.y = ctx.output(0);
-  saved.x = ctx.take_input(In::kX);  // last: an exception above leaves the graph as it was
+  if (ctx.has_input(NormIn::kWeight)) saved.weight = ctx.input(NormIn::kWeight);
+  if (ctx.has_input(NormIn::kBias)) saved.bias = ctx.input(NormIn::kBias);
+  saved.mean = attrs.training ? ctx.output(1) : ctx.input(NormIn::kRunningMean);
+  saved.var = attrs.training ? ctx.output(2) : ctx.input(NormIn::kRunningVar);
+  if (ctx.has_input(NormIn::kResidual)) saved.y = ctx.output(0);
+  saved.x = ctx.take_input(NormIn::kX);  // last: an exception above leaves the graph as it was
   const BatchNormGrads grads = ctx.create_graph()
                                    ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
                                    : batch_norm_grad(ctx.take_grad(), std::move(saved), attrs);
-  if (ctx.needs(In::kX)) ctx.set(In::kX, grads.x);
-  if (ctx.needs(In::kWeight)) ctx.set(In::kWeight, grads.weight);
-  if (ctx.needs(In::kBias)) ctx.set(In::kBias, grads.bias);
-  if (ctx.needs(In::kResidual)) ctx.set(In::kResidual, grads.residual);
+  if (ctx.needs(NormIn::kX)) ctx.set(NormIn::kX, grads.x);
+  if (ctx.needs(NormIn::kWeight)) ctx.set(NormIn::kWeight, grads.weight);
+  if (ctx.needs(NormIn::kBias)) ctx.set(NormIn::kBias, grads.bias);
+  if (ctx.needs(NormIn::kResidual)) ctx.set(NormIn::kResidual, grads.residual);
 }
 
 SampleInput per_channel(std::int64_t c, double low, double high) { return {{c}, low, high}; }
@@ -98,8 +98,8 @@ Sample sample(const Shape& x, bool training, bool relu, bool residual) {
 }
 
 Sample without_affine(Sample sample) {
-  sample.inputs[In::kWeight].absent = true;
-  sample.inputs[In::kBias].absent = true;
+  sample.inputs[NormIn::kWeight].absent = true;
+  sample.inputs[NormIn::kBias].absent = true;
   return sample;
 }
 
@@ -128,11 +128,11 @@ extern const OpDef batch_norm{
         "optionally followed by ReLU",
     .precision = {.bf16 = PrecisionClass::kKeep,
                   .f16 = PrecisionClass::kKeep,
-                  .cast_mask = 1U << In::kX,
-                  .reason = kReason},
+                  .cast_mask = 1U << NormIn::kX,
+                  .reason = kStatisticsReason},
     .saves = {.inputs = 0b11111, .outputs = 0b110},
     .infer = infer_batch_norm,
-    .backward = backward,
+    .backward = batch_norm_backward,
     .grad_inputs = 0b111,
     .samples =
         [] {
@@ -160,12 +160,12 @@ extern const OpDef batch_norm_add_relu{
     .doc = "max(batch_norm(x) + residual, 0)",
     .precision = {.bf16 = PrecisionClass::kKeep,
                   .f16 = PrecisionClass::kKeep,
-                  .cast_mask = 1U << In::kX | 1U << In::kResidual,
-                  .reason = kReason},
+                  .cast_mask = 1U << NormIn::kX | 1U << NormIn::kResidual,
+                  .reason = kStatisticsReason},
     .saves = {.inputs = 0b11111, .outputs = 0b111},
-    .promote = 1U << In::kX | 1U << In::kResidual,
+    .promote = 1U << NormIn::kX | 1U << NormIn::kResidual,
     .infer = infer_batch_norm,
-    .backward = backward,
+    .backward = batch_norm_backward,
     .grad_inputs = 0b100111,
     .samples =
         [] {

@@ -11,25 +11,25 @@
 namespace mezzo {
 namespace {
 
-using In = BatchNormGradInput;
+using NormGradIn = BatchNormGradInput;
 
 void infer_batch_norm_grad(Infer& infer) {
-  const Shape& shape = infer.shape(In::kX);
-  infer.check_same_dtype(In::kX, In::kGrad);
-  infer.check(infer.shape(In::kGrad) == shape, "the gradient has shape ", infer.shape(In::kGrad),
-              ", x has ", shape);
-  if (infer.has(In::kOtherGrad)) {
-    infer.check_same_dtype(In::kX, In::kOtherGrad);
-    infer.check(infer.has(In::kY) && infer.shape(In::kOtherGrad) == shape,
+  const Shape& shape = infer.shape(NormGradIn::kX);
+  infer.check_same_dtype(NormGradIn::kX, NormGradIn::kGrad);
+  infer.check(infer.shape(NormGradIn::kGrad) == shape, "the gradient has shape ",
+              infer.shape(NormGradIn::kGrad), ", x has ", shape);
+  if (infer.has(NormGradIn::kOtherGrad)) {
+    infer.check_same_dtype(NormGradIn::kX, NormGradIn::kOtherGrad);
+    infer.check(infer.has(NormGradIn::kY) && infer.shape(NormGradIn::kOtherGrad) == shape,
                 "a second gradient goes with y and has the shape of x, ", shape, ", not ",
-                infer.shape(In::kOtherGrad));
+                infer.shape(NormGradIn::kOtherGrad));
   }
   const Format format = shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
-  const DType stats = infer.dtype(In::kMean);
-  infer.output(shape, infer.dtype(In::kX), format);
+  const DType stats = infer.dtype(NormGradIn::kMean);
+  infer.output(shape, infer.dtype(NormGradIn::kX), format);
   infer.output({shape[1]}, stats);
   infer.output({shape[1]}, stats);
-  if (infer.has(In::kY)) infer.output(shape, infer.dtype(In::kX), format);
+  if (infer.has(NormGradIn::kY)) infer.output(shape, infer.dtype(NormGradIn::kX), format);
 }
 
 Sample sample(const Shape& x, const BatchNormAttrs& attrs, bool residual) {
@@ -46,7 +46,7 @@ Sample sample(const Shape& x, const BatchNormAttrs& attrs, bool residual) {
 // does not.
 Sample sample_of_two(const Shape& x) {
   Sample result = sample(x, {true, true, 1e-3}, true);
-  result.inputs[In::kGrad] = {x, 0.5, 0.5};
+  result.inputs[NormGradIn::kGrad] = {x, 0.5, 0.5};
   result.inputs.push_back({x, 0.25, 0.25});
   return result;
 }
@@ -64,8 +64,8 @@ std::vector<Sample> grad_samples() {
     }
   }
   Sample bare = sample({4, 5, 3, 3}, {true, true, 1e-3}, false);
-  bare.inputs[In::kWeight].absent = true;
-  bare.inputs[In::kBias].absent = true;
+  bare.inputs[NormGradIn::kWeight].absent = true;
+  bare.inputs[NormGradIn::kBias].absent = true;
   samples.push_back(bare);
   return samples;
 }
@@ -77,7 +77,8 @@ namespace ops {
 extern const OpDef batch_norm_grad{
     .name = "batch_norm_grad",
     .doc = "the gradients of batch_norm and batch_norm_add_relu",
-    .precision = {.cast_mask = 1U << In::kGrad | 1U << In::kX | 1U << In::kY | 1U << In::kOtherGrad,
+    .precision = {.cast_mask = 1U << NormGradIn::kGrad | 1U << NormGradIn::kX |
+                               1U << NormGradIn::kY | 1U << NormGradIn::kOtherGrad,
                   .reason = "part of a backward pass, which runs in its forward's dtype"},
     .infer = infer_batch_norm_grad,
     .samples = grad_samples,

@@ -21,7 +21,7 @@ void infer_loss(Infer& infer) {
 // What keeps the quotient of the gradient finite where p is 0 or 1, as in PyTorch.
 constexpr double kSmallest = 1e-12;
 
-std::vector<Sample> samples_of(double low, double high) {
+std::vector<Sample> samples_between(double low, double high) {
   const auto sample = [=](const Shape& shape) {
     return Sample{{{shape, low, high}, {shape, 0, 1}}, {}, 4, 8};
   };
@@ -61,7 +61,7 @@ extern const OpDef binary_cross_entropy{
             ctx.set(1, ctx.grad() * (mezzo::log(1.0 - p) - mezzo::log(p)));
           }
         },
-    .samples = [] { return samples_of(0.05, 0.95); },
+    .samples = [] { return samples_between(0.05, 0.95); },
     .errors = shape_errors,
     .ulps = 16,
 };
@@ -82,7 +82,7 @@ extern const OpDef binary_cross_entropy_with_logits{
           if (ctx.needs(0)) ctx.set(0, ctx.grad() * (sigmoid(x) - ctx.input(1)));
           if (ctx.needs(1)) ctx.set(1, -(ctx.grad() * x));
         },
-    .samples = [] { return samples_of(-8, 8); },
+    .samples = [] { return samples_between(-8, 8); },
     .errors = shape_errors,
     .ulps = 16,
 };

@@ -76,20 +76,17 @@ void infer_grad_weight(Infer& infer) {
   infer.output(weight, result_dtype(infer.dtype(0), attrs.f32_result));
 }
 
-// A gradient kernel may leave its f32 sums unrounded for input i.
-bool is_wide(const Backward& ctx, std::size_t i) { return ctx.grad_dtype(i) != ctx.input_dtype(i); }
-
 // The convolution is linear in x and in weight, so the gradients of all three operations are made
 // of the same three operations.
 void conv2d_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<Conv2dAttrs>();
   if (ctx.needs(0)) {
     ctx.set(0, grad_input(ctx.grad(), ctx.input(1),
-                          {attrs, size_of_image(ctx.input_shape(0)), is_wide(ctx, 0)}));
+                          {attrs, size_of_image(ctx.input_shape(0)), ctx.has_wide_grad(0)}));
   }
   if (ctx.needs(1)) {
     ctx.set(1, grad_weight(ctx.grad(), ctx.input(0),
-                           {attrs, size_of_image(ctx.input_shape(1)), is_wide(ctx, 1)}));
+                           {attrs, size_of_image(ctx.input_shape(1)), ctx.has_wide_grad(1)}));
   }
   if (ctx.needs(2)) ctx.set(2, sum(ctx.grad(), {0, 2, 3}, false, ctx.grad_dtype(2)));
 }
@@ -237,9 +234,9 @@ extern const OpDef conv2d_grad_input{
             ctx.set(0, call_one(ops::conv2d, {&u, &weight, &kAbsent}, attrs.conv));
           }
           if (ctx.needs(1)) {
-            ctx.set(1,
-                    grad_weight(ctx.input(0), u,
-                                {attrs.conv, size_of_image(ctx.input_shape(1)), is_wide(ctx, 1)}));
+            ctx.set(1, grad_weight(
+                           ctx.input(0), u,
+                           {attrs.conv, size_of_image(ctx.input_shape(1)), ctx.has_wide_grad(1)}));
           }
         },
     .samples = grad_input_samples,
@@ -264,9 +261,9 @@ extern const OpDef conv2d_grad_weight{
             ctx.set(0, call_one(ops::conv2d, {&x, &u, &kAbsent}, attrs.conv));
           }
           if (ctx.needs(1)) {
-            ctx.set(1,
-                    grad_input(ctx.input(0), u,
-                               {attrs.conv, size_of_image(ctx.input_shape(1)), is_wide(ctx, 1)}));
+            ctx.set(1, grad_input(
+                           ctx.input(0), u,
+                           {attrs.conv, size_of_image(ctx.input_shape(1)), ctx.has_wide_grad(1)}));
           }
         },
     .samples = grad_weight_samples,

@@ -83,7 +83,7 @@ Grads grads_by_ops(Backward& ctx) {
   return {cast(rest / std, saved.dtype()), over_rows(grad * normal), over_rows(grad)};
 }
 
-void backward(Backward& ctx) {
+void layer_norm_backward(Backward& ctx) {
   const Grads grads = ctx.create_graph() ? grads_by_ops(ctx) : fused_grads(ctx);
   if (ctx.needs(In::kX)) ctx.set(In::kX, grads.x);
   if (ctx.needs(In::kWeight)) ctx.set(In::kWeight, grads.weight);
@@ -126,7 +126,7 @@ extern const OpDef layer_norm{
                             "squares leave f16's range and lose their terms in bf16"},
     .saves = {.inputs = 0b11, .outputs = 0b110},
     .infer = infer_layer_norm,
-    .backward = backward,
+    .backward = layer_norm_backward,
     .samples = []() -> std::vector<Sample> {
       return {sample({4, 6, 17}, 1), sample({5, 64}, 1),        sample({3, 4, 5, 7}, 3),
               sample({3, 37}, 2),    sample({6, 8}, 1, false),  sample({2, 3, 1000}, 1),

@@ -9,7 +9,7 @@
 namespace mezzo {
 namespace {
 
-constexpr const char* kReason =
+constexpr const char* kProductReason =
     "products of 16-bit numbers are exact in f32, where they are added up; 16 bits halve the "
     "memory traffic and double the arithmetic";
 
@@ -41,9 +41,6 @@ void infer_matmul(Infer& infer) {
   infer.output(out, wide ? DType::kF32 : infer.dtype(0));
 }
 
-// A gradient may leave the kernel's f32 sums unrounded for input i.
-bool is_wide(const Backward& ctx, std::size_t i) { return ctx.grad_dtype(i) != ctx.input_dtype(i); }
-
 double flops_of(const Tensor& product, std::int64_t terms) {
   return 2 * static_cast<double>(product.numel()) * static_cast<double>(terms);
 }
@@ -55,7 +52,7 @@ void matmul_backward(Backward& ctx) {
   const Tensor& grad = ctx.grad();
   if (ctx.needs(0)) {
     const Tensor b = ctx.input(1);
-    const bool wide = is_wide(ctx, 0);
+    const bool wide = ctx.has_wide_grad(0);
     const Tensor product = attrs.transpose_a
                                ? mezzo::matmul(b, grad, {attrs.transpose_b, true, wide})
                                : mezzo::matmul(grad, b, {false, !attrs.transpose_b, wide});
@@ -63,7 +60,7 @@ void matmul_backward(Backward& ctx) {
   }
   if (ctx.needs(1)) {
     const Tensor a = ctx.input(0);
-    const bool wide = is_wide(ctx, 1);
+    const bool wide = ctx.has_wide_grad(1);
     const Tensor product = attrs.transpose_b
                                ? mezzo::matmul(grad, a, {true, attrs.transpose_a, wide})
                                : mezzo::matmul(a, grad, {!attrs.transpose_a, false, wide});
@@ -135,12 +132,12 @@ Tensor as_rows(const Tensor& x) {
 
 void linear_backward(Backward& ctx) {
   const Tensor& grad = ctx.grad();
-  if (ctx.needs(0)) ctx.set(0, matmul(grad, ctx.input(1), {.f32_result = is_wide(ctx, 0)}));
+  if (ctx.needs(0)) ctx.set(0, matmul(grad, ctx.input(1), {.f32_result = ctx.has_wide_grad(0)}));
   if (!ctx.needs(1) && !ctx.needs(2)) return;
   const Tensor rows = as_rows(grad);
   if (ctx.needs(1)) {
     ctx.set(1, matmul(rows, as_rows(ctx.input(0)),
-                      {.transpose_a = true, .f32_result = is_wide(ctx, 1)}));
+                      {.transpose_a = true, .f32_result = ctx.has_wide_grad(1)}));
   }
   if (ctx.needs(2)) ctx.set(2, sum(rows, {0}, false, ctx.grad_dtype(2)));
 }
@@ -176,7 +173,7 @@ extern const OpDef matmul{
     .precision = {.bf16 = PrecisionClass::kLower,
                   .f16 = PrecisionClass::kLower,
                   .cast_mask = 0b011,
-                  .reason = kReason},
+                  .reason = kProductReason},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_matmul,
@@ -198,7 +195,7 @@ extern const OpDef linear{
     .precision = {.bf16 = PrecisionClass::kLower,
                   .f16 = PrecisionClass::kLower,
                   .cast_mask = 0b011,
-                  .reason = kReason},
+                  .reason = kProductReason},
     .saves = {.inputs = 0b011},
     .promote = 0b011,
     .infer = infer_linear,

@@ -136,6 +136,8 @@ class Backward {
   // of an f32 tensor, so that the kernel's f32 sums reach a parameter unrounded; else its own
   // dtype.
   DType grad_dtype(std::size_t i) const;
+  // Whether that is wider than the input's own.
+  bool has_wide_grad(std::size_t i) const { return grad_dtype(i) != input_dtype(i); }
   // True if the gradients will be differentiated again: they must then be made of differentiable
   // operations, not of a fused kernel.
   bool create_graph() const { return mode_.create_graph; }

@@ -257,14 +257,14 @@ void run_step(std::span<const Tensors> tensors, const Step& step) {
 
 // Where the blocks of a list begin, behind the factors.
 template <class Tensors>
-inline constexpr std::size_t kBlocksAt = (sizeof(typename Rule<Tensors>::Factors) +
-                                          alignof(typename Rule<Tensors>::Block) - 1) /
-                                         alignof(typename Rule<Tensors>::Block) *
-                                         alignof(typename Rule<Tensors>::Block);
+inline constexpr std::size_t kUpdateBlocksAt = (sizeof(typename Rule<Tensors>::Factors) +
+                                                alignof(typename Rule<Tensors>::Block) - 1) /
+                                               alignof(typename Rule<Tensors>::Block) *
+                                               alignof(typename Rule<Tensors>::Block);
 
 template <class Tensors>
 std::size_t list_bytes(std::size_t params) {
-  return kBlocksAt<Tensors> + params * sizeof(typename Rule<Tensors>::Block);
+  return kUpdateBlocksAt<Tensors> + params * sizeof(typename Rule<Tensors>::Block);
 }
 
 }  // namespace
@@ -292,7 +292,8 @@ void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const St
   const auto update = update_of(tensors, step, copies_);
   std::vector<std::byte> list(bytes);
   std::memcpy(list.data(), &update.factors, sizeof(update.factors));
-  std::memcpy(list.data() + kBlocksAt<Tensors>, update.blocks.data(), bytes - kBlocksAt<Tensors>);
+  std::memcpy(list.data() + kUpdateBlocksAt<Tensors>, update.blocks.data(),
+              bytes - kUpdateBlocksAt<Tensors>);
   copy_bytes(list_.address(), device, list.data(), kCpuDevice, bytes);
   moved_bytes_ = work_of(op, device, update.blocks, update.state_bytes).bytes;
   tensors_.assign(tensors.begin(), tensors.end());
@@ -313,7 +314,7 @@ void QueuedUpdate<Tensors, Step>::queue(const UpdateConditions& conditions) cons
   }
   flat::Clip clip;
   if (squares.defined()) clip = {static_cast<const double*>(squares.address()), max_norm};
-  const flat::Listed<Block> blocks{reinterpret_cast<const Block*>(bytes + kBlocksAt<Tensors>),
+  const flat::Listed<Block> blocks{reinterpret_cast<const Block*>(bytes + kUpdateBlocksAt<Tensors>),
                                    count_};
   const auto describe = [&] {
     return KernelWork{

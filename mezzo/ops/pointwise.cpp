@@ -49,16 +49,16 @@ Tensor gelu_second_derivative(const Tensor& x, GeluForm form) {
     // density(x) * (2 - x^2)
     const Tensor square = x * x;
     const double scale = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-    return exp(square * -0.5) * affine(square, -scale, 2 * scale);
+    return exp(square * -0.5) * mezzo::affine(square, -scale, 2 * scale);
   }
   // gelu = x * s(v) with s the logistic function and v twice the argument of tanh:
   // gelu'' = 2 s' v' + x (s' v'' + s'' v'^2), s' = s (1 - s), s'' = s' (1 - 2 s).
   const Tensor square = x * x;
-  const Tensor s = sigmoid(affine(square, 2 * kGeluScale * kGeluCubic, 2 * kGeluScale) * x);
-  const Tensor slope = s * affine(s, -1, 1);
-  const Tensor first = affine(square, 6 * kGeluScale * kGeluCubic, 2 * kGeluScale);
+  const Tensor s = sigmoid(mezzo::affine(square, 2 * kGeluScale * kGeluCubic, 2 * kGeluScale) * x);
+  const Tensor slope = s * mezzo::affine(s, -1, 1);
+  const Tensor first = mezzo::affine(square, 6 * kGeluScale * kGeluCubic, 2 * kGeluScale);
   const Tensor second = x * (12 * kGeluScale * kGeluCubic);
-  const Tensor bend = slope * affine(s, -2, 1) * first * first;
+  const Tensor bend = slope * mezzo::affine(s, -2, 1) * first * first;
   return slope * first * 2 + x * (slope * second + bend);
 }
 
@@ -166,7 +166,7 @@ extern const OpDef sigmoid_grad{
         [](Backward& ctx) {
           const Tensor y = ctx.input(1);
           if (ctx.needs(0)) ctx.set(0, mezzo::sigmoid_grad(ctx.grad(), y));
-          if (ctx.needs(1)) ctx.set(1, ctx.grad() * ctx.input(0) * affine(y, -2, 1));
+          if (ctx.needs(1)) ctx.set(1, ctx.grad() * ctx.input(0) * mezzo::affine(y, -2, 1));
         },
     .samples = [] { return grad_samples(0, 1); },
     .ulps = 3,

@@ -45,7 +45,7 @@ void check_positions(const Infer& infer, std::size_t i, const Shape& wanted) {
 }
 
 // Of both gradients: the incoming one has the shape of the windows, the result that of x.
-void infer_grad(Infer& infer) {
+void infer_pool_grad(Infer& infer) {
   const auto& attrs = infer.attrs<Pool2dAttrs>();
   infer.check_rank(0, 4, "grad");
   infer.check_floating(0, "grad");
@@ -145,7 +145,7 @@ extern const OpDef max_pool2d_grad{
     .doc = "the gradient of max_pool2d by x: every pixel's sum over the windows that chose it",
     .precision = {.reason = kBackwardReason},
     .saves = {.inputs = 0b10},
-    .infer = infer_grad,
+    .infer = infer_pool_grad,
     .backward =
         [](Backward& ctx) {
           const Tensor positions = ctx.input(1);
@@ -193,7 +193,7 @@ extern const OpDef avg_pool2d_grad{
     .name = "avg_pool2d_grad",
     .doc = "the gradient of avg_pool2d by x: every window's share, summed per pixel",
     .precision = {.reason = kBackwardReason},
-    .infer = infer_grad,
+    .infer = infer_pool_grad,
     .backward =
         [](Backward& ctx) {
           ctx.set(0, call_one(ops::avg_pool2d, {&ctx.grad()}, ctx.attrs<Pool2dAttrs>()));

@@ -116,7 +116,7 @@ extern const OpDef mean{
         [](Backward& ctx) {
           const Shape& shape = ctx.input_shape(0);
           const auto count = static_cast<double>(reduced_count(shape, ctx.attrs<ReduceAttrs>()));
-          ctx.set(0, mezzo::expand(unreduced(ctx, affine(ctx.grad(), 1 / count, 0)), shape));
+          ctx.set(0, mezzo::expand(unreduced(ctx, mezzo::affine(ctx.grad(), 1 / count, 0)), shape));
         },
     .samples = reduce_samples,
     .errors = []() -> std::vector<ErrorSample> {

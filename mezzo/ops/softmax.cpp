@@ -15,7 +15,7 @@ void infer_softmax(Infer& infer) {
   infer.output_like(0);
 }
 
-void infer_grad(Infer& infer) {
+void infer_softmax_grad(Infer& infer) {
   infer.check_same_dtype(0, 1);
   infer.check(infer.shape(0) == infer.shape(1), "the gradient has shape ", infer.shape(0),
               ", the output ", infer.shape(1));
@@ -25,11 +25,11 @@ void infer_grad(Infer& infer) {
 
 // The same formulas in operations that can be differentiated again.
 Tensor softmax_grad_in_ops(const Tensor& grad, const Tensor& y, std::int64_t axis) {
-  return y * (grad - sum(grad * y, {axis}, true));
+  return y * (grad - mezzo::sum(grad * y, {axis}, true));
 }
 
 Tensor log_softmax_grad_in_ops(const Tensor& grad, const Tensor& y, std::int64_t axis) {
-  return grad - exp(y) * sum(grad, {axis}, true);
+  return grad - mezzo::exp(y) * mezzo::sum(grad, {axis}, true);
 }
 
 std::vector<Sample> axis_samples(std::size_t inputs) {
@@ -98,17 +98,17 @@ extern const OpDef softmax_grad{
     .doc = "y * (grad - sum(grad * y)) along one axis: the gradient of softmax",
     .precision = {.reason = "part of a backward pass, which runs in its forward's dtype"},
     .saves = {.inputs = 0b11},
-    .infer = infer_grad,
+    .infer = infer_softmax_grad,
     .backward =
         [](Backward& ctx) {
           const std::int64_t axis = ctx.attrs<AxisAttrs>().axis;
           const Tensor y = ctx.input(1);
-          const Tensor inner = sum(ctx.grad() * y, {axis}, true);
+          const Tensor inner = mezzo::sum(ctx.grad() * y, {axis}, true);
           // With s = sum(grad * y): d/dgrad is the same map again, as the Jacobian is symmetric.
           if (ctx.needs(0)) ctx.set(0, y * (ctx.grad() - inner));
           if (ctx.needs(1)) {
             const Tensor grad = ctx.input(0);
-            ctx.set(1, ctx.grad() * (grad - sum(grad * y, {axis}, true)) - grad * inner);
+            ctx.set(1, ctx.grad() * (grad - mezzo::sum(grad * y, {axis}, true)) - grad * inner);
           }
         },
     .samples = [] { return axis_samples(2); },
@@ -120,13 +120,13 @@ extern const OpDef log_softmax_grad{
     .doc = "grad - exp(y) * sum(grad) along one axis: the gradient of log_softmax",
     .precision = {.reason = "part of a backward pass, which runs in its forward's dtype"},
     .saves = {.inputs = 0b11},
-    .infer = infer_grad,
+    .infer = infer_softmax_grad,
     .backward =
         [](Backward& ctx) {
           const std::int64_t axis = ctx.attrs<AxisAttrs>().axis;
-          const Tensor scaled = ctx.grad() * exp(ctx.input(1));
-          if (ctx.needs(0)) ctx.set(0, ctx.grad() - sum(scaled, {axis}, true));
-          if (ctx.needs(1)) ctx.set(1, -(scaled * sum(ctx.input(0), {axis}, true)));
+          const Tensor scaled = ctx.grad() * mezzo::exp(ctx.input(1));
+          if (ctx.needs(0)) ctx.set(0, ctx.grad() - mezzo::sum(scaled, {axis}, true));
+          if (ctx.needs(1)) ctx.set(1, -(scaled * mezzo::sum(ctx.input(0), {axis}, true)));
         },
     .samples =
         [] {
