@@ -1,0 +1,28 @@
+// A callable object that is passed on by reference, as std::function_ref of C++26: no copy, no
+// allocation. For functions that are compiled once, whatever they call.
+#pragma once
+
+namespace mezzo {
+
+template <class Signature>
+class FunctionRef;
+
+// The object must outlive it, as a temporary does where the FunctionRef is a parameter.
+template <class Result, class... Args>
+class FunctionRef<Result(Args...)> {
+ public:
+  template <class Function>
+  // NOLINTNEXTLINE(google-explicit-constructor): callers write a lambda
+  FunctionRef(const Function& function)
+      : function_(&function), call_([](const void* f, Args... args) -> Result {
+          return (*static_cast<const Function*>(f))(args...);
+        }) {}
+
+  Result operator()(Args... args) const { return call_(function_, args...); }
+
+ private:
+  const void* function_;
+  Result (*call_)(const void*, Args...);
+};
+
+}  // namespace mezzo
