@@ -20,4 +20,7 @@ void set_num_threads(int count);
 void parallel_for(std::int64_t n, std::int64_t grain,
                   FunctionRef<void(std::int64_t begin, std::int64_t end)> body);
 
+// A grain for loops over elements: with fewer per thread, a second one costs more than it brings.
+inline constexpr std::int64_t kElementGrain = 1 << 14;
+
 }  // namespace mezzo

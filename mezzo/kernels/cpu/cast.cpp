@@ -4,64 +4,85 @@
 // both sides have neighbours along the same dimension; square tiles where one side's neighbours are
 // the other side's columns (row-major to channels-last and back, transposed matrices), because a
 // plain loop would touch a new cache line for every element.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/cast.cpp"
-#include <hwy/foreach_target.h>
+#include <algorithm>
+#include <cstring>
 
+#include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/cast_rows.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/loop.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
-#include "mezzo/kernels/cpu/transpose-inl.h"
 #include "mezzo/kernels/kernel.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace mezzo::HWY_NAMESPACE {
+namespace mezzo::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kNarrow = 8;  // rows of at most so many numbers are not worth a panel
 
-// out[i] = in[i]; a plain copy where the types agree.
-template <class In, class Out>
-HWY_INLINE void convert_row(const In* in, Out* out, std::int64_t n) {
-  if constexpr (std::is_same_v<In, Out>) {
-    std::memcpy(out, in, static_cast<std::size_t>(n) * sizeof(In));
-  } else {
-    const std::int64_t step = lanes();
-    std::int64_t i = 0;
-    for (; i + step <= n; i += step) store(load(in + i), out + i);
-    if (i < n) store_part(load_part(in + i, n - i), out + i, n - i);
-  }
+constexpr std::int64_t kMostBytes = 4;  // of an element
+
+// Elements of any dtype, addressed by their number.
+template <class Byte>
+struct Elements {
+  Byte* data;
+  std::int64_t size;  // of one, in bytes
+
+  Byte* at(std::int64_t i) const { return data + i * size; }
+};
+
+Elements<const std::byte> read(const Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.raw_data()),
+          static_cast<std::int64_t>(size_of(tensor.dtype()))};
+}
+Elements<std::byte> written(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_raw_data()),
+          static_cast<std::int64_t>(size_of(tensor.dtype()))};
 }
 
-template <class In, class Out>
-struct Copy {
-  const In* in;
-  Out* out;
-  const kernels::Loop<2>& loop;  // operand 0 is the output, 1 the input
+class Copy {
+ public:
+  Copy(const Tensor& in, const Tensor& out)
+      : loop_(make_loop<2>(in.shape(), {out.strides(), in.strides()})),
+        in_(read(in)),
+        out_(written(out)),
+        convert_(row_converter(in.dtype(), out.dtype())),
+        transpose_(panel_transposer(in.dtype())) {}
 
+  void run() const {
+    if (loop_.inner_stride(0) == 1 && loop_.inner_stride(1) == 1) return rows();
+    if (loop_.inner_stride(0) == 1) {
+      for (std::size_t axis = 0; axis + 1 < loop_.rank(); ++axis) {
+        if (loop_.strides[1][axis] != 1 || loop_.sizes[axis] < kNarrow) continue;
+        if (loop_.inner() > kNarrow) return tiles(axis);
+        if (loop_.strides[0][axis] == loop_.inner()) return narrow_tiles(axis);
+      }
+    }
+    strided();
+  }
+
+ private:
   // Neighbours on both sides.
   void rows() const {
-    parallel_for(loop.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      kernels::for_each_run(loop, begin, end, [&](const auto& at, std::int64_t count) {
-        convert_row(in + at[1], out + at[0], count);
+    parallel_for(loop_.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_run(loop_, begin, end, [&](const auto& at, std::int64_t count) {
+        convert_(in_.at(at[1]), out_.at(at[0]), count);
       });
     });
   }
 
   // Anything else: through small buffers.
   void strided() const {
-    const std::int64_t step_out = loop.inner_stride(0);
-    const std::int64_t step_in = loop.inner_stride(1);
-    parallel_for(loop.numel(), kElementGrain / 4, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t step_out = loop_.inner_stride(0);
+    const std::int64_t step_in = loop_.inner_stride(1);
+    parallel_for(loop_.numel(), kElementGrain / 4, [&](std::int64_t begin, std::int64_t end) {
       constexpr std::int64_t kBuffer = 256;
-      In from[kBuffer];
-      Out to[kBuffer];
-      kernels::for_each_run(loop, begin, end, [&](const auto& at, std::int64_t count) {
+      alignas(64) std::byte from[kBuffer * kMostBytes];
+      alignas(64) std::byte to[kBuffer * kMostBytes];
+      for_each_run(loop_, begin, end, [&](const auto& at, std::int64_t count) {
         for (std::int64_t first = 0; first < count; first += kBuffer) {
           const std::int64_t n = std::min(kBuffer, count - first);
-          for (std::int64_t i = 0; i < n; ++i) from[i] = in[at[1] + (first + i) * step_in];
-          convert_row(from, to, n);
-          for (std::int64_t i = 0; i < n; ++i) out[at[0] + (first + i) * step_out] = to[i];
+          copy_strided(in_.size, in_.at(at[1] + first * step_in), step_in, from, 1, n);
+          convert_(from, to, n);
+          copy_strided(out_.size, to, 1, out_.at(at[0] + first * step_out), step_out, n);
         }
       });
     });
@@ -70,31 +91,32 @@ struct Copy {
   // The output's neighbours lie apart in the input, where those along dimension `axis` are next to
   // each other.
   void tiles(std::size_t axis) const {
-    const std::size_t last = loop.rank() - 1;
-    const std::int64_t width = loop.sizes[last];   // along the output's neighbours
-    const std::int64_t height = loop.sizes[axis];  // along the input's neighbours
-    const std::int64_t in_stride = loop.strides[1][last];
-    const std::int64_t out_stride = loop.strides[0][axis];
-    Shape outer = loop.sizes;
+    const std::size_t last = loop_.rank() - 1;
+    const std::int64_t width = loop_.sizes[last];   // along the output's neighbours
+    const std::int64_t height = loop_.sizes[axis];  // along the input's neighbours
+    const std::int64_t in_stride = loop_.strides[1][last];
+    const std::int64_t out_stride = loop_.strides[0][axis];
+    Shape outer = loop_.sizes;
     outer[last] = (width + kPanel - 1) / kPanel;
     outer[axis] = (height + kTile - 1) / kTile;
-    std::array<Strides, 2> strides = loop.strides;
+    std::array<Strides, 2> strides = loop_.strides;
     for (Strides& operand : strides) {
       operand[last] *= kPanel;
       operand[axis] *= kTile;
     }
     const std::int64_t grain = kElementGrain / (kTile * kPanel);
     parallel_for(outer.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) In panel[kTile * kPanel];
+      alignas(64) std::byte block[kTile * kPanel * kMostBytes];
+      const Elements<std::byte> panel{block, in_.size};
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t column = t % outer[last] * kPanel;
-        const std::int64_t row = kernels::position_along(t, outer, axis) * kTile;
+        const std::int64_t row = position_along(t, outer, axis) * kTile;
         const std::int64_t w = std::min(kPanel, width - column);
         const std::int64_t h = std::min(kTile, height - row);
-        Out* to = out + kernels::offset_of(t, outer, strides[0]);
-        transpose_panel(in + kernels::offset_of(t, outer, strides[1]), in_stride, w, h, panel);
+        const std::int64_t to = offset_of(t, outer, strides[0]);
+        transpose_(in_.at(offset_of(t, outer, strides[1])), in_stride, w, h, block);
         for (std::int64_t r = 0; r < h; ++r) {
-          convert_row(panel + r * kPanel, to + r * out_stride, w);
+          convert_(panel.at(r * kPanel), out_.at(to + r * out_stride), w);
         }
       }
     });
@@ -103,72 +125,37 @@ struct Copy {
   // The same for a few numbers per row, and rows of the output without gaps: images of three
   // channels.
   void narrow_tiles(std::size_t axis) const {
-    const std::size_t last = loop.rank() - 1;
-    const std::int64_t width = loop.sizes[last];
-    const std::int64_t height = loop.sizes[axis];
-    const std::int64_t in_stride = loop.strides[1][last];
+    const std::size_t last = loop_.rank() - 1;
+    const std::int64_t width = loop_.sizes[last];
+    const std::int64_t height = loop_.sizes[axis];
+    const std::int64_t in_stride = loop_.strides[1][last];
     constexpr std::int64_t kRows = kTile * kPanel / kNarrow;
-    Shape outer = loop.sizes;
+    Shape outer = loop_.sizes;
     outer[last] = 1;
     outer[axis] = (height + kRows - 1) / kRows;
-    std::array<Strides, 2> strides = loop.strides;
+    std::array<Strides, 2> strides = loop_.strides;
     for (Strides& operand : strides) operand[axis] *= kRows;
     parallel_for(outer.numel(), kElementGrain / kRows, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) In rows[kTile * kPanel];
+      alignas(64) std::byte block[kTile * kPanel * kMostBytes];
+      const Elements<std::byte> rows{block, in_.size};
       for (std::int64_t t = begin; t < end; ++t) {
-        const std::int64_t row = kernels::position_along(t, outer, axis) * kRows;
+        const std::int64_t row = position_along(t, outer, axis) * kRows;
         const std::int64_t h = std::min(kRows, height - row);
-        const In* from = in + kernels::offset_of(t, outer, strides[1]);
+        const std::int64_t from = offset_of(t, outer, strides[1]);
         for (std::int64_t c = 0; c < width; ++c) {
-          for (std::int64_t r = 0; r < h; ++r) rows[r * width + c] = from[c * in_stride + r];
+          copy_strided(in_.size, in_.at(from + c * in_stride), 1, rows.at(c), width, h);
         }
-        convert_row(rows, out + kernels::offset_of(t, outer, strides[0]), h * width);
+        convert_(block, out_.at(offset_of(t, outer, strides[0])), h * width);
       }
     });
   }
 
-  void run() const {
-    if (loop.inner_stride(0) == 1 && loop.inner_stride(1) == 1) return rows();
-    if (loop.inner_stride(0) == 1) {
-      for (std::size_t axis = 0; axis + 1 < loop.rank(); ++axis) {
-        if (loop.strides[1][axis] != 1 || loop.sizes[axis] < kNarrow) continue;
-        if (loop.inner() > kNarrow) return tiles(axis);
-        if (loop.strides[0][axis] == loop.inner()) return narrow_tiles(axis);
-      }
-    }
-    strided();
-  }
+  Loop<2> loop_;  // operand 0 is the output, 1 the input
+  Elements<const std::byte> in_;
+  Elements<std::byte> out_;
+  ConvertRow convert_;
+  TransposePanel transpose_;
 };
-
-}  // namespace
-
-// Both tensors are dense in the same order.
-void cast_flat(const Tensor& in, const Tensor& out) {
-  kernels::visit_vector_dtype(in.dtype(), [&]<class In>() {
-    kernels::visit_vector_dtype(out.dtype(), [&]<class Out>() {
-      map(in.data<In>(), out.mutable_data<Out>(), in.numel(), [](F32Vec v) HWY_ATTR { return v; });
-    });
-  });
-}
-
-void cast_strided(const Tensor& in, const Tensor& out) {
-  const auto loop = kernels::make_loop<2>(in.shape(), {out.strides(), in.strides()});
-  kernels::visit_vector_dtype(in.dtype(), [&]<class In>() {
-    kernels::visit_vector_dtype(out.dtype(), [&]<class Out>() {
-      Copy<In, Out>{in.data<In>(), out.mutable_data<Out>(), loop}.run();
-    });
-  });
-}
-
-}  // namespace mezzo::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace mezzo::kernels::cpu {
-namespace {
-
-HWY_EXPORT(cast_flat);
-HWY_EXPORT(cast_strided);
 
 void copy_bytes(const Tensor& in, const Tensor& out) {
   const auto* from = static_cast<const char*>(in.raw_data());
@@ -179,13 +166,27 @@ void copy_bytes(const Tensor& in, const Tensor& out) {
                });
 }
 
+// Threads begin at whole vectors.
+void convert_flat(const Tensor& in, const Tensor& out) {
+  constexpr std::int64_t kGroup = 16;
+  const ConvertRow convert = row_converter(in.dtype(), out.dtype());
+  const Elements<const std::byte> from = read(in);
+  const Elements<std::byte> to = written(out);
+  const std::int64_t n = in.numel();
+  parallel_for((n + kGroup - 1) / kGroup, kElementGrain / kGroup,
+               [&](std::int64_t begin, std::int64_t end) {
+                 const std::int64_t first = begin * kGroup;
+                 convert(from.at(first), to.at(first), std::min(end * kGroup, n) - first);
+               });
+}
+
 void run_dense(const KernelArgs& args) {
   const Tensor& in = args.input(0);
   const Tensor& out = args.output();
   if (in.dtype() == out.dtype()) {
     copy_bytes(in, out);
   } else {
-    HWY_DYNAMIC_DISPATCH(cast_flat)(in, out);
+    convert_flat(in, out);
   }
 }
 
@@ -199,9 +200,7 @@ Support supports_dense(const KernelArgs& args) {
              : Support::no("only f32, bf16 and f16 are vectorised");
 }
 
-void run_strided(const KernelArgs& args) {
-  HWY_DYNAMIC_DISPATCH(cast_strided)(args.input(0), args.output());
-}
+void run_strided(const KernelArgs& args) { Copy(args.input(0), args.output()).run(); }
 
 Support supports_strided(const KernelArgs& args) {
   return is_vector_dtype(args.input(0).dtype()) && is_vector_dtype(args.output().dtype())
@@ -221,4 +220,3 @@ extern const KernelList cast = kCopies;
 extern const KernelList to_format = kCopies;
 
 }  // namespace mezzo::kernels::cpu
-#endif

@@ -152,9 +152,6 @@ HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
 }
 #endif
 
-// Elements per thread below which a second thread costs more than it brings.
-inline constexpr std::int64_t kElementGrain = 1 << 14;
-
 // Calls body(begin, end) in parallel with ranges that start at multiples of the vector length.
 template <class Body>
 void for_vectors(std::int64_t n, const Body& body) {

@@ -9,15 +9,14 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "mezzo/kernels/cpu/cast_rows.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// A panel has up to kTile rows of kPanel numbers: whole cache lines of the source, and rows long
-// enough for the memory system to see them coming, in the first-level cache.
-inline constexpr std::int64_t kTile = 32;
-inline constexpr std::int64_t kPanel = 128;
+using kernels::kPanel;
+using kernels::kTile;
 
 // panel[c * kPanel + r] = in[r * stride + c].
 template <class T>
