@@ -9,18 +9,20 @@
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/affine_attrs.h"
 
+namespace mezzo::kernels {
+
+// out[i] = f(a[i], b[i]).
+using CombineRow = void (*)(const void* a, const void* b, void* out, std::int64_t count);
+// For two rows; for a row and one number; for one number and a row.
+using CombineRows = std::array<CombineRow, 3>;
+
+}  // namespace mezzo::kernels
+
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// One operand of a run: `stride` elements from one to the next.
-template <class T>
-struct Run {
-  T* data;
-  std::int64_t stride;
-};
-
-// A run as f32 vectors: neighbours are loaded, a single number is repeated.
+// A row as f32 vectors: neighbours are loaded, a single number is repeated.
 struct Neighbours {
   template <class T>
   static HWY_INLINE F32Vec get(const T* p, std::int64_t i) {
@@ -42,82 +44,43 @@ struct Repeated {
   }
 };
 
+// Function is a lambda without captures.
 template <class A, class B, class T, class Function>
-HWY_INLINE void combine_dense(const T* a, const T* b, T* out, std::int64_t n, const Function& f) {
+void combine_row(const void* from_a, const void* from_b, void* to, std::int64_t n) {
+  const auto* a = static_cast<const T*>(from_a);
+  const auto* b = static_cast<const T*>(from_b);
+  auto* out = static_cast<T*>(to);
+  const Function f;
   const std::int64_t step = lanes();
   std::int64_t i = 0;
   for (; i + step <= n; i += step) store(f(A::get(a, i), B::get(b, i)), out + i);
   if (i < n) store_part(f(A::get_part(a, i, n - i), B::get_part(b, i, n - i)), out + i, n - i);
 }
 
-// Runs whose elements lie apart go through small dense buffers.
-template <class T, class Function>
-void combine_strided(Run<const T> a, Run<const T> b, Run<T> out, std::int64_t n,
-                     const Function& f) {
-  constexpr std::int64_t kBuffer = 256;
-  T buffer_a[kBuffer];
-  T buffer_b[kBuffer];
-  for (std::int64_t first = 0; first < n; first += kBuffer) {
-    const std::int64_t count = std::min(kBuffer, n - first);
-    for (std::int64_t i = 0; i < count; ++i) {
-      buffer_a[i] = a.data[(first + i) * a.stride];
-      buffer_b[i] = b.data[(first + i) * b.stride];
-    }
-    combine_dense<Neighbours, Neighbours>(buffer_a, buffer_b, buffer_a, count, f);
-    for (std::int64_t i = 0; i < count; ++i) out.data[(first + i) * out.stride] = buffer_a[i];
-  }
-}
-
-template <class T, class Function>
-void combine(Run<const T> a, Run<const T> b, Run<T> out, std::int64_t n, const Function& f) {
-  const bool dense = out.stride == 1;
-  if (dense && a.stride == 1 && b.stride == 1) {
-    combine_dense<Neighbours, Neighbours>(a.data, b.data, out.data, n, f);
-  } else if (dense && a.stride == 1 && b.stride == 0) {
-    combine_dense<Neighbours, Repeated>(a.data, b.data, out.data, n, f);
-  } else if (dense && a.stride == 0 && b.stride == 1) {
-    combine_dense<Repeated, Neighbours>(a.data, b.data, out.data, n, f);
-  } else {
-    combine_strided(a, b, out, n, f);
-  }
-}
-
 template <class Function>
-void binary(const KernelArgs& args, const Function& f) {
-  const Tensor& a = args.input(0);
-  const Tensor& b = args.input(1);
-  const Tensor& out = args.output();
-  const Shape& shape = out.shape();
-  const auto loop = kernels::make_loop<3>(
-      shape,
-      {out.strides(), kernels::broadcast_strides(a, shape), kernels::broadcast_strides(b, shape)});
-  kernels::visit_vector_dtype(out.dtype(), [&]<class T>() {
-    const T* pa = a.data<T>();
-    const T* pb = b.data<T>();
-    T* po = out.mutable_data<T>();
-    parallel_for(loop.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      kernels::for_each_run(loop, begin, end, [&](const auto& at, std::int64_t count) {
-        combine(Run<const T>{pa + at[1], loop.inner_stride(1)},
-                Run<const T>{pb + at[2], loop.inner_stride(2)},
-                Run<T>{po + at[0], loop.inner_stride(0)}, count, f);
-      });
-    });
+kernels::CombineRows rows_of(DType dtype, Function) {
+  kernels::CombineRows rows{};
+  kernels::visit_vector_dtype(dtype, [&]<class T>() {
+    rows = {combine_row<Neighbours, Neighbours, T, Function>,
+            combine_row<Neighbours, Repeated, T, Function>,
+            combine_row<Repeated, Neighbours, T, Function>};
   });
+  return rows;
 }
 
 }  // namespace
 
-void add(const KernelArgs& args) {
-  binary(args, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Add(a, b); });
+kernels::CombineRows add_rows(DType dtype) {
+  return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Add(a, b); });
 }
-void sub(const KernelArgs& args) {
-  binary(args, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Sub(a, b); });
+kernels::CombineRows sub_rows(DType dtype) {
+  return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Sub(a, b); });
 }
-void mul(const KernelArgs& args) {
-  binary(args, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Mul(a, b); });
+kernels::CombineRows mul_rows(DType dtype) {
+  return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Mul(a, b); });
 }
-void div(const KernelArgs& args) {
-  binary(args, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Div(a, b); });
+kernels::CombineRows div_rows(DType dtype) {
+  return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Div(a, b); });
 }
 
 void affine(const KernelArgs& args) {
@@ -140,11 +103,71 @@ HWY_AFTER_NAMESPACE();
 namespace mezzo::kernels::cpu {
 namespace {
 
-HWY_EXPORT(add);
-HWY_EXPORT(sub);
-HWY_EXPORT(mul);
-HWY_EXPORT(div);
+HWY_EXPORT(add_rows);
+HWY_EXPORT(sub_rows);
+HWY_EXPORT(mul_rows);
+HWY_EXPORT(div_rows);
 HWY_EXPORT(affine);
+
+Loop<3> broadcast_loop(const KernelArgs& args) {
+  const Shape& shape = args.output().shape();
+  return make_loop<3>(shape, {args.output().strides(), broadcast_strides(args.input(0), shape),
+                              broadcast_strides(args.input(1), shape)});
+}
+
+// The inner loop for the loop's strides; null where elements lie apart.
+CombineRow choose_row(const CombineRows& rows, const Loop<3>& loop) {
+  const std::int64_t a = loop.inner_stride(1);
+  const std::int64_t b = loop.inner_stride(2);
+  if (loop.inner_stride(0) != 1) return nullptr;
+  if (a == 1 && b == 1) return rows[0];
+  if (a == 1 && b == 0) return rows[1];
+  return a == 0 && b == 1 ? rows[2] : nullptr;
+}
+
+// One operand of a run whose elements lie apart.
+template <class Byte>
+struct Run {
+  Byte* data;
+  std::int64_t stride;  // in elements
+};
+
+// Goes through small dense buffers. `size` is that of an element, in bytes.
+void combine_strided(Run<const std::byte> a, Run<const std::byte> b, Run<std::byte> out,
+                     std::int64_t n, std::int64_t size, CombineRow combine_row) {
+  constexpr std::int64_t kBuffer = 256;
+  alignas(64) std::byte buffer_a[kBuffer * sizeof(float)];
+  alignas(64) std::byte buffer_b[kBuffer * sizeof(float)];
+  for (std::int64_t first = 0; first < n; first += kBuffer) {
+    const std::int64_t count = std::min(kBuffer, n - first);
+    copy_strided(size, a.data + first * a.stride * size, a.stride, buffer_a, 1, count);
+    copy_strided(size, b.data + first * b.stride * size, b.stride, buffer_b, 1, count);
+    combine_row(buffer_a, buffer_b, buffer_a, count);
+    copy_strided(size, buffer_a, 1, out.data + first * out.stride * size, out.stride, count);
+  }
+}
+
+void combine(const KernelArgs& args, const CombineRows& rows) {
+  const Loop<3> loop = broadcast_loop(args);
+  const CombineRow row = choose_row(rows, loop);
+  const auto size = static_cast<std::int64_t>(size_of(args.output().dtype()));
+  const auto* a = static_cast<const std::byte*>(args.input(0).raw_data());
+  const auto* b = static_cast<const std::byte*>(args.input(1).raw_data());
+  auto* out = static_cast<std::byte*>(args.output().mutable_raw_data());
+  parallel_for(loop.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+    for_each_run(loop, begin, end, [&](const auto& at, std::int64_t count) {
+      const std::byte* from_a = a + at[1] * size;
+      const std::byte* from_b = b + at[2] * size;
+      std::byte* to = out + at[0] * size;
+      if (row != nullptr) {
+        row(from_a, from_b, to, count);
+      } else {
+        combine_strided({from_a, loop.inner_stride(1)}, {from_b, loop.inner_stride(2)},
+                        {to, loop.inner_stride(0)}, count, size, rows[0]);
+      }
+    });
+  });
+}
 
 Support integers_only(const KernelArgs& args) {
   const DType dtype = args.output().dtype();
@@ -159,9 +182,7 @@ void integers(const KernelArgs& args, const Function& f) {
   const Tensor& a = args.input(0);
   const Tensor& b = args.input(1);
   const Tensor& out = args.output();
-  const Shape& shape = out.shape();
-  const auto loop = make_loop<3>(
-      shape, {out.strides(), broadcast_strides(a, shape), broadcast_strides(b, shape)});
+  const Loop<3> loop = broadcast_loop(args);
   const auto run = [&]<class T>() {
     const T* pa = a.data<T>();
     const T* pb = b.data<T>();
@@ -198,10 +219,18 @@ constexpr KernelList list(RunKernel simd, RunKernel integer) {
   return {{{{"cpu_simd", vector_dtypes_only, simd}, {"cpu_integer", integers_only, integer}}}};
 }
 
-void add_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(add)(args); }
-void sub_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(sub)(args); }
-void mul_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(mul)(args); }
-void div_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(div)(args); }
+void add_floats(const KernelArgs& args) {
+  combine(args, HWY_DYNAMIC_DISPATCH(add_rows)(args.output().dtype()));
+}
+void sub_floats(const KernelArgs& args) {
+  combine(args, HWY_DYNAMIC_DISPATCH(sub_rows)(args.output().dtype()));
+}
+void mul_floats(const KernelArgs& args) {
+  combine(args, HWY_DYNAMIC_DISPATCH(mul_rows)(args.output().dtype()));
+}
+void div_floats(const KernelArgs& args) {
+  combine(args, HWY_DYNAMIC_DISPATCH(div_rows)(args.output().dtype()));
+}
 void affine_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(affine)(args); }
 
 }  // namespace
