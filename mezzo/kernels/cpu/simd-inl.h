@@ -153,8 +153,8 @@ HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
 #endif
 
 // Calls body(begin, end) in parallel with ranges that start at multiples of the vector length.
-template <class Body>
-void for_vectors(std::int64_t n, const Body& body) {
+inline void for_vectors(std::int64_t n,
+                        FunctionRef<void(std::int64_t begin, std::int64_t end)> body) {
   const std::int64_t groups = (n + kMaxLanes - 1) / kMaxLanes;
   parallel_for(groups, kElementGrain / kMaxLanes, [&](std::int64_t begin, std::int64_t end) {
     body(begin * kMaxLanes, end * kMaxLanes < n ? end * kMaxLanes : n);
