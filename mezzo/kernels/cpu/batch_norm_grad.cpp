@@ -84,26 +84,21 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
   // With y, up to five arrays are walked through. Eight rows of each, some kilobytes apart, would
   // push each other out of the first-level cache, which costs a third of the time where rows have
   // 1024 channels.
-  constexpr std::int64_t kGroup = reads_y(kMask) ? 1 : kGroupRows;
-  sum_rows<kGroup>(rows, rows.first_row(number), rows.first_row(number + 1), sums, add);
+  const std::int64_t most = reads_y(kMask) ? 1 : kGroupRows;
+  sum_rows(rows, rows.first_row(number), rows.first_row(number + 1), most, sums, add);
 }
 
-template <Mask kMask, class T>
+// t.grad is the gradient behind the mask, unless that is recomputed.
+template <bool kRecomputed, class T>
 void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows) {
   const std::int64_t width = rows.width();
-  const T* grads = reads_y(kMask) ? t.grad_residual : t.grad;
-  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    const std::int64_t begin = rows.first_row(static_cast<int>(first));
-    const std::int64_t end = rows.first_row(static_cast<int>(last));
-    for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
-      for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
-        const std::int64_t i = row * width + c;
-        auto grad = load(grads + i, part);
-        if constexpr (kMask == Mask::kRecomputed) grad = masked_by_x(t, a, i, c, part);
-        const auto centered = hn::Sub(load(t.x + i, part), load(a.mean + c));
-        const auto rest = hn::MulAdd(centered, load(a.slope + c), load(a.constant + c));
-        store(hn::MulAdd(grad, load(a.scale + c), rest), t.grad_x + i, part);
-      });
+  for_rows_backwards(rows, [&](std::int64_t row) HWY_ATTR {
+    for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
+      const std::int64_t i = row * width + c;
+      const auto grad = kRecomputed ? masked_by_x(t, a, i, c, part) : load(t.grad + i, part);
+      const auto centered = hn::Sub(load(t.x + i, part), load(a.mean + c));
+      const auto rest = hn::MulAdd(centered, load(a.slope + c), load(a.constant + c));
+      store(hn::MulAdd(grad, load(a.scale + c), rest), t.grad_x + i, part);
     });
   });
 }
@@ -141,8 +136,11 @@ void compute_slope(const ChannelRows& rows, const Tensor& grad_weight, const Ten
   });
 }
 
-template <Mask kMask, class T>
-void run_grad(const GradTensors<T>& t, const KernelArgs& args, const ChannelRows& rows) {
+// The passes over x, for one dtype and mask.
+using SumPart = FunctionRef<void(const GradArrays& a, int part, const ChannelSums& sums)>;
+using WriteGradX = FunctionRef<void(const GradArrays& a)>;
+
+void run_grad(const KernelArgs& args, const ChannelRows& rows, SumPart sum, WriteGradX write) {
   const auto& attrs = args.attrs<BatchNormAttrs>();
   enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kSlope, kConstant, kArrays };
   const RowArrays a(rows, kArrays);
@@ -158,8 +156,7 @@ void run_grad(const GradTensors<T>& t, const KernelArgs& args, const ChannelRows
     for (std::int64_t part = first; part < last; ++part) {
       const std::int64_t s = part * kSumArrays;
       for (std::int64_t i = 0; i < kSumArrays; ++i) sums.clear(s + i);
-      sum_part<kMask>(
-          t, arrays, rows, static_cast<int>(part),
+      sum(arrays, static_cast<int>(part),
           {sums[s + kSum], sums[s + kProducts], sums[s + kChunkSum], sums[s + kChunkProducts]});
     }
   });
@@ -171,7 +168,19 @@ void run_grad(const GradTensors<T>& t, const KernelArgs& args, const ChannelRows
     a.clear(kSlope);
     a.clear(kConstant);
   }
-  write_grad_x<kMask>(t, arrays, rows);
+  write(arrays);
+}
+
+template <Mask kMask, class T>
+void run_masked(const GradTensors<T>& t, const KernelArgs& args, const ChannelRows& rows) {
+  GradTensors<T> second = t;
+  if (reads_y(kMask)) second.grad = t.grad_residual;
+  run_grad(
+      args, rows,
+      [&](const GradArrays& a, int part, const ChannelSums& sums) {
+        sum_part<kMask>(t, a, rows, part, sums);
+      },
+      [&](const GradArrays& a) { write_grad_x<kMask == Mask::kRecomputed>(second, a, rows); });
 }
 
 template <class T>
@@ -186,14 +195,14 @@ void batch_norm_grad_typed(const KernelArgs& args) {
     const Tensor y = kernels::dense(args.input(In::kY), format);
     t.y = y.data<T>();
     t.grad_residual = args.output(3).mutable_data<T>();
-    if (!args.has(In::kOtherGrad)) return run_grad<Mask::kFromY>(t, args, rows);
+    if (!args.has(In::kOtherGrad)) return run_masked<Mask::kFromY>(t, args, rows);
     const Tensor other = kernels::dense(args.input(In::kOtherGrad), format);
     t.other = other.data<T>();
-    run_grad<Mask::kJoined>(t, args, rows);
+    run_masked<Mask::kJoined>(t, args, rows);
   } else if (args.attrs<BatchNormAttrs>().relu) {
-    run_grad<Mask::kRecomputed>(t, args, rows);
+    run_masked<Mask::kRecomputed>(t, args, rows);
   } else {
-    run_grad<Mask::kNone>(t, args, rows);
+    run_masked<Mask::kNone>(t, args, rows);
   }
 }
 
