@@ -70,13 +70,16 @@ void mean_windows(const Pool& all, const T* x, T* out) {
   });
 }
 
+struct DivisorOf {
+  float operator()(const Pool& pool, const WindowOver& over) const {
+    return pool.divisor(over.row, over.column);
+  }
+};
+
 template <class T>
 void gather_shares(const Pool& all, const T* grad, T* x) {
   const T* const grad_end = grad + all.window_elements();
-  const auto divisor_of = [](const Pool& pool, const WindowOver& over) {
-    return pool.divisor(over.row, over.column);
-  };
-  gather(all, x, divisor_of, [&]<bool kCut>(std::int64_t element, float divisor) HWY_ATTR {
+  gather(all, x, DivisorOf{}, [&]<bool kCut>(std::int64_t element, float divisor) HWY_ATTR {
     return hn::Div(load_row<kCut>(grad_end, grad + element), hn::Set(F32(), divisor));
   });
 }
@@ -115,6 +118,15 @@ void max_pool2d(const KernelArgs& args) {
   });
 }
 
+template <class T, class P>
+void spread_or_gather(const Pool& pool, const T* grad, const P* positions, T* x) {
+  if (!pool.has_separate_windows()) return gather_chosen(pool, grad, positions, x);
+  if constexpr (std::is_same_v<P, SmallPosition>) {
+    if (pool.c > 0 && pool.c < lanes()) return spread_chosen_narrow(pool, grad, positions, x);
+  }
+  spread_chosen(pool, grad, positions, x);
+}
+
 void max_pool2d_grad(const KernelArgs& args) {
   const Tensor grad = channels_last(args.input(0));
   const Tensor positions = small_positions(args.input(1));
@@ -122,13 +134,7 @@ void max_pool2d_grad(const KernelArgs& args) {
   const Pool pool(args.attrs<Pool2dAttrs>(), out.shape(), grad.shape());
   kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
     visit_positions(positions, [&]<class P>() {
-      if (pool.has_separate_windows() && pool.c > 0 && pool.c < lanes()) {
-        spread_chosen_narrow(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
-      } else if (pool.has_separate_windows()) {
-        spread_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
-      } else {
-        gather_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
-      }
+      spread_or_gather(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
     });
   });
 }
