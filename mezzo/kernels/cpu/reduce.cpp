@@ -16,9 +16,6 @@
 namespace mezzo::kernels::cpu {
 namespace {
 
-// Elements per thread below which a second thread costs more than it brings.
-constexpr std::int64_t kGrain = 1 << 14;
-
 // Where results go, rounded to their type.
 class Results {
  public:
@@ -80,7 +77,7 @@ class Walk {
     const std::int64_t in_row = (plan_.inner + blocks_.most - 1) / blocks_.most;
     const std::int64_t all = plan_.reduced.numel() * in_row;
     std::vector<double> partial(static_cast<std::size_t>(all));
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain * in_row / plan_.inner);
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain * in_row / plan_.inner);
     parallel_for(all, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         const std::int64_t first = b % in_row * blocks_.most;
@@ -99,11 +96,11 @@ class Walk {
     const std::int64_t results = plan_.kept.numel();
     const std::int64_t rows = plan_.reduced.numel();
     const auto place = [&](std::int64_t i) { return offset_of(i, plan_.kept, plan_.kept_out); };
-    if (results < num_threads() && rows * plan_.inner > kGrain) {
+    if (results < num_threads() && rows * plan_.inner > kElementGrain) {
       for (std::int64_t i = 0; i < results; ++i) results_.write(place(i), reduce_rows_together(i));
       return;
     }
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / (rows * plan_.inner));
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (rows * plan_.inner));
     parallel_for(results, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         double total = start();
@@ -161,8 +158,8 @@ class Walk {
     const std::int64_t groups = plan_.kept.numel();
     const std::int64_t rows = plan_.reduced.numel();
     const std::int64_t cols = plan_.inner;
-    if (groups < num_threads() && rows * cols > kGrain) return reduce_long_groups();
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / (rows * cols));
+    if (groups < num_threads() && rows * cols > kElementGrain) return reduce_long_groups();
+    const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (rows * cols));
     parallel_for(groups, grain, [&](std::int64_t begin, std::int64_t end) {
       std::vector<double> totals(static_cast<std::size_t>(cols));
       for (std::int64_t g = begin; g < end; ++g) {
