@@ -362,9 +362,9 @@ bool are_few(std::int64_t in, std::int64_t out, Products products) {
 }
 
 // f32 images that are worth copying: those of enough channels for the products to count. Without
-// AVX-512 these are faster than oneDNN's, whose kernel reads images where they are. With it they are
-// not, but where a kernel of several pixels moves by more than one: there oneDNN's takes up to twice
-// as long (docs/benchmarks.md).
+// AVX-512 these are faster than oneDNN's, whose kernel reads images where they are. With it they
+// are not, but where a kernel of several pixels moves by more than one: there oneDNN's takes up to
+// twice as long (docs/benchmarks.md).
 bool is_slow_in_place(const KernelArgs& args) {
   constexpr std::int64_t kManyChannels = 64;
   const auto& attrs = args.attrs<Conv2dGradAttrs>();

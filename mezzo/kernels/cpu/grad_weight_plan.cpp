@@ -76,8 +76,8 @@ void Plan::cut_chunks(int threads) {
   // which the vector unit reads in parts, for sums in its registers; the tile unit, the side with
   // fewer panels. Long enough that rows beyond the chunk, and the tile unit's sums, cost little.
   const std::int64_t x_panels = in_panels * static_cast<std::int64_t>(planes.size());
-  const std::int64_t panels = problem.products == Products::kTiles ? std::min(out_panels, x_panels)
-                                                                   : out_panels + x_panels;
+  const std::int64_t panels =
+      problem.products == Products::kTiles ? std::min(out_panels, x_panels) : out_panels + x_panels;
   const std::int64_t fitting = second_level_cache() / 2 / (panels * kPanel * kElement);
   const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 128, 512);
   const auto count = static_cast<std::int64_t>(slots.size());
