@@ -103,18 +103,18 @@ inline constexpr std::int64_t kGroupRows = 8;
 // at that of a few hundred terms.
 inline constexpr std::int64_t kChunkRows = 256;
 
-// Calls add(row, rows, count) for groups of up to `most` rows of `count` elements that cover
+// Calls add(row, rows, count) for groups of up to kGroup rows of `count` elements that cover
 // [begin, end); it adds to the chunk's sums. In the end, `first` and `second` hold the totals per
 // channel (summed over the pixels of a row).
-inline void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
-                     std::int64_t most, const ChannelSums& sums,
-                     FunctionRef<void(std::int64_t, std::int64_t, std::int64_t)> add) {
+template <std::int64_t kGroup, class AddGroup>
+HWY_INLINE void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
+                         const ChannelSums& sums, const AddGroup& add) {
   std::int64_t in_chunk = 0;
   for (std::int64_t row = begin; row < end;) {
     const std::int64_t count = rows.count(row);
     const bool incomplete = rows.count(end - 1) < rows.width();
     const std::int64_t last = incomplete && row < end - 1 ? end - 1 : end;
-    const std::int64_t group = std::min(most, last - row);
+    const std::int64_t group = std::min(kGroup, last - row);
     add(row, group, count);
     row += group;
     in_chunk += group;
@@ -128,20 +128,18 @@ inline void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64_t e
   fold(rows, sums.second);
 }
 
-// Calls body(row) for all rows, in parallel by parts: blocks from the last to the first, and rows
-// in order inside a block. A first pass has just left the end of a part in the cache; starting
+// Calls body(row) for the rows of [begin, end): blocks from the last to the first, and rows in
+// order inside a block. A first pass has just left the end of the range in the cache; starting
 // there saves reading that much from memory, and going forward inside a block keeps the hardware's
 // prefetcher working.
-inline void for_rows_backwards(const ChannelRows& rows, FunctionRef<void(std::int64_t row)> body) {
+template <class Body>
+HWY_INLINE void for_rows_backwards(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
+                                   const Body& body) {
   constexpr std::int64_t kBlockElements = 16384;
-  parallel_for(rows.parts, 1, [&](std::int64_t first_part, std::int64_t last_part) {
-    const std::int64_t begin = rows.first_row(static_cast<int>(first_part));
-    const std::int64_t end = rows.first_row(static_cast<int>(last_part));
-    const std::int64_t block = std::max<std::int64_t>(4, kBlockElements / rows.width());
-    for (std::int64_t last = end; last > begin; last -= block) {
-      for (std::int64_t row = std::max(begin, last - block); row < last; ++row) body(row);
-    }
-  });
+  const std::int64_t block = std::max<std::int64_t>(4, kBlockElements / rows.width());
+  for (std::int64_t last = end; last > begin; last -= block) {
+    for (std::int64_t row = std::max(begin, last - block); row < last; ++row) body(row);
+  }
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

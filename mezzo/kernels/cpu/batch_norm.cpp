@@ -41,7 +41,7 @@ void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::i
       store(squares, sums.chunk_second + c);
     });
   };
-  sum_rows(rows, begin, end, kGroupRows, sums, add);
+  sum_rows<kGroupRows>(rows, begin, end, sums, add);
 }
 
 // Pass 1 of one part. The variance follows from the sums S of x - k and Q of its squares as
@@ -123,14 +123,18 @@ HWY_INLINE F32Vec positive_part(F32Vec v) {
 template <Tail kTail, class T>
 void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const Affine& affine) {
   const std::int64_t width = rows.width();
-  for_rows_backwards(rows, [&](std::int64_t row) HWY_ATTR {
-    for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
-      const std::int64_t i = row * width + c;
-      auto v = normalize(load(x + i, part), load(affine.mean + c), load(affine.scale + c),
-                         load(affine.bias + c));
-      if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, load(residual + i, part));
-      if constexpr (kTail != Tail::kNone) v = positive_part(v);
-      store(v, y + i, part);
+  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    const std::int64_t begin = rows.first_row(static_cast<int>(first));
+    const std::int64_t end = rows.first_row(static_cast<int>(last));
+    for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
+      for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
+        const std::int64_t i = row * width + c;
+        auto v = normalize(load(x + i, part), load(affine.mean + c), load(affine.scale + c),
+                           load(affine.bias + c));
+        if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, load(residual + i, part));
+        if constexpr (kTail != Tail::kNone) v = positive_part(v);
+        store(v, y + i, part);
+      });
     });
   });
 }

@@ -84,21 +84,25 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
   // With y, up to five arrays are walked through. Eight rows of each, some kilobytes apart, would
   // push each other out of the first-level cache, which costs a third of the time where rows have
   // 1024 channels.
-  const std::int64_t most = reads_y(kMask) ? 1 : kGroupRows;
-  sum_rows(rows, rows.first_row(number), rows.first_row(number + 1), most, sums, add);
+  constexpr std::int64_t kGroup = reads_y(kMask) ? 1 : kGroupRows;
+  sum_rows<kGroup>(rows, rows.first_row(number), rows.first_row(number + 1), sums, add);
 }
 
 // t.grad is the gradient behind the mask, unless that is recomputed.
 template <bool kRecomputed, class T>
 void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows) {
   const std::int64_t width = rows.width();
-  for_rows_backwards(rows, [&](std::int64_t row) HWY_ATTR {
-    for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
-      const std::int64_t i = row * width + c;
-      const auto grad = kRecomputed ? masked_by_x(t, a, i, c, part) : load(t.grad + i, part);
-      const auto centered = hn::Sub(load(t.x + i, part), load(a.mean + c));
-      const auto rest = hn::MulAdd(centered, load(a.slope + c), load(a.constant + c));
-      store(hn::MulAdd(grad, load(a.scale + c), rest), t.grad_x + i, part);
+  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    const std::int64_t begin = rows.first_row(static_cast<int>(first));
+    const std::int64_t end = rows.first_row(static_cast<int>(last));
+    for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
+      for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
+        const std::int64_t i = row * width + c;
+        const auto grad = kRecomputed ? masked_by_x(t, a, i, c, part) : load(t.grad + i, part);
+        const auto centered = hn::Sub(load(t.x + i, part), load(a.mean + c));
+        const auto rest = hn::MulAdd(centered, load(a.slope + c), load(a.constant + c));
+        store(hn::MulAdd(grad, load(a.scale + c), rest), t.grad_x + i, part);
+      });
     });
   });
 }

@@ -114,18 +114,14 @@ void spread_chosen(const Pool& all, const T* grad, const P* positions, T* x) {
   });
 }
 
-// Where in a window over it a pixel is.
-struct PositionIn {
-  std::uint32_t operator()(const Pool& pool, const WindowOver& over) const {
-    return pool.position(over.row, over.column, over.h, over.w);
-  }
-};
-
 template <class T, class P>
 void gather_chosen(const Pool& all, const T* grad, const P* positions, T* x) {
   const T* const grad_end = grad + all.window_elements();
   const P* const positions_end = positions + all.window_elements();
-  gather(all, x, PositionIn{},
+  const auto position_of = [](const Pool& pool, const WindowOver& over) {
+    return pool.position(over.row, over.column, over.h, over.w);
+  };
+  gather(all, x, position_of,
          [&]<bool kCut>(std::int64_t element, std::uint32_t position) HWY_ATTR {
            const auto chosen = load_positions_row<kCut>(positions_end, positions + element);
            const auto value = load_row<kCut>(grad_end, grad + element);

@@ -70,16 +70,13 @@ void mean_windows(const Pool& all, const T* x, T* out) {
   });
 }
 
-struct DivisorOf {
-  float operator()(const Pool& pool, const WindowOver& over) const {
-    return pool.divisor(over.row, over.column);
-  }
-};
-
 template <class T>
 void gather_shares(const Pool& all, const T* grad, T* x) {
   const T* const grad_end = grad + all.window_elements();
-  gather(all, x, DivisorOf{}, [&]<bool kCut>(std::int64_t element, float divisor) HWY_ATTR {
+  const auto divisor_of = [](const Pool& pool, const WindowOver& over) {
+    return pool.divisor(over.row, over.column);
+  };
+  gather(all, x, divisor_of, [&]<bool kCut>(std::int64_t element, float divisor) HWY_ATTR {
     return hn::Div(load_row<kCut>(grad_end, grad + element), hn::Set(F32(), divisor));
   });
 }
