@@ -46,15 +46,15 @@ HWY_INLINE Largest largest_of(const Pool& pool, const Rect& pixels, const T* p, 
 }
 
 // Windows of 2 x 2 pixels side by side, the commonest, that lie in the image as a whole.
-template <class T>
+template <class T, class P>
 struct WindowRow {
   const T* x;      // the first pixel
   const T* below;  // the one below it
   T* out;
-  SmallPosition* positions;
+  P* positions;
   const T* x_end;
   const T* out_end;
-  const SmallPosition* positions_end;
+  const P* positions_end;
   std::int64_t count;   // of windows
   std::int64_t stride;  // elements from a window's first pixel to the next one's
   std::int64_t c;
@@ -67,13 +67,13 @@ struct WindowRow {
   }
 };
 
-template <bool kCut, class T>
-HWY_NOINLINE void max_row(const WindowRow<T>& row) {
+template <bool kCut, class T, class P>
+HWY_NOINLINE void max_row(const WindowRow<T, P>& row) {
   const std::int64_t c = row.c;
   const T* x = row.x;
   const T* below = row.below;
   T* out = row.out;
-  SmallPosition* positions = row.positions;
+  P* positions = row.positions;
   for (std::int64_t i = 0; i < row.count; ++i, x += row.stride, below += row.stride) {
     for (std::int64_t channel = 0; channel < c; channel += lanes()) {
       Largest largest{load_row<kCut>(row.x_end, x + channel), hn::Zero(U32())};
@@ -103,22 +103,20 @@ void max_windows(const Pool& all, const T* x, T* out, P* positions) {
       const Rect pixels = pool.pixels_of(at.row, column);
       const T* const p = x + pool.pixel(at.image, pixels.top, pixels.left);
       const std::int64_t window = pool.window(at.image, at.row, column);
-      if constexpr (std::is_same_v<P, SmallPosition>) {
-        if (column == whole.first && column < whole.last) {
-          const WindowRow<T> row{p,
-                                 p + pool.columns.in * pool.c,
-                                 out + window,
-                                 positions + window,
-                                 x_end,
-                                 out_end,
-                                 positions_end,
-                                 whole.last - whole.first,
-                                 pool.columns.stride * pool.c,
-                                 pool.c};
-          row.reaches_end() ? max_row<true>(row) : max_row<false>(row);
-          column = whole.last;
-          continue;
-        }
+      if (column == whole.first && column < whole.last) {
+        const WindowRow<T, P> row{p,
+                                  p + pool.columns.in * pool.c,
+                                  out + window,
+                                  positions + window,
+                                  x_end,
+                                  out_end,
+                                  positions_end,
+                                  whole.last - whole.first,
+                                  pool.columns.stride * pool.c,
+                                  pool.c};
+        row.reaches_end() ? max_row<true>(row) : max_row<false>(row);
+        column = whole.last;
+        continue;
       }
       const std::uint32_t first = pool.position(at.row, column, pixels.top, pixels.left);
       const T* const last = x + pool.last_pixel(at.image, pixels);

@@ -58,9 +58,9 @@ void spread_window(const Pool& pool, const GridRow& at, std::int64_t column, con
 }
 
 // Windows of 2 x 2 pixels side by side, the commonest, that write these pixels only.
-template <bool kCut, class T>
+template <bool kCut, class T, class P>
 HWY_NOINLINE void spread_fours(std::int64_t count, std::int64_t c, std::int64_t row_step,
-                               const T* grad, const SmallPosition* positions, T* x) {
+                               const T* grad, const P* positions, T* x) {
   for (std::int64_t i = 0; i < count; ++i, grad += c, positions += c, x += 2 * c) {
     for (std::int64_t channel = 0; channel < c; channel += lanes()) {
       const auto chosen = load_positions_row<kCut>(positions + c, positions + channel);
@@ -97,19 +97,17 @@ void spread_chosen(const Pool& all, const T* grad, const P* positions, T* x) {
     T* const image = x + pool.pixel(at.image, 0, 0);
     for (std::int64_t column = 0; column < pool.columns.out;) {
       const std::int64_t window = pool.window(at.image, at.row, column);
-      if constexpr (std::is_same_v<P, SmallPosition>) {
-        if (column == fours.first && column < fours.last) {
-          const std::int64_t h = pool.rows.start(at.row);
-          T* const first = image + pool.pixel(0, h, pool.columns.start(column));
-          const auto run = pool.c % lanes() == 0 ? spread_fours<false, T> : spread_fours<true, T>;
-          run(fours.last - fours.first, pool.c, pool.columns.in * pool.c, grad + window,
-              positions + window, first);
-          column = fours.last;
-          continue;
-        }
+      if (column == fours.first && column < fours.last) {
+        T* const first = image + pool.pixel(0, pool.rows.start(at.row), pool.columns.start(column));
+        const auto run =
+            pool.c % lanes() == 0 ? spread_fours<false, T, P> : spread_fours<true, T, P>;
+        run(fours.last - fours.first, pool.c, pool.columns.in * pool.c, grad + window,
+            positions + window, first);
+        column = fours.last;
+      } else {
+        spread_window(pool, at, column, grad + window, positions + window, image);
+        ++column;
       }
-      spread_window(pool, at, column, grad + window, positions + window, image);
-      ++column;
     }
   });
 }

@@ -38,13 +38,13 @@ struct SideBySide {
 };
 
 // A row of pixels under windows that touch.
-template <class T>
+template <class T, class P>
 struct PixelRow {
   const T* grad = nullptr;  // of the first window
-  const SmallPosition* positions = nullptr;
+  const P* positions = nullptr;
   T* x = nullptr;
   const T* grad_end = nullptr;
-  const SmallPosition* positions_end = nullptr;
+  const P* positions_end = nullptr;
   const T* x_end = nullptr;
   std::int64_t groups = 0;     // of windows side by side
   std::int64_t grad_step = 0;  // elements from group to group
@@ -57,13 +57,13 @@ struct PixelRow {
   }
 };
 
-template <bool kCut, class T>
+template <bool kCut, class T, class P>
 HWY_NOINLINE void spread_row(const SideBySide& side, std::uint32_t position,
-                             const PixelRow<T>& row) {
+                             const PixelRow<T, P>& row) {
   const auto window_lanes = side.window_lanes;
   const auto here = hn::Add(side.position, hn::Set(U32(), position));
   const T* grad = row.grad;
-  const SmallPosition* positions = row.positions;
+  const P* positions = row.positions;
   T* x = row.x;
   for (std::int64_t i = 0; i < row.groups; ++i, x += row.x_step) {
     const auto chosen = hn::BitCast(F32(), load_positions_row<kCut>(row.positions_end, positions));
@@ -78,9 +78,9 @@ HWY_NOINLINE void spread_row(const SideBySide& side, std::uint32_t position,
 }
 
 // A window's pixels in a row of the image; `w` is the first that it writes.
-template <class T>
+template <class T, class P>
 HWY_INLINE void spread_window_row(const Pool& pool, const GridRow& at, std::int64_t column,
-                                  std::int64_t h, std::int64_t w, const PixelRow<T>& row) {
+                                  std::int64_t h, std::int64_t w, const PixelRow<T, P>& row) {
   const auto chosen = load_positions_before(row.positions_end, row.positions);
   const auto value = load_before(row.grad_end, row.grad);
   const bool row_inside = h < pool.rows.last(at.row);
@@ -101,13 +101,13 @@ inline std::int64_t end_of_share(const Pool& pool, const GridRow& at) {
 
 // All pixels of row h of the image: those of `row.groups` groups from the window `touching` on, and
 // those of the other windows.
-template <class T>
+template <class T, class P>
 HWY_INLINE void spread_pixels(const Pool& pool, const GridRow& at, std::int64_t h,
-                              const SideBySide& side, std::int64_t touching, PixelRow<T> row) {
+                              const SideBySide& side, std::int64_t touching, PixelRow<T, P> row) {
   const bool inside = h < pool.rows.last(at.row);
   for (std::int64_t column = 0; column < pool.columns.out;) {
     const std::int64_t w = first_written(pool.columns, column);
-    PixelRow<T> rest = row;
+    PixelRow<T, P> rest = row;
     rest.grad += column * pool.c;
     rest.positions += column * pool.c;
     rest.x += w * pool.c;
@@ -124,21 +124,21 @@ HWY_INLINE void spread_pixels(const Pool& pool, const GridRow& at, std::int64_t 
 }
 
 // As spread_chosen(), for channels that do not fill a vector: pixels are written in order.
-template <class T>
-void spread_chosen_narrow(const Pool& all, const T* grad, const SmallPosition* positions, T* x) {
+template <class T, class P>
+void spread_chosen_narrow(const Pool& all, const T* grad, const P* positions, T* x) {
   const SideBySide side(all);
   const Windows touching = touching_windows(all.columns);
   const std::int64_t groups = side.count > 0 ? (touching.last - touching.first) / side.count : 0;
   all.for_each_window_row([&](const Pool& pool, const GridRow& at) HWY_ATTR {
     const std::int64_t window = pool.window(at.image, at.row, 0);
-    PixelRow<T> row{.grad = grad + window,
-                    .positions = positions + window,
-                    .grad_end = grad + pool.window_elements(),
-                    .positions_end = positions + pool.window_elements(),
-                    .x_end = x + end_of_share(pool, at),
-                    .groups = groups,
-                    .grad_step = side.count * pool.c,
-                    .x_step = side.count * pool.c * pool.columns.kernel};
+    PixelRow<T, P> row{.grad = grad + window,
+                       .positions = positions + window,
+                       .grad_end = grad + pool.window_elements(),
+                       .positions_end = positions + pool.window_elements(),
+                       .x_end = x + end_of_share(pool, at),
+                       .groups = groups,
+                       .grad_step = side.count * pool.c,
+                       .x_step = side.count * pool.c * pool.columns.kernel};
     const std::int64_t end = first_written(pool.rows, at.row + 1);
     for (std::int64_t h = first_written(pool.rows, at.row); h < end; ++h) {
       row.x = x + pool.pixel(at.image, h, 0);

@@ -8,7 +8,6 @@
 #endif
 
 #include <algorithm>
-#include <type_traits>
 
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/ops/pool_attrs.h"
@@ -17,9 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 using U32Vec = hn::Vec<U32>;
-
-// Those of windows of up to 256 pixels: the ways for small windows are compiled for no others.
-using SmallPosition = std::uint8_t;
 
 // Positions in a window, a vector of u8 or i32 in memory.
 HWY_INLINE U32Vec load_positions(const std::uint8_t* p) {

@@ -115,15 +115,6 @@ void max_pool2d(const KernelArgs& args) {
   });
 }
 
-template <class T, class P>
-void spread_or_gather(const Pool& pool, const T* grad, const P* positions, T* x) {
-  if (!pool.has_separate_windows()) return gather_chosen(pool, grad, positions, x);
-  if constexpr (std::is_same_v<P, SmallPosition>) {
-    if (pool.c > 0 && pool.c < lanes()) return spread_chosen_narrow(pool, grad, positions, x);
-  }
-  spread_chosen(pool, grad, positions, x);
-}
-
 void max_pool2d_grad(const KernelArgs& args) {
   const Tensor grad = channels_last(args.input(0));
   const Tensor positions = small_positions(args.input(1));
@@ -131,7 +122,13 @@ void max_pool2d_grad(const KernelArgs& args) {
   const Pool pool(args.attrs<Pool2dAttrs>(), out.shape(), grad.shape());
   kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
     visit_positions(positions, [&]<class P>() {
-      spread_or_gather(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      if (pool.has_separate_windows() && pool.c > 0 && pool.c < lanes()) {
+        spread_chosen_narrow(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      } else if (pool.has_separate_windows()) {
+        spread_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      } else {
+        gather_chosen(pool, grad.data<T>(), positions.data<P>(), out.mutable_data<T>());
+      }
     });
   });
 }
