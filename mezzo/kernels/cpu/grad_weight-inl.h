@@ -61,29 +61,41 @@ HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t cou
   }
 }
 
-// Copies `pixels` pixels, all `channels` of each, to panels that lie `panel` elements apart. Pixel
-// by pixel, for numbers side by side are read faster than they are from pixel to pixel.
+// All channels of a pixel, or zeros, to panels that lie `panel` elements apart.
+template <class T>
+HWY_INLINE void pack_pixel(const T* a, std::int64_t channels, std::int64_t panel, float* to) {
+  for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
+    if (a == nullptr) {
+      std::fill_n(to, kPanel, 0.0F);
+    } else {
+      pack_single(a + c, channels - c, to);
+    }
+  }
+}
+
+// The same of two pixels, side by side.
+HWY_INLINE void pack_pixels(const BFloat16* a, const BFloat16* b, std::int64_t channels,
+                            std::int64_t panel, float* to) {
+  for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
+    pack_pair(a != nullptr ? a + c : nullptr, b != nullptr ? b + c : nullptr, channels - c, to);
+  }
+}
+
+// Copies `pixels` pixels. One after the other, for numbers side by side are read faster than they
+// are from pixel to pixel.
 template <class T>
 void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t channels, bool paired,
               std::int64_t panel, float* out) {
-  for (std::int64_t i = 0; i < pixels; ++i) {
-    const T* const a = row.pixel_a(i);
-    const T* const b = row.pixel_b(i);
-    float* to = out + i * kPanel;
-    for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
-      if constexpr (std::is_same_v<T, BFloat16>) {
-        if (paired) {
-          pack_pair(a != nullptr ? a + c : nullptr, b != nullptr ? b + c : nullptr, channels - c,
-                    to);
-          continue;
-        }
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (paired) {
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        pack_pixels(row.pixel_a(i), row.pixel_b(i), channels, panel, out + i * kPanel);
       }
-      if (a == nullptr) {
-        std::fill_n(to, kPanel, 0.0F);
-      } else {
-        pack_single(a + c, channels - c, to);
-      }
+      return;
     }
+  }
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    pack_pixel(row.pixel_a(i), channels, panel, out + i * kPanel);
   }
 }
 
