@@ -40,6 +40,9 @@ class FileError : public Error {
   using Error::Error;
 };
 
+// What to do about a damaged file, at the end of a message.
+inline constexpr std::string_view kCopyAgain = ". Copy or download the file again";
+
 // append_text(out, value) writes one part of a message; other types add overloads next to
 // themselves.
 inline void append_text(std::string& out, std::string_view text) { out += text; }

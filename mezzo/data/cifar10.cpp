@@ -21,7 +21,6 @@ constexpr std::size_t kPlane = kSide * kSide;
 constexpr std::size_t kImage = kChannels * kPlane;
 constexpr std::size_t kRecord = 1 + kImage;
 constexpr std::int64_t kClasses = 10;
-constexpr std::string_view kAdvice = ". Copy or download the file again";
 
 std::vector<std::string> batch_names(Split split) {
   if (split == Split::kTest) return {"test_batch.bin"};
@@ -62,10 +61,10 @@ std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
   const std::string name = path.string();
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail<FileError>(kOp, name, ": cannot be read: ", error.message(), kAdvice);
+  if (error) fail<FileError>(kOp, name, ": cannot be read: ", error.message(), kCopyAgain);
   if (size == 0 || size % kRecord != 0) {
     fail<FileError>(kOp, name, ": not whole records: ", size, " bytes, expected a multiple of ",
-                    kRecord, kAdvice);
+                    kRecord, kCopyAgain);
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) fail<FileError>(kOp, name, ": cannot be opened. Check its permissions");
@@ -73,7 +72,7 @@ std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   if (file.gcount() != static_cast<std::streamsize>(size)) {
     fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(), " read",
-                    kAdvice);
+                    kCopyAgain);
   }
   return bytes;
 }

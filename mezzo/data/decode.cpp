@@ -40,8 +40,8 @@ std::vector<std::uint8_t> read_bytes(const std::string& path, std::string_view n
   std::vector<std::uint8_t> bytes(size);
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
   if (file.gcount() != static_cast<std::streamsize>(size)) {
-    fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(),
-                    " read. Copy or download the file again");
+    fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(), " read",
+                    kCopyAgain);
   }
   return bytes;
 }
@@ -56,8 +56,7 @@ void detail::take_claimed_shape(const ClaimedSize& claimed, std::string_view nam
   }
   if (height * width / kMostPixelsPerByte > static_cast<std::int64_t>(file_bytes)) {
     fail<FileError>(kOp, name, ": the header claims ", width, "x", height,
-                    " pixels, which no file of ", file_bytes,
-                    " bytes can hold. Copy or download the file again");
+                    " pixels, which no file of ", file_bytes, " bytes can hold", kCopyAgain);
   }
   image.reshape({3, height, width});
 }

@@ -117,8 +117,7 @@ void inks_to_rgb(std::span<const std::uint8_t> inks, bool inverted,
 
 [[noreturn]] void fail_with(const Decoder& decoder, std::string_view name) {
   fail<FileError>("images", name, ": the JPEG data is damaged or of an unknown kind: ",
-                  std::string_view(decoder.errors.text.data()),
-                  ". Copy or download the file again");
+                  std::string_view(decoder.errors.text.data()), kCopyAgain);
 }
 
 }  // namespace

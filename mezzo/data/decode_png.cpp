@@ -90,7 +90,7 @@ bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
 
 [[noreturn]] void fail_with(const Decoder& decoder, std::string_view name) {
   fail<FileError>("images", name, ": the PNG data is damaged or of an unknown kind: ",
-                  std::string_view(decoder.text.data()), ". Copy or download the file again");
+                  std::string_view(decoder.text.data()), kCopyAgain);
 }
 
 }  // namespace

@@ -20,7 +20,6 @@ namespace {
 constexpr std::string_view kOp = "idx";
 constexpr std::uint8_t kUnsignedByte = 0x08;
 constexpr std::size_t kChunk = 1 << 20;
-constexpr std::string_view kAdvice = ". Copy or download the file again";
 
 std::string_view type_name(std::uint8_t type) {
   switch (type) {
@@ -69,7 +68,8 @@ class ByteReader {
       // missing.
       if (got < 0 || (status != Z_OK && status != Z_BUF_ERROR)) {
         fail<FileError>(kOp, path_, ": cannot be read: ",
-                        status == Z_ERRNO ? std::generic_category().message(errno) : text, kAdvice);
+                        status == Z_ERRNO ? std::generic_category().message(errno) : text,
+                        kCopyAgain);
       }
       if (got == 0) break;
       done += static_cast<std::size_t>(got);
@@ -114,7 +114,7 @@ Shape read_header(ByteReader& reader, std::size_t rank) {
   const auto next_word = [&] {
     if (reader.read(word.data(), word.size()) < word.size()) {
       fail<FileError>(kOp, reader.path(), ": short file: it ends within its header of ",
-                      4 + 4 * rank, " bytes", kAdvice);
+                      4 + 4 * rank, " bytes", kCopyAgain);
     }
   };
   next_word();
@@ -133,10 +133,10 @@ std::uint64_t claimed_bytes(const std::string& path, const Shape& shape) {
   for (const std::int64_t size : shape) {
     const auto factor = static_cast<std::uint64_t>(size);
     if (factor == 0) {
-      fail<FileError>(kOp, path, ": the array is empty: ", shape, kAdvice);
+      fail<FileError>(kOp, path, ": the array is empty: ", shape, kCopyAgain);
     }
     if (bytes > std::numeric_limits<std::int64_t>::max() / factor) {
-      fail<FileError>(kOp, path, ": the header claims an impossible size: ", shape, kAdvice);
+      fail<FileError>(kOp, path, ": the header claims an impossible size: ", shape, kCopyAgain);
     }
     bytes *= factor;
   }
@@ -150,7 +150,7 @@ void check_plain_size(ByteReader& reader, std::uint64_t header, std::uint64_t cl
   if (size - header == claimed) return;
   fail<FileError>(kOp, reader.path(), ": ", size - header < claimed ? "short file" : "too long",
                   ": the header claims ", claimed, " bytes of data, the file has ", size - header,
-                  kAdvice);
+                  kCopyAgain);
 }
 
 std::vector<std::uint8_t> read_data(ByteReader& reader, std::uint64_t claimed) {
@@ -161,17 +161,17 @@ std::vector<std::uint8_t> read_data(ByteReader& reader, std::uint64_t claimed) {
     const std::size_t got = reader.read(bytes.data() + done, bytes.size() - done);
     if (done + got < bytes.size()) {
       fail<FileError>(kOp, reader.path(), ": short file: the header claims ", claimed,
-                      " bytes of data, the file has ", done + got, kAdvice);
+                      " bytes of data, the file has ", done + got, kCopyAgain);
     }
   }
   // Reading on also makes zlib compare the checksum at the end of a compressed file.
   std::uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0) {
     fail<FileError>(kOp, reader.path(), ": too long: more than the ", claimed,
-                    " bytes of data that the header claims", kAdvice);
+                    " bytes of data that the header claims", kCopyAgain);
   }
   if (reader.ends_early()) {
-    fail<FileError>(kOp, reader.path(), ": short file: the compressed data has no end", kAdvice);
+    fail<FileError>(kOp, reader.path(), ": short file: the compressed data has no end", kCopyAgain);
   }
   return bytes;
 }

@@ -109,8 +109,9 @@ OrderedJson json_of(const Checkpoint& checkpoint, const std::vector<ManifestFile
 Json parse_strictly(std::string_view source, std::string_view text) {
   std::vector<std::set<std::string>> names;
   const auto on_event = [&](int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > kMaxDepth)
+    if (depth > kMaxDepth) {
       fail<FileError>(kCheckpointOp, source, ": too deeply nested", kUseAnother);
+    }
     if (event == Json::parse_event_t::object_start) names.emplace_back();
     if (event == Json::parse_event_t::object_end) names.pop_back();
     if (event == Json::parse_event_t::key) {

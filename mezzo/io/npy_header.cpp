@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/source.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
@@ -64,8 +63,9 @@ class DictReader {
                       ", expected descr, fortran_order and shape", kCopyAgain);
     }
     const auto field = static_cast<std::size_t>(found - std::begin(kNames));
-    if (seen_[field])
+    if (seen_[field]) {
       fail<FileError>(kNpyOp, source_, ": ", shown(name), " occurs twice", kCopyAgain);
+    }
     seen_.set(field);
     expect(':');
     if (field == 0) {

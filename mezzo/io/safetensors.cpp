@@ -22,8 +22,7 @@ void check_bools(std::string_view source, const NamedTensor& named,
   const std::optional<std::size_t> odd = find_odd_bool(bytes);
   if (!odd) return;
   fail<FileError>(kSafetensorsOp, source, ": element ", *odd, " of tensor ", in_quotes(named.name),
-                  " is ", std::to_integer<int>(bytes[*odd]),
-                  ", a BOOL is 0 or 1. Copy or download the file again");
+                  " is ", std::to_integer<int>(bytes[*odd]), ", a BOOL is 0 or 1", kCopyAgain);
 }
 
 template <class Source>

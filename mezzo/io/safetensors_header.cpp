@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "mezzo/core/error.h"
-#include "mezzo/io/source.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
@@ -96,9 +95,10 @@ class HeaderEvents {
     const bool is_new = place_ == Place::kTop        ? names_.insert(name).second
                         : place_ == Place::kMetadata ? !header_.metadata.contains(name)
                                                      : fields_.insert(name).second;
-    if (!is_new)
+    if (!is_new) {
       fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": ", in_quotes(name),
                       " occurs twice", kCopyAgain);
+    }
     if (place_ == Place::kEntry && name != "dtype" && name != "shape" && name != "data_offsets") {
       fail<FileError>(kSafetensorsOp, source_, ": ", where(), ": unknown field ", in_quotes(name),
                       ", expected dtype, shape and data_offsets. Check the program that wrote it");

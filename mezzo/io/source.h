@@ -9,9 +9,6 @@
 
 namespace mezzo::io {
 
-// What to do about a file that is damaged, at the end of a message.
-inline constexpr std::string_view kCopyAgain = ". Copy or download the file again";
-
 // Reads a file in order. Its size is known before anything is read. All failures are FileErrors
 // `[op] PATH: ...`; `op` must outlive the source.
 class FileSource {

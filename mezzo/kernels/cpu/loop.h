@@ -99,7 +99,7 @@ using RunBody = FunctionRef<void(const std::array<std::int64_t, N>& offsets, std
 // Calls body(offsets, count) for the runs that cover the elements [begin, end) in loop order.
 template <std::size_t N>
 void for_each_run(const Loop<N>& loop, std::int64_t begin, std::int64_t end,
-                  const std::type_identity_t<RunBody<N>>& body) {
+                  std::type_identity_t<RunBody<N>> body) {
   if (begin >= end) return;
   const std::size_t last = loop.rank() - 1;
   const std::int64_t inner = loop.inner();
