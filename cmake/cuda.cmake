@@ -1,13 +1,21 @@
 # MEZZO_WITH_CUDA: whether kernels/cuda is built. By MEZZO_CUDA: ON needs nvcc, cuDNN 9 and cuBLASLt,
-# OFF does without, AUTO takes them where they are. Sanitized builds take them only when told to: what
-# the sanitizers see of CUDA is the driver's own allocations.
-set(MEZZO_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO, ON or OFF")
-set_property(CACHE MEZZO_CUDA PROPERTY STRINGS AUTO ON OFF)
+# OFF does without, AUTO takes them where they are. EMULATED compiles the kernels for the host, with a
+# card that tests/emulated_card makes of it: slow, but every thread of a kernel is run, and can be
+# watched by sanitizers and debuggers. It needs NVIDIA's headers only, no compiler, library or card.
+# Sanitized builds take them only when told to: what the sanitizers see of a real card is the
+# driver's own allocations.
+set(MEZZO_CUDA AUTO CACHE STRING "Build the CUDA kernels: AUTO, ON, OFF or EMULATED")
+set_property(CACHE MEZZO_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(MEZZO_WITH_CUDA OFF)
-if(NOT MEZZO_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "MEZZO_CUDA must be AUTO, ON or OFF, it is '${MEZZO_CUDA}'")
+if(NOT MEZZO_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "MEZZO_CUDA must be AUTO, ON, OFF or EMULATED, it is '${MEZZO_CUDA}'")
 endif()
 if(MEZZO_CUDA STREQUAL "OFF" OR (MEZZO_CUDA STREQUAL "AUTO" AND MEZZO_SANITIZE))
+  return()
+endif()
+include("${PROJECT_SOURCE_DIR}/tests/emulated_card/emulated_card.cmake")
+if(MEZZO_CUDA STREQUAL "EMULATED")
+  set(MEZZO_WITH_CUDA ON)
   return()
 endif()
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -70,6 +71,16 @@ void order(cudaStream_t waits, cudaStream_t done) {
   static_cast<void>(cudaEventDestroy(event));  // lives on until it has happened
 }
 
+Caching caching_by_environment() {
+  const char* text = std::getenv("MEZZO_CUDA_CACHE");  // NOLINT(concurrency-mt-unsafe)
+  if (text != nullptr) return std::string_view(text) == "0" ? Caching::kOff : Caching::kOn;
+#ifdef __SANITIZE_ADDRESS__
+  return Caching::kOff;
+#else
+  return Caching::kOn;
+#endif
+}
+
 }  // namespace
 
 extern const DeviceMemory kCudaMemory{take, give_back, order};
@@ -94,9 +105,9 @@ void* CudaAllocator::take_cached(std::size_t size_class, cudaStream_t stream) {
 
 void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream, WhenFull when_full) {
   if (bytes == 0) return nullptr;
-  const std::size_t size_class = class_of(bytes);
+  const std::size_t size_class = caching_ == Caching::kOn ? class_of(bytes) : bytes;
   const std::lock_guard lock(mutex_);
-  void* block = take_cached(size_class, stream);
+  void* block = caching_ == Caching::kOn ? take_cached(size_class, stream) : nullptr;
   if (block == nullptr) {
     ++stats_.fresh;
     block = memory_.take(size_class);
@@ -132,6 +143,7 @@ void CudaAllocator::put_back(std::unordered_map<void*, Live>::iterator block) no
   const auto [data, live] = *block;
   live_.erase(block);
   stats_.live_bytes -= static_cast<std::int64_t>(round_up(live.asked));
+  if (caching_ == Caching::kOff) return memory_.give_back(data);
   stats_.cached_bytes += static_cast<std::int64_t>(live.size_class);
   pool_of(live.stream).free[live.size_class].push_back(data);
 }
@@ -197,7 +209,10 @@ CudaAllocator& allocator_of(Device device) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   std::unique_ptr<CudaAllocator>& found = (*allocators)[place_of(device)];
-  if (found == nullptr) found = std::make_unique<CudaAllocator>(device);
+  if (found == nullptr) {
+    static const Caching caching = caching_by_environment();
+    found = std::make_unique<CudaAllocator>(device, kCudaMemory, caching);
+  }
   return *found;
 }
 

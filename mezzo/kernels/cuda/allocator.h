@@ -28,14 +28,19 @@ extern const DeviceMemory kCudaMemory;
 // What to do when the card is full: return what is cached to it and try again, or fail at once.
 enum class WhenFull : std::uint8_t { kTrim, kFail };
 
+// Off: every block is as long as was asked for, and goes back to the card at once, which waits for
+// it. That is slow, and shows tools that watch memory every access past a block's end.
+enum class Caching : std::uint8_t { kOn, kOff };
+
 // A caching allocator in the order of streams. cudaMalloc and cudaFree wait for the whole card; a
 // block that is given back is kept instead, and handed out again at once to the stream it was used
 // in: work that is queued there later runs later. Given back by another thread than the one that
 // asked for it, its stream first waits for that thread's. Thread-safe.
 class CudaAllocator {
  public:
-  explicit CudaAllocator(Device device, const DeviceMemory& memory = kCudaMemory)
-      : device_(device), memory_(memory) {}
+  explicit CudaAllocator(Device device, const DeviceMemory& memory = kCudaMemory,
+                         Caching caching = Caching::kOn)
+      : device_(device), memory_(memory), caching_(caching) {}
   CudaAllocator(const CudaAllocator&) = delete;
   CudaAllocator& operator=(const CudaAllocator&) = delete;
 
@@ -77,13 +82,15 @@ class CudaAllocator {
 
   Device device_;
   const DeviceMemory& memory_;
+  Caching caching_;
   mutable std::mutex mutex_;
   std::vector<Pool> pools_;
   std::unordered_map<void*, Live> live_;
   MemoryStats stats_;
 };
 
-// The allocator of a card.
+// The allocator of a card. MEZZO_CUDA_CACHE=0 turns caching off, 1 on; the default is on, and off
+// in builds with the address sanitizer, whose cards are emulated.
 CudaAllocator& allocator_of(Device device);
 
 }  // namespace mezzo::kernels::cuda

@@ -1,5 +1,6 @@
 #include "mezzo/kernels/cuda/convolution_plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -24,8 +25,10 @@ cudnnDataType_t type_of(DType dtype) {
   }
 }
 
+// `alignment` is what all pointers have; an element's own size is one that cuDNN insists on.
 Descriptor describe_tensor(Uid uid, const std::array<std::int64_t, 4>& sizes, DType dtype,
                            std::int64_t alignment) {
+  alignment = std::max(alignment, static_cast<std::int64_t>(size_of(dtype)));
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto [n, c, h, w] = sizes;
   const std::array<std::int64_t, 4> strides{h * w * c, 1, w * c, c};

@@ -1,5 +1,6 @@
 #include "mezzo/kernels/cuda/cublas_plan.h"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -78,10 +79,10 @@ class CublasPlan {
     if (p.has_bias) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
-      // No bias lies there: algorithms are chosen by where one may, and run_plan() says where it
-      // does.
-      alignas(16) static constexpr char kPlaces[16] = {};
-      const void* example = kPlaces + p.alignment % 16;
+      // No bias lies there: algorithms are chosen by how a bias is aligned, here exactly as all
+      // pointers are, and run_plan() says where it lies.
+      alignas(32) static constexpr char kPlaces[32] = {};
+      const void* example = kPlaces + p.alignment;
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
     }
   }
@@ -107,11 +108,17 @@ class CublasPlan {
     const std::uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
-    const auto alignment = static_cast<std::uint32_t>(product.alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+    // `alignment` is what all pointers have; those to f32 have 4 bytes beside 16-bit ones with 2.
+    const auto alignment_for = [&](DType dtype) {
+      return std::max(static_cast<std::uint32_t>(product.alignment),
+                      static_cast<std::uint32_t>(size_of(dtype)));
+    };
+    const std::uint32_t of_operands = alignment_for(product.dtype);
+    const std::uint32_t of_result = alignment_for(product.result);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, of_operands);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_operands);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_result);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_result);
     int found = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), first.get(), second.get(),

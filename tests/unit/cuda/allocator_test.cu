@@ -14,7 +14,10 @@ using testing::HasSubstr;
 class CudaAllocatorTest : public testing::Test {
  protected:
   CudaAllocatorTest() { forget_card(); }
-  ~CudaAllocatorTest() override { allocator_.trim(); }
+  ~CudaAllocatorTest() override {
+    allocator_.trim();
+    forget_card();
+  }
 
   CudaAllocator allocator_{{DeviceType::kCuda, 0}, kFake};
 };
@@ -72,6 +75,16 @@ TEST_F(CudaAllocatorTest, MayFailRatherThanGiveBackWhatIsCached) {
   allocator_.release(a, 600'000, stream(1));
   EXPECT_THROW(allocator_.allocate(800'000, stream(1), WhenFull::kFail), DeviceError);
   EXPECT_EQ(allocator_.allocate(600'000, stream(1), WhenFull::kFail), a);
+}
+
+TEST_F(CudaAllocatorTest, WithoutACacheBlocksAreExactAndGoBackAtOnce) {
+  CudaAllocator allocator({DeviceType::kCuda, 0}, kFake, Caching::kOff);
+  void* a = allocator.allocate(1001, stream(1));
+  EXPECT_EQ(taken, 1001);
+  allocator.release(a, 1001, stream(1));
+  EXPECT_EQ(taken, 0);
+  EXPECT_EQ(allocator.stats().live_bytes, 0);
+  EXPECT_EQ(allocator.stats().cached_bytes, 0);
 }
 
 TEST_F(CudaAllocatorTest, SaysWhatIsInUseWhenThereIsNoMore) {

@@ -1,0 +1,555 @@
+// cuBLASLt on the emulated card: the part that the library calls, as strict as its documentation.
+#include <array>
+
+#include <cublasLt.h>
+
+#include "tests/emulated_card/cublaslt_problem.h"
+#include "tests/emulated_card/elements.h"
+
+struct cublasLtContext {};
+
+namespace mezzo::emulated_card {
+namespace {
+
+Register& handles() {
+  static auto* all = new Register;
+  return *all;
+}
+
+Register& descriptions() {
+  static auto* all = new Register;
+  return *all;
+}
+
+cublasStatus_t refuse(const char* call, cublasStatus_t status, const std::string& why) {
+  report_refusal(call, why,
+                 status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_NOT_INITIALIZED);
+  return status;
+}
+
+// The described thing, or null if there is none any more.
+template <class T, class Opaque>
+T* find(Opaque* description) {
+  return descriptions().has(description) ? static_cast<T*>(description) : nullptr;
+}
+
+template <class T, class Opaque>
+cublasStatus_t create(Opaque** to, const char* call, const T& value) {
+  if (to == nullptr) return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "no room for the result");
+  auto* made = new T(value);
+  descriptions().add(static_cast<Opaque*>(made));
+  *to = made;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T, class Opaque>
+cublasStatus_t destroy(Opaque* description, const char* call) {
+  if (description == nullptr) return CUBLAS_STATUS_SUCCESS;
+  if (!descriptions().remove(description)) {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "destroyed before, or never created");
+  }
+  delete static_cast<T*>(description);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// One value for an attribute.
+struct Value {
+  const char* call;
+  int attribute;
+  const void* data;
+  std::size_t bytes;
+
+  template <class T>
+  cublasStatus_t give(T& place) const {
+    if (data == nullptr) return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "no value");
+    if (bytes != sizeof(place)) {
+      return refuse(call, CUBLAS_STATUS_INVALID_VALUE,
+                    "attribute " + std::to_string(attribute) + " has " +
+                        std::to_string(sizeof(place)) + " bytes, not " + std::to_string(bytes));
+    }
+    std::memcpy(&place, data, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  cublasStatus_t no_such_attribute() const {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE,
+                  "attribute " + std::to_string(attribute) + " is unknown or not emulated");
+  }
+  cublasStatus_t no_such_description() const {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "the description does not exist");
+  }
+};
+
+struct Descriptions {
+  cublasLtMatmulDesc_t operation;
+  cublasLtMatrixLayout_t a, b, c, d;
+};
+
+cublasStatus_t read(const char* call, const Descriptions& from, Problem& problem) {
+  const auto* operation = find<Operation>(from.operation);
+  const auto* a = find<Layout>(from.a);
+  const auto* b = find<Layout>(from.b);
+  const auto* c = find<Layout>(from.c);
+  const auto* d = find<Layout>(from.d);
+  if (!operation || !a || !b || !c || !d) {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "a description does not exist");
+  }
+  problem.operation = *operation;
+  problem.a = *a;
+  problem.b = *b;
+  problem.c = *c;
+  problem.d = *d;
+  for (const Layout* layout : {a, b, c, d}) {
+    const std::string fault = fault_of(*layout);
+    if (!fault.empty()) return refuse(call, CUBLAS_STATUS_INVALID_VALUE, fault);
+  }
+  if (const std::string fault = fault_of_sizes(problem); !fault.empty()) {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE, fault);
+  }
+  if (const std::string why = unsupported(problem); !why.empty()) {
+    return refuse(call, CUBLAS_STATUS_NOT_SUPPORTED, why);
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+constexpr std::array<const char*, 5> kPlaceNames{"A", "B", "C", "D", "the bias"};
+
+// What lies in cublasLtMatmulAlgo_t.
+struct Algorithm {
+  static constexpr std::uint32_t kMark = 0x6d657a7aU;
+
+  std::uint32_t mark = kMark;
+  std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
+  std::uint64_t configuration = 0;
+  std::uint64_t workspace = 0;
+  std::array<std::uint32_t, 5> alignments{};  // of a, b, c, d, bias
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+// A number for everything that an algorithm is chosen for, pointers aside.
+std::uint64_t configuration_of(const Problem& p) {
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a, by words
+  const auto mix = [&](auto value) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3U;
+  };
+  const Operation& o = p.operation;
+  for (const std::int32_t value : {o.compute, o.transpose_a, o.transpose_b, o.bias_type})
+    mix(value);
+  mix(o.epilogue);
+  mix(o.bias_step);
+  for (const Layout* layout : {&p.a, &p.b, &p.c, &p.d}) {
+    mix(layout->type);
+    mix(layout->rows);
+    mix(layout->columns);
+    mix(layout->stride);
+    mix(layout->batch);
+    mix(layout->step);
+  }
+  return hash;
+}
+
+// The lowest bit that is set, up to the widest load that a card has: more is chance.
+std::uint32_t alignment_of(const void* data) {
+  const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(data) | 16U;
+  return static_cast<std::uint32_t>(bits & (0 - bits));
+}
+
+// What no kernel could load; empty if there is nothing.
+std::string fault_of(const Algorithm& algorithm, const Problem& p) {
+  const std::array<const Layout*, 5> matrices{&p.a, &p.b, &p.c, &p.d, &p.d};
+  for (std::size_t i = 0; i < (p.has_bias() ? 5 : 4); ++i) {
+    const std::uint32_t alignment = algorithm.alignments[i];
+    const std::size_t size = size_of(element_of(*matrices[i]));
+    if (!std::has_single_bit(alignment) || alignment < size) {
+      return kPlaceNames[i] + std::string(" is aligned to ") + std::to_string(alignment) +
+             ", its elements have " + std::to_string(size) + " bytes";
+    }
+  }
+  return {};
+}
+
+Algorithm choose(const Problem& p, const Preference& preference) {
+  constexpr std::uint64_t kWorkspace = 1024;
+  Algorithm algorithm;
+  algorithm.configuration = configuration_of(p);
+  std::copy(preference.alignments.begin(), preference.alignments.end(),
+            algorithm.alignments.begin());
+  algorithm.alignments[4] = alignment_of(p.operation.bias);
+  // The least precise that the caller puts up with: an invitation is a wish.
+  for (const std::uint32_t scheme :
+       {CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, CUBLASLT_REDUCTION_SCHEME_INPLACE,
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}) {
+    if (preference.workspace < kWorkspace || (preference.reductions & scheme) == 0) continue;
+    algorithm.reduction = scheme;
+    algorithm.workspace = kWorkspace;
+    break;
+  }
+  return algorithm;
+}
+
+// A call of cublasLtMatmul() with all that it needs when its turn comes.
+struct Call {
+  Problem problem;
+  Algorithm algorithm;
+  float alpha = 0, beta = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;
+  void* d = nullptr;
+  void* workspace = nullptr;
+
+  void run() const;
+
+ private:
+  std::vector<Panels> read_a(std::int64_t item) const;
+  void read_b(std::int64_t item, std::int64_t column, float* to) const;
+  void add(const double* sums, std::vector<float>& totals) const;
+  void write(std::int64_t item, std::int64_t column, const std::vector<float>& totals) const;
+  void multiply(std::int64_t item, const std::vector<Panels>& parts, std::int64_t first,
+                std::int64_t count) const;
+  float prepared(float value) const {
+    return problem.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? round_to_tf32(value) : value;
+  }
+  // Reductions in the result's type make themselves felt: each half of a sum is rounded.
+  bool has_rounded_parts() const {
+    return algorithm.reduction == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE ||
+           algorithm.reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE;
+  }
+};
+
+// op(A), transposed; in two parts if they are rounded.
+std::vector<Panels> Call::read_a(std::int64_t item) const {
+  const Problem& p = problem;
+  const std::int64_t middle = has_rounded_parts() ? p.k / 2 : p.k;
+  std::vector<Panels> parts;
+  if (middle > 0) parts.emplace_back(middle, p.m);
+  if (middle < p.k) parts.emplace_back(p.k - middle, p.m);
+  const bool transpose = p.operation.transpose_a == CUBLAS_OP_T;
+  std::vector<float> row(static_cast<std::size_t>(p.m));
+  for (std::int64_t i = 0; i < p.k; ++i) {
+    const std::int64_t first = item * p.a.step + (transpose ? i : i * p.a.stride);
+    widen(element_of(p.a), a, first, transpose ? p.a.stride : 1, p.m, row.data());
+    for (float& value : row) value = prepared(value);
+    const bool is_second = middle > 0 && i >= middle;
+    parts[is_second ? 1 : 0].set_row(is_second ? i - middle : i, row.data(), p.m);
+  }
+  return parts;
+}
+
+// A column of op(B).
+void Call::read_b(std::int64_t item, std::int64_t column, float* to) const {
+  const Problem& p = problem;
+  const bool transpose = p.operation.transpose_b == CUBLAS_OP_T;
+  const std::int64_t first = item * p.b.step + (transpose ? column : column * p.b.stride);
+  widen(element_of(p.b), b, first, transpose ? p.b.stride : 1, p.k, to);
+  for (std::int64_t i = 0; i < p.k; ++i) to[i] = prepared(to[i]);
+}
+
+// Adds a part of the sums of a column.
+void Call::add(const double* sums, std::vector<float>& totals) const {
+  for (float& total : totals) {
+    const auto part = static_cast<float>(*sums++);
+    total += has_rounded_parts() ? round_to(element_of(problem.d), part) : part;
+  }
+}
+
+// Makes a column of D of its sums.
+void Call::write(std::int64_t item, std::int64_t column, const std::vector<float>& totals) const {
+  const Problem& p = problem;
+  const Element type = element_of(p.d);
+  for (std::int64_t i = 0; i < p.m; ++i) {
+    float value = alpha * totals[static_cast<std::size_t>(i)];
+    if (beta != 0) {  // else C is not read: it may hold anything
+      value += beta * widen(type, c, item * p.c.step + column * p.c.stride + i);
+    }
+    if (p.has_bias()) value += widen(type, p.operation.bias, item * p.operation.bias_step + i);
+    narrow(type, value, d, item * p.d.step + column * p.d.stride + i);
+  }
+}
+
+// Columns of the result, which begin with `first`.
+void Call::multiply(std::int64_t item, const std::vector<Panels>& parts, std::int64_t first,
+                    std::int64_t count) const {
+  const std::int64_t k = problem.k;
+  std::vector<float> of_b(static_cast<std::size_t>(count * k));
+  for (std::int64_t i = 0; i < count; ++i) read_b(item, first + i, of_b.data() + i * k);
+  std::vector<std::vector<float>> totals(static_cast<std::size_t>(count),
+                                         std::vector<float>(static_cast<std::size_t>(problem.m)));
+  std::int64_t done = 0;
+  for (const Panels& part : parts) {
+    std::vector<float> rows(static_cast<std::size_t>(count * part.depth()));
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::copy_n(of_b.data() + i * k + done, part.depth(), rows.data() + i * part.depth());
+    }
+    std::vector<double> sums(static_cast<std::size_t>(count * part.columns()));
+    add_product(rows.data(), count, part, sums.data());
+    done += part.depth();
+    for (std::int64_t i = 0; i < count; ++i) {
+      add(sums.data() + i * part.columns(), totals[static_cast<std::size_t>(i)]);
+    }
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    write(item, first + i, totals[static_cast<std::size_t>(i)]);
+  }
+}
+
+void Call::run() const {
+  constexpr std::int64_t kAtOnce = 32;  // columns of the result
+  spoil(workspace, algorithm.workspace);
+  for (std::int64_t item = 0; item < problem.batch(); ++item) {
+    const std::vector<Panels> parts = read_a(item);
+    for (std::int64_t first = 0; first < problem.n; first += kAtOnce) {
+      multiply(item, parts, first, std::min(kAtOnce, problem.n - first));
+    }
+  }
+}
+
+// What is wrong with the places of a call; empty if nothing is.
+std::string fault_of_places(const Call& call) {
+  const Problem& p = call.problem;
+  const std::array<const void*, 5> places{call.a, call.b, call.c, call.d, p.operation.bias};
+  for (std::size_t i = 0; i < (p.has_bias() ? 5 : 4); ++i) {
+    const std::string name = kPlaceNames[i];
+    if (i == 2 && call.beta == 0 && places[i] == nullptr) continue;
+    if (places[i] == nullptr) return name + " is null";
+    if (!is_on_card(places[i])) return name + " is not on the card";
+    if (!is_aligned(places[i], call.algorithm.alignments[i])) {
+      return name + " is not aligned to " + std::to_string(call.algorithm.alignments[i]) +
+             " bytes, which the algorithm was chosen for";
+    }
+  }
+  const ByteRange result = range_of(p.d, call.d);
+  if (result.overlaps(range_of(p.a, call.a)) || result.overlaps(range_of(p.b, call.b))) {
+    return "D overlaps an operand";
+  }
+  const bool same_layout = p.c.stride == p.d.stride && p.c.step == p.d.step;
+  if (call.beta != 0 && result.overlaps(range_of(p.c, call.c)) &&
+      (call.c != call.d || !same_layout)) {
+    return "D overlaps C without being it";
+  }
+  if (call.algorithm.workspace > 0) {
+    constexpr std::uint64_t kWorkspaceAlignment = 16;
+    if (call.workspace == nullptr || !is_on_card(call.workspace)) return "no workspace on the card";
+    if (!is_aligned(call.workspace, kWorkspaceAlignment)) return "a workspace that is not aligned";
+    const ByteRange work{call.workspace, static_cast<std::size_t>(call.algorithm.workspace)};
+    for (const ByteRange& tensor : {range_of(p.a, call.a), range_of(p.b, call.b), result}) {
+      if (work.overlaps(tensor)) return "the workspace overlaps a matrix";
+    }
+  }
+  return {};
+}
+
+// The algorithm of a call; that of an unspecified one is made for what is there.
+cublasStatus_t read(const char* call, const cublasLtMatmulAlgo_t* from, const Call& places,
+                    Algorithm& algorithm) {
+  if (from == nullptr) {
+    Preference preference;
+    preference.alignments = {alignment_of(places.a), alignment_of(places.b), alignment_of(places.c),
+                             alignment_of(places.d)};
+    algorithm = choose(places.problem, preference);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  std::memcpy(static_cast<void*>(&algorithm), from, sizeof(algorithm));
+  if (algorithm.mark != Algorithm::kMark) {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "the algorithm is none of ours");
+  }
+  if (algorithm.configuration != configuration_of(places.problem)) {
+    return refuse(call, CUBLAS_STATUS_INVALID_VALUE, "the algorithm is one for other matrices");
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace mezzo::emulated_card
+
+using namespace mezzo::emulated_card;  // NOLINT(google-build-using-namespace): the card's own calls
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (handle == nullptr) return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, "no room for it");
+  *handle = new cublasLtContext;
+  handles().add(*handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  if (!handles().remove(handle)) {
+    return refuse(__func__, CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
+  }
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "not initialized";
+    case CUBLAS_STATUS_INVALID_VALUE: return "invalid value";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "not supported";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "execution failed";
+    default: return "another failure";
+  }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* to, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  Operation operation;
+  operation.compute = compute;
+  operation.scale = scale;
+  return create(to, __func__, operation);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
+  return destroy<Operation>(description, __func__);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* data, std::size_t bytes) {
+  const Value value{__func__, attribute, data, bytes};
+  auto* operation = find<Operation>(description);
+  if (operation == nullptr) return value.no_such_description();
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return value.give(operation->compute);
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return value.give(operation->scale);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE: return value.give(operation->pointer_mode);
+    case CUBLASLT_MATMUL_DESC_TRANSA: return value.give(operation->transpose_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return value.give(operation->transpose_b);
+    case CUBLASLT_MATMUL_DESC_TRANSC: return value.give(operation->transpose_c);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return value.give(operation->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return value.give(operation->bias);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return value.give(operation->bias_step);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return value.give(operation->bias_type);
+    default: return value.no_such_attribute();
+  }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* to, cudaDataType type,
+                                          std::uint64_t rows, std::uint64_t columns,
+                                          std::int64_t stride) {
+  Layout layout;
+  layout.type = type;
+  layout.rows = rows;
+  layout.columns = columns;
+  layout.stride = stride;
+  return create(to, __func__, layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t description) {
+  return destroy<Layout>(description, __func__);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t description,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* data, std::size_t bytes) {
+  const Value value{__func__, attribute, data, bytes};
+  auto* layout = find<Layout>(description);
+  if (layout == nullptr) return value.no_such_description();
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE: return value.give(layout->type);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER: return value.give(layout->order);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS: return value.give(layout->rows);
+    case CUBLASLT_MATRIX_LAYOUT_COLS: return value.give(layout->columns);
+    case CUBLASLT_MATRIX_LAYOUT_LD: return value.give(layout->stride);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return value.give(layout->batch);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return value.give(layout->step);
+    default: return value.no_such_attribute();
+  }
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* to) {
+  return create(to, __func__, Preference());
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t description) {
+  return destroy<Preference>(description, __func__);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t description,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* data, std::size_t bytes) {
+  const Value value{__func__, attribute, data, bytes};
+  auto* preference = find<Preference>(description);
+  if (preference == nullptr) return value.no_such_description();
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return value.give(preference->workspace);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return value.give(preference->reductions);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return value.give(preference->alignments[0]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return value.give(preference->alignments[1]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return value.give(preference->alignments[2]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return value.give(preference->alignments[3]);
+    default: return value.no_such_attribute();
+  }
+}
+
+// NOLINTNEXTLINE(readability-function-size): as many parameters as it has
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preferences, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* count) {
+  if (!handles().has(handle)) {
+    return refuse(__func__, CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
+  }
+  if (asked < 1 || results == nullptr || count == nullptr) {
+    return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, "no room for algorithms");
+  }
+  *count = 0;
+  const auto* preference = find<Preference>(preferences);
+  if (preference == nullptr) {
+    return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, "the preference does not exist");
+  }
+  Problem problem;
+  const cublasStatus_t status = read(__func__, {operation, a, b, c, d}, problem);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const Algorithm algorithm = choose(problem, *preference);
+  if (const std::string fault = fault_of(algorithm, problem); !fault.empty()) {
+    return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, fault);
+  }
+  results[0] = {};
+  std::memcpy(&results[0].algo, &algorithm, sizeof(algorithm));
+  results[0].workspaceSize = algorithm.workspace;
+  results[0].state = CUBLAS_STATUS_SUCCESS;
+  results[0].wavesCount = 1;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// NOLINTNEXTLINE(readability-function-size): as many parameters as it has
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                              const void* alpha, const void* a, cublasLtMatrixLayout_t layout_a,
+                              const void* b, cublasLtMatrixLayout_t layout_b, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t layout_c, void* d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
+  if (!handles().has(handle)) {
+    return refuse(__func__, CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
+  }
+  if (alpha == nullptr || beta == nullptr) {
+    return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, "no factors");
+  }
+  Call call;
+  const Descriptions from{operation, layout_a, layout_b, layout_c, layout_d};
+  cublasStatus_t status = read(__func__, from, call.problem);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  call.a = a;
+  call.b = b;
+  call.c = c;
+  call.d = d;
+  call.workspace = workspace;
+  // The host's, and its own again once the call is over.
+  std::memcpy(&call.alpha, alpha, sizeof(call.alpha));
+  std::memcpy(&call.beta, beta, sizeof(call.beta));
+  status = read(__func__, algo, call, call.algorithm);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (workspace_bytes < call.algorithm.workspace) {
+    return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, "too small a workspace");
+  }
+  if (const std::string fault = fault_of_places(call); !fault.empty()) {
+    return refuse(__func__, CUBLAS_STATUS_INVALID_VALUE, fault);
+  }
+  if (queue(stream, [call] { call.run(); }) != cudaSuccess) {
+    return refuse(__func__, CUBLAS_STATUS_EXECUTION_FAILED, "the stream takes no work");
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}

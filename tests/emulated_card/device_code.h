@@ -1,0 +1,78 @@
+// What nvcc knows by itself and g++ does not: read before every translated file of kernels.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+// NVIDIA's own types and conversions, for the host. Read before __CUDACC__ is defined below, which
+// they take for nvcc.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include "tests/emulated_card/block.h"
+#include "tests/emulated_card/launch.h"
+
+// NOLINTBEGIN: the names are CUDA's.
+#define __CUDACC__ 1
+#define threadIdx (::mezzo::emulated_card::position().thread)
+#define blockIdx (::mezzo::emulated_card::position().block)
+#define blockDim (::mezzo::emulated_card::position().threads)
+#define gridDim (::mezzo::emulated_card::position().blocks)
+
+inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  mezzo::emulated_card::wait_for_block(false, {file, line});
+}
+
+inline int __syncthreads_or(int any, const char* file = __builtin_FILE(),
+                            int line = __builtin_LINE()) {
+  return mezzo::emulated_card::wait_for_block(any != 0, {file, line}) ? 1 : 0;
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned lanes) {
+  const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+  T result{};
+  mezzo::emulated_card::exchange_in_warp(mask, &value, sizeof(T), lane ^ lanes, &result, false);
+  return result;
+}
+
+inline unsigned __ballot_sync(unsigned mask, bool vote) {
+  return mezzo::emulated_card::exchange_in_warp(mask, nullptr, 0, 0, nullptr, vote);
+}
+
+// Threads run one at a time, and none stops within these.
+template <class T>
+T atomicAdd(T* to, std::type_identity_t<T> term) {
+  return std::exchange(*to, *to + term);
+}
+template <class T>
+T atomicMin(T* to, std::type_identity_t<T> other) {
+  return std::exchange(*to, std::min(*to, other));
+}
+template <class T>
+T atomicCAS_system(T* to, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
+  return std::exchange(*to, *to == expected ? desired : *to);
+}
+inline void __threadfence_system() {}
+
+inline long long clock64() {
+  static long long cycles = 0;
+  return cycles += 1000;
+}
+
+inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
+inline float __fmul_rn(float a, float b) { return a * b; }  // g++ makes no FMA across a call's end
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+using std::max;
+using std::min;
+// NOLINTEND

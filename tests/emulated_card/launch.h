@@ -1,0 +1,47 @@
+// kernel<<<grid, threads, shared, stream>>>(arguments...), as translate.cmake writes it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <type_traits>
+
+#include <cuda_runtime_api.h>
+
+namespace mezzo::emulated_card {
+
+// cudaErrorInvalidConfiguration for what no card takes.
+cudaError_t check_grid(dim3 blocks, dim3 threads);
+// What cudaGetLastError() will say.
+void set_last_error(cudaError_t error);
+cudaError_t queue_kernel(dim3 blocks, dim3 threads, cudaStream_t stream,
+                         std::function<void()> body);
+// Ends the program if a kernel is given an address that a card cannot reach.
+void check_reachable(const void* data);
+
+class Grid {
+ public:
+  Grid(dim3 blocks, dim3 threads, std::size_t shared, cudaStream_t stream)
+      : blocks_(blocks), threads_(threads), shared_(shared), stream_(stream) {}
+
+  // Arguments are copied, as a launch does: what they point at has to be on the card.
+  template <class Kernel, class... Args>
+  void launch(const Kernel& kernel, const Args&... args) const {
+    static_assert((std::is_trivially_copyable_v<Args> && ...), "arguments are copied as bytes");
+    static_assert((sizeof(Args) + ... + 0) <= 4096, "a launch takes 4 kB of arguments");
+    (check_argument(args), ...);
+    set_last_error(
+        queue_kernel(blocks_, threads_, stream_, [kernel, args...] { kernel(args...); }));
+  }
+
+ private:
+  template <class T>
+  static void check_argument(const T& argument) {
+    if constexpr (std::is_pointer_v<T>) check_reachable(argument);
+  }
+
+  dim3 blocks_, threads_;
+  [[maybe_unused]] std::size_t shared_;
+  cudaStream_t stream_;
+};
+
+}  // namespace mezzo::emulated_card

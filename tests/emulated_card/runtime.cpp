@@ -1,0 +1,192 @@
+// The calls of the CUDA run time that are not about order: devices, memory, copies, errors,
+// launches.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "tests/emulated_card/block.h"
+#include "tests/emulated_card/failure.h"
+#include "tests/emulated_card/launch.h"
+#include "tests/emulated_card/memory.h"
+#include "tests/emulated_card/queue.h"
+
+namespace mezzo::emulated_card {
+namespace {
+
+// Few, so that a grid is soon smaller than its work and threads have to go on to the next.
+constexpr int kMultiprocessors = 2;
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t note(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+// Memory that a card reads and writes while the host goes on.
+bool is_reachable(const void* data) { return type_of(data) != cudaMemoryTypeUnregistered; }
+
+}  // namespace
+
+cudaError_t check_grid(dim3 blocks, dim3 threads) {
+  const std::uint64_t in_block = std::uint64_t{threads.x} * threads.y * threads.z;
+  const bool fits = in_block >= 1 && in_block <= 1024 && threads.z <= 64 && blocks.x >= 1 &&
+                    blocks.x <= 0x7FFFFFFFU && blocks.y >= 1 && blocks.y <= 65535 &&
+                    blocks.z >= 1 && blocks.z <= 65535;
+  return fits ? cudaSuccess : cudaErrorInvalidConfiguration;
+}
+
+void set_last_error(cudaError_t error) { note(error); }
+
+cudaError_t queue_kernel(dim3 blocks, dim3 threads, cudaStream_t stream,
+                         std::function<void()> body) {
+  const std::lock_guard lock(machine());
+  if (const cudaError_t error = check_grid(blocks, threads); error != cudaSuccess) return error;
+  return queue(stream,
+               [blocks, threads, body = std::move(body)] { run_grid(blocks, threads, body); });
+}
+
+void check_reachable(const void* data) {
+  const std::lock_guard lock(machine());
+  // Empty tensors lie at null, or at an offset from it, or one past the end of a block.
+  constexpr std::uintptr_t kPage = 4096;
+  if (reinterpret_cast<std::uintptr_t>(data) < kPage || is_reachable(data) ||
+      is_reachable(static_cast<const char*>(data) - 1)) {
+    return;
+  }
+  char text[80];
+  std::snprintf(text, sizeof(text), "a kernel is given %p, ordinary memory of the host", data);
+  give_up(text);
+}
+
+}  // namespace mezzo::emulated_card
+
+using namespace mezzo::emulated_card;  // NOLINT(google-build-using-namespace): the card's own calls
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+    default: return "an error";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : note(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
+  if (attribute != cudaDevAttrMultiProcessorCount) return note(cudaErrorInvalidValue);
+  *value = kMultiprocessors;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return note(cudaErrorInvalidDevice);
+  *properties = {};
+  constexpr char kName[] = "emulated card";
+  std::copy(std::begin(kName), std::end(kName), properties->name);
+  properties->major = 9;
+  properties->multiProcessorCount = kMultiprocessors;
+  properties->totalGlobalMem = 4UL << 30U;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  const std::lock_guard lock(machine());
+  if (const cudaError_t error = check_may_wait(); error != cudaSuccess) return note(error);
+  *block = take_memory(bytes);
+  return *block == nullptr ? note(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+
+cudaError_t cudaFree(void* block) {
+  const std::lock_guard lock(machine());
+  if (const cudaError_t error = check_may_wait(); error != cudaSuccess) return note(error);
+  run_all_queued();
+  return block == nullptr || give_back_memory(block) ? cudaSuccess : note(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned /*flags*/) {
+  const std::lock_guard lock(machine());
+  if (const cudaError_t error = check_may_wait(); error != cudaSuccess) return note(error);
+  *block = take_pinned(bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  return cudaHostAlloc(block, bytes, 0);
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned /*flags*/) {
+  const std::lock_guard lock(machine());
+  if (type_of(host) != cudaMemoryTypeHost) return note(cudaErrorInvalidValue);
+  *device = host;
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  const std::lock_guard lock(machine());
+  *attributes = {};
+  attributes->type = type_of(data);
+  attributes->device = attributes->type == cudaMemoryTypeUnregistered ? cudaInvalidDeviceId : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  const std::lock_guard lock(machine());
+  if (bytes != 0 && !is_reachable(to)) return note(cudaErrorInvalidValue);
+  return note(queue(stream, [=] { std::memset(to, value, bytes); }));
+}
+
+// Ordinary memory takes part at once: it is read before the call returns, and written when the call
+// returns, after all that is queued before.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const std::lock_guard lock(machine());
+  if (bytes == 0) return cudaSuccess;
+  const bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (to_card != (type_of(to) == cudaMemoryTypeDevice) ||
+      from_card != (type_of(from) == cudaMemoryTypeDevice)) {
+    return note(cudaErrorInvalidValue);
+  }
+  if (is_reachable(from) && is_reachable(to)) {
+    return note(queue(stream, [=] { std::memcpy(to, from, bytes); }));
+  }
+  if (const cudaError_t error = check_may_wait(); error != cudaSuccess) return note(error);
+  if (!is_reachable(from)) {
+    const auto* bytes_now = static_cast<const char*>(from);
+    return note(queue(stream, [to, copy = std::vector<char>(bytes_now, bytes_now + bytes)] {
+      std::memcpy(to, copy.data(), copy.size());
+    }));
+  }
+  const cudaError_t error = queue(stream, [=] { std::memcpy(to, from, bytes); });
+  if (error == cudaSuccess) run_queued(stream);
+  return note(error);
+}
