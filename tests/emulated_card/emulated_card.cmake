@@ -16,8 +16,8 @@ function(mezzo_translate_cuda files)
   foreach(file IN LISTS files)
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE to)
     file(READ "${file}" text)
-    string(REGEX REPLACE "([a-z_]+(<[^;(){}]*>)?)[ \n]*<<<([^;]*)>>>\\("
-      "::mezzo::emulated_card::Grid(\\3).launch([=](const auto&... all) { \\1(all...); }, " text "${text}")
+    string(REGEX REPLACE "([a-z_]+(<[^;(){}]*>)?)([ \n]*)<<<([^;]*)>>>\\("
+      "::mezzo::emulated_card::Grid(\\4).launch(\\3[=](const auto&... all) { \\1(all...); }, " text "${text}")
     string(REGEX REPLACE "__shared__ ([^;]*[^A-Za-z_0-9])([A-Za-z_0-9]+)((\\[[^;]*\\])*);"
       "static \\1\\2\\3; ::mezzo::emulated_card::forget_shared(&\\2, sizeof(\\2));" text "${text}")
     string(REGEX REPLACE "\\.cu$" ".cu.cpp" to "${MEZZO_TRANSLATED_ROOT}/${to}")

@@ -103,8 +103,8 @@ __device__ void add_up_column(T value, T* shared, bool takes_part, T* parts, std
     if (threadIdx.y < half) add(shared[here], shared[here + half * blockDim.x]);
     __syncthreads();
   }
+  // The first row's sums are read by those who write them next: they need not wait once more.
   if (takes_part && threadIdx.y == 0) parts[index] = shared[here];
-  __syncthreads();
 }
 
 }  // namespace mezzo::kernels::cuda
