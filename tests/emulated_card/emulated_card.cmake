@@ -1,9 +1,6 @@
 # CUDA without a card: the kernels as C++ for the host, and a run time that runs them there. Of CUDA it
 # needs NVIDIA's headers only.
 
-find_path(MEZZO_CUDA_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
-find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATH_SUFFIXES include)
-mark_as_advanced(MEZZO_CUDA_INCLUDE MEZZO_CUDNN_INCLUDE)
 set(MEZZO_EMULATED_CARD_DIR "${CMAKE_CURRENT_LIST_DIR}")
 set(MEZZO_TRANSLATED_ROOT "${PROJECT_BINARY_DIR}/emulated_card")
 
@@ -56,6 +53,10 @@ endfunction()
 # mezzo_emulated_card: the objects of the library's CUDA kernels, for the host, and of the card. Linked
 # before the library they take the place of its own.
 function(mezzo_add_emulated_card)
+  find_path(MEZZO_CUDA_INCLUDE cuda_runtime_api.h
+    HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
+  find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATH_SUFFIXES include)
+  mark_as_advanced(MEZZO_CUDA_INCLUDE MEZZO_CUDNN_INCLUDE)
   if(NOT MEZZO_CUDA_INCLUDE OR NOT MEZZO_CUDNN_INCLUDE)
     message(FATAL_ERROR "An emulated card takes NVIDIA's headers, which were not found: "
                         "cuda_runtime_api.h ${MEZZO_CUDA_INCLUDE}, cudnn.h ${MEZZO_CUDNN_INCLUDE}. "
