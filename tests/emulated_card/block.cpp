@@ -358,9 +358,4 @@ unsigned exchange_in_warp(unsigned mask, const void* value, std::size_t bytes, u
 
 void forget_shared(void* variable, std::size_t bytes) { block().forget(variable, bytes); }
 
-void give_up(const std::string& what) {
-  std::fprintf(stderr, "emulated card: %s\n", what.c_str());
-  std::abort();
-}
-
 }  // namespace mezzo::emulated_card

@@ -55,8 +55,7 @@ endfunction()
 function(mezzo_add_emulated_card)
   find_path(MEZZO_CUDA_INCLUDE cuda_runtime_api.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
-  find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATH_SUFFIXES include)
-  mark_as_advanced(MEZZO_CUDA_INCLUDE MEZZO_CUDNN_INCLUDE)
+  mark_as_advanced(MEZZO_CUDA_INCLUDE)
   if(NOT MEZZO_CUDA_INCLUDE OR NOT MEZZO_CUDNN_INCLUDE)
     message(FATAL_ERROR "An emulated card takes NVIDIA's headers, which were not found: "
                         "cuda_runtime_api.h ${MEZZO_CUDA_INCLUDE}, cudnn.h ${MEZZO_CUDNN_INCLUDE}. "

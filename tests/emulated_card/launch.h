@@ -1,4 +1,4 @@
-// kernel<<<grid, threads, shared, stream>>>(arguments...), as translate.cmake writes it.
+// kernel<<<grid, threads, shared, stream>>>(arguments...), as emulated_card.cmake writes it.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,8 @@
 #include <type_traits>
 
 #include <cuda_runtime_api.h>
+
+#include "tests/emulated_card/failure.h"
 
 namespace mezzo::emulated_card {
 
@@ -21,7 +23,9 @@ void check_reachable(const void* data);
 class Grid {
  public:
   Grid(dim3 blocks, dim3 threads, std::size_t shared, cudaStream_t stream)
-      : blocks_(blocks), threads_(threads), shared_(shared), stream_(stream) {}
+      : blocks_(blocks), threads_(threads), stream_(stream) {
+    if (shared != 0) give_up("shared memory that is sized by the launch is not emulated");
+  }
 
   // Arguments are copied, as a launch does: what they point at has to be on the card.
   template <class Kernel, class... Args>
@@ -40,7 +44,6 @@ class Grid {
   }
 
   dim3 blocks_, threads_;
-  [[maybe_unused]] std::size_t shared_;
   cudaStream_t stream_;
 };
 

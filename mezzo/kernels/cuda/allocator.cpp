@@ -107,7 +107,7 @@ void* CudaAllocator::allocate(std::size_t bytes, cudaStream_t stream, WhenFull w
   if (bytes == 0) return nullptr;
   const std::size_t size_class = caching_ == Caching::kOn ? class_of(bytes) : bytes;
   const std::lock_guard lock(mutex_);
-  void* block = caching_ == Caching::kOn ? take_cached(size_class, stream) : nullptr;
+  void* block = take_cached(size_class, stream);
   if (block == nullptr) {
     ++stats_.fresh;
     block = memory_.take(size_class);
