@@ -49,6 +49,18 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
+Tensor to_tensor(RandomPosition position) {
+  check_arg(position.offset % 4 == 0, "random", "no block of four words begins at word ",
+            position.offset);
+  const Tensor result = empty({kPositionParts}, DType::kI64);
+  auto* parts = result.mutable_data<std::int64_t>();
+  for (const std::uint64_t number : {position.seed, position.offset / 4}) {
+    *parts++ = static_cast<std::uint32_t>(number);
+    *parts++ = static_cast<std::uint32_t>(number >> 32U);
+  }
+  return result;
+}
+
 RandomPosition Generator::reserve(std::uint64_t words) {
   position_.offset = (position_.offset + 3) / 4 * 4;
   const RandomPosition start = position_;

@@ -25,6 +25,20 @@ struct RandomPosition {
   bool operator==(const RandomPosition&) const = default;
 };
 
+// The begin of a block of four words as elements of an i64 tensor: the lower and upper 32 bits of
+// the seed, then those of the block's number. Not two elements: the doubles that reference kernels
+// see hold no 64 bits.
+inline constexpr std::int64_t kPositionParts = 4;
+// Throws ArgumentError unless a block begins at `position`.
+Tensor to_tensor(RandomPosition position);
+template <class Part>
+constexpr RandomPosition position_from(const Part* parts) {
+  const auto number = [](Part low, Part high) {
+    return static_cast<std::uint64_t>(low) | static_cast<std::uint64_t>(high) << 32U;
+  };
+  return {number(parts[0], parts[1]), 4 * number(parts[2], parts[3])};
+}
+
 // A stream of random numbers with a current position.
 class Generator {
  public:

@@ -172,13 +172,27 @@ void convert_elements(const From* in, To* out, const Tensor& source, const Tenso
                });
 }
 
+// True if a copy of the bytes, from the host or to it, is a copy of the elements.
+bool lie_alike(const Tensor& a, const Tensor& b) {
+  const bool is_one_the_hosts =
+      a.device().type == DeviceType::kCpu || b.device().type == DeviceType::kCpu;
+  const auto are_dense = [&](Format format) { return a.is_dense(format) && b.is_dense(format); };
+  return is_one_the_hosts && a.dtype() == b.dtype() &&
+         (are_dense(Format::kContiguous) ||
+          (a.shape().rank() == 4 && are_dense(Format::kChannelsLast)));
+}
+
 }  // namespace
 
 void copy_elements(const Tensor& source, const Tensor& destination) {
   check_arg(source.shape() == destination.shape(), "copy", "shapes differ: ", source.shape(),
             " and ", destination.shape());
   const Device device = destination.device();
-  if (source.device() != device) return copy_elements(source.to(device), destination);
+  if (source.device() != device) {
+    if (!lie_alike(source, destination)) return copy_elements(source.to(device), destination);
+    copy_bytes(destination.address(), device, source.address(), source.device(), source.bytes());
+    return destination.bump_version();
+  }
   if (device.type != DeviceType::kCpu) {
     if (source.numel() > 0) backend_of(device).copy_elements(source, destination);
     return destination.bump_version();

@@ -57,7 +57,9 @@ Tensor placeholder(const ValueSpec& spec, Device device, std::string what) {
 class Recorder final : public CaptureHook {
  public:
   explicit Recorder(const CaptureOptions& options)
-      : options_(options), start_(default_generator().position()) {
+      : options_(options),
+        before_(default_generator().position()),
+        start_(default_generator().reserve(0)) {
     for (const NamedTensor& entry : options.names) names_.emplace(entry.tensor.impl(), entry.name);
   }
 
@@ -149,7 +151,7 @@ class Recorder final : public CaptureHook {
     for (const Tensor& leaf : leaves_) {
       if (leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr) leaf.clear_grad();
     }
-    default_generator().set_position(start_);
+    default_generator().set_position(before_);
   }
 
  private:
@@ -159,7 +161,10 @@ class Recorder final : public CaptureHook {
     for (const Tensor* input : call.inputs) {
       node.inputs.push_back(input->defined() ? value_of(*input) : kNoValue);
     }
-    if (RandomPosition* position = node.attrs.random_position()) make_relative(call, *position);
+    if (RandomPosition* position = node.attrs.random_position()) {
+      make_relative(call, *position);
+      node.inputs.back() = random_start();
+    }
     if (options_.defer_casts && amp::is_autocast_enabled() && phase_ != Phase::kBackward) {
       node.policy = std::make_shared<amp::Policy>(amp::autocast_policy());
     }
@@ -172,6 +177,13 @@ class Recorder final : public CaptureHook {
               " takes random numbers from a generator of its own. In a captured step use "
               "default_generator()");
     position = {0, position.offset - start_.offset};
+  }
+
+  ValueId random_start() {
+    ValueId& start = program_.random_start;
+    const Device device = device_.value_or(kCpuDevice);
+    if (start == kNoValue) start = program_.add_state(to_tensor(start_).to(device), "random_start");
+    return start;
   }
 
   ValueId add_result(const Tensor& tensor) {
@@ -235,7 +247,8 @@ class Recorder final : public CaptureHook {
   }
 
   const CaptureOptions& options_;
-  RandomPosition start_;
+  RandomPosition before_;  // the place of the generator
+  RandomPosition start_;   // the same at a whole block of words, where a run begins
   Program program_;
   Phase phase_ = Phase::kForward;
   std::unordered_map<const TensorImpl*, std::string> names_;

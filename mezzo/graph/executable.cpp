@@ -158,9 +158,6 @@ void Executable::make_instruction(Node& node) {
     for (const ValueId output : node.outputs) instruction.outputs.push_back(homes_[output]);
     instruction.is_empty = std::ranges::all_of(
         node.outputs, [&](ValueId output) { return program_.spec(output).shape.numel() == 0; });
-    if (const RandomPosition* position = node.attrs.random_position()) {
-      random_.push_back({&node.attrs, position->offset});
-    }
   }
   instructions_.push_back(std::move(instruction));
 }
@@ -183,10 +180,14 @@ void Executable::bind(std::span<const Tensor> inputs) {
       slots_[input] = inputs[i];
     }
   }
+  move_random_start();
+}
+
+void Executable::move_random_start() {
+  if (program_.random_words == 0) return;
   const RandomPosition start = default_generator().reserve(program_.random_words);
-  for (const Random& random : random_) {
-    *random.attrs->random_position() = {start.seed, start.offset + random.offset};
-  }
+  if (program_.random_start == kNoValue) return;
+  copy_elements(to_tensor(start), homes_[program_.random_start]);
 }
 
 std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {

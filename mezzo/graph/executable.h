@@ -66,6 +66,7 @@ class Executable {
   }
 
   void bind(std::span<const Tensor> inputs);
+  void move_random_start();
   bool run_nodes(bool replays);
   bool run_instruction(Instruction& instruction);
   void prepare(Instruction& instruction);
@@ -98,11 +99,6 @@ class Executable {
   std::vector<ValueId> passing_;    // values without such a home
   std::vector<Tensor*> fresh_;      // results of instructions that are made in every run
   std::vector<ValueId> gradients_;  // that host work may replace
-  struct Random {
-    Attrs* attrs;
-    std::uint64_t offset;
-  };
-  std::vector<Random> random_;
   std::optional<Replay> replay_;
   Circumstances now_;            // of the segment that is about to run
   std::size_t recorded_to_ = 0;  // the instruction that a recording has come to

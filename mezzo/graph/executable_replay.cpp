@@ -17,7 +17,6 @@ Part Executable::part_of(const Instruction& instruction) const {
     return lasts(value) || memory_.homes[value] == Home::kCopy;
   });
   if (!is_near) return Part::kElsewhere;
-  if (instruction.node->attrs.random_position() != nullptr) return Part::kRandom;
   const bool on_host = instruction.call.has_value() && instruction.call->is_reference();
   return on_host ? Part::kReference : Part::kCall;
 }

@@ -94,9 +94,11 @@ struct Program {
   std::vector<Tensor> leaves{};
   // Where all of it lies and runs: inputs, states and results.
   Device device{};
-  // How far a run moves default_generator(); attributes hold positions relative to its start, with
-  // seed 0.
+  // How far a run moves default_generator(), from the place that it then puts into the state
+  // `random_start`: calls that draw random numbers read that as their last input, and their
+  // attributes hold positions relative to it, with seed 0.
   std::uint64_t random_words = 0;
+  ValueId random_start = kNoValue;  // none draws any
 
   const ValueSpec& spec(ValueId value) const { return values[value].spec; }
 

@@ -45,7 +45,6 @@ std::string describe_segments(std::span<const Part> parts, std::span<const Segme
   }
   constexpr std::pair<Part, const char*> kOthers[] = {{Part::kReturned, "returned"},
                                                       {Part::kElsewhere, "of inputs elsewhere"},
-                                                      {Part::kRandom, "random"},
                                                       {Part::kReference, "computed on the host"},
                                                       {Part::kRefused, "refused"}};
   std::string others;

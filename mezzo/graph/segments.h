@@ -16,7 +16,6 @@ enum class Part : std::uint8_t {
   kHostWork,   // the others end a recording
   kReturned,   // the result is memory of its own in every run: a gradient, or not dense
   kElsewhere,  // reads what lies elsewhere in every run
-  kRandom,     // other numbers are drawn in every run
   kReference,  // computed on the host
   kRefused,    // an attempt to record it failed
 };
@@ -33,7 +32,7 @@ struct Segment {
 // two: to launch a recording takes as long as to queue one kernel.
 std::vector<Segment> find_segments(std::span<const Part> parts);
 
-// `364 of 366 calls in 2 recordings; not recorded: 1 returned, 1 random`, for the log.
+// `364 of 366 calls in 2 recordings; not recorded: 1 returned, 1 refused`, for the log.
 std::string describe_segments(std::span<const Part> parts, std::span<const Segment> segments);
 
 }  // namespace mezzo::graph

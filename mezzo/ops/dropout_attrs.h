@@ -16,6 +16,15 @@ struct DropoutAttrs {
                  Field{"format", &DropoutAttrs::format});
   bool operator==(const DropoutAttrs&) const = default;
 
+  // The place that is drawn from. `start`: null, or the parts of the place that `position` is
+  // relative to.
+  template <class Part>
+  constexpr RandomPosition place(const Part* start) const {
+    if (start == nullptr) return position;
+    const RandomPosition from = position_from(start);
+    return {from.seed, from.offset + position.offset};
+  }
+
   // An element is dropped if the upper 24 bits of its word are below this: if to_unit(word) < p.
   std::uint32_t threshold() const { return static_cast<std::uint32_t>(std::ceil(p * 0x1p24)); }
 };

@@ -43,15 +43,14 @@ void drop_group(const T* in, T* out, std::int64_t n, const std::uint32_t* words,
 }
 
 template <class T>
-void drop(const T* in, T* out, std::int64_t n, const DropoutAttrs& attrs) {
-  const Rule rule(attrs);
+void drop(const T* in, T* out, std::int64_t n, const Rule& rule, RandomPosition place) {
   const std::int64_t group = 4 * lanes();
   const std::int64_t groups = (n + group - 1) / group;
   parallel_for(groups, kElementGrain / 4 / group, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) std::uint32_t words[kPhiloxWords];
     for (std::int64_t g = begin; g < end; ++g) {
       const auto block = static_cast<std::uint64_t>(g * lanes());
-      philox_words(attrs.position, attrs.position.offset / 4 + block, words);
+      philox_words(place, place.offset / 4 + block, words);
       const std::int64_t first = g * group;
       drop_group(in + first, out + first, std::min(group, n - first), words, rule);
     }
@@ -64,8 +63,11 @@ void dropout(const KernelArgs& args) {
   const auto& attrs = args.attrs<DropoutAttrs>();
   const Tensor& out = args.output();
   const Tensor x = kernels::dense(args.input(0), attrs.format);
-  kernels::visit_vector_dtype(
-      x.dtype(), [&]<class T>() { drop(x.data<T>(), out.mutable_data<T>(), x.numel(), attrs); });
+  const Tensor start = args.has(1) ? kernels::dense(args.input(1), Format::kContiguous) : Tensor();
+  const RandomPosition place = attrs.place(start.defined() ? start.data<std::int64_t>() : nullptr);
+  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
+    drop(x.data<T>(), out.mutable_data<T>(), x.numel(), Rule(attrs), place);
+  });
 }
 
 }  // namespace mezzo::HWY_NAMESPACE
@@ -77,9 +79,14 @@ namespace {
 
 HWY_EXPORT(dropout);
 
+// The second input is a place in the stream.
+Support supports(const KernelArgs& args) {
+  return vector_dtypes_only({args.inputs.first(1), args.outputs, args.attributes});
+}
+
 }  // namespace
 
-extern const KernelList dropout{{{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
+extern const KernelList dropout{{{{"cpu_simd", supports, [](const KernelArgs& args) {
                                      HWY_DYNAMIC_DISPATCH(dropout)(args);
                                    }}}}};
 

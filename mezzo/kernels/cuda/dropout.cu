@@ -13,15 +13,20 @@ namespace {
 struct Rule {
   std::uint32_t threshold;
   float scale;
-  std::uint64_t seed;
-  std::uint64_t first_block;
+};
+
+// Where the words come from. A recording holds the pointer, and finds another start in each run.
+struct Place {
+  DropoutAttrs attrs;
+  const std::int64_t* start;
 };
 
 template <bool kPacks, class T>
-__global__ void dropout_kernel(Rule rule, std::int64_t n, T* out, const T* in) {
+__global__ void dropout_kernel(Rule rule, Place place, std::int64_t n, T* out, const T* in) {
+  const RandomPosition first_word = place.attrs.place(place.start);
   for (std::int64_t block = grid_first(); 4 * block < n; block += grid_step()) {
     std::uint32_t words[4];
-    philox_block(rule.seed, rule.first_block + static_cast<std::uint64_t>(block), words);
+    philox_block(first_word.seed, first_word.offset / 4 + static_cast<std::uint64_t>(block), words);
     const std::int64_t first = 4 * block;
     const auto kept = [&](float x, int k) {
       return (words[k] >> 8) >= rule.threshold ? x * rule.scale : 0.0F;
@@ -45,24 +50,30 @@ void run(const KernelArgs& args) {
   const Tensor& output = args.output();
   const Launch launch(output);
   const Tensor x = dense(args.input(0), attrs.format);
-  const Rule rule{attrs.threshold(), static_cast<float>(1 / (1 - attrs.p)), attrs.position.seed,
-                  attrs.position.offset / 4};
+  const Rule rule{attrs.threshold(), static_cast<float>(1 / (1 - attrs.p))};
+  const Tensor start = args.has(1) ? dense(args.input(1), Format::kContiguous) : Tensor();
+  const Place place{attrs, start.defined() ? in<std::int64_t>(start) : nullptr};
   const std::int64_t n = x.numel();
   const int blocks = launch.blocks_for((n + 3) / 4);
   visit_vector_dtype(x.dtype(), [&]<class T>() {
     const T* from = in<T>(x);
     T* to = out<T>(output);
     if (is_aligned<4>(from) && is_aligned<4>(to)) {
-      dropout_kernel<true><<<blocks, kThreads, 0, launch.stream()>>>(rule, n, to, from);
+      dropout_kernel<true><<<blocks, kThreads, 0, launch.stream()>>>(rule, place, n, to, from);
     } else {
-      dropout_kernel<false><<<blocks, kThreads, 0, launch.stream()>>>(rule, n, to, from);
+      dropout_kernel<false><<<blocks, kThreads, 0, launch.stream()>>>(rule, place, n, to, from);
     }
   });
   check_launch("dropout_kernel");
 }
 
+// The second input is a place in the stream.
+Support supports(const KernelArgs& args) {
+  return float_dtypes_only({args.inputs.first(1), args.outputs, args.attributes});
+}
+
 }  // namespace
 
-extern const KernelList dropout{{{{"cuda", float_dtypes_only, run}}}};
+extern const KernelList dropout{{{{"cuda", supports, run}}}};
 
 }  // namespace mezzo::kernels::cuda

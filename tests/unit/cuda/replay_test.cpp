@@ -7,6 +7,7 @@
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/dropout.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
@@ -81,6 +82,23 @@ TEST_F(CudaReplay, RecordsOnceAndLaunchesFromThenOn) {
   ASSERT_NE(compiled.latest()->replay(), nullptr);
   EXPECT_EQ(compiled.latest()->replay()->segments().size(), 1);
   EXPECT_EQ(live[7], live[3]) << "launches take no memory";
+}
+
+// A launch reads where in the stream its run starts.
+TEST_F(CudaReplay, DropoutIsRecordedAndDrawsWhatItDrawsEagerly) {
+  const auto step = [](Tensors in) {
+    return std::vector<Tensor>{dropout(dropout(in[0] * 2, 0.3) + 1, 0.5)};
+  };
+  const Tensor x = ones({1021}).to(kCard);
+  graph::CompiledStep compiled = graph::compile(step);
+  for (int i = 0; i < 6; ++i) {
+    const RandomPosition before = default_generator().position();
+    const std::vector<float> dropped = compiled({&x, 1})[0].to_vector<float>();
+    default_generator().set_position(before);
+    EXPECT_EQ(dropped, step({&x, 1})[0].to_vector<float>()) << "run " << i;
+  }
+  ASSERT_NE(compiled.latest()->replay(), nullptr);
+  EXPECT_EQ(compiled.latest()->replay()->segments().size(), 1);
 }
 
 // A recording that is refused half-way leaves the queue as it was: f64 is computed on the host.

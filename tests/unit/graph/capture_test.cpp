@@ -113,6 +113,21 @@ TEST(Capture, RandomPositionsAreRelativeAndTheStreamStays) {
   EXPECT_EQ(program.random_words, 16U);
   EXPECT_EQ(*program.nodes[0].attrs.random_position(), (RandomPosition{0, 0}));
   EXPECT_EQ(*program.nodes[1].attrs.random_position(), (RandomPosition{0, 8}));
+  for (const Node& node : program.nodes) EXPECT_EQ(node.inputs[1], program.random_start);
+}
+
+// As if numbers had been drawn one by one before.
+TEST(Capture, RandomPositionsAreRelativeToAWholeBlock) {
+  default_generator().set_position({7, 6});
+  const Tensor x = ones({5});
+  const auto step = [](Tensors in) {
+    return std::vector<Tensor>{dropout(dropout(in[0], 0.5, true), 0.5, true)};
+  };
+  const Program program = capture(step, {&x, 1});
+  EXPECT_EQ(default_generator().position(), (RandomPosition{7, 6}));
+  EXPECT_EQ(program.random_words, 16U);
+  EXPECT_EQ(*program.nodes[0].attrs.random_position(), (RandomPosition{0, 0}));
+  EXPECT_EQ(*program.nodes[1].attrs.random_position(), (RandomPosition{0, 8}));
 }
 
 TEST(Capture, SaysThatAStepDependsOnData) {

@@ -15,7 +15,6 @@ std::vector<Part> parts_of(std::string_view text) {
       case 'h': parts.push_back(Part::kHostWork); break;
       case 'r': parts.push_back(Part::kReturned); break;
       case 'e': parts.push_back(Part::kElsewhere); break;
-      case '?': parts.push_back(Part::kRandom); break;
       case 'f': parts.push_back(Part::kReference); break;
       default: parts.push_back(Part::kRefused);
     }
@@ -49,9 +48,9 @@ TEST(Segments, AreDescribed) {
     return describe_segments(parts_of(text), segments_of(text));
   };
   EXPECT_EQ(describe("ccpc"), "3 of 3 calls in 1 recordings");
-  EXPECT_EQ(describe("cc?cphccre"),
+  EXPECT_EQ(describe("ccfcphccre"),
             "4 of 8 calls in 2 recordings; not recorded: 1 alone, 1 returned, 1 of inputs "
-            "elsewhere, 1 random");
+            "elsewhere, 1 computed on the host");
   EXPECT_EQ(describe("fx"),
             "0 of 2 calls in 0 recordings; not recorded: 1 computed on the host, 1 refused");
 }
