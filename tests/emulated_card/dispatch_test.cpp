@@ -14,11 +14,10 @@
 #include "mezzo/ops/kernel_listener.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/cuda/card.h"
 
 namespace mezzo {
 namespace {
-
-constexpr Device kCard{DeviceType::kCuda, 0};
 
 class Kernels final : public KernelListener {
  public:

@@ -4,11 +4,10 @@
 #include "mezzo/ops/call.h"
 #include "tests/emulated_card/block.h"
 #include "tests/sweep/sweep.h"
+#include "tests/unit/cuda/card.h"
 
 namespace mezzo::sweep {
 namespace {
-
-constexpr Device kCard{DeviceType::kCuda, 0};
 
 class EveryOpInAnyOrder : public testing::TestWithParam<const OpDef*> {};
 

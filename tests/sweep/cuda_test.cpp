@@ -11,11 +11,10 @@
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce_attrs.h"
 #include "tests/sweep/sweep.h"
+#include "tests/unit/cuda/card.h"
 
 namespace mezzo::sweep {
 namespace {
-
-constexpr Device kCard{DeviceType::kCuda, 0};
 
 class EveryOpOnCuda : public testing::TestWithParam<const OpDef*> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryOpOnCuda);

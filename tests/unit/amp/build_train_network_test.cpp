@@ -48,7 +48,7 @@ class Warnings : public testing::Environment {
 // Owned by the test program.
 const Warnings& warnings = static_cast<Warnings&>(*testing::AddGlobalTestEnvironment(new Warnings));
 
-struct Row {
+struct Defaults {
   const char* level;
   DType dtype;
   Level applied;  // O0: nothing was set
@@ -56,7 +56,7 @@ struct Row {
   double scale;  // 1: no loss scaling
 };
 
-constexpr Row kRows[] = {
+constexpr Defaults kDefaults[] = {
     {"O0", DType::kF16, Level::kO0, true, 1},      {"O1", DType::kF16, Level::kO1, true, 1},
     {"O2", DType::kF16, Level::kO2, true, 0x1p24}, {"O3", DType::kF16, Level::kO3, false, 1},
     {"auto", DType::kF16, Level::kAuto, true, 1},  {"O0", DType::kBf16, Level::kO0, true, 1},
@@ -65,7 +65,7 @@ constexpr Row kRows[] = {
 };
 
 TEST(BuildTrainNetwork, DefaultsFollowFromTheLevel) {
-  for (const Row& row : kRows) {
+  for (const Defaults& row : kDefaults) {
     const Built built({.level = row.level, .dtype = row.dtype});
     const Policy policy = built.policy().value_or(Policy{.level = Level::kO0});
     EXPECT_EQ(policy.level, row.applied) << row.level;
@@ -128,7 +128,7 @@ TEST(BuildTrainNetwork, AManagerOverridesTheLevels) {
 }
 
 TEST(BuildTrainNetwork, TrainsAtEveryLevelWithAnF32Loss) {
-  for (const Row& row : kRows) {
+  for (const Defaults& row : kDefaults) {
     Built built({.level = row.level,
                  .dtype = row.dtype,
                  .loss_scale_manager = row.dtype == DType::kF16

@@ -10,16 +10,15 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/message_of.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::amp {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 // One parameter whose gradient is the factor of its loss.
-struct Net {
+struct OneParameter {
   Tensor w = from_values({1.0F}, {1}).set_requires_grad(true);
   optim::Sgd optimizer{{w}, {.lr = 0.5}};
 
@@ -29,7 +28,7 @@ struct Net {
 
 // One iteration whose gradient is `value`; gives the scale after it.
 double iterate(GradScaler& scaler, float value) {
-  Net net;
+  OneParameter net;
   scaler.scale(net.loss(1)).backward();
   net.w.set_grad(from_values({value}, {1}));
   scaler.step(net.optimizer);
@@ -137,7 +136,7 @@ TEST(GradScalerState, NaNAndBothInfinitiesAreOneAndTheSame) {
 
 TEST(GradScalerIteration, GrowthDoesNotChangeTheFactorOfItsStep) {
   GradScaler scaler({.init_scale = 64, .growth_interval = 1});
-  Net net;
+  OneParameter net;
   for (int i = 0; i < 3; ++i) {
     const double scale = scaler.get_scale();
     scaler.scale(net.loss(0.25)).backward();
@@ -153,7 +152,7 @@ TEST(GradScalerIteration, GrowthDoesNotChangeTheFactorOfItsStep) {
 
 TEST(GradScalerIteration, AScaleSetInBetweenActsOnTheNextIteration) {
   GradScaler scaler({.init_scale = 64});
-  Net net;
+  OneParameter net;
   scaler.scale(net.loss(0.25)).backward();
   scaler.state().set_scale(1024);
   scaler.scale(net.loss(0.25)).backward();  // a second micro-batch
@@ -167,7 +166,7 @@ TEST(GradScalerIteration, AScaleSetInBetweenActsOnTheNextIteration) {
 
 TEST(GradScalerIteration, TheScaleIsNotReplacedUnderGradientsThatCarryIt) {
   GradScaler scaler({.init_scale = 64});
-  Net net;
+  OneParameter net;
   scaler.update(128);  // nothing carries a scale yet
   scaler.scale(net.loss(1)).backward();
   EXPECT_THAT(message_of<ArgumentError>([&] { scaler.update(32); }), HasSubstr("cannot change"));
@@ -182,7 +181,7 @@ TEST(GradScalerIteration, TheScaleIsNotReplacedUnderGradientsThatCarryIt) {
 TEST(GradScalerIteration, DiscardingLeavesNoTrace) {
   GradScaler scaler({.init_scale = 64, .growth_interval = 2});
   iterate(scaler, 1);
-  Net net;
+  OneParameter net;
   scaler.scale(net.loss(1)).backward();
   scaler.discard();
   EXPECT_THROW(scaler.step(net.optimizer), ArgumentError);
@@ -192,8 +191,8 @@ TEST(GradScalerIteration, DiscardingLeavesNoTrace) {
 
 TEST(GradScalerIteration, NothingToDoIsReportedAndDoesNotCount) {
   GradScaler scaler({.init_scale = 64, .growth_interval = 2});
-  Net idle;
-  Net busy;
+  OneParameter idle;
+  OneParameter busy;
   scaler.scale(busy.loss(1)).backward();
   const StepResult result = scaler.step(idle.optimizer);
   EXPECT_TRUE(result.nothing_to_do);
@@ -213,7 +212,7 @@ TEST(GradScalerIteration, CountsSkippedStepsInARow) {
   GradScaler scaler({.init_scale = 64});
   std::vector<std::int64_t> in_a_row;
   for (const float grad : {kInf, kInf, 1.0F, kInf}) {
-    Net net;
+    OneParameter net;
     scaler.scale(net.loss(1)).backward();
     net.w.set_grad(from_values({grad}, {1}));
     in_a_row.push_back(scaler.step(net.optimizer).skipped_in_a_row);
@@ -225,8 +224,8 @@ TEST(GradScalerIteration, CountsSkippedStepsInARow) {
 
 TEST(GradScalerIteration, SeveralLossesAreScaledAlike) {
   GradScaler scaler({.init_scale = 64});
-  Net a;
-  Net b;
+  OneParameter a;
+  OneParameter b;
   const std::vector<Tensor> losses = {a.loss(1), b.loss(2)};
   for (const Tensor& loss : scaler.scale(losses)) loss.backward();
   EXPECT_EQ(a.w.grad().item(), 64);
@@ -236,8 +235,8 @@ TEST(GradScalerIteration, SeveralLossesAreScaledAlike) {
 // Two losses, two optimizers; b's loss is computed after a's step, as in a game of two.
 TEST(GradScalerOptimizers, EachAloneSkipsOnItsOwn) {
   GradScaler scaler({.init_scale = 8});
-  Net a;
-  Net b;
+  OneParameter a;
+  OneParameter b;
   scaler.scale(a.loss(1)).backward();
   EXPECT_TRUE(scaler.step(a.optimizer).stepped);
   scaler.scale(b.loss(1)).backward();
@@ -252,9 +251,9 @@ TEST(GradScalerOptimizers, EachAloneSkipsOnItsOwn) {
 TEST(GradScalerOptimizers, TogetherAllStepOrNone) {
   for (const bool overflow : {false, true}) {
     GradScaler scaler({.init_scale = 8});
-    Net a;
-    Net b;
-    Net idle;
+    OneParameter a;
+    OneParameter b;
+    OneParameter idle;
     optim::Optimizer* const all[] = {&a.optimizer, &b.optimizer, &idle.optimizer};
     scaler.scale(a.loss(1) + b.loss(1)).backward();
     if (overflow) b.w.set_grad(from_values({kInf}, {1}));
@@ -274,8 +273,8 @@ TEST(GradScalerOptimizers, TogetherAllStepOrNone) {
 
 TEST(GradScalerOptimizers, TogetherUsesWhatWasUnscaledBefore) {
   GradScaler scaler({.init_scale = 8});
-  Net a;
-  Net b;
+  OneParameter a;
+  OneParameter b;
   optim::Optimizer* const both[] = {&a.optimizer, &b.optimizer};
   scaler.scale(a.loss(1) + b.loss(1)).backward();
   scaler.unscale_(a.optimizer);
@@ -288,8 +287,8 @@ TEST(GradScalerOptimizers, TogetherUsesWhatWasUnscaledBefore) {
 
 TEST(GradScalerOptimizers, TogetherWithADisabledScaler) {
   GradScaler scaler({}, false);
-  Net a;
-  Net b;
+  OneParameter a;
+  OneParameter b;
   optim::Optimizer* const both[] = {&a.optimizer, &b.optimizer};
   (a.loss(1) + b.loss(1)).backward();
   EXPECT_TRUE(scaler.step_together(both)[1].stepped);
@@ -313,7 +312,7 @@ TEST(GradScalerGradients, In16BitsAreRefusedByIndexAndShape) {
 
 TEST(GradScalerGradients, WithoutTheCheckAreUnscaledAndNeverSkipped) {
   GradScaler scaler(FixedLossScaleManager(16, false));
-  Net net;
+  OneParameter net;
   scaler.scale(net.loss(1)).backward();
   EXPECT_TRUE(scaler.step(net.optimizer).stepped);
   scaler.update();

@@ -10,16 +10,15 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/message_of.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::amp {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 // Two parameters, trained to follow known gradients.
-struct Net {
+struct TwoGradients {
   Tensor a = from_values({1.0F, 2.0F}, {2}).set_requires_grad(true);
   Tensor b = from_values({3.0F}, {1}).set_requires_grad(true);
   optim::Sgd optimizer{{a, b}, {.lr = 0.5, .momentum = 0.5}};
@@ -29,8 +28,8 @@ struct Net {
 };
 
 TEST(GradScaler, AStepIsTheStepWithoutScaling) {
-  Net scaled;
-  Net plain;
+  TwoGradients scaled;
+  TwoGradients plain;
   GradScaler scaler({.init_scale = 1024});
   for (int i = 0; i < 3; ++i) {
     scaler.scale(scaled.loss(0.25)).backward();
@@ -46,7 +45,7 @@ TEST(GradScaler, AStepIsTheStepWithoutScaling) {
 }
 
 TEST(GradScaler, UnscaledGradientsAreTheTrueOnes) {
-  Net net;
+  TwoGradients net;
   GradScaler scaler({.init_scale = 4096});
   scaler.scale(net.loss(0.25)).backward();
   EXPECT_EQ(net.a.grad().to_vector<float>()[0], 1024);
@@ -58,7 +57,7 @@ TEST(GradScaler, UnscaledGradientsAreTheTrueOnes) {
 
 TEST(GradScaler, ASkippedStepChangesNothingAndNamesTheParameter) {
   for (const bool unscale_first : {false, true}) {
-    Net net;
+    TwoGradients net;
     GradScaler scaler({.init_scale = 8});
     scaler.scale(net.loss(1)).backward();
     scaler.step(net.optimizer);  // fills the momentum
@@ -81,7 +80,7 @@ TEST(GradScaler, ASkippedStepChangesNothingAndNamesTheParameter) {
 }
 
 TEST(GradScaler, NaNIsFoundToo) {
-  Net net;
+  TwoGradients net;
   GradScaler scaler;
   scaler.scale(net.loss(1)).backward();
   net.a.set_grad(from_values({0.0F, std::nanf("")}, {2}));
@@ -89,8 +88,8 @@ TEST(GradScaler, NaNIsFoundToo) {
 }
 
 TEST(GradScaler, OneOverflowingOptimizerSkipsAloneAndShrinksTheScale) {
-  Net good;
-  Net bad;
+  TwoGradients good;
+  TwoGradients bad;
   GradScaler scaler({.init_scale = 8});
   scaler.scale(good.loss(1) + bad.loss(1)).backward();
   bad.a.set_grad(from_values({kInf, 0.0F}, {2}));
@@ -103,7 +102,7 @@ TEST(GradScaler, OneOverflowingOptimizerSkipsAloneAndShrinksTheScale) {
 }
 
 TEST(GradScaler, ASmallScaleUnscalesBeforeItChecks) {
-  Net net;
+  TwoGradients net;
   GradScaler scaler({.init_scale = 0.5, .min_scale = 0});
   scaler.scale(net.loss(1)).backward();
   net.a.set_grad(from_values({std::numeric_limits<float>::max(), 0.0F}, {2}));
@@ -117,7 +116,7 @@ TEST(GradScaler, ALossIn16BitsIsScaledInF32) {
 }
 
 TEST(GradScaler, DisabledPassesThrough) {
-  Net net;
+  TwoGradients net;
   GradScaler scaler({}, false);
   const Tensor loss = net.loss(1);
   EXPECT_EQ(scaler.scale(loss).impl(), loss.impl());
@@ -129,7 +128,7 @@ TEST(GradScaler, DisabledPassesThrough) {
 }
 
 TEST(GradScaler, MisuseSaysWhatToDo) {
-  Net net;
+  TwoGradients net;
   GradScaler scaler;
   EXPECT_THAT(message_of([&] { scaler.step(net.optimizer); }), HasSubstr("scaler.scale(loss)"));
   EXPECT_THAT(message_of([&] { scaler.unscale_(net.optimizer); }), HasSubstr("scale(loss)"));

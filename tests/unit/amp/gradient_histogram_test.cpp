@@ -11,11 +11,10 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/multi_tensor.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::amp {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 GradientHistogram histogram_of(const std::vector<float>& values) {
   const Tensor tensor = from_values(values, {static_cast<std::int64_t>(values.size())});

@@ -19,13 +19,12 @@
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/nn/example_net.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::amp {
 namespace {
 
 using testing::ElementsAre;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 ExponentCounts counts_of(const Tensor& tensor, float factor = 1) {
   const Tensor flat = contiguous(tensor);

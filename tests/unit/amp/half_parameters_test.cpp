@@ -19,9 +19,9 @@ namespace {
 constexpr DType kLowerDTypes[] = {DType::kBf16, DType::kF16};
 
 // Convolution with bias, both normalisations, a linear layer whose weight is used twice.
-class Net final : public nn::Module {
+class EveryLayer final : public nn::Module {
  public:
-  Net() {
+  EveryLayer() {
     add("conv", conv_);
     add("norm", norm_);
     add("fc", fc_);
@@ -63,7 +63,7 @@ std::vector<std::vector<float>> values_of(const nn::Module& net) {
 }
 
 TEST(HalfParameters, RoundsInPlaceAndKeepsNormalisation) {
-  Net net;
+  EveryLayer net;
   const auto before = net.state();
   const std::int64_t count = net.parameter_count();
   net.parameters()[0].set_grad(ones(net.parameters()[0].shape()));
@@ -88,7 +88,7 @@ TEST(HalfParameters, RoundsInPlaceAndKeepsNormalisation) {
 }
 
 TEST(HalfParameters, NormalisationFollowsIfAsked) {
-  Net net;
+  EveryLayer net;
   half_parameters(net, DType::kF16, {.keep_batchnorm_fp32 = false});
   for (const char* name : {"norm.weight", "norm.bias", "layer_norm.weight"}) {
     EXPECT_EQ(dtype_of(net, name), DType::kF16) << name;
@@ -98,7 +98,7 @@ TEST(HalfParameters, NormalisationFollowsIfAsked) {
 }
 
 TEST(HalfParameters, FullParametersIsTheWayBack) {
-  Net net;
+  EveryLayer net;
   half_parameters(net, DType::kBf16, {.keep_batchnorm_fp32 = false});
   const auto values = values_of(net);
   full_parameters(net);
@@ -125,8 +125,8 @@ TEST(HalfParameters, RefusesOtherDTypes) {
 }
 
 TEST(HalfParameters, StatesOfEitherKindLoadIntoTheOther) {
-  Net full;
-  Net half;
+  EveryLayer full;
+  EveryLayer half;
   half_parameters(half, DType::kBf16);
   half.load_state(full.state());
   EXPECT_EQ(dtype_of(half, "fc.weight"), DType::kBf16);
@@ -138,9 +138,9 @@ TEST(HalfParameters, StatesOfEitherKindLoadIntoTheOther) {
 TEST(HalfParameters, WithoutARegionTheComputationIsThatOfTheWidenedValues) {
   for (const DType dtype : kLowerDTypes) {
     manual_seed(1);
-    Net half;
+    EveryLayer half;
     half_parameters(half, dtype, {.keep_batchnorm_fp32 = false});
-    Net full;
+    EveryLayer full;
     full.load_state(half.state());
     const Tensor x = images();
     const Tensor y = half(x);

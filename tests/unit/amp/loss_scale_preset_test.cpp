@@ -101,7 +101,7 @@ TEST_P(Preset, StaysInsideF32) {
   EXPECT_TRUE(std::isfinite(static_cast<float>(1 / state.scale())));
 }
 
-struct Row {
+struct PresetRow {
   const char* name;
   double init;
   std::int64_t interval;
@@ -111,7 +111,7 @@ struct Row {
 };
 
 // Beyond 2^127 a scale holds (the default) or becomes the largest f32 (OneFlow).
-constexpr Row kRows[] = {
+constexpr PresetRow kPresetRows[] = {
     {"mindspore", 0x1p24, 2000, 1, 0x1p127, 1},  {"megengine", 0x1p4, 2000, kNoFloor, 0x1p127, 1},
     {"oneflow", 0x1p16, 2000, 1, kNoCeiling, 1}, {"pytorch", 0x1p16, 2000, kNoFloor, 0x1p127, 1},
     {"apex", 0x1p16, 2000, kNoFloor, 0x1p24, 1}, {"tensorflow", 0x1p15, 2000, 1, 0x1p127, 1},
@@ -126,7 +126,7 @@ double after(const LossScaleOptions& options, int steps, bool overflow) {
 
 TEST(LossScalePresets, AreTheTable) {
   std::vector<std::string> names;
-  for (const Row& row : kRows) {
+  for (const PresetRow& row : kPresetRows) {
     names.emplace_back(row.name);
     LossScaleOptions o = loss_scale_preset(row.name);
     EXPECT_EQ(o.init_scale, row.init) << row.name;

@@ -7,11 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/loss_scale_manager.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::amp {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kMax = std::numeric_limits<float>::max();
 
 TEST(LossScaler, AStaticOneStays) {

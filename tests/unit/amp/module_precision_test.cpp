@@ -37,9 +37,9 @@ class Probe : public nn::Module {
   DType seen = DType::kF32;
 };
 
-class Net : public nn::Module {
+class ProbedNet : public nn::Module {
  public:
-  Net() {
+  ProbedNet() {
     add("first", first);
     add("second", second);
     add("norm", norm);
@@ -58,7 +58,7 @@ Tensor input() {
 }
 
 TEST(ToFloat, CastsTheWholeModuleAndKeepsParametersInF32) {
-  Net net;
+  ProbedNet net;
   to_float(net, DType::kF16);
   EXPECT_EQ(net(input()).dtype(), DType::kF16);
   EXPECT_EQ(net.dtype_of_first(), DType::kF16);
@@ -92,7 +92,7 @@ TEST(ToFloat, RefusesOtherDTypes) {
 // One rule: the innermost explicit setting wins, whatever the order of the calls.
 TEST(Precedence, AChildsSettingWinsWhateverTheOrder) {
   for (const bool child_first : {false, true}) {
-    Net net;
+    ProbedNet net;
     if (child_first) add_flags_recursive(net.second, {.fp32 = true});
     add_flags_recursive(net, {.fp16 = true});
     if (!child_first) add_flags_recursive(net.second, {.fp32 = true});
@@ -103,7 +103,7 @@ TEST(Precedence, AChildsSettingWinsWhateverTheOrder) {
 }
 
 TEST(Precedence, AModulesSettingWinsOverTheRegionAroundIt) {
-  Net net;
+  ProbedNet net;
   to_float(net.second, DType::kF32);
   const Autocast region(DType::kBf16);
   net(input());
@@ -125,7 +125,7 @@ TEST(Precedence, ARegionInsideAModuleWinsOverItsSetting) {
 }
 
 TEST(Precedence, PartsKeepTheirSettingUnderALevelAndALevelAppliedTwiceIsOne) {
-  Net net;
+  ProbedNet net;
   to_float(net.second, DType::kF32);
   auto_mixed_precision(net, Level::kO2, DType::kF16);
   auto_mixed_precision(net, Level::kO2, DType::kBf16);
@@ -192,7 +192,7 @@ TEST(AutoMixedPrecision, WithoutKeepBatchNormScaleAndShiftAreRounded) {
 TEST(AutoMixedPrecision, TheLossIsF32AtEveryLevel) {
   const Tensor labels = zeros({8}, DType::kI64);
   for (const Level level : kLevels) {
-    Net net;
+    ProbedNet net;
     auto_mixed_precision(net, level, DType::kF16);
     const Autocast region(Policy{.level = level, .lower = DType::kF16});
     EXPECT_EQ(cross_entropy(net(input()), labels).dtype(), DType::kF32) << name_of(level);
@@ -200,7 +200,7 @@ TEST(AutoMixedPrecision, TheLossIsF32AtEveryLevel) {
 }
 
 TEST(AutoMixedPrecision, NamesOfOperationsAndModulesOverrideTheLevel) {
-  Net net;
+  ProbedNet net;
   auto_mixed_precision(net, "O2", DType::kF16, {.keep_float32 = {"second*"}, .lower = {"exp"}});
   net(input());
   EXPECT_EQ(net.dtype_of_first(), DType::kF16);
@@ -210,7 +210,7 @@ TEST(AutoMixedPrecision, NamesOfOperationsAndModulesOverrideTheLevel) {
 }
 
 TEST(AutoMixedPrecision, UnknownNamesAreNamedAndChangeNothing) {
-  Net net;
+  ProbedNet net;
   const MixedPrecisionOptions options{.keep_float32 = {"second", "thrid"}};
   EXPECT_THAT(
       message_of<ArgumentError>([&] { auto_mixed_precision(net, "O2", DType::kF16, options); }),
@@ -247,13 +247,13 @@ TEST(CustomMixedPrecision, BlackListIsAllThatIsKept) {
 }
 
 TEST(CustomMixedPrecision, NeedsExactlyOneList) {
-  Net net;
+  ProbedNet net;
   EXPECT_THROW(custom_mixed_precision(net, {}), ArgumentError);
   EXPECT_THROW(custom_mixed_precision(net, {{"relu"}, {"exp"}}), ArgumentError);
 }
 
 TEST(AddFlagsRecursive, WantsOneFlag) {
-  Net net;
+  ProbedNet net;
   EXPECT_THAT(message_of<ArgumentError>([&] { add_flags_recursive(net, {}); }), HasSubstr("0 are"));
   EXPECT_THAT(
       message_of<ArgumentError>([&] { add_flags_recursive(net, {.fp16 = true, .fp32 = true}); }),

@@ -16,14 +16,13 @@
 #include "mezzo/ops/multi_tensor.h"
 #include "mezzo/ops/optimizer_steps.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/cuda/card.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr Device kCard{DeviceType::kCuda, 0};
 
 class CudaDevice : public testing::Test {
  protected:

@@ -13,13 +13,12 @@
 #include "mezzo/ops/relu.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/cuda/card.h"
 
 namespace mezzo {
 namespace {
 
 using Tensors = std::span<const Tensor>;
-
-constexpr Device kCard{DeviceType::kCuda, 0};
 
 class CudaReplay : public testing::Test {
  protected:

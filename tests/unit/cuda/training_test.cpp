@@ -8,11 +8,10 @@
 #include "mezzo/core/random.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/cuda/card.h"
 
 namespace mezzo {
 namespace {
-
-constexpr Device kCard{DeviceType::kCuda, 0};
 
 class CudaTraining : public testing::Test {
  protected:

@@ -43,7 +43,7 @@ Indices rest_of_epoch(DataLoader& loader) {
   return all;
 }
 
-Indices counting(std::int64_t size) {
+Indices numbers_to(std::int64_t size) {
   Indices indices(static_cast<std::size_t>(size));
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
@@ -87,10 +87,10 @@ TEST(Loader, EpochsArePermutationsThatDiffer) {
   DataLoader loader(*set, {.batch_size = 10, .seed = 5});
   const Indices first = rest_of_epoch(loader);
   const Indices second = rest_of_epoch(loader);
-  EXPECT_TRUE(std::ranges::is_permutation(first, counting(103)));
-  EXPECT_TRUE(std::ranges::is_permutation(second, counting(103)));
+  EXPECT_TRUE(std::ranges::is_permutation(first, numbers_to(103)));
+  EXPECT_TRUE(std::ranges::is_permutation(second, numbers_to(103)));
   EXPECT_NE(first, second);
-  EXPECT_NE(first, counting(103));
+  EXPECT_NE(first, numbers_to(103));
   DataLoader other(*set, {.batch_size = 10, .seed = 6});
   EXPECT_NE(first, rest_of_epoch(other));
 }
@@ -125,8 +125,8 @@ TEST(Loader, EveryPlaceIsEquallyLikely) {
 TEST(Loader, WithoutShufflingInFileOrder) {
   const auto set = small_set(23);
   DataLoader loader(*set, {.batch_size = 5, .shuffle = false});
-  EXPECT_EQ(rest_of_epoch(loader), counting(23));
-  EXPECT_EQ(rest_of_epoch(loader), counting(23));
+  EXPECT_EQ(rest_of_epoch(loader), numbers_to(23));
+  EXPECT_EQ(rest_of_epoch(loader), numbers_to(23));
 }
 
 TEST(Loader, CountsStepsWithAndWithoutTheRemainder) {

@@ -12,6 +12,8 @@
 
 namespace mezzo::graph {
 
+inline constexpr int kEager = 2;  // runs before the first recording
+
 // What recorders were asked for.
 struct RecorderLog {
   int recorders = 0;

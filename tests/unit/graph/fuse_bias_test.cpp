@@ -100,7 +100,7 @@ TEST(FuseBias, NotOverHostWork) {
 )");
 }
 
-PlainTraining two_layers(std::optional<DType> parameters = std::nullopt) {
+PlainTraining two_layers_with_sums(std::optional<DType> parameters = std::nullopt) {
   return {{{8, 16}, {16}, {16, 4}, {4}},
           {6, 8},
           [parameters](std::span<const Tensor> p, const Tensor& x) {
@@ -114,13 +114,13 @@ PlainTraining two_layers(std::optional<DType> parameters = std::nullopt) {
 }
 
 TEST(FuseBias, TrainsCloselyToPlainCode) {
-  expect_trains_alike(two_layers(), "_activation(", 0x1p-18);
-  expect_trains_alike(two_layers(DType::kBf16), "_activation(", 0x1p-5);
-  expect_trains_alike(two_layers(DType::kF16), "_activation(", 0x1p-8);
+  expect_trains_alike(two_layers_with_sums(), "_activation(", 0x1p-18);
+  expect_trains_alike(two_layers_with_sums(DType::kBf16), "_activation(", 0x1p-5);
+  expect_trains_alike(two_layers_with_sums(DType::kF16), "_activation(", 0x1p-8);
 }
 
 TEST(FuseBias, CanBeLeftOut) {
-  expect_plain_without("fuse_bias", two_layers(DType::kBf16), "_activation(");
+  expect_plain_without("fuse_bias", two_layers_with_sums(DType::kBf16), "_activation(");
 }
 
 }  // namespace

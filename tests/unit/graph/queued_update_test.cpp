@@ -12,10 +12,8 @@
 namespace mezzo::graph {
 namespace {
 
-std::unique_ptr<amp::SmallNet> small_net() { return std::make_unique<amp::SmallNet>(); }
-const optim::SgdOptions kSgd{
+const optim::SgdOptions kScheduledSgd{
     .lr = std::vector<double>{0.05, 0.02, 0.1, 0.03}, .momentum = 0.9, .dampening = 0.2};
-constexpr int kEager = 2;  // runs before the first recording
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Steps of which some are skipped: at scales that overflow, and for images that are not finite.
@@ -49,8 +47,8 @@ const amp::LossScaleOptions kOverflows{.init_scale = 0x1p119, .growth_interval =
 TEST(QueuedUpdate, AStepIsOneLaunchWhetherItIsSkippedOrNot) {
   for (const char* level : {"O0", "O2", "O3"}) {
     const amp::TrainNetworkOptions amp{.level = level, .dtype = DType::kBf16};
-    expect_one_recording(amp, std::nullopt, kSgd, {}, 0);
-    expect_one_recording(amp, std::nullopt, kSgd, {0, 3, 4}, 3);
+    expect_one_recording(amp, std::nullopt, kScheduledSgd, {}, 0);
+    expect_one_recording(amp, std::nullopt, kScheduledSgd, {0, 3, 4}, 3);
   }
 }
 
@@ -74,7 +72,7 @@ TEST(QueuedUpdate, LossScalesMoveAsTheyDoEagerly) {
 // Below 1 it is unscaling that may overflow.
 TEST(QueuedUpdate, ScalesBelowOne) {
   const amp::LossScaleOptions low{.init_scale = 0x1p-120, .min_scale = 0x1p-126};
-  expect_one_recording<>({.level = "O0"}, low, kSgd, {5}, 1);
+  expect_one_recording<>({.level = "O0"}, low, kScheduledSgd, {5}, 1);
 }
 
 TEST(QueuedUpdate, AdamCountsTheStepsThatAreDone) {
@@ -88,7 +86,8 @@ TEST(QueuedUpdate, WithoutChecksNothingIsSkipped) {
   const amp::TrainNetworkOptions amp{.level = "O2",
                                      .dtype = DType::kBf16,
                                      .step = {.nonfinite_loss = amp::NonfiniteLoss::kOverflow}};
-  Twins<amp::SmallNet> twins(small_net, kSgd, amp, std::nullopt, amp::class_loss, recorded_in(log));
+  Twins<amp::SmallNet> twins(small_net, kScheduledSgd, amp, std::nullopt, amp::class_loss,
+                             recorded_in(log));
   for (std::uint64_t i = 0; i < 6; ++i) {
     EXPECT_FALSE(twins.step(amp::small_batch(i)).skipped);
     twins.expect_same_state();
@@ -98,7 +97,7 @@ TEST(QueuedUpdate, WithoutChecksNothingIsSkipped) {
 
 TEST(QueuedUpdate, MicroBatchesAreOneStep) {
   expect_one_recording<>({.level = "O2", .dtype = DType::kF16, .step = {.micro_batches = 3}},
-                         amp::LossScaleOptions{.init_scale = 4}, kSgd, {1, 6}, 2);
+                         amp::LossScaleOptions{.init_scale = 4}, kScheduledSgd, {1, 6}, 2);
 }
 
 TEST(QueuedUpdate, BuffersThatAreNotRestoredMoveOn) {
@@ -106,7 +105,8 @@ TEST(QueuedUpdate, BuffersThatAreNotRestoredMoveOn) {
   const amp::TrainNetworkOptions amp{
       .level = "O0",
       .step = {.nonfinite_loss = amp::NonfiniteLoss::kOverflow, .restore_buffers = false}};
-  Twins<amp::SmallNet> twins(small_net, kSgd, amp, kOverflows, amp::steep_loss, recorded_in(log));
+  Twins<amp::SmallNet> twins(small_net, kScheduledSgd, amp, kOverflows, amp::steep_loss,
+                             recorded_in(log));
   for (std::uint64_t i = 0; i < 6; ++i) {
     twins.step(amp::small_batch(i));
     twins.expect_same_state();
@@ -118,9 +118,9 @@ TEST(QueuedUpdate, ClippingIsPartOfIt) {
   for (const double max_norm : {0.1, 1e4}) {
     const amp::TrainStepOptions step{.max_grad_norm = max_norm};
     expect_one_recording<>({.level = "O2", .dtype = DType::kF16, .step = step},
-                           amp::LossScaleOptions{.init_scale = 4}, kSgd, {3}, 1);
-    expect_one_recording<>({.level = "O2", .dtype = DType::kBf16, .step = step}, std::nullopt, kSgd,
-                           {0, 5}, 2);
+                           amp::LossScaleOptions{.init_scale = 4}, kScheduledSgd, {3}, 1);
+    expect_one_recording<>({.level = "O2", .dtype = DType::kBf16, .step = step}, std::nullopt,
+                           kScheduledSgd, {0, 5}, 2);
   }
 }
 
@@ -129,7 +129,7 @@ TEST(QueuedUpdate, ARefusedRecordingCountsNothingTwice) {
   for (const int after : {0, 1}) {
     RecorderLog log;
     log.refuses_after = after;
-    Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O2", .dtype = DType::kF16},
+    Twins<amp::SmallNet> twins(small_net, kScheduledSgd, {.level = "O2", .dtype = DType::kF16},
                                amp::LossScaleOptions{.init_scale = 4}, amp::class_loss,
                                recorded_in(log));
     for (std::uint64_t i = 0; i < 6; ++i) {
@@ -149,7 +149,7 @@ TEST(QueuedUpdate, LoadedStateIsSeenWithoutAnotherRecording) {
   std::vector<std::vector<double>> results;
   for (amp::SmallNet& net : nets) {
     const bool is_graph = &net == &nets[1];
-    optim::Sgd optimizer(net.parameters(), kSgd);
+    optim::Sgd optimizer(net.parameters(), kScheduledSgd);
     auto step = amp::build_train_network(net, amp::class_loss, optimizer, {.level = "O0"});
     if (is_graph) step.set_execution(captured(net, recorded_in(log)));
     for (std::uint64_t i = 0; i < 6; ++i) {
@@ -246,8 +246,8 @@ TEST(QueuedUpdate, AnOptimizerWithoutGradients) {
   manual_seed(4);
   amp::SmallNet net;
   nn::Linear unused(3, 2);
-  optim::Sgd optimizers[] = {optim::Sgd(net.parameters(), kSgd),
-                             optim::Sgd(unused.parameters(), kSgd)};
+  optim::Sgd optimizers[] = {optim::Sgd(net.parameters(), kScheduledSgd),
+                             optim::Sgd(unused.parameters(), kScheduledSgd)};
   TwoInputs graph([&](TwoInputs& self, const Tensor& x, const Tensor& labels) {
     const Tensor loss = amp::class_loss(net(x), labels);
     self.backward(loss);
@@ -274,7 +274,7 @@ TEST(QueuedUpdate, CallsBehindAnUpdateSeeIt) {
   RecorderLog log;
   manual_seed(9);
   amp::SmallNet net;
-  optim::Sgd optimizer(net.parameters(), kSgd);
+  optim::Sgd optimizer(net.parameters(), kScheduledSgd);
   const auto step = [&](std::span<const Tensor> in) {
     std::vector<Tensor> losses;
     for (int pass = 0; pass < 2; ++pass) {
@@ -296,7 +296,7 @@ TEST(QueuedUpdate, CallsBehindAnUpdateSeeIt) {
   }
   manual_seed(9);
   amp::SmallNet same;
-  optim::Sgd same_optimizer(same.parameters(), kSgd);
+  optim::Sgd same_optimizer(same.parameters(), kScheduledSgd);
   for (int i = 0; i < 10; ++i) {
     const amp::Autocast region(amp::Policy{.level = amp::Level::kO2, .lower = DType::kBf16});
     const Tensor loss = amp::class_loss(same(inputs[0]).astype(DType::kF32), inputs[1]);

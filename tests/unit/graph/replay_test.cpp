@@ -23,10 +23,6 @@ namespace {
 using Tensors = std::span<const Tensor>;
 using Values = std::vector<double>;
 
-std::unique_ptr<amp::SmallNet> small_net() { return std::make_unique<amp::SmallNet>(); }
-const optim::SgdOptions kSgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3};
-constexpr int kEager = 2;  // runs before the first recording
-
 // Forward and backward pass are one recording: loss and gradients are looked at behind them.
 TEST(Replay, TrainingHasTheBitsOfEagerSteps) {
   for (const char* level : {"O0", "O1", "O2", "O3"}) {

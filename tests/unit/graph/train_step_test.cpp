@@ -12,9 +12,6 @@
 namespace mezzo::graph {
 namespace {
 
-std::unique_ptr<amp::SmallNet> small_net() { return std::make_unique<amp::SmallNet>(); }
-const optim::SgdOptions kSgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3};
-
 TEST(GraphTrainStep, EveryLevelAndDtype) {
   for (const char* level : {"O1", "auto", "O2", "O3"}) {
     for (const DType dtype : {DType::kBf16, DType::kF16}) {

@@ -17,6 +17,9 @@ namespace mezzo::graph {
 using amp::Batch;
 using amp::TrainStepResult;
 
+inline std::unique_ptr<amp::SmallNet> small_net() { return std::make_unique<amp::SmallNet>(); }
+inline const optim::SgdOptions kSgd{.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3};
+
 // The same training twice, once eagerly and once in graph mode.
 template <class Net, class Optimizer = optim::Sgd>
 class Twins {

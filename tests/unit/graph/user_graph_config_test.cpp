@@ -17,8 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const amp::Batch kBatch = amp::small_batch(1);
-
 TEST(UserGraphInference, IsTheNetworkWithoutRecording) {
   amp::SmallNet net;
   OneInput graph([&](OneInput&, const Tensor& x) { return net(x); });

@@ -14,8 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const amp::Batch kBatch = amp::small_batch(1);
-
 // What `build` says of itself with an optimizer and a scaler.
 std::string fault_of(const std::function<Tensor(TwoInputs&, amp::SmallNet&, const Tensor&)>& build,
                      bool adds_net = true) {

@@ -20,6 +20,8 @@ namespace mezzo::graph {
 
 using OptionalPolicy = std::optional<amp::Policy>;
 
+inline const amp::Batch kBatch = amp::small_batch(1);
+
 // What two equal trainings begin with.
 struct Training {
   explicit Training(double init_scale = 1024, double max_norm = 0, bool half = false)

@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 
 std::span<const std::byte> bytes_of(const Bytes& bytes) { return std::as_bytes(std::span(bytes)); }
 
-std::vector<std::string> names_in(const TempFolder& folder) {
+std::vector<std::string> files_in(const TempFolder& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     names.push_back(entry.path().filename().string());
@@ -39,7 +39,7 @@ TEST(AtomicFile, AppearsCompleteOrNotAtAll) {
     AtomicFile file(path);
     file.write(bytes_of({1, 2}));
     file.write({});
-    EXPECT_THAT(names_in(folder), ElementsAre("x.tmp." + std::to_string(getpid())));
+    EXPECT_THAT(files_in(folder), ElementsAre("x.tmp." + std::to_string(getpid())));
     file.write(bytes_of({3}));
     file.commit();
   }
@@ -51,7 +51,7 @@ TEST(AtomicFile, AppearsCompleteOrNotAtAll) {
   EXPECT_EQ(TempFolder::read(path), Bytes({1, 2, 3}));
   write_file(path, bytes_of({5}));
   EXPECT_EQ(TempFolder::read(path), Bytes({5}));
-  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+  EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
 TEST(AtomicFile, WorksWithoutAFolderInThePath) {
@@ -60,7 +60,7 @@ TEST(AtomicFile, WorksWithoutAFolderInThePath) {
   std::filesystem::current_path(folder.path());
   write_file("x", bytes_of({1}));
   std::filesystem::current_path(before);
-  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+  EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
 TEST(AtomicFile, KeepsThePermissionsOfTheFileItReplaces) {
@@ -81,7 +81,7 @@ TEST(AtomicFile, RemovesWhatAKilledProcessOfTheSameIdLeft) {
   write_file(path, bytes_of({1}));
   EXPECT_EQ(TempFolder::read(path), Bytes({1}));
   EXPECT_EQ(TempFolder::read(victim), Bytes({7}));
-  EXPECT_THAT(names_in(folder), ElementsAre("victim", "x"));
+  EXPECT_THAT(files_in(folder), ElementsAre("victim", "x"));
 }
 
 TEST(AtomicFile, ReplacesLinksAndLeavesTheirTargets) {
@@ -106,7 +106,7 @@ TEST(AtomicFile, MissingFoldersAndOddTargetsAreNamed) {
               HasSubstr("not a regular file"));
   EXPECT_THAT(message_of<FileError>([&] { write_file(folder.path(std::string(300, 'x')), {}); }),
               HasSubstr("Choose a shorter name"));
-  EXPECT_TRUE(names_in(folder).empty());
+  EXPECT_TRUE(files_in(folder).empty());
 }
 
 TEST(AtomicFile, ReadOnlyFoldersAreRefused) {
@@ -122,7 +122,7 @@ TEST(AtomicFile, ReadOnlyFoldersAreRefused) {
                          ": cannot be created: Permission denied. Check the permissions of the "
                          "folder");
   EXPECT_EQ(TempFolder::read(folder.path("x")), Bytes({1}));
-  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+  EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
 TEST(AtomicFile, AFullDiskLosesNothing) {
@@ -137,7 +137,7 @@ TEST(AtomicFile, AFullDiskLosesNothing) {
   EXPECT_EQ(message, "[file] " + path +
                          ": cannot be written: File too large. Free some space or write elsewhere");
   EXPECT_EQ(TempFolder::read(path), Bytes({1}));
-  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+  EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
 TEST(AtomicFile, AKilledProcessLosesNothing) {
@@ -149,7 +149,7 @@ TEST(AtomicFile, AKilledProcessLosesNothing) {
     raise(SIGKILL);
   });
   EXPECT_EQ(TempFolder::read(path), Bytes({1}));
-  EXPECT_THAT(names_in(folder), ElementsAre("x", StartsWith("x.tmp.")));
+  EXPECT_THAT(files_in(folder), ElementsAre("x", StartsWith("x.tmp.")));
 }
 
 TEST(AtomicFile, OfTwoWritersAtMostOneCommits) {
@@ -165,7 +165,7 @@ TEST(AtomicFile, OfTwoWritersAtMostOneCommits) {
     second.commit();
   }
   EXPECT_EQ(TempFolder::read(path), Bytes({2}));
-  EXPECT_THAT(names_in(folder), ElementsAre("x"));
+  EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
 }  // namespace

@@ -210,12 +210,12 @@ std::string with_random(std::string_view random) {
   return with(R"("step":1,"values":{},"files":[],"random":)" + std::string(random));
 }
 
-struct Malformed {
+struct MalformedManifest {
   std::string text;
   std::string message;
 };
 
-std::vector<Malformed> malformed_manifests() {
+std::vector<MalformedManifest> malformed_manifests() {
   return {
       {"", "does not begin with its checksum, it begins with ''"},
       {"\xff", "it begins with other bytes"},
@@ -252,7 +252,7 @@ std::vector<Malformed> malformed_manifests() {
   };
 }
 
-std::vector<Malformed> malformed_parts() {
+std::vector<MalformedManifest> malformed_parts() {
   const std::string file = R"("bytes":1,"crc32c":"00000000","tensors":[],"file":)";
   return {
       {with_files("1"), "an entry of 'files': is not an object"},
@@ -287,8 +287,8 @@ std::vector<Malformed> malformed_parts() {
 }
 
 TEST(CheckpointManifest, EveryMalformedOneSaysWhatIsWrong) {
-  std::vector<Malformed> manifests = malformed_manifests();
-  for (const Malformed& malformed : malformed_parts()) manifests.push_back(malformed);
+  std::vector<MalformedManifest> manifests = malformed_manifests();
+  for (const MalformedManifest& malformed : malformed_parts()) manifests.push_back(malformed);
   for (const auto& [text, message] : manifests) {
     SCOPED_TRACE(text.substr(0, 200));
     const std::string error =

@@ -17,19 +17,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using Bytes = std::vector<std::byte>;
+using ByteVector = std::vector<std::byte>;
 
-Bytes bytes_of(std::string_view text) {
+ByteVector bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
 
-std::string text_of(const Bytes& bytes) {
+std::string text_of(const ByteVector& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // A file by hand: version, true length, dict, data.
-Bytes file_bytes(int version, std::string_view dict, std::string_view data) {
+ByteVector npy_bytes(int version, std::string_view dict, std::string_view data) {
   std::string text = "\x93NUMPY";
   text += {static_cast<char>(version), '\0'};
   const auto length = static_cast<std::uint32_t>(dict.size());
@@ -45,7 +45,7 @@ std::string dict_of(std::string_view dtype, std::string_view shape,
          ", 'shape': " + std::string(shape) + ", }";
 }
 
-std::string error_of(const Bytes& bytes) {
+std::string npy_error(const ByteVector& bytes) {
   return message_of<FileError>([&] { parse_npy(bytes, "x.npy"); });
 }
 
@@ -82,7 +82,7 @@ TEST(Npy, EveryDtypeComesBack) {
     for (std::size_t i = 0; i < tensor.bytes(); ++i) {
       raw[i] = static_cast<unsigned char>(is_bool ? i % 2 : 37 * i + 1);
     }
-    const Bytes bytes = serialize_npy(tensor);
+    const ByteVector bytes = serialize_npy(tensor);
     EXPECT_EQ((bytes.size() - tensor.bytes()) % 64, 0U) << name_of(dtype);
     const Tensor read = parse_npy(bytes);
     EXPECT_EQ(concat(read), concat(tensor));
@@ -99,50 +99,50 @@ TEST(Npy, LayoutsAreWrittenInLogicalOrder) {
 
 TEST(Npy, FortranOrderIsRead) {
   const std::string_view data("\0\1\2\3\4\5", 6);
-  const Tensor tensor = parse_npy(file_bytes(1, dict_of("|u1", "(2, 3)", "True"), data));
+  const Tensor tensor = parse_npy(npy_bytes(1, dict_of("|u1", "(2, 3)", "True"), data));
   EXPECT_EQ(concat(tensor), "u8[2, 3]");
   EXPECT_TRUE(tensor.is_dense());
   EXPECT_THAT(tensor.to_vector<std::uint8_t>(), ElementsAre(0, 2, 4, 1, 3, 5));
-  EXPECT_EQ(parse_npy(file_bytes(1, dict_of("<f4", "(2, 0)", "True"), "")).numel(), 0);
-  EXPECT_EQ(parse_npy(file_bytes(1, dict_of("|u1", "()", "True"), "\7")).item(), 7);
+  EXPECT_EQ(parse_npy(npy_bytes(1, dict_of("<f4", "(2, 0)", "True"), "")).numel(), 0);
+  EXPECT_EQ(parse_npy(npy_bytes(1, dict_of("|u1", "()", "True"), "\7")).item(), 7);
 }
 
 TEST(Npy, BigEndianIsConverted) {
   const std::string_view half("\x3c\x00", 2);
-  EXPECT_EQ(parse_npy(file_bytes(1, dict_of(">f2", "()"), half)).item(), 1);
+  EXPECT_EQ(parse_npy(npy_bytes(1, dict_of(">f2", "()"), half)).item(), 1);
   const std::string_view longs("\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\2", 16);
-  EXPECT_THAT(parse_npy(file_bytes(1, dict_of(">i8", "(2,)"), longs)).to_vector<std::int64_t>(),
+  EXPECT_THAT(parse_npy(npy_bytes(1, dict_of(">i8", "(2,)"), longs)).to_vector<std::int64_t>(),
               ElementsAre(256, 2));
-  EXPECT_EQ(parse_npy(file_bytes(1, dict_of(">u1", "()"), "\7")).item(), 7);
+  EXPECT_EQ(parse_npy(npy_bytes(1, dict_of(">u1", "()"), "\7")).item(), 7);
 }
 
 TEST(Npy, AllVersionsAndSpellingsAreRead) {
   for (int version = 1; version <= 3; ++version) {
-    EXPECT_EQ(parse_npy(file_bytes(version, dict_of("|u1", "(1,)") + "   \n", "\7")).item(), 7);
+    EXPECT_EQ(parse_npy(npy_bytes(version, dict_of("|u1", "(1,)") + "   \n", "\7")).item(), 7);
   }
   for (const std::string_view dict : {
            "{\"shape\":(1,),\"fortran_order\":False,\"descr\":\"|u1\"}",
            " { 'descr' : '|u1' , 'fortran_order' : False ,\n'shape' : ( 1 , ) } ",
            "{'descr': '<u1', 'fortran_order': False, 'shape': (1L,), }",
        }) {
-    EXPECT_EQ(parse_npy(file_bytes(1, dict, "\7")).item(), 7) << dict;
+    EXPECT_EQ(parse_npy(npy_bytes(1, dict, "\7")).item(), 7) << dict;
   }
 }
 
-struct Malformed {
+struct MalformedNpy {
   std::string what;
-  Bytes bytes;
+  ByteVector bytes;
   std::string message;
 };
 
-std::vector<Malformed> malformed_starts() {
-  Bytes version_4 = file_bytes(3, dict_of("|u1", "()"), "\7");
+std::vector<MalformedNpy> malformed_starts() {
+  ByteVector version_4 = npy_bytes(3, dict_of("|u1", "()"), "\7");
   version_4[6] = std::byte{4};
-  Bytes version_1_1 = file_bytes(1, dict_of("|u1", "()"), "\7");
+  ByteVector version_1_1 = npy_bytes(1, dict_of("|u1", "()"), "\7");
   version_1_1[7] = std::byte{1};
-  Bytes long_header = file_bytes(2, dict_of("|u1", "()"), "\7");
+  ByteVector long_header = npy_bytes(2, dict_of("|u1", "()"), "\7");
   long_header[11] = std::byte{0xff};
-  Bytes longer_than_file = file_bytes(1, dict_of("|u1", "()"), "");
+  ByteVector longer_than_file = npy_bytes(1, dict_of("|u1", "()"), "");
   longer_than_file[8] = std::byte{0xff};
   return {
       {"nothing", {}, "short file: it has 0 bytes"},
@@ -157,11 +157,11 @@ std::vector<Malformed> malformed_starts() {
   };
 }
 
-Malformed bad_dict(std::string what, std::string_view dict, std::string message) {
-  return {std::move(what), file_bytes(1, dict, "\1\2\3\4"), std::move(message)};
+MalformedNpy bad_dict(std::string what, std::string_view dict, std::string message) {
+  return {std::move(what), npy_bytes(1, dict, "\1\2\3\4"), std::move(message)};
 }
 
-std::vector<Malformed> malformed_dicts() {
+std::vector<MalformedNpy> malformed_dicts() {
   const std::string good = dict_of("|u1", "(4,)");
   return {
       bad_dict("empty", "", "found its end, expected '{'"),
@@ -188,7 +188,7 @@ std::vector<Malformed> malformed_dicts() {
   };
 }
 
-std::vector<Malformed> malformed_contents() {
+std::vector<MalformedNpy> malformed_contents() {
   const auto dtype = [](std::string_view name) {
     return bad_dict(
         std::string("dtype ") + std::string(name), dict_of(name, "(2,)"),
@@ -222,14 +222,14 @@ std::vector<Malformed> malformed_contents() {
 }
 
 TEST(Npy, EveryMalformedFileSaysWhatIsWrong) {
-  std::vector<Malformed> files;
+  std::vector<MalformedNpy> files;
   for (const auto& group : {malformed_starts(), malformed_dicts(), malformed_contents()}) {
     files.insert(files.end(), group.begin(), group.end());
   }
   EXPECT_GT(files.size(), 50U);
-  for (const Malformed& malformed : files) {
+  for (const MalformedNpy& malformed : files) {
     SCOPED_TRACE(malformed.what);
-    const std::string message = error_of(malformed.bytes);
+    const std::string message = npy_error(malformed.bytes);
     EXPECT_THAT(message, AllOf(StartsWith("[npy] x.npy: "), HasSubstr(malformed.message)));
     EXPECT_LT(message.size(), 300U);
   }
@@ -237,10 +237,10 @@ TEST(Npy, EveryMalformedFileSaysWhatIsWrong) {
 
 TEST(Npy, EveryTruncationIsFound) {
   const TempFolder folder;
-  const Bytes whole = serialize_npy(from_values<float>({1, 2, 3}, {3}));
+  const ByteVector whole = serialize_npy(from_values<float>({1, 2, 3}, {3}));
   for (std::size_t length = 0; length < whole.size(); ++length) {
-    const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
-    EXPECT_THAT(error_of(part), HasSubstr("short file")) << length;
+    const ByteVector part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_THAT(npy_error(part), HasSubstr("short file")) << length;
   }
   const std::string text = text_of(whole).substr(0, whole.size() - 1);
   const std::string path = folder.write("x.npy", {text.begin(), text.end()});
@@ -250,7 +250,7 @@ TEST(Npy, EveryTruncationIsFound) {
                 "again");
 }
 
-void try_parse(const Bytes& bytes) {
+void try_parse(const ByteVector& bytes) {
   try {
     parse_npy(bytes);
   } catch (const FileError&) {
@@ -261,11 +261,11 @@ void try_parse(const Bytes& bytes) {
 // Whatever the bytes are, the parser gives a tensor or a FileError, and takes no more memory than
 // the file has.
 TEST(Npy, DamagedFilesParseOrFailCleanly) {
-  const Bytes whole = serialize_npy(from_values<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
+  const ByteVector whole = serialize_npy(from_values<float>({1, 2, 3, 4, 5, 6}, {2, 3}));
   cpu_allocator().reset_peak();
   const std::int64_t before = cpu_allocator().stats().live_bytes;
   for (std::size_t i = 0; i < whole.size() * 256; ++i) {
-    Bytes damaged = whole;
+    ByteVector damaged = whole;
     damaged[i / 256] = static_cast<std::byte>(i % 256);
     try_parse(damaged);
   }

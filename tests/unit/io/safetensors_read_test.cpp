@@ -19,29 +19,29 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-using Bytes = std::vector<std::byte>;
+using ByteVector = std::vector<std::byte>;
 
-std::string error_of(const Bytes& bytes) {
+std::string safetensors_error(const ByteVector& bytes) {
   return message_of<FileError>([&] { parse_safetensors(bytes, "x.safetensors"); });
 }
 
-std::string write_to(const TempFolder& folder, const Bytes& bytes) {
+std::string write_to(const TempFolder& folder, const ByteVector& bytes) {
   data::Bytes copy;
   for (const std::byte b : bytes) copy.push_back(std::to_integer<std::uint8_t>(b));
   return folder.write("x.safetensors", copy);
 }
 
 // Two tensors with all that a header can have.
-Bytes small_file() {
+ByteVector small_file() {
   return file_bytes(
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
       R"("a":{"dtype":"U8","shape":[2,2],"data_offsets":[8,12]}}  )",
       12);
 }
 
-struct Malformed {
+struct MalformedSafetensors {
   std::string what;
-  Bytes bytes;
+  ByteVector bytes;
   std::string message;
 };
 
@@ -56,15 +56,15 @@ std::string two(std::string_view first, std::string_view second) {
          R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(second) + "}}";
 }
 
-std::vector<Malformed> malformed_text() {
+std::vector<MalformedSafetensors> malformed_text() {
   const auto length_is = [](std::uint64_t length) {
-    Bytes bytes = file_bytes("{}      ");
+    ByteVector bytes = file_bytes("{}      ");
     std::memcpy(bytes.data(), &length, 8);
     return bytes;
   };
   return {
       {"nothing", {}, "short file: it has 0 bytes"},
-      {"seven bytes", Bytes(7), "short file: it has 7 bytes"},
+      {"seven bytes", ByteVector(7), "short file: it has 7 bytes"},
       {"length over the limit", length_is(100'000'001), "at most 100000000 are allowed"},
       {"length of all ones", length_is(~std::uint64_t{0}),
        "claims a header of 1844674407370955161"},
@@ -89,7 +89,7 @@ std::vector<Malformed> malformed_text() {
   };
 }
 
-std::vector<Malformed> malformed_entries() {
+std::vector<MalformedSafetensors> malformed_entries() {
   return {
       {"a number for a tensor", file_bytes(R"({"a":1})"), "found 1 as 'a', expected an object"},
       {"null for a tensor", file_bytes(R"({"a":null})"), "found null as 'a'"},
@@ -116,7 +116,7 @@ std::vector<Malformed> malformed_entries() {
   };
 }
 
-std::vector<Malformed> malformed_dtypes_and_shapes() {
+std::vector<MalformedSafetensors> malformed_dtypes_and_shapes() {
   return {
       {"unknown dtype", file_bytes(header_of("F33", "[1]", "[0,4]"), 4),
        "tensor 'a' has the dtype 'F33', mezzo has BOOL U8 F16 BF16 I32 F32 F64 I64"},
@@ -139,7 +139,7 @@ std::vector<Malformed> malformed_dtypes_and_shapes() {
   };
 }
 
-std::vector<Malformed> malformed_places() {
+std::vector<MalformedSafetensors> malformed_places() {
   return {
       {"one offset", file_bytes(header_of("U8", "[4]", "[4]"), 4), "1 data offsets, expected"},
       {"three offsets", file_bytes(header_of("U8", "[4]", "[0,4,4]"), 4), "expected two whole"},
@@ -182,15 +182,15 @@ std::vector<Malformed> malformed_places() {
 
 TEST(SafetensorsRead, EveryMalformedFileSaysWhatIsWrong) {
   const TempFolder folder;
-  std::vector<Malformed> files;
+  std::vector<MalformedSafetensors> files;
   for (const auto& group :
        {malformed_text(), malformed_entries(), malformed_dtypes_and_shapes(), malformed_places()}) {
     files.insert(files.end(), group.begin(), group.end());
   }
   EXPECT_GT(files.size(), 60U);
-  for (const Malformed& malformed : files) {
+  for (const MalformedSafetensors& malformed : files) {
     SCOPED_TRACE(malformed.what);
-    const std::string message = error_of(malformed.bytes);
+    const std::string message = safetensors_error(malformed.bytes);
     EXPECT_THAT(message,
                 AllOf(StartsWith("[safetensors] x.safetensors: "), HasSubstr(malformed.message)));
     EXPECT_LT(message.size(), 400U);
@@ -203,11 +203,11 @@ TEST(SafetensorsRead, EveryMalformedFileSaysWhatIsWrong) {
 
 TEST(SafetensorsRead, EveryTruncationIsFound) {
   const TempFolder folder;
-  const Bytes whole = small_file();
+  const ByteVector whole = small_file();
   EXPECT_EQ(parse_safetensors(whole).tensors.size(), 2U);
   for (std::size_t length = 0; length < whole.size(); ++length) {
-    const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
-    EXPECT_THAT(error_of(part), HasSubstr("short file")) << length;
+    const ByteVector part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_THAT(safetensors_error(part), HasSubstr("short file")) << length;
     const std::string path = write_to(folder, part);
     EXPECT_THAT(message_of<FileError>([&] { read_safetensors(path); }), HasSubstr("short file"));
   }
@@ -216,8 +216,8 @@ TEST(SafetensorsRead, EveryTruncationIsFound) {
 // Whatever the bytes are, the parser gives tensors or a FileError, and takes no more memory for
 // tensors than there are bytes (and a cache line for each).
 TEST(SafetensorsRead, DamagedFilesParseOrFailCleanly) {
-  const Bytes whole = small_file();
-  const auto try_parse = [](const Bytes& bytes) {
+  const ByteVector whole = small_file();
+  const auto try_parse = [](const ByteVector& bytes) {
     try {
       parse_safetensors(bytes);
     } catch (const FileError&) {
@@ -228,7 +228,7 @@ TEST(SafetensorsRead, DamagedFilesParseOrFailCleanly) {
   const std::int64_t before = cpu_allocator().stats().live_bytes;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     for (int value = 0; value < 256; ++value) {
-      Bytes damaged = whole;
+      ByteVector damaged = whole;
       damaged[i] = static_cast<std::byte>(value);
       try_parse(damaged);
     }
@@ -236,7 +236,7 @@ TEST(SafetensorsRead, DamagedFilesParseOrFailCleanly) {
   std::mt19937 random(1);
   const std::string_view pieces = "{}[]\",:0123456789-.eE tfn\\";
   for (int round = 0; round < 20'000; ++round) {
-    Bytes damaged = whole;
+    ByteVector damaged = whole;
     for (int change = 0; change < 3; ++change) {
       const auto place = static_cast<std::ptrdiff_t>(8 + random() % (damaged.size() - 8));
       const auto piece = static_cast<std::byte>(pieces[random() % pieces.size()]);

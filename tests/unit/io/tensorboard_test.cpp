@@ -16,6 +16,7 @@
 #include "mezzo/io/protobuf.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/child.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::io {
 namespace {
@@ -24,8 +25,6 @@ using data::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // TensorBoard's own bytes for these events.
 constexpr std::string_view kVersionRecord =

@@ -24,8 +24,6 @@ using test::parameter;
 using test::plain_copy;
 using test::random_tensor;
 
-constexpr DType kFloats[] = {DType::kF32, DType::kBf16, DType::kF16};
-
 TEST(Window, SamePaddingIsTensorFlows) {
   const auto same = [](std::int64_t in, std::int64_t span, std::int64_t stride) {
     return Padding2d(Padding::kSame).resolve(in, span, stride);
@@ -67,7 +65,7 @@ TEST(Conv2d, ResultsAndImageGradientsAreChannelsLast) {
 }
 
 TEST(Conv2d, PackedWeightsFollowInPlaceChanges) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     const Tensor x = random_tensor({2, 16, 6, 6}, 1, dtype);
     const Tensor weight = parameter({32, 16, 3, 3}, 2);
     for (int change = 0; change < 3; ++change) {
@@ -106,7 +104,7 @@ TEST(Conv2d, PackedWeightsAreKeptFromTheSecondUse) {
 }
 
 TEST(Conv2d, GradientsAreTheSameWithAndWithoutPacking) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     const Tensor weight = parameter({24, 8, 3, 3}, 2);
     const Tensor x = random_tensor({2, 8, 7, 7}, 1, dtype).set_requires_grad(true);
     const Tensor other = plain_copy(x).set_requires_grad(true);
@@ -180,7 +178,7 @@ TEST(Conv2d, F16IsF32ArithmeticRoundedOnce) {
 TEST(Conv2d, ABiasOfAnyFloatingTypeIsAdded) {
   const Tensor x = zeros({1, 2, 3, 3}, DType::kBf16);
   const Tensor weight = zeros({2, 2, 1, 1}, DType::kBf16);
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     const Tensor y = conv2d(x, weight, from_values({1.5F, -2.0F}, {2}).astype(dtype));
     EXPECT_EQ(y.to_vector<double>()[0], 1.5);
     EXPECT_EQ(y.to_vector<double>()[9], -2);
@@ -246,7 +244,7 @@ TEST(Conv2d, NoMemoryIsLeftBehind) {
   const std::int64_t before = live();
   {
     const Tensor weight = parameter({16, 8, 3, 3}, 1);
-    for (const DType dtype : kFloats) {
+    for (const DType dtype : test::kVectorDTypes) {
       const Tensor x = random_tensor({2, 8, 8, 8}, 2, dtype);
       sum(conv2d(x, weight.astype(dtype))).backward();
     }
@@ -283,7 +281,7 @@ TEST(Conv2d, AGradientPenaltyCanBeTrained) {
 }
 
 TEST(Conv2d, InfinitiesAndNaNPassThrough) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     const Tensor x = zeros({1, 1, 2, 2}, dtype);
     copy_elements(from_values({INFINITY, 1.0F, NAN, 2.0F}, {1, 1, 2, 2}), x);
     const Doubles y = conv2d(x, ones({1, 1, 1, 1}).astype(dtype)).to_vector<double>();

@@ -19,10 +19,9 @@ namespace {
 
 using test::random_tensor;
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
 constexpr Sides kOne{1, 1, 1, 1};
 
-struct Case {
+struct WholeCase {
   Shape x;
   std::int64_t out_channels;
   Size2d kernel;
@@ -37,7 +36,7 @@ struct Case {
 
 // Several pixels, and one; kernels of one number, as large as the image, and larger; unequal sides,
 // strides, dilation; pairs that no tap joins; one channel.
-std::vector<Case> cases() {
+std::vector<WholeCase> whole_cases() {
   return {
       {{37, 9, 2, 2}, 21, 3, {.padding = kOne}},
       {{38, 33, 1, 1}, 16, 3, {.padding = kOne}},
@@ -73,7 +72,7 @@ struct Call {
   }
 };
 
-Call forward_call(const Case& c, DType dtype) {
+Call forward_call(const WholeCase& c, DType dtype) {
   return {"conv2d",
           kernels::conv::supports_whole,
           kernels::conv::run_whole,
@@ -85,7 +84,7 @@ Call forward_call(const Case& c, DType dtype) {
           c.weight().numel() / c.out_channels + 1};
 }
 
-Call grad_input_call(const Case& c, DType dtype) {
+Call grad_input_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_input",
           kernels::conv::supports_whole_grad_input,
           kernels::conv::run_whole_grad_input,
@@ -97,7 +96,7 @@ Call grad_input_call(const Case& c, DType dtype) {
           c.weight().numel() / c.x[1]};
 }
 
-Call grad_weight_call(const Case& c, DType dtype) {
+Call grad_weight_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_weight",
           kernels::conv::supports_whole_grad_weight,
           kernels::conv::run_whole_grad_weight,
@@ -142,8 +141,8 @@ void check(const Call& c, DType result) {
 }
 
 TEST(ConvWhole, ResultsAndGradientsArePlainSums) {
-  for (const DType dtype : kDTypes) {
-    for (const Case& c : cases()) {
+  for (const DType dtype : test::kVectorDTypes) {
+    for (const WholeCase& c : whole_cases()) {
       check(forward_call(c, dtype), dtype);
       check(grad_input_call(c, dtype), DType::kF32);
       check(grad_weight_call(c, dtype), DType::kF32);
@@ -153,7 +152,7 @@ TEST(ConvWhole, ResultsAndGradientsArePlainSums) {
 
 TEST(ConvWhole, GradientsAreRoundedOnceIfTheyHave16Bits) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
-    const Case c{{39, 12, 2, 2}, 7, 3, {.padding = kOne}};
+    const WholeCase c{{39, 12, 2, 2}, 7, 3, {.padding = kOne}};
     const Call call = grad_weight_call(c, dtype);
     EXPECT_TRUE(call.result_of(dtype).to_vector<float>() ==
                 cast(call.result_of(DType::kF32), dtype).to_vector<float>());
@@ -162,7 +161,7 @@ TEST(ConvWhole, GradientsAreRoundedOnceIfTheyHave16Bits) {
 }
 
 TEST(ConvWhole, ReadsAndWritesAnyLayout) {
-  const Case c{{34, 5, 2, 2}, 6, 3, {.padding = kOne}};
+  const WholeCase c{{34, 5, 2, 2}, 6, 3, {.padding = kOne}};
   Call call = grad_weight_call(c, DType::kF32);
   const std::vector<float> expected = call.result_of(DType::kF32).to_vector<float>();
   for (Tensor* tensor : {&call.a, &call.b}) *tensor = to_format(*tensor, Format::kChannelsLast);
@@ -185,10 +184,11 @@ TEST(ConvWhole, TheMatrixFollowsChangesOfTheWeight) {
 }
 
 TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {
-  for (const Case& c : {Case{{40, 4, 4, 4}, 4, 3, {.padding = kOne}}, Case{{40, 4, 2, 2}, 4, 1},
-                        Case{{40, 4, 2, 2}, 4, 3, {.padding = {9, 9, 9, 9}}},
-                        Case{{40, 4, 56, 56}, 4, 3, {.padding = kOne}},
-                        Case{{31, 4, 2, 2}, 4, 3, {.padding = kOne}}}) {
+  for (const WholeCase& c :
+       {WholeCase{{40, 4, 4, 4}, 4, 3, {.padding = kOne}}, WholeCase{{40, 4, 2, 2}, 4, 1},
+        WholeCase{{40, 4, 2, 2}, 4, 3, {.padding = {9, 9, 9, 9}}},
+        WholeCase{{40, 4, 56, 56}, 4, 3, {.padding = kOne}},
+        WholeCase{{31, 4, 2, 2}, 4, 3, {.padding = kOne}}}) {
     const Call call = forward_call(c, DType::kF32);
     Tensor out = empty(c.y(), DType::kF32, Format::kChannelsLast);
     const auto in = call.inputs();

@@ -26,19 +26,10 @@ namespace {
 using test::random_tensor;
 using test::WinogradTransforms;
 
-class SeeKernel final : public KernelListener {
- public:
-  void on_run(const KernelWork& work, double) override {
-    if (std::strncmp(work.op, "conv2d", 6) == 0) kernel = work.kernel;
-  }
-  std::string kernel;
-};
-
 // The result, or an undefined tensor if Winograd's method did not make it.
 Tensor by_winograd(const char* op, std::initializer_list<const Tensor*> inputs,
                    const Attrs& attrs) {
-  SeeKernel see;
-  const ListenToKernels listen(see);
+  const test::SeeKernel see("conv2d");
   const Tensor result = call(*find_op(op), Inputs(inputs.begin(), inputs.size()), attrs)[0];
   return see.kernel == "cpu_winograd" ? result : Tensor();
 }
@@ -149,7 +140,7 @@ void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
   }
 }
 
-struct Case {
+struct WinogradCase {
   std::int64_t n, in, out, height, width;
   Sides padding{1, 1, 1, 1};
 
@@ -160,12 +151,12 @@ struct Case {
 };
 // Whole tiles, and parts of tiles and vectors; as much padding as there can be, and none; sums by
 // weight that are made in parts, of tiles and of outputs.
-constexpr Case kCases[] = {{8, 64, 64, 16, 16},
-                           {9, 64, 96, 15, 17},
-                           {7, 128, 64, 14, 21},
-                           {5, 24, 41, 10, 12, {0, 0, 0, 0}},
-                           {3, 33, 47, 9, 18, {2, 0, 1, 2}},
-                           {16, 1600, 48, 8, 8}};
+constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
+                                   {9, 64, 96, 15, 17},
+                                   {7, 128, 64, 14, 21},
+                                   {5, 24, 41, 10, 12, {0, 0, 0, 0}},
+                                   {3, 33, 47, 9, 18, {2, 0, 1, 2}},
+                                   {16, 1600, 48, 8, 8}};
 
 bool is_taken(DType dtype) {
   if (!cpu_features().avx2) return false;
@@ -177,7 +168,7 @@ class ConvWinograd : public testing::TestWithParam<DType> {};
 TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
   const DType dtype = GetParam();
   if (!is_taken(dtype)) GTEST_SKIP() << "this CPU has no AVX2, or multiplies bf16 itself";
-  for (const Case& c : kCases) {
+  for (const WinogradCase& c : kCases) {
     SCOPED_TRACE(concat(c.result_shape()));
     const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1, dtype);
     const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2, dtype);
@@ -299,8 +290,8 @@ TEST(ConvWinogradKernel, CanBeSwitchedOff) {
 
 // Transforms of few channels, few pixels or mostly padding cost more than they save.
 TEST(ConvWinogradKernel, LeavesWhatItIsSlowerForToOthers) {
-  constexpr Case kLeft[] = {{64, 16, 64, 16, 16}, {1, 256, 256, 8, 8}, {16, 64, 64, 5, 5}};
-  for (const Case& c : kLeft) {
+  constexpr WinogradCase kLeft[] = {{64, 16, 64, 16, 16}, {1, 256, 256, 8, 8}, {16, 64, 64, 5, 5}};
+  for (const WinogradCase& c : kLeft) {
     const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1);
     const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2);
     const Tensor none;

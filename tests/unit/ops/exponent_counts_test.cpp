@@ -17,12 +17,10 @@
 #include "tests/unit/every_target.h"
 #include "tests/unit/ops/half_patterns.h"
 #include "tests/unit/ops/support.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using test::all_patterns;
 

@@ -15,9 +15,7 @@
 namespace mezzo {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kBf16, DType::kF16, DType::kF32};
-
-struct Case {
+struct PlanarCase {
   Shape x;  // [n, c, h, w]
   std::int64_t out_channels;
   Size2d kernel;
@@ -31,13 +29,13 @@ struct Case {
 };
 
 // Every number of channels with every kernel, on small images.
-std::vector<Case> small_cases() {
+std::vector<PlanarCase> small_cases() {
   const Conv2dAttrs padded{.padding = {3, 2, 1, 3}};
   const Conv2dAttrs strided{.stride = 2, .padding = {3, 3, 3, 3}};
   const Conv2dAttrs wide{.stride = {1, 3}, .padding = {0, 3, 3, 2}, .dilation = {1, 2}};
   const Conv2dAttrs dilated{.stride = {3, 2}, .padding = {4, 4, 5, 4}, .dilation = 2};
   const Conv2dAttrs attrs[] = {padded, strided, wide, dilated};
-  std::vector<Case> cases;
+  std::vector<PlanarCase> cases;
   for (const std::int64_t in : {1, 2, 3, 5, 6, 7}) {
     for (const std::int64_t out : {1, 2, 3, 5, 6, 7, 16, 17, 64}) {
       const std::size_t i = cases.size();
@@ -52,7 +50,7 @@ std::vector<Case> small_cases() {
 
 // Images of a single pixel, of several chunks of rows, and of more channels than are copied at a
 // time; few output channels; rows and columns that no output reads.
-std::vector<Case> odd_cases() {
+std::vector<PlanarCase> odd_cases() {
   return {
       {{1, 1, 1, 1}, 1, {1, 1}},
       {{17, 3, 1, 1}, 5, {3, 3}, {.padding = {1, 1, 1, 1}}},
@@ -70,7 +68,7 @@ std::vector<Case> odd_cases() {
   };
 }
 
-Tensor run(const Case& c, const Tensor& grad, const Tensor& x, DType result = DType::kF32) {
+Tensor run(const PlanarCase& c, const Tensor& grad, const Tensor& x, DType result = DType::kF32) {
   const Attrs attrs(Conv2dGradAttrs{c.attrs, c.kernel, result == DType::kF32});
   Tensor out = empty(c.weight(), result);
   const std::array<const Tensor*, 2> inputs{&grad, &x};
@@ -78,11 +76,11 @@ Tensor run(const Case& c, const Tensor& grad, const Tensor& x, DType result = DT
   return out;
 }
 
-std::string describe(const Case& c, DType dtype) {
+std::string describe(const PlanarCase& c, DType dtype) {
   return concat(dtype, ", x ", c.x, ", weight ", c.weight());
 }
 
-void check(const Case& c, DType dtype) {
+void check(const PlanarCase& c, DType dtype) {
   const Tensor x = cast(randn(c.x), dtype);
   const Tensor grad = cast(randn(c.grad()), dtype);
   const Tensor result = run(c, grad, x);
@@ -103,15 +101,15 @@ void check(const Case& c, DType dtype) {
 
 TEST(GradWeightPlanar, IsThePlainSum) {
   manual_seed(7);
-  for (const DType dtype : kDTypes) {
-    for (const Case& c : small_cases()) check(c, dtype);
-    for (const Case& c : odd_cases()) check(c, dtype);
+  for (const DType dtype : test::kVectorDTypes) {
+    for (const PlanarCase& c : small_cases()) check(c, dtype);
+    for (const PlanarCase& c : odd_cases()) check(c, dtype);
   }
 }
 
 TEST(GradWeightPlanar, IsTheSameWithEveryNumberOfThreads) {
   manual_seed(7);
-  for (const Case& c : odd_cases()) {
+  for (const PlanarCase& c : odd_cases()) {
     const Tensor x = cast(randn(c.x), DType::kBf16);
     const Tensor grad = cast(randn(c.grad()), DType::kBf16);
     const auto with_threads = [&](int threads) {
@@ -125,7 +123,7 @@ TEST(GradWeightPlanar, IsTheSameWithEveryNumberOfThreads) {
 }
 
 TEST(GradWeightPlanar, ReadsAnyLayout) {
-  const Case c{{2, 3, 6, 20}, 6, {3, 3}};
+  const PlanarCase c{{2, 3, 6, 20}, 6, {3, 3}};
   const Tensor x = cast(randn(c.x), DType::kF16);
   const Tensor grad = cast(randn(c.grad()), DType::kF16);
   const Tensor last_x = empty(c.x, DType::kF16, Format::kChannelsLast);
@@ -136,7 +134,7 @@ TEST(GradWeightPlanar, ReadsAnyLayout) {
 }
 
 TEST(GradWeightPlanar, IsRoundedOnceToTheResultsDtype) {
-  const Case c{{2, 1, 9, 9}, 6, {5, 5}};
+  const PlanarCase c{{2, 1, 9, 9}, 6, {5, 5}};
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Tensor x = cast(randn(c.x), dtype);
     const Tensor grad = cast(randn(c.grad()), dtype);
@@ -147,8 +145,8 @@ TEST(GradWeightPlanar, IsRoundedOnceToTheResultsDtype) {
 
 TEST(GradWeightPlanar, ANanReachesEveryWeightThatMeetsIt) {
   manual_seed(7);
-  for (const DType dtype : kDTypes) {
-    for (const Case& c : odd_cases()) {
+  for (const DType dtype : test::kVectorDTypes) {
+    for (const PlanarCase& c : odd_cases()) {
       const Tensor x = randn(c.x);
       x.mutable_data<float>()[x.numel() / 2] = std::numeric_limits<float>::quiet_NaN();
       const Tensor grad = cast(randn(c.grad()), dtype);
@@ -176,9 +174,9 @@ void spoil_free_memory() {
 TEST(GradWeightPlanar, ReadsNothingThatItDidNotWrite) {
   manual_seed(7);
   const test::Threads guard(1);
-  std::vector<Case> cases = small_cases();
-  for (const Case& c : odd_cases()) cases.push_back(c);
-  for (const Case& c : cases) {
+  std::vector<PlanarCase> cases = small_cases();
+  for (const PlanarCase& c : odd_cases()) cases.push_back(c);
+  for (const PlanarCase& c : cases) {
     const Tensor x = cast(randn(c.x), DType::kBf16);
     const Tensor grad = cast(randn(c.grad()), DType::kBf16);
     spoil_free_memory();

@@ -24,7 +24,7 @@ namespace {
 
 using kernels::grad_weight::Products;
 
-struct Case {
+struct GradWeightCase {
   Shape x;  // [n, c, h, w]
   std::int64_t out_channels;
   Size2d kernel;
@@ -32,7 +32,7 @@ struct Case {
 };
 
 // Odd sizes of everything; some have several chunks, and those at the end, parts of chunks.
-std::vector<Case> cases() {
+std::vector<GradWeightCase> cases() {
   return {
       {{1, 16, 5, 5}, 16, {1, 1}},
       {{2, 17, 6, 6}, 20, {3, 3}, {.padding = {1, 1, 1, 1}}},
@@ -65,7 +65,7 @@ class GradWeight : public testing::TestWithParam<Products> {
   }
 };
 
-void check(const Case& c, DType dtype, Products products) {
+void check(const GradWeightCase& c, DType dtype, Products products) {
   const Size2d out = c.attrs.window(c.kernel).output_size({c.x[2], c.x[3]}, "conv2d");
   const Tensor x = cast(randn(c.x), dtype);
   const Tensor grad = cast(randn({c.x[0], c.out_channels, out.h, out.w}), dtype);
@@ -92,19 +92,19 @@ TEST_P(GradWeight, IsThePlainSumWhateverTheNumberOfThreads) {
   for (const int threads : {1, 2, 5}) {
     set_num_threads(threads);
     manual_seed(7);
-    for (const Case& c : cases()) check(c, dtype, GetParam());
+    for (const GradWeightCase& c : cases()) check(c, dtype, GetParam());
   }
   set_num_threads(before);
 }
 
 TEST(GradWeightOfBf16, IsWidenedWhereNoInstructionTakesIt) {
   manual_seed(7);
-  for (const Case& c : cases()) check(c, DType::kBf16, Products::kF32);
+  for (const GradWeightCase& c : cases()) check(c, DType::kBf16, Products::kF32);
 }
 
 TEST(GradWeightOfF32, IsThePlainSum) {
   manual_seed(7);
-  for (const Case& c : cases()) check(c, DType::kF32, Products::kF32);
+  for (const GradWeightCase& c : cases()) check(c, DType::kF32, Products::kF32);
 }
 
 TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {

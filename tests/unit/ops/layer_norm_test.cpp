@@ -19,7 +19,7 @@
 namespace mezzo {
 namespace {
 
-Tensor random(const Shape& shape, float mean, float deviation, std::uint64_t seed = 1) {
+Tensor random_rows(const Shape& shape, float mean, float deviation, std::uint64_t seed = 1) {
   Tensor x = empty(shape);
   fill_normal({x.mutable_data<float>(), static_cast<std::size_t>(x.numel())}, {seed, 0}, mean,
               deviation);
@@ -38,14 +38,14 @@ double largest_error(const Tensor& x, const Shape& shape) {
 TEST(LayerNorm, ALargeMeanDoesNotSpoilTheVariance) {
   // The mean is rounded to f32: by 2^-24 * 1000 in units of the deviation.
   for (const std::int64_t size : {7, 64, 513, 20000}) {
-    EXPECT_LE(largest_error(random({3, size}, 1000, 1), {size}), 2 * 1000 * 0x1p-24) << size;
-    EXPECT_LE(largest_error(random({3, size}, 0, 1), {size}), 32 * 0x1p-24) << size;
+    EXPECT_LE(largest_error(random_rows({3, size}, 1000, 1), {size}), 2 * 1000 * 0x1p-24) << size;
+    EXPECT_LE(largest_error(random_rows({3, size}, 0, 1), {size}), 32 * 0x1p-24) << size;
   }
 }
 
 TEST(LayerNorm, LowPrecisionInputsHaveF32Statistics) {
   // 1000 values of 100 and more: their sum is far beyond f16's range, as are their squares.
-  const Tensor x = random({4, 1000}, 100, 1).astype(DType::kF16);
+  const Tensor x = random_rows({4, 1000}, 100, 1).astype(DType::kF16);
   const Tensor y = layer_norm(x, {1000});
   EXPECT_EQ(y.dtype(), DType::kF16);
   const auto want = layer_norm(x.astype(DType::kF64), {1000}).to_vector<double>();
@@ -56,7 +56,7 @@ TEST(LayerNorm, LowPrecisionInputsHaveF32Statistics) {
 }
 
 TEST(LayerNorm, NotANumberShowsInItsRowOnly) {
-  const Tensor x = random({3, 5}, 0, 1);
+  const Tensor x = random_rows({3, 5}, 0, 1);
   x.mutable_data<float>()[7] = NAN;
   const auto y = layer_norm(x, {5}).to_vector<double>();
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 5 == 1) << i;
@@ -81,10 +81,11 @@ Gradients layer_norm_gradients(DType dtype, bool create_graph, const Shape& shap
   const auto leaf = [&](const Tensor& x) {
     return x.astype(dtype).detach().set_requires_grad(true);
   };
-  const std::vector<Tensor> leaves{leaf(random(shape, 0.5F, 1)), leaf(random(last, 1, 0.2F, 2)),
-                                   leaf(random(last, 0, 0.2F, 3))};
+  const std::vector<Tensor> leaves{leaf(random_rows(shape, 0.5F, 1)),
+                                   leaf(random_rows(last, 1, 0.2F, 2)),
+                                   leaf(random_rows(last, 0, 0.2F, 3))};
   const Tensor y = layer_norm(leaves[0], last, leaves[1], leaves[2]);
-  const Tensor loss = sum(y * random(shape, 0, 1, 4).astype(dtype));
+  const Tensor loss = sum(y * random_rows(shape, 0, 1, 4).astype(dtype));
   return {grad({&loss, 1}, leaves, {}, {.create_graph = create_graph}), loss.item()};
 }
 
@@ -115,8 +116,8 @@ class EveryTarget : public test::OnEveryTarget {};
 
 TEST_P(EveryTarget, BatchNormAgreesWithDouble) {
   for (const std::int64_t channels : {1, 3, 17, 65, 1030}) {
-    const Tensor x = random({5, channels, 3, 7}, 1, 2);
-    const Tensor residual = random({5, channels, 3, 7}, 0, 1, 2);
+    const Tensor x = random_rows({5, channels, 3, 7}, 1, 2);
+    const Tensor residual = random_rows({5, channels, 3, 7}, 0, 1, 2);
     const auto run = [&](DType dtype) {
       const Tensor leaf = x.astype(dtype).detach().set_requires_grad(true);
       const Tensor y =
@@ -135,7 +136,7 @@ TEST_P(EveryTarget, BatchNormAgreesWithDouble) {
 
 TEST_P(EveryTarget, LayerNormAgreesWithDouble) {
   for (const std::int64_t size : {1, 3, 17, 65, 1030}) {
-    EXPECT_LE(largest_error(random({9, size}, 1, 2), {size}), 32 * 0x1p-24) << size;
+    EXPECT_LE(largest_error(random_rows({9, size}, 1, 2), {size}), 32 * 0x1p-24) << size;
   }
 }
 

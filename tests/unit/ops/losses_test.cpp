@@ -14,14 +14,13 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/softmax.h"
 #include "tests/unit/message_of.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo {
 namespace {
 
 using Floats = std::vector<float>;
 using Longs = std::vector<std::int64_t>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 Tensor labels_of(const Longs& labels) {
   return from_values(labels, {static_cast<std::int64_t>(labels.size())});

@@ -23,8 +23,6 @@ using test::parameter;
 using test::plain_copy;
 using test::random_tensor;
 
-constexpr DType kFloats[] = {DType::kF32, DType::kBf16, DType::kF16};
-
 TEST(Matmul, VectorsAsInNumpy) {
   const Tensor row = from_values({1.0F, 2.0F}, {2});
   const Tensor matrix = from_values({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
@@ -57,7 +55,7 @@ TEST(Matmul, IntegersAndDoublesAreExact) {
 }
 
 TEST(Matmul, ReadsPermutedAndSlicedOperandsInPlace) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     // Queries and keys as attention has them: slices of one projection, heads before positions.
     const Tensor projection = random_tensor({2, 5, 3, 4, 8}, 1, dtype);
     const auto part = [&](std::int64_t i) {
@@ -89,7 +87,7 @@ TEST(Matmul, StridedRowsAndColumns) {
 }
 
 TEST(Matmul, PackedWeightsFollowInPlaceChanges) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     const Tensor x = random_tensor({4, 65}, 1, dtype);
     const Tensor weight = parameter({33, 65}, 2);
     for (int change = 0; change < 3; ++change) {
@@ -106,7 +104,7 @@ TEST(Matmul, PackedWeightsFollowInPlaceChanges) {
 }
 
 TEST(Matmul, TallProductsPackAtOnce) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : test::kVectorDTypes) {
     const Tensor x = random_tensor({1500, 17}, 1, dtype);
     const Tensor weight = parameter({9, 17}, 2);
     const Tensor want = linear(x, plain_copy(weight).astype(dtype));
@@ -159,19 +157,10 @@ TEST(Linear, OneAndTwoThreadsAgree) {
   }
 }
 
-class SeeKernel final : public KernelListener {
- public:
-  void on_run(const KernelWork& work, double) override {
-    if (std::string(work.op) == "matmul") kernel = work.kernel;
-  }
-  std::string kernel;
-};
-
 // oneDNN takes bf16 on any CPU, but three times as long as f32 where there is no fast dot product.
 TEST(Matmul, WidensBf16WhereTheCpuDoesNotMultiplyItFaster) {
   const Tensor a = random_tensor({300, 300}, 1, DType::kBf16);
-  SeeKernel see;
-  const ListenToKernels listen(see);
+  const test::SeeKernel see("matmul");
   matmul(a, a);
   EXPECT_EQ(see.kernel == "cpu_onednn_f32", !has_fast_bf16()) << see.kernel;
 }

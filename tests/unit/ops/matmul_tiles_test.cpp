@@ -62,14 +62,14 @@ std::string fault(const Tensor& result, const Tensor& expected, std::int64_t ter
 }
 
 // The same matrix with its columns side by side in memory.
-Tensor turned(const Tensor& x) { return plain_copy(permute(x, {1, 0})); }
+Tensor in_the_other_order(const Tensor& x) { return plain_copy(permute(x, {1, 0})); }
 
 void check_all_forms(std::int64_t m, std::int64_t k, std::int64_t n) {
   const Tensor a = random_tensor({m, k}, 1, DType::kBf16);
   const Tensor b = random_tensor({k, n}, 2, DType::kBf16);
   const Tensor want = matmul(wide(a), wide(b));
-  const Tensor lefts[] = {a, turned(a)};
-  const Tensor rights[] = {b, turned(b)};
+  const Tensor lefts[] = {a, in_the_other_order(a)};
+  const Tensor rights[] = {b, in_the_other_order(b)};
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       for (const bool f32_result : {false, true}) {
@@ -112,7 +112,7 @@ TEST_F(MatmulTiles, LinearAddsABiasOfEitherType) {
         const Tensor bias = random_tensor({out}, 3, dtype);
         const Tensor want = linear(wide(x), wide(weight), wide(bias));
         ASSERT_EQ(fault(linear(x, weight, bias), want, 66), "") << rows << " to " << out;
-        ASSERT_EQ(fault(linear(x, permute(turned(weight), {1, 0}), bias), want, 66), "")
+        ASSERT_EQ(fault(linear(x, permute(in_the_other_order(weight), {1, 0}), bias), want, 66), "")
             << rows << " to " << out;
       }
       ASSERT_EQ(fault(linear(x, weight), linear(wide(x), wide(weight)), 65), "");
@@ -208,9 +208,11 @@ TEST_F(MatmulTiles, NumbersThatAreNotFinitePropagate) {
     b.mutable_data<BFloat16>()[n - 1] = BFloat16(-INFINITY);
     const Tensor want = matmul(wide(a), wide(b));
     EXPECT_EQ(fault(matmul(a, b), want, k), "");
-    EXPECT_EQ(fault(matmul(turned(a), b, {true, false, true}), want, k), "");
-    EXPECT_EQ(fault(matmul(a, turned(b), {false, true}), want, k), "");
-    EXPECT_EQ(fault(matmul(turned(a), turned(b), {true, true, true}), want, k), "");
+    EXPECT_EQ(fault(matmul(in_the_other_order(a), b, {true, false, true}), want, k), "");
+    EXPECT_EQ(fault(matmul(a, in_the_other_order(b), {false, true}), want, k), "");
+    EXPECT_EQ(
+        fault(matmul(in_the_other_order(a), in_the_other_order(b), {true, true, true}), want, k),
+        "");
   }
 }
 

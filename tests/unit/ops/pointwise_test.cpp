@@ -13,15 +13,14 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/arithmetic.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo {
 namespace {
 
 using Floats = std::vector<float>;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr double kFar = std::numeric_limits<double>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kTiny = std::numeric_limits<float>::denorm_min();
 constexpr float kMost = std::numeric_limits<float>::max();
 

@@ -24,7 +24,6 @@ extern const OpDef avg_pool2d_grad;
 
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
 constexpr std::int64_t kChannels[] = {1, 2, 3, 4, 6, 7, 8, 9, 15, 16, 17, 64, 67};
 
 // Windows that touch, overlap, leave gaps and reach into padding; images that end in a window.
@@ -112,7 +111,7 @@ void check_max(const Shape& shape, DType dtype, const Pool2dAttrs& attrs) {
 TEST(PoolChannels, MaximaAndTheirGradientsAreThePlainLoops) {
   for (const Pool2dAttrs& attrs : windows()) {
     for (const std::int64_t channels : kChannels) {
-      for (const DType dtype : kDTypes) {
+      for (const DType dtype : test::kVectorDTypes) {
         check_max({2, channels, 17, 20}, dtype, attrs);
         check_max({1, channels, 18, 17}, dtype, attrs);
       }
@@ -122,7 +121,7 @@ TEST(PoolChannels, MaximaAndTheirGradientsAreThePlainLoops) {
 
 TEST(PoolChannels, AWindowPerImage) {
   for (const std::int64_t channels : kChannels) {
-    for (const DType dtype : kDTypes) {
+    for (const DType dtype : test::kVectorDTypes) {
       check_max({1, channels, 2, 2}, dtype, {});
       check_max({5, channels, 2, 3}, dtype, {});
     }
@@ -154,7 +153,7 @@ TEST(PoolChannels, MeansAreThePlainLoops) {
       {}, {.padding = {1, 1, 1, 1}}, {.stride = 3}, {.kernel = {4, 2}, .stride = 1}};
   for (const Pool2dAttrs& attrs : kinds) {
     for (const std::int64_t channels : kChannels) {
-      for (const DType dtype : kDTypes) check_mean({2, channels, 9, 12}, dtype, attrs);
+      for (const DType dtype : test::kVectorDTypes) check_mean({2, channels, 9, 12}, dtype, attrs);
     }
   }
 }

@@ -11,14 +11,12 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo {
 namespace {
 
 using Floats = std::vector<float>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Every test runs with several thread counts, whatever the machine has.
 class Reduce : public testing::TestWithParam<int> {

@@ -11,14 +11,12 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo {
 namespace {
 
 using Floats = std::vector<float>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(Softmax, LargeLogitsDoNotOverflow) {
   for (const float offset : {1e4F, -1e4F, 3e38F, -3e38F}) {

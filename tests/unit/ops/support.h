@@ -3,15 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo::test {
 
 using Doubles = std::vector<double>;
+
+inline constexpr DType kVectorDTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
 
 // Uniform numbers in [-1, 1), rounded to the dtype.
 inline Tensor random_tensor(const Shape& shape, std::uint64_t seed, DType dtype = DType::kF32) {
@@ -51,6 +57,20 @@ inline double sum_tolerance(std::int64_t terms) {
   const auto n = static_cast<double>(terms);
   return n * std::sqrt(n) * epsilon_of(DType::kF32);
 }
+
+// The kernel that computed the last call of an operation whose name begins so.
+class SeeKernel final : public KernelListener {
+ public:
+  explicit SeeKernel(std::string op) : op_(std::move(op)) {}
+  void on_run(const KernelWork& work, double) override {
+    if (std::string_view(work.op).starts_with(op_)) kernel = work.kernel;
+  }
+  std::string kernel;
+
+ private:
+  std::string op_;
+  ListenToKernels guard_{*this};
+};
 
 // Restores the number of threads.
 class Threads {

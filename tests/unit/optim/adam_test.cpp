@@ -6,7 +6,7 @@ namespace mezzo::optim {
 namespace {
 
 // torch.optim.Adam's and AdamW's documented rule for one element, in double.
-struct Rule {
+struct AdamRule {
   AdamOptions options;
   bool decoupled = false;
   double param = 0;
@@ -31,26 +31,26 @@ struct Rule {
 };
 
 template <class Optimizer>
-void expect_rule(const AdamOptions& options, const Shape& shape, double inv_scale = 1) {
+void expect_adam(const AdamOptions& options, const Shape& shape, double inv_scale = 1) {
   const Tensor param = parameter(shape);
   Optimizer adam({param}, options);
-  const Rule rule{options, std::is_same_v<Optimizer, AdamW>};
-  expect_rules(adam, param, std::vector<Rule>(static_cast<std::size_t>(param.numel()), rule), 8,
+  const AdamRule rule{options, std::is_same_v<Optimizer, AdamW>};
+  expect_rules(adam, param, std::vector<AdamRule>(static_cast<std::size_t>(param.numel()), rule), 8,
                inv_scale);
 }
 
 TEST(Adam, FollowsTheRule) {
-  expect_rule<Adam>({.lr = 0.01}, {5, 7});
-  expect_rule<Adam>({.lr = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3}, {5, 7});
-  expect_rule<Adam>({.lr = 0.01, .weight_decay = 0.1}, {33});
-  expect_rule<Adam>({.lr = 0.01, .beta1 = 0}, {33});
+  expect_adam<Adam>({.lr = 0.01}, {5, 7});
+  expect_adam<Adam>({.lr = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3}, {5, 7});
+  expect_adam<Adam>({.lr = 0.01, .weight_decay = 0.1}, {33});
+  expect_adam<Adam>({.lr = 0.01, .beta1 = 0}, {33});
 }
 
-TEST(Adam, TakesTheLossScaleOut) { expect_rule<Adam>({.lr = 0.01}, {33}, 1.0 / 1024); }
+TEST(Adam, TakesTheLossScaleOut) { expect_adam<Adam>({.lr = 0.01}, {33}, 1.0 / 1024); }
 
 TEST(AdamW, FollowsTheRule) {
-  expect_rule<AdamW>({.lr = 0.01, .weight_decay = 0.1}, {5, 7});
-  expect_rule<AdamW>({.lr = 0.01, .eps = 1e-3, .weight_decay = 0}, {33});
+  expect_adam<AdamW>({.lr = 0.01, .weight_decay = 0.1}, {5, 7});
+  expect_adam<AdamW>({.lr = 0.01, .eps = 1e-3, .weight_decay = 0}, {33});
 }
 
 TEST(AdamW, DecaysByDefaultAndAdamDoesNot) {

@@ -6,11 +6,10 @@
 #include "mezzo/ops/multi_tensor.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/optim/rules.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::optim {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<Tensor> several(DType dtype) {
   std::vector<Tensor> tensors;
@@ -29,7 +28,7 @@ TEST(AllFinite, FindsTheFirstTensorWithEveryKindOfValue) {
     const Threads guard(threads);
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
       EXPECT_TRUE(all_finite(several(dtype)));
-      for (const float value : {kInfinity, -kInfinity, std::nanf("")}) {
+      for (const float value : {kInf, -kInf, std::nanf("")}) {
         for (const std::size_t index : {0, 1, 2, 5}) {
           const std::vector<Tensor> tensors = several(dtype);
           set_element(tensors[index], tensors[index].numel() - 1, value);
@@ -50,7 +49,7 @@ TEST(AllFinite, LargeFiniteValuesAreFinite) {
 
 TEST(AllFinite, UndefinedTensorsArePassedOver) {
   EXPECT_TRUE(all_finite({}));
-  EXPECT_EQ(first_nonfinite(std::vector<Tensor>{Tensor(), full({2}, kInfinity)}), 1U);
+  EXPECT_EQ(first_nonfinite(std::vector<Tensor>{Tensor(), full({2}, kInf)}), 1U);
 }
 
 TEST(Unscale, MultipliesInPlaceAndChecks) {
@@ -62,7 +61,7 @@ TEST(Unscale, MultipliesInPlaceAndChecks) {
     for (const Tensor& tensor : tensors) {
       for (const float value : tensor.to_vector<float>()) ASSERT_EQ(value, 0.5F);
     }
-    set_element(tensors[1], 3, kInfinity);
+    set_element(tensors[1], 3, kInf);
     EXPECT_EQ(unscale(tensors, 0.5F), 1U);
     EXPECT_EQ(tensors[5].to_vector<float>()[70000], 0.25F) << "the rest is multiplied all the same";
   }
@@ -102,7 +101,7 @@ TEST(UnscaleGrads, CopiesGradientsThatShareMemory) {
   for (const Tensor& param : {a, b, c}) {
     EXPECT_EQ(param.grad().to_vector<float>(), (std::vector<float>{4, 4, 4, 4}));
   }
-  set_element(b.grad(), 0, kInfinity);
+  set_element(b.grad(), 0, kInf);
   EXPECT_EQ(first_nonfinite_grad(params), 2U);
 }
 
@@ -141,16 +140,16 @@ TEST(ClipGradNorm, IsTheSameForEveryThreadCount) {
 
 TEST(ClipGradNorm, LeavesGradientsThatAreNotFinite) {
   const Tensor a = parameter({2});
-  a.set_grad(from_values({1.0F, kInfinity}, {2}));
-  EXPECT_EQ(clip_grad_norm(std::vector<Tensor>{a}, 1), kInfinity);
-  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{1, kInfinity}));
+  a.set_grad(from_values({1.0F, kInf}, {2}));
+  EXPECT_EQ(clip_grad_norm(std::vector<Tensor>{a}, 1), kInf);
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{1, kInf}));
   EXPECT_THAT(message_of([&] { clip_grad_norm(std::vector<Tensor>{a}, 0); }),
               testing::HasSubstr("must be positive: 0"));
 }
 
 TEST(ClipGradValue, LimitsEveryElement) {
   const Tensor a = parameter({5});
-  a.set_grad(from_values({-3.0F, -0.5F, 0.0F, 0.75F, kInfinity}, {5}));
+  a.set_grad(from_values({-3.0F, -0.5F, 0.0F, 0.75F, kInf}, {5}));
   clip_grad_value(std::vector<Tensor>{a, parameter({1})}, 0.75);
   EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{-0.75F, -0.5F, 0, 0.75F, 0.75F}));
 }

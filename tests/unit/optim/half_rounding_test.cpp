@@ -9,11 +9,10 @@
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/every_target.h"
 #include "tests/unit/optim/rules.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::optim {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Tensor half_zeros(const Shape& shape, DType dtype) {
   return zeros(shape, dtype).set_requires_grad(true);
@@ -68,7 +67,7 @@ Tensor many_values(std::int64_t count, double smallest) {
   for (std::int64_t i = 0; i < count; ++i) {
     data[i] *= static_cast<float>(std::ldexp(smallest, static_cast<int>(i % 40)));
   }
-  const float special[] = {0, 2.5F, 1, -1.5F, kInfinity, -kInfinity, 0x1p-24F, 0x1p-14F};
+  const float special[] = {0, 2.5F, 1, -1.5F, kInf, -kInf, 0x1p-24F, 0x1p-14F};
   std::copy(std::begin(special), std::end(special), data + 100);
   return values;
 }

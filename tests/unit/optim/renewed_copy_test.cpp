@@ -46,7 +46,7 @@ std::vector<float> read_copy(const Tensor& param, DType dtype) {
 }
 
 // What a cast of a tensor that is no parameter gives.
-std::vector<float> rounded(const Tensor& param, DType dtype) {
+std::vector<float> fresh_copy(const Tensor& param, DType dtype) {
   const Tensor same = empty(param.shape());
   copy_elements(param.detach(), same);
   return cast(cast(same, dtype), DType::kF32).to_vector<float>();
@@ -73,7 +73,7 @@ void expect_renewed(Optimizer& optimizer, const Tensor& param, DType dtype) {
     set_grad_of(param, 0.37F);
     optimizer.step();
     EXPECT_EQ(casts_for(param, dtype), 0) << name_of(dtype);
-    EXPECT_TRUE(read_copy(param, dtype) == rounded(param, dtype))
+    EXPECT_TRUE(read_copy(param, dtype) == fresh_copy(param, dtype))
         << name_of(dtype) << " step " << step;
   }
 }
@@ -96,7 +96,7 @@ TEST(RenewedCopy, RoundsAsACastDoesAtTheEdges) {
     read_copy(param, dtype);
     set_grad_of(param, 0);
     sgd.step();
-    EXPECT_TRUE(read_copy(param, dtype) == rounded(param, dtype)) << name_of(dtype);
+    EXPECT_TRUE(read_copy(param, dtype) == fresh_copy(param, dtype)) << name_of(dtype);
   }
 }
 
@@ -108,7 +108,7 @@ TEST(RenewedCopy, WhatSomebodyHoldsStaysAsItWas) {
   set_grad_of(param, 1);
   sgd.step();
   EXPECT_TRUE(cast(held, DType::kF32).to_vector<float>() == before);
-  EXPECT_TRUE(read_copy(param, DType::kBf16) == rounded(param, DType::kBf16));
+  EXPECT_TRUE(read_copy(param, DType::kBf16) == fresh_copy(param, DType::kBf16));
 }
 
 TEST(RenewedCopy, IsGivenUpOnceNobodyAsksForIt) {
@@ -133,7 +133,7 @@ TEST(RenewedCopy, ChangesByOthersMakeItStale) {
   set_grad_of(param, 1);
   sgd.step();
   fill(param.detach(), 5);
-  EXPECT_TRUE(read_copy(param, DType::kBf16) == rounded(param, DType::kBf16));
+  EXPECT_TRUE(read_copy(param, DType::kBf16) == fresh_copy(param, DType::kBf16));
 }
 
 // A change of one parameter counts as a change of all that lie in the same block.
@@ -148,8 +148,8 @@ TEST(RenewedCopy, ParametersMayShareABlock) {
   }
   sgd.step();
   EXPECT_EQ(casts_for(first, DType::kBf16) + casts_for(second, DType::kBf16), 0);
-  EXPECT_TRUE(read_copy(first, DType::kBf16) == rounded(first, DType::kBf16));
-  EXPECT_TRUE(read_copy(second, DType::kBf16) == rounded(second, DType::kBf16));
+  EXPECT_TRUE(read_copy(first, DType::kBf16) == fresh_copy(first, DType::kBf16));
+  EXPECT_TRUE(read_copy(second, DType::kBf16) == fresh_copy(second, DType::kBf16));
 }
 
 }  // namespace

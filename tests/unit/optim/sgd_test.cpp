@@ -7,7 +7,7 @@ namespace mezzo::optim {
 namespace {
 
 // torch.optim.SGD's documented rule for one element, in double.
-struct Rule {
+struct SgdRule {
   SgdOptions options;
   double param = 0;
   double momentum = 0;
@@ -28,8 +28,8 @@ struct Rule {
 void expect_rule(const SgdOptions& options, const Shape& shape, double inv_scale = 1) {
   const Tensor param = parameter(shape);
   Sgd sgd({param}, options);
-  expect_rules(sgd, param, std::vector<Rule>(static_cast<std::size_t>(param.numel()), {options}), 6,
-               inv_scale);
+  expect_rules(sgd, param, std::vector<SgdRule>(static_cast<std::size_t>(param.numel()), {options}),
+               6, inv_scale);
 }
 
 TEST(Sgd, FollowsTheRuleForEveryOption) {

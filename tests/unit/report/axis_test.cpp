@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<std::string> texts_of(const Axis& axis, int count = 5) {
   std::vector<std::string> texts;
@@ -72,7 +72,7 @@ void expect_ticks_in_place(AxisKind kind, double low, double high) {
 
 TEST(Axis, AnyEndsMakeARange) {
   for (const double low :
-       {-kInf, -1e300, -5.0, 0.0, 1e-300, 1.0, 1 + 1e-15, 1e300, kInf, std::nan("")}) {
+       {-kInfinity, -1e300, -5.0, 0.0, 1e-300, 1.0, 1 + 1e-15, 1e300, kInfinity, std::nan("")}) {
     for (const AxisKind kind : {AxisKind::kLinear, AxisKind::kLog10, AxisKind::kLog2}) {
       expect_ticks_in_place(kind, low, 1);
       expect_ticks_in_place(kind, low, low);
@@ -83,7 +83,7 @@ TEST(Axis, AnyEndsMakeARange) {
 TEST(Axis, KnowsWhichNumbersHaveAPlace) {
   const Axis linear(AxisKind::kLinear, 0, 1, 0, 1);
   EXPECT_TRUE(linear.has(-3));
-  EXPECT_FALSE(linear.has(kInf));
+  EXPECT_FALSE(linear.has(kInfinity));
   const Axis log(AxisKind::kLog10, 1, 10, 0, 1);
   EXPECT_FALSE(log.has(0));
   EXPECT_FALSE(log.has(std::nan("")));

@@ -7,19 +7,13 @@
 
 #include "tests/unit/report/markup.h"
 #include "tests/unit/report/support.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::report {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-void expect_sound(const std::string& svg) {
-  EXPECT_EQ(markup_fault(svg), "");
-  EXPECT_FALSE(has_bad_coordinates(svg)) << svg;
-}
 
 TEST(ExponentBars, OneBarPerBinadeInTheColourOfItsFate) {
   const std::string svg =

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/report/markup.h"
+#include "tests/unit/special_values.h"
 
 namespace mezzo::report {
 namespace {
@@ -14,19 +15,12 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Series line(std::size_t count) {
   Series series{.name = "a"};
   for (std::size_t i = 0; i < count; ++i) {
     series.points.push_back({static_cast<double>(i), 1 + std::sin(static_cast<double>(i))});
   }
   return series;
-}
-
-void expect_sound(const std::string& svg) {
-  EXPECT_EQ(markup_fault(svg), "");
-  EXPECT_FALSE(has_bad_coordinates(svg)) << svg;
 }
 
 TEST(LineChart, DrawsEverySeriesAndNamesSeveral) {

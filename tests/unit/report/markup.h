@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 namespace mezzo::report {
 
 // What is wrong with the first fault of a page or a drawing; empty if there is none.
@@ -48,6 +50,11 @@ inline bool has_bad_coordinates(std::string_view svg) {
     }
   }
   return false;
+}
+
+inline void expect_sound(const std::string& markup) {
+  EXPECT_EQ(markup_fault(markup), "");
+  EXPECT_FALSE(has_bad_coordinates(markup)) << markup;
 }
 
 inline std::size_t count_of_text(std::string_view text, std::string_view what) {

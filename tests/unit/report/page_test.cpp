@@ -40,11 +40,6 @@ RunData full_run() {
   return run;
 }
 
-void expect_sound(const std::string& html) {
-  EXPECT_EQ(markup_fault(html), "");
-  EXPECT_FALSE(has_bad_coordinates(html));
-}
-
 TEST(Markup, TheCheckerFindsFaults) {
   EXPECT_EQ(markup_fault("<!DOCTYPE html><p>a<b>c</b><br/></p>"), "");
   for (const char* wrong :

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 TEST(CheckOptions, TheUsualOnesPass) { EXPECT_NO_THROW(check_options({})); }
@@ -30,7 +30,7 @@ TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
         Field{&RunOptions::lr_end, "--lr-end"}, Field{&RunOptions::weight_decay, "--weight-decay"},
         Field{&RunOptions::warmup_epochs, "--warmup-epochs"},
         Field{&RunOptions::label_smoothing, "--label-smoothing"}}) {
-    for (const double value : {kInf, 1e39, std::nan(""), -1.0}) {
+    for (const double value : {kInfinity, 1e39, std::nan(""), -1.0}) {
       RunOptions options;
       options.*field.value = value;
       EXPECT_THAT(message_of<ArgumentError>([&] { check_options(options); }), HasSubstr(field.name))

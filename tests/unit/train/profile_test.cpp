@@ -17,7 +17,7 @@ namespace {
 using amp::StepPhase;
 using testing::ElementsAre;
 
-class Recorder final : public KernelListener {
+class KernelTimes final : public KernelListener {
  public:
   void on_run(const KernelWork& work, double ms) override {
     works.push_back(work);
@@ -32,7 +32,7 @@ TEST(KernelListener, IsToldOfWorkWithItsProductsAndBytes) {
   const Tensor b = ones({4, 5});
   const Tensor x = ones({2, 3, 6, 6});
   const Tensor weight = ones({8, 3, 3, 3});
-  Recorder recorder;
+  KernelTimes recorder;
   {
     const ListenToKernels listening(recorder);
     matmul(a, b);
@@ -57,7 +57,7 @@ TEST(KernelListener, GradientsOfAConvolutionHaveItsProducts) {
   Tensor weight = ones({8, 3, 3, 3});
   x.set_requires_grad(true);
   weight.set_requires_grad(true);
-  Recorder recorder;
+  KernelTimes recorder;
   const ListenToKernels listening(recorder);
   const Tensor y = conv2d(x, weight, {}, {.stride = 2, .padding = 1});
   y.backward(ones(y.shape()));
@@ -72,7 +72,7 @@ TEST(KernelListener, GradientsOfAConvolutionHaveItsProducts) {
 
 TEST(KernelListener, TimeOfAnInnerKernelIsNotCountedTwice) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
-  Recorder recorder;
+  KernelTimes recorder;
   const ListenToKernels listening(recorder);
   const auto wait = [] {
     const auto end = std::chrono::steady_clock::now() + Milliseconds(20);
@@ -92,7 +92,7 @@ TEST(KernelListener, TimeOfAnInnerKernelIsNotCountedTwice) {
 }
 
 TEST(KernelListener, ProductsOfAnInnerKernelAreNotCountedTwice) {
-  Recorder recorder;
+  KernelTimes recorder;
   const ListenToKernels listening(recorder);
   const auto run = [](const char* op, double flops, const auto& body) {
     run_listened([&] { return KernelWork{.op = op, .flops = flops, .bytes = 8}; }, body);
@@ -112,7 +112,7 @@ TEST(KernelListener, ProductsOfAnInnerKernelAreNotCountedTwice) {
 
 TEST(KernelListener, IsToldOfChecksInPlace) {
   const std::vector<Tensor> tensors{ones({100}), ones({28}, DType::kF16)};
-  Recorder recorder;
+  KernelTimes recorder;
   const ListenToKernels listening(recorder);
   EXPECT_FALSE(first_nonfinite(tensors).has_value());
   ASSERT_EQ(recorder.works.size(), 1U);

@@ -14,6 +14,7 @@
 #include "mezzo/optim/adam.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
+#include "tests/unit/amp/small_net.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
 #include "tests/unit/io/stateful_net.h"
@@ -27,10 +28,6 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kEpochs = 3;
 constexpr std::int64_t kSteps = 12;
-
-Tensor loss_function(const Tensor& logits, const Tensor& labels) {
-  return cross_entropy(logits, labels);
-}
 
 // As if the power had gone.
 class Broken : public std::runtime_error {
@@ -53,7 +50,7 @@ class Process {
     // The first steps overflow f16 and are skipped, and three good ones in a row raise the scale.
     const amp::LossScaleOptions scale{.init_scale = 0x1p24, .growth_interval = 3};
     model_ = std::make_unique<Model>(
-        *net_, loss_function, *optimizer_,
+        *net_, amp::class_loss, *optimizer_,
         ModelOptions{.metrics = {"loss", "accuracy"},
                      .amp = {.level = "O2", .loss_scale_manager = amp::LossScaleManager(scale)}});
   }
@@ -206,7 +203,7 @@ struct Small {
   data::DataLoader test_loader{*digits, {.batch_size = 8, .shuffle = false}};
   test::StatefulNet net;
   optim::Adam optimizer{net.parameters()};
-  Model model{net, loss_function, optimizer, {.metrics = {}}};
+  Model model{net, amp::class_loss, optimizer, {.metrics = {}}};
 };
 
 TEST(ModelCheckpoint, KeepsTheBestEpochBesideTheNewest) {

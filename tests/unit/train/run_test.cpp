@@ -11,7 +11,7 @@
 namespace mezzo::train {
 namespace {
 
-class Recorder final : public RunObserver {
+class Events final : public RunObserver {
  public:
   void on_step(const StepEvent& event) override { steps.push_back(event); }
   void on_epoch(const EpochEvent& event) override { epochs.push_back(event); }
@@ -44,7 +44,7 @@ const Precision kPrecisions[] = {{amp::Level::kO0, DType::kBf16}, {amp::Level::k
 TEST(Run, LearnsInEveryPrecision) {
   const DataPair data = small_digits();
   for (const Precision& precision : kPrecisions) {
-    Recorder recorder;
+    Events recorder;
     const RunResult result = run(options_for(precision.level, precision.lower), data, recorder);
     const std::string name = concat(amp::name_of(precision.level), "/", name_of(precision.lower));
     EXPECT_EQ(result.steps, 200) << name;
@@ -58,8 +58,8 @@ TEST(Run, LearnsInEveryPrecision) {
 TEST(Run, TheSameOptionsGiveTheSameBits) {
   const DataPair data = small_digits();
   for (const Precision& precision : kPrecisions) {
-    Recorder first;
-    Recorder second;
+    Events first;
+    Events second;
     RunOptions options = options_for(precision.level, precision.lower);
     options.steps = 10;
     const double a = run(options, data, first).test.loss;
@@ -106,7 +106,7 @@ TEST(Run, CountingGradientsChangesNoBit) {
 
 TEST(Run, DifferentSeedsDiffer) {
   const DataPair data = small_digits();
-  Recorder recorder;
+  Events recorder;
   RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
   options.steps = 3;
   const double a = run(options, data, recorder).test.loss;
@@ -116,7 +116,7 @@ TEST(Run, DifferentSeedsDiffer) {
 
 TEST(Run, AnOverflowingScaleIsSkippedDownAndThenTrains) {
   const DataPair data = small_digits();
-  Recorder recorder;
+  Events recorder;
   RunOptions options = options_for(amp::Level::kO2, DType::kF16);
   options.loss_scale = {.kind = LossScaling::Kind::kStatic, .scale = 0x1p30};
   options.steps = 3;
@@ -143,7 +143,7 @@ TEST(Run, AStaticScaleStays) {
 }
 
 TEST(Bench, CountsOnlyStepsAfterTheWarmUp) {
-  Recorder recorder;
+  Events recorder;
   RunOptions options;
   options.model = "mlp";
   options.image_size = 28;

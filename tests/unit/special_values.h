@@ -1,0 +1,11 @@
+// Numbers that tests of arithmetic and of overflows are full of.
+#pragma once
+
+#include <limits>
+
+namespace mezzo {
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace mezzo
