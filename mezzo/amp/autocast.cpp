@@ -124,7 +124,9 @@ void check_policy(const Policy& policy) {
 Autocast::Autocast(DType lower, bool enabled) : Autocast(Policy{.lower = lower}, enabled) {}
 
 Autocast::Autocast(const Policy& policy, bool enabled)
-    : previous_policy_(region_state.policy), previous_enabled_(region_state.enabled) {
+    : previous_policy_(region_state.policy),
+      previous_enabled_(region_state.enabled),
+      previous_hook_(precision_hook()) {
   if (enabled && policy.level != Level::kO0) {
     enable_autocast(policy);
   } else {
@@ -133,7 +135,12 @@ Autocast::Autocast(const Policy& policy, bool enabled)
   }
 }
 
-Autocast::~Autocast() { apply(previous_enabled_, previous_policy_); }
+// Not apply(): a backward pass within a region has no hook, and regions of its own for what it
+// computes again.
+Autocast::~Autocast() {
+  region_state = {previous_enabled_, std::move(previous_policy_)};
+  set_precision_hook(previous_hook_);
+}
 
 void enable_autocast(const Policy& policy) {
   check_policy(policy);

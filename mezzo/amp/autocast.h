@@ -32,6 +32,7 @@ class Autocast {
  private:
   Policy previous_policy_;
   bool previous_enabled_;
+  PrecisionHook* previous_hook_;
 };
 
 // The plain switch: from here on this thread computes under the policy, until it is switched off or

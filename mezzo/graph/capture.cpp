@@ -54,6 +54,18 @@ Tensor placeholder(const ValueSpec& spec, Device device, std::string what) {
   return stand_in(spec, device, Ref<LazyContents>(new Placeholder(std::move(what))));
 }
 
+// Says that operands are being cast, for as long as it exists.
+class Preparing {
+ public:
+  explicit Preparing(bool& is_preparing) : is_preparing_(is_preparing) { is_preparing_ = true; }
+  ~Preparing() { is_preparing_ = false; }
+  Preparing(const Preparing&) = delete;
+  Preparing& operator=(const Preparing&) = delete;
+
+ private:
+  bool& is_preparing_;
+};
+
 class Recorder final : public CaptureHook {
  public:
   explicit Recorder(const CaptureOptions& options)
@@ -74,19 +86,20 @@ class Recorder final : public CaptureHook {
 
   bool decides_precision() const override {
     // A backward pass casts nothing by itself; what it computes again has a region of its own.
-    return phase_ != Phase::kBackward && (options_.defer_casts || options_.paints != nullptr);
+    return phase() != Phase::kBackward && (options_.defer_casts || options_.paints != nullptr);
+  }
+
+  bool decides_dtype_of(const Tensor& x) const override {
+    return decides_precision() && placeholder_of(x) != nullptr;
   }
 
   bool records() const override { return options_.records; }
 
   void prepare(const OpDef& op, Operands& operands) override {
-    if (options_.paints == nullptr || is_painting_) return;
-    MEZZO_INVARIANT(painted_ < options_.paints->size());
-    const std::optional<DType> paint = (*options_.paints)[painted_++];
-    is_painting_ = true;
-    if (paint.has_value()) amp::cast_inputs(op, operands, *paint);
-    if (amp::is_autocast_enabled()) amp::round_parameters(amp::autocast_policy(), op, operands);
-    is_painting_ = false;
+    if (is_preparing_) return;
+    const Preparing preparing(is_preparing_);
+    if (options_.paints != nullptr) apply_paint(op, operands);
+    promote_inputs(op, operands);
   }
 
   Tensor make_result(const TensorSpec& spec, Device device) override {
@@ -95,6 +108,7 @@ class Recorder final : public CaptureHook {
 
   void on_call(const FinishedCall& call, Inputs over) override {
     Node node = node_of(call);
+    node.is_promotion = is_preparing_;
     for (const Tensor& output : call.outputs) node.outputs.push_back(add_result(output));
     for (std::size_t i = 0; i < over.size(); ++i) {
       node.over.push_back(over[i] != nullptr ? value_of(*over[i]) : kNoValue);
@@ -107,7 +121,9 @@ class Recorder final : public CaptureHook {
     Placeholder* contents = placeholder_of(destination);
     check_arg(contents != nullptr, kCapture, call.op.name, " changes ", destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
+    // Regions leave it alone, so what it reads and changes has the dtypes that it has eagerly.
     Node node = node_of(call);
+    node.policy = nullptr;
     node.over = {value_of(destination)};
     contents->values.clear();
     node.outputs = {add_result(destination)};
@@ -115,7 +131,7 @@ class Recorder final : public CaptureHook {
   }
 
   void on_host_call(HostCall call) override {
-    Node node{.phase = call.leaves.empty() ? phase_ : Phase::kUpdate,
+    Node node{.phase = call.leaves.empty() ? phase() : Phase::kUpdate,
               .path = nn::current_module_path()};
     for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));
     for (const Tensor& leaf : call.leaves) {
@@ -130,8 +146,9 @@ class Recorder final : public CaptureHook {
     program_.nodes.push_back(std::move(node));
   }
 
-  void begin_backward() override { phase_ = Phase::kBackward; }
-  void end_backward() override { phase_ = Phase::kForward; }
+  // What a backward pass computes again is differentiated within it.
+  void begin_backward() override { ++backward_depth_; }
+  void end_backward() override { --backward_depth_; }
 
   // The program, which returns these tensors and the gradients that are left at leaves.
   Program finish(std::span<const Tensor> outputs) {
@@ -155,9 +172,27 @@ class Recorder final : public CaptureHook {
   }
 
  private:
+  Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
+
+  void apply_paint(const OpDef& op, Operands& operands) {
+    const std::optional<DType> paint = next_paint(op);
+    if (paint.has_value()) amp::cast_inputs(op, operands, *paint);
+    if (amp::is_autocast_enabled()) amp::round_parameters(amp::autocast_policy(), op, operands);
+  }
+
+  std::optional<DType> next_paint(const OpDef& op) {
+    const std::size_t call = painted_++;
+    const bool is_same = call < options_.paints->size() && (*options_.paints)[call].op == &op;
+    check_arg(is_same, kCapture, "the step makes other calls where values have other dtypes: call ",
+              call, " is ", op.name,
+              " when it is made in mixed precision. Decide by what the step was given, or leave "
+              "out the pass paint_precision");
+    return (*options_.paints)[call].dtype;
+  }
+
   Node node_of(const FinishedCall& call) {
     Node node{
-        .op = &call.op, .attrs = call.attrs, .phase = phase_, .path = nn::current_module_path()};
+        .op = &call.op, .attrs = call.attrs, .phase = phase(), .path = nn::current_module_path()};
     for (const Tensor* input : call.inputs) {
       node.inputs.push_back(input->defined() ? value_of(*input) : kNoValue);
     }
@@ -165,7 +200,7 @@ class Recorder final : public CaptureHook {
       make_relative(call, *position);
       node.inputs.back() = random_start();
     }
-    if (options_.defer_casts && amp::is_autocast_enabled() && phase_ != Phase::kBackward) {
+    if (options_.defer_casts && amp::is_autocast_enabled() && phase() != Phase::kBackward) {
       node.policy = std::make_shared<amp::Policy>(amp::autocast_policy());
     }
     return node;
@@ -250,15 +285,15 @@ class Recorder final : public CaptureHook {
   RandomPosition before_;  // the place of the generator
   RandomPosition start_;   // the same at a whole block of words, where a run begins
   Program program_;
-  Phase phase_ = Phase::kForward;
+  int backward_depth_ = 0;
   std::unordered_map<const TensorImpl*, std::string> names_;
   // Of storages that exist outside; the program's states keep them alive.
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<Tensor> leaves_;
   std::optional<Device> device_;
   int unnamed_ = 0;
-  std::size_t painted_ = 0;   // calls so far
-  bool is_painting_ = false;  // the casts for one
+  std::size_t painted_ = 0;    // calls so far
+  bool is_preparing_ = false;  // the casts for one
 };
 
 // While it exists, calls of this thread go to the recorder.
@@ -299,10 +334,10 @@ Program forward_part(const Program& program) {
   return forward;
 }
 
-std::vector<std::optional<DType>> paints_of(const Program& forward) {
-  std::vector<std::optional<DType>> paints;
+std::vector<Paint> paints_of(const Program& forward) {
+  std::vector<Paint> paints;
   for (const Node& node : forward.nodes) {
-    if (!node.is_host()) paints.push_back(node.paint);
+    if (!node.is_host() && !node.is_promotion) paints.push_back({node.op, node.paint});
   }
   return paints;
 }

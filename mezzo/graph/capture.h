@@ -16,16 +16,21 @@ namespace mezzo::graph {
 // loss scaling, optimizers.
 using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
+// What was decided for a call: the dtype of its inputs, or to take what comes.
+struct Paint {
+  const OpDef* op = nullptr;
+  std::optional<DType> dtype{};
+};
+
 struct CaptureOptions {
   // What the text form calls tensors that exist between runs, such as a network's parameters.
   std::vector<NamedTensor> names{};
   // Regions of mixed precision cast nothing, but are noted at each node, for the pass that paints.
   // Otherwise their casts become nodes like others.
   bool defer_casts = false;
-  // Regions cast nothing, and the calls are painted: the dtype of the inputs of each call outside
-  // of backward passes, in their order, as a deferred capture of the same step had them; see
-  // paints_of().
-  const std::vector<std::optional<DType>>* paints = nullptr;
+  // Regions cast nothing, and the calls outside of backward passes are painted, in the order in
+  // which a deferred capture of the same step had them; see paints_of().
+  const std::vector<Paint>* paints = nullptr;
   // Parts of the program are going to be recorded; see CaptureHook::records().
   bool records = false;
 };
@@ -44,6 +49,6 @@ Program capture(const Step& step, std::span<const Tensor> inputs,
 // operation runs in the dtype of its forward.
 Program forward_part(const Program& program);
 // What was decided for the calls of a forward part.
-std::vector<std::optional<DType>> paints_of(const Program& forward);
+std::vector<Paint> paints_of(const Program& forward);
 
 }  // namespace mezzo::graph

@@ -84,7 +84,7 @@ Program capture_painted(const Step& step, std::span<const Tensor> inputs, Captur
   Program forward = forward_part(program);
   if (!has_regions(forward)) return program;
   append(log, runner.run_only(kPaintPrecision.name, forward));
-  const std::vector<std::optional<DType>> paints = paints_of(forward);
+  const std::vector<Paint> paints = paints_of(forward);
   options.defer_casts = false;
   options.paints = &paints;
   return capture(step, inputs, options);

@@ -65,6 +65,9 @@ struct Node {
   std::vector<ValueId> over{};
   Phase phase = Phase::kForward;
   std::string path{};  // of the module that made the call
+  // True for a cast that a call made of one of its operands, so that they have a common dtype:
+  // where precision is decided otherwise, there may be none.
+  bool is_promotion = false;
   // What the region around the call said of its precision, for the pass that paints; null outside
   // of regions, and once the casts are there.
   std::shared_ptr<const amp::Policy> policy{};

@@ -31,28 +31,6 @@ class WithoutHook {
   PrecisionHook* saved_;
 };
 
-void promote_inputs(const OpDef& op, Operands& operands) {
-  DType common = DType::kBool;
-  bool differ = false;
-  bool first = true;
-  const auto takes_part = [&](std::size_t i) {
-    return (op.promote >> std::min<std::size_t>(i, 31) & 1U) != 0 && operands[i].defined();
-  };
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!takes_part(i)) continue;
-    const DType dtype = operands[i].dtype();
-    differ = differ || (!first && dtype != common);
-    common = first ? dtype : promote(common, dtype);
-    first = false;
-  }
-  if (!differ) return;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (takes_part(i) && operands[i].dtype() != common) {
-      operands.replace(i, operands[i].astype(common));
-    }
-  }
-}
-
 // The device that all inputs are on. A copy made here would hide, in a loop, that most of the time
 // goes into copying.
 Device common_device(const OpDef& op, Inputs inputs) {
@@ -117,6 +95,29 @@ void Operands::replace(std::size_t i, Tensor tensor) {
   inputs_[i] = &replaced_[i];
 }
 
+void promote_inputs(const OpDef& op, Operands& operands) {
+  if (op.promote == 0) return;
+  DType common = DType::kBool;
+  bool differ = false;
+  bool first = true;
+  const auto takes_part = [&](std::size_t i) {
+    return (op.promote >> std::min<std::size_t>(i, 31) & 1U) != 0 && operands[i].defined();
+  };
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!takes_part(i)) continue;
+    const DType dtype = operands[i].dtype();
+    differ = differ || (!first && dtype != common);
+    common = first ? dtype : promote(common, dtype);
+    first = false;
+  }
+  if (!differ) return;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (takes_part(i) && operands[i].dtype() != common) {
+      operands.replace(i, operands[i].astype(common));
+    }
+  }
+}
+
 PrecisionHook* precision_hook() { return current_hook; }
 void set_precision_hook(PrecisionHook* hook) { current_hook = hook; }
 
@@ -150,7 +151,7 @@ void prepare(const OpDef& op, Operands& operands) {
 Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
   Operands operands(inputs);
   prepare(op, operands);
-  if (op.promote != 0) promote_inputs(op, operands);
+  promote_inputs(op, operands);
   Outputs outputs(1);
   if (op.view != nullptr) {
     outputs[0] = op.view(operands[0], attrs);
@@ -186,7 +187,8 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
             "operation that returns a new tensor, or wrap the change in NoGrad");
   const WithoutHook guard;
   Operands operands(Inputs(inputs.begin(), inputs.size()));
-  if (op.promote != 0) promote_inputs(op, operands);
+  prepare(op, operands);
+  promote_inputs(op, operands);
   Infer infer(op.name, operands.view(), attrs);
   op.infer(infer);
   const TensorSpec& spec = infer.outputs()[0];

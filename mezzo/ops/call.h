@@ -38,6 +38,9 @@ class Operands {
   std::span<Tensor> replaced_;
 };
 
+// Casts the operands that the operation wants in one dtype to the widest of theirs.
+void promote_inputs(const OpDef& op, Operands& operands);
+
 // How a thread's calls are cast at a moment, for computing something again as it was then.
 class PrecisionContext {
  public:

@@ -154,11 +154,11 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
       make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), x.format()), dtype));
 }
 
-// True while the precision of calls is being decided: x may have another dtype in the end.
+// True if a cast to the dtype that is there already is a call all the same.
 bool is_noted(const Tensor& x, DType dtype) {
   const CaptureHook* hook = capture_hook();
-  return hook != nullptr && hook->decides_precision() && is_floating(x.dtype()) &&
-         is_floating(dtype);
+  return hook != nullptr && is_floating(x.dtype()) && is_floating(dtype) &&
+         hook->decides_dtype_of(x);
 }
 
 }  // namespace
@@ -179,7 +179,8 @@ Tensor cast(const Tensor& x, DType dtype) {
 Attrs cast_attrs(DType dtype) { return CastAttrs{dtype}; }
 
 Tensor widen(const Tensor& x) {
-  return x.defined() && is_lower(x.dtype()) ? cast(x, DType::kF32) : x;
+  const bool may_be_lower = x.defined() && (x.dtype() == DType::kF32 || is_lower(x.dtype()));
+  return may_be_lower ? cast(x, DType::kF32) : x;
 }
 
 Tensor unfilled_source(const Tensor& x) {

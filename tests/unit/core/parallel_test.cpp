@@ -7,18 +7,14 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/error.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
 
 // Runs with that many threads, and puts back what was set before.
 class Parallel : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override { set_num_threads(GetParam()); }
-  void TearDown() override { set_num_threads(before_); }
-
- private:
-  int before_ = num_threads();
+  test::Threads guard_{GetParam()};
 };
 
 TEST_P(Parallel, CoversTheRangeExactlyOnce) {

@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/core/parallel.h"
+#include "tests/unit/threads.h"
+
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
@@ -150,16 +152,14 @@ TEST(Fill, NormalHasItsMoments) {
 }
 
 TEST(Fill, TheThreadCountChangesNothing) {
-  const int before = num_threads();
   std::vector<std::vector<float>> results;
   for (const int threads : {1, 2, 3, 8}) {
-    set_num_threads(threads);
+    const test::Threads guard(threads);
     std::vector<float> values(200'003);
     fill_uniform(std::span(values).first(100'001), {9, 8}, 0, 1);
     fill_normal(std::span(values).last(100'002), {9, 8}, 0, 1);
     results.push_back(values);
   }
-  set_num_threads(before);
   for (const auto& result : results) EXPECT_EQ(result, results.front());
 }
 

@@ -8,12 +8,12 @@
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/parallel.h"
 #include "mezzo/data/digits.h"
 #include "mezzo/data/open.h"
 #include "mezzo/data/outlines.h"
 #include "mezzo/data/shapes.h"
 #include "tests/unit/data/temp_folder.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo::data {
 namespace {
@@ -56,13 +56,11 @@ TEST_P(Generated, AnImageDependsOnNothingButItsIndex) {
 }
 
 TEST_P(Generated, TheThreadCountChangesNothing) {
-  const int before = num_threads();
-  set_num_threads(1);
-  const std::uint64_t alone = checksum(*GetParam().open(Split::kTest, 500));
-  set_num_threads(4);
-  const std::uint64_t together = checksum(*GetParam().open(Split::kTest, 500));
-  set_num_threads(before);
-  EXPECT_EQ(alone, together);
+  const auto checksum_on = [&](int threads) {
+    const test::Threads guard(threads);
+    return checksum(*GetParam().open(Split::kTest, 500));
+  };
+  EXPECT_EQ(checksum_on(1), checksum_on(4));
 }
 
 TEST_P(Generated, NoTwoImagesOfEitherSplitAreEqual) {

@@ -98,6 +98,43 @@ TEST(Compile, ModesAndPrecisionOfANetworkAreTold) {
   EXPECT_EQ(calls, 4);
 }
 
+// Where precision is decided, there are more casts than without, and fewer.
+TEST(Compile, CastsOfOperandsShiftNoDecision) {
+  const Tensor w = randn({4, 4});
+  const Step step = [&](Tensors in) {
+    const amp::Autocast region(DType::kBf16);
+    const Tensor product = linear(in[0], w);
+    const Tensor sums = exp(in[0]);
+    add_into(sums, product);
+    return std::vector<Tensor>{softmax(matmul(product + in[0], w)), linear(sums, w)};
+  };
+  const Tensor x = randn({4, 4});
+  const std::vector<Tensor> got = compile(step)({&x, 1});
+  const std::vector<Tensor> want = step({&x, 1});
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(got[i].dtype(), want[i].dtype());
+    // Where sums are rounded to bf16 is decided otherwise. Numbers up to 8, at twice their
+    // rounding.
+    const auto numbers = want[i].to_vector<float>();
+    EXPECT_THAT(got[i].to_vector<float>(),
+                testing::Pointwise(testing::FloatNear(0x1p-4F), numbers));
+  }
+}
+
+TEST(Compile, RefusesCallsThatDependOnDecidedPrecision) {
+  const Tensor w = randn({4, 4});
+  CompiledStep step = compile([&](Tensors in) {
+    const amp::Autocast region(DType::kBf16);
+    const Tensor y = linear(in[0], w);
+    return std::vector<Tensor>{y.dtype() == DType::kF32 ? relu(y) : tanh(y)};
+  });
+  const Tensor x = randn({4, 4});
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                step({&x, 1});
+              }),
+              HasSubstr("call 1 is tanh when it is made in mixed precision"));
+}
+
 TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {
   CompiledStep step = compile([](Tensors in) { return std::vector<Tensor>{in[0] * in[0].item()}; });
   const Tensor x = ones({1});

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatch.h"
 #include "tests/unit/ops/plain_grad_weight.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 
@@ -88,13 +88,11 @@ void check(const GradWeightCase& c, DType dtype, Products products) {
 
 TEST_P(GradWeight, IsThePlainSumWhateverTheNumberOfThreads) {
   const DType dtype = GetParam() == Products::kF32 ? DType::kF16 : DType::kBf16;
-  const int before = num_threads();
   for (const int threads : {1, 2, 5}) {
-    set_num_threads(threads);
+    const test::Threads guard(threads);
     manual_seed(7);
     for (const GradWeightCase& c : cases()) check(c, dtype, GetParam());
   }
-  set_num_threads(before);
 }
 
 TEST(GradWeightOfBf16, IsWidenedWhereNoInstructionTakesIt) {

@@ -8,13 +8,13 @@
 #include <hwy/highway.h>
 
 #include "mezzo/autograd/engine.h"
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/unit/every_target.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
@@ -93,8 +93,7 @@ TEST(LayerNorm, BothGradientPathsAgreeWithDouble) {
   const Shape shape{300, 37};
   const Gradients want = layer_norm_gradients(DType::kF64, false, shape);
   for (const int threads : {1, 2}) {
-    const int before = num_threads();
-    set_num_threads(threads);
+    const test::Threads guard(threads);
     for (const bool create_graph : {false, true}) {
       const Gradients got = layer_norm_gradients(DType::kF32, create_graph, shape);
       for (std::size_t k = 0; k < 3; ++k) {
@@ -107,7 +106,6 @@ TEST(LayerNorm, BothGradientPathsAgreeWithDouble) {
         for (std::size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], allowed) << k;
       }
     }
-    set_num_threads(before);
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/allocator.h"
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
@@ -17,6 +16,7 @@
 #include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/message_of.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
@@ -31,17 +31,6 @@ Tensor random(const Shape& shape, float mean = 0, float deviation = 1, std::uint
               deviation);
   return x;
 }
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(num_threads()) { set_num_threads(count); }
-  ~Threads() { set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 struct Moments {
   Doubles mean;
@@ -112,10 +101,10 @@ TEST(BatchNorm, NotANumberShowsInItsChannelOnly) {
 TEST(BatchNorm, StatisticsForEveryChannelCountAndThreadCount) {
   for (const std::int64_t channels : {1, 3, 16, 17, 65, 300, 1030}) {
     const Tensor x = random({9, channels, 7, 5}, 3, 2);
-    const Threads one(1);
+    const test::Threads one(1);
     const BatchNormResult alone = batch_norm(x, {}, {});
     expect_moments(x, alone);
-    const Threads two(2);
+    const test::Threads two(2);
     const BatchNormResult first = batch_norm(x, {}, {});
     const BatchNormResult second = batch_norm(x, {}, {});
     expect_moments(x, first);

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/reduce.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
@@ -49,18 +49,16 @@ TEST(Dropout, TheMaskIsTheStreamAtTheGeneratorsPosition) {
 
 TEST(Dropout, IsTheSameForEveryThreadCountAndDtype) {
   const Tensor x = ones({3, 40000});
-  const int threads = num_threads();
   Floats first;
-  for (const int count : {1, 2, 3}) {
-    set_num_threads(count);
+  for (const int threads : {1, 2, 3}) {
+    const test::Threads guard(threads);
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kF64}) {
       Generator generator(5);
       const Floats y = dropout(x.astype(dtype), 0.5, true, generator).to_vector<float>();
       if (first.empty()) first = y;
-      ASSERT_EQ(y, first) << count << " threads, " << name_of(dtype);
+      ASSERT_EQ(y, first) << threads << " threads, " << name_of(dtype);
     }
   }
-  set_num_threads(threads);
 }
 
 TEST(Dropout, TheBackwardPassDrawsTheSameMask) {

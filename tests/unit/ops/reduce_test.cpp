@@ -6,12 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/special_values.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo {
 namespace {
@@ -20,12 +20,7 @@ using Floats = std::vector<float>;
 
 // Every test runs with several thread counts, whatever the machine has.
 class Reduce : public testing::TestWithParam<int> {
- protected:
-  Reduce() : threads_(num_threads()) { set_num_threads(GetParam()); }
-  ~Reduce() override { set_num_threads(threads_); }
-
- private:
-  int threads_;
+  test::Threads guard_{GetParam()};
 };
 
 TEST_P(Reduce, ManyEqualBf16NumbersAreCounted) {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/kernel_listener.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo::test {
 
@@ -70,18 +70,6 @@ class SeeKernel final : public KernelListener {
  private:
   std::string op_;
   ListenToKernels guard_{*this};
-};
-
-// Restores the number of threads.
-class Threads {
- public:
-  explicit Threads(int count) : before_(num_threads()) { set_num_threads(count); }
-  ~Threads() { set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
 };
 
 }  // namespace mezzo::test

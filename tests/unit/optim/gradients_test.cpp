@@ -25,7 +25,7 @@ void set_element(const Tensor& tensor, std::int64_t i, double value) {
 
 TEST(AllFinite, FindsTheFirstTensorWithEveryKindOfValue) {
   for (const int threads : {1, 2}) {
-    const Threads guard(threads);
+    const test::Threads guard(threads);
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
       EXPECT_TRUE(all_finite(several(dtype)));
       for (const float value : {kInf, -kInf, std::nanf("")}) {
@@ -129,9 +129,9 @@ TEST(ClipGradNorm, SquaresBeyondTheRangeOfF32DoNotOverflow) {
 TEST(ClipGradNorm, IsTheSameForEveryThreadCount) {
   const Tensor a = parameter({123457});
   a.set_grad(gradient({123457}, 0));
-  const Threads one(1);
+  const test::Threads one(1);
   const double alone = clip_grad_norm(std::vector<Tensor>{a}, 1e9);
-  const Threads two(2);
+  const test::Threads two(2);
   EXPECT_EQ(clip_grad_norm(std::vector<Tensor>{a}, 1e9), alone);
   double sum = 0;
   for (const double g : a.grad().to_vector<double>()) sum += g * g;

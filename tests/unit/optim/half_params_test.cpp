@@ -83,7 +83,7 @@ void expect_master_is_f32(const Maker& make, DType dtype, DType grad_dtype) {
 
 TEST(HalfParams, AMasterIsTheF32RunBitForBit) {
   for (const int threads : {1, 2}) {
-    const Threads guard(threads);
+    const test::Threads guard(threads);
     for (const Maker& make : makers()) {
       for (const DType dtype : kLowerDTypes) {
         expect_master_is_f32(make, dtype, dtype);

@@ -166,7 +166,7 @@ TEST(StochasticRounding, TinyUpdatesMoveParametersOnAverage) {
 
 // The parameters after three steps.
 std::vector<float> trained(std::uint64_t seed, int threads) {
-  const Threads guard(threads);
+  const test::Threads guard(threads);
   manual_seed(seed);
   std::vector<Tensor> params;
   for (const std::int64_t size : {7, 0, 100003, 1, 30011}) {

@@ -10,25 +10,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/core/parallel.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/optim/optimizer.h"
 #include "tests/unit/message_of.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo::optim {
 
 using Doubles = std::vector<double>;
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(num_threads()) { set_num_threads(count); }
-  ~Threads() { set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 inline Tensor parameter(const Shape& shape) {
   Tensor x = empty(shape);

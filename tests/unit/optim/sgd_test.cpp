@@ -62,7 +62,7 @@ TEST(Sgd, TheFirstMomentumIsTheGradientWithoutDampening) {
 TEST(Sgd, ManyParametersOfEverySizeAndThreadCount) {
   std::vector<float> alone;
   for (const int threads : {1, 2}) {
-    const Threads guard(threads);
+    const test::Threads guard(threads);
     std::vector<Tensor> params;
     for (int i = 0; i < 40; ++i) params.push_back(parameter({(i * i * 37) % 5000 + 1}));
     params.push_back(parameter({0}));
