@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/random_fills.h"
 
 namespace mezzo {
 namespace {
@@ -93,7 +95,20 @@ Generator& default_generator() {
 
 void manual_seed(std::uint64_t seed) { default_generator().set_seed(seed); }
 
+namespace {
+
+thread_local std::string_view fills_refused;  // why; empty if they are not
+
+void check_fills_allowed() { check_arg(fills_refused.empty(), "random", fills_refused); }
+
+}  // namespace
+
+RefuseRandomFills::RefuseRandomFills(std::string_view reason)
+    : previous_(std::exchange(fills_refused, reason)) {}
+RefuseRandomFills::~RefuseRandomFills() { fills_refused = previous_; }
+
 void fill_uniform(std::span<float> out, RandomPosition position, float low, float high) {
+  check_fills_allowed();
   const auto n = static_cast<std::int64_t>(out.size());
   for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
     for (std::int64_t i = 0; i < 4 && 4 * block + i < n; ++i) {
@@ -103,6 +118,7 @@ void fill_uniform(std::span<float> out, RandomPosition position, float low, floa
 }
 
 void fill_normal(std::span<float> out, RandomPosition position, float mean, float deviation) {
+  check_fills_allowed();
   const auto n = static_cast<std::int64_t>(out.size());
   for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
     for (std::int64_t i = 0; i < 4 && 4 * block + i < n; i += 2) {

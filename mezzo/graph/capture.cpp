@@ -1,11 +1,13 @@
 #include "mezzo/graph/capture.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/random.h"
+#include "mezzo/core/random_fills.h"
 #include "mezzo/core/storage.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/grad_mode.h"
@@ -41,6 +43,7 @@ class Placeholder final : public LazyContents {
   bool is_current() const override { return true; }
 
   std::vector<Known> values;
+  bool is_input = false;
 
  private:
   std::string what_;
@@ -77,10 +80,15 @@ class Recorder final : public CaptureHook {
 
   Tensor input(const Tensor& tensor, const std::string& name) {
     check_device(tensor, name);
+    check_arg(!grad_enabled() || !tensor.requires_grad(), kCapture, "the input ", name, ", ",
+              tensor,
+              ", requires a gradient, which a captured step does not give back. Hand over "
+              "detach(), or make a leaf of it in the step: detach().set_requires_grad(true)");
     const ValueSpec spec = ValueSpec::of(tensor);
     const ValueId value = program_.add_input(spec, name);
     Tensor stand = placeholder(spec, tensor.device(), concat("the input ", name));
     know(stand, value);
+    placeholder_of(stand)->is_input = true;
     return stand;
   }
 
@@ -119,8 +127,12 @@ class Recorder final : public CaptureHook {
   void on_change(const FinishedCall& call) override {
     const Tensor& destination = call.outputs[0];
     Placeholder* contents = placeholder_of(destination);
-    check_arg(contents != nullptr, kCapture, call.op.name, " changes ", destination,
+    check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
+              destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
+    check_arg(destination.is_dense() || destination.is_dense(Format::kChannelsLast), kCapture,
+              call.op.name, " changes a part of a tensor in place, ", destination,
+              " with gaps between its elements. Change a copy of it, or the whole tensor");
     // Regions leave it alone, so what it reads and changes has the dtypes that it has eagerly.
     Node node = node_of(call);
     node.policy = nullptr;
@@ -136,6 +148,7 @@ class Recorder final : public CaptureHook {
     for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));
     for (const Tensor& leaf : call.leaves) {
       note_leaf(leaf);
+      if (leaf.grad().defined()) note_gradient(leaf);
       node.inputs.push_back(leaf.grad().defined() ? value_of(leaf.grad()) : kNoValue);
     }
     node.host = call.name;
@@ -143,7 +156,15 @@ class Recorder final : public CaptureHook {
     node.prepare = std::move(call.prepare);
     node.time = call.time;
     node.leaves.assign(call.leaves.begin(), call.leaves.end());
+    node.records_calls = grad_enabled();
+    if (const PrecisionHook* hook = precision_hook()) node.region = hook->context();
     program_.nodes.push_back(std::move(node));
+  }
+
+  void on_zero_grad(std::span<const Tensor> leaves) override {
+    for (const Tensor& leaf : leaves) {
+      if (!has_gradient_of_this_run(leaf)) dropped_first_.insert(leaf.impl());
+    }
   }
 
   // What a backward pass computes again is differentiated within it.
@@ -154,9 +175,14 @@ class Recorder final : public CaptureHook {
   Program finish(std::span<const Tensor> outputs) {
     for (const Tensor& output : outputs) program_.outputs.push_back(value_of(output));
     for (const Tensor& leaf : leaves_) {
-      if (!leaf.grad().defined()) continue;
+      if (!has_gradient_of_this_run(leaf)) continue;
+      note_gradient(leaf);
       program_.leaves.push_back(leaf);
       program_.outputs.push_back(value_of(leaf.grad()));
+    }
+    check_states_unchanged();
+    for (const Tensor& leaf : with_gradient_) {
+      if (!dropped_first_.contains(leaf.impl())) program_.adds_to.push_back(leaf);
     }
     program_.random_words = default_generator().position().offset - start_.offset;
     program_.device = device_.value_or(kCpuDevice);
@@ -166,12 +192,16 @@ class Recorder final : public CaptureHook {
   // Undoes what the step did to the world.
   void clean_up() {
     for (const Tensor& leaf : leaves_) {
-      if (leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr) leaf.clear_grad();
+      if (has_gradient_of_this_run(leaf)) leaf.clear_grad();
     }
     default_generator().set_position(before_);
   }
 
  private:
+  static bool has_gradient_of_this_run(const Tensor& leaf) {
+    return leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr;
+  }
+
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
 
   void apply_paint(const OpDef& op, Operands& operands) {
@@ -258,12 +288,24 @@ class Recorder final : public CaptureHook {
     return value;
   }
 
+  // What the step changes without an operation, it would change now and never again.
+  void check_states_unchanged() const {
+    for (const auto& [value, version] : versions_) {
+      const Value& state = program_.values[value];
+      check_arg(
+          state.tensor.version() == version, kCapture, state.name, ", ", state.tensor,
+          ", which exists outside of the step, is changed by the step itself. Do that outside, "
+          "or as host work");
+    }
+  }
+
   ValueId add_state(const Tensor& tensor) {
     const auto named = names_.find(tensor.impl());
     const std::string name = named != names_.end() ? named->second : concat("const", unnamed_++);
     check_device(tensor, name);
     const ValueId value = program_.add_state(tensor, name);
     know(tensor, value);
+    versions_.emplace_back(value, tensor.version());
     if (tensor.is_leaf() && tensor.requires_grad()) note_leaf(tensor);
     return value;
   }
@@ -276,10 +318,12 @@ class Recorder final : public CaptureHook {
               ". A program runs on one device: use to()");
   }
 
-  void note_leaf(const Tensor& leaf) {
+  static void add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
     const auto is_same = [&](const Tensor& known) { return known.impl() == leaf.impl(); };
-    if (std::ranges::none_of(leaves_, is_same)) leaves_.push_back(leaf);
+    if (std::ranges::none_of(leaves, is_same)) leaves.push_back(leaf);
   }
+  void note_leaf(const Tensor& leaf) { add_once(leaves_, leaf); }
+  void note_gradient(const Tensor& leaf) { add_once(with_gradient_, leaf); }
 
   const CaptureOptions& options_;
   RandomPosition before_;  // the place of the generator
@@ -289,7 +333,10 @@ class Recorder final : public CaptureHook {
   std::unordered_map<const TensorImpl*, std::string> names_;
   // Of storages that exist outside; the program's states keep them alive.
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
+  std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states when they were first used
   std::vector<Tensor> leaves_;
+  std::vector<Tensor> with_gradient_;  // leaves that get one from the step
+  std::set<const TensorImpl*> dropped_first_;
   std::optional<Device> device_;
   int unnamed_ = 0;
   std::size_t painted_ = 0;    // calls so far
@@ -313,6 +360,9 @@ class Capturing {
 
  private:
   Recorder& recorder_;
+  RefuseRandomFills no_fills_{
+      "the step fills tensors with random numbers, which would be the same in every run. Hand them "
+      "over as inputs, or use dropout()"};
 };
 
 }  // namespace

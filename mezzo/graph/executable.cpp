@@ -46,6 +46,25 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
   for (Node& node : program_.nodes) make_instruction(node);
   find_done_inputs();
   find_what_passes();
+  find_read_gradients();
+}
+
+// The gradients that host work gets and calls behind it read, themselves or views of them.
+void Executable::find_read_gradients() {
+  std::set<ValueId> read;
+  auto instruction = instructions_.rbegin();
+  for (auto node = program_.nodes.rbegin(); node != program_.nodes.rend(); ++node) {
+    const bool has_instruction = instruction != instructions_.rend() && instruction->node == &*node;
+    if (node->is_host()) {
+      for (std::size_t i = node->inputs.size() - node->leaves.size(); i < node->inputs.size();
+           ++i) {
+        if (read.contains(node->inputs[i])) instruction->read_by_calls.push_back(node->inputs[i]);
+      }
+    } else {
+      read.insert(node->inputs.begin(), node->inputs.end());
+    }
+    if (has_instruction) ++instruction;
+  }
 }
 
 // What a run leaves behind that the next one must not find.
@@ -135,6 +154,9 @@ void Executable::make_homes() {
         passing_.push_back(output);
       } else if (node.op->view != nullptr) {
         homes_[output] = node.op->view(homes_[node.inputs[0]], node.attrs);
+        const ValueId root = memory_.blocks[output];
+        const bool is_of_state = program_.values[root].kind == ValueKind::kState;
+        if (is_of_state) viewed_.emplace_back(root, homes_[root].storage());
       } else {
         homes_[output] = in_arena(output, arena);
       }
@@ -173,6 +195,9 @@ void Executable::bind(std::span<const Tensor> inputs) {
     check_arg(inputs[i].device() == program_.device, kGraphRun, "input ", i, " is on ",
               inputs[i].device(), ", the step was captured on ", program_.device,
               ". Use to(), or capture it again");
+    check_arg(!grad_enabled() || !inputs[i].requires_grad(), kGraphRun, "input ", i, ", ",
+              inputs[i],
+              ", requires a gradient, which a captured step does not give back. Use detach()");
     const ValueId input = program_.inputs[i];
     if (is_lasting(input)) {
       copy_elements(inputs[i], homes_[input]);
@@ -181,6 +206,29 @@ void Executable::bind(std::span<const Tensor> inputs) {
     }
   }
   move_random_start();
+}
+
+void Executable::check_no_gradients() const {
+  for (const Tensor& leaf : program_.adds_to) {
+    check_arg(!leaf.grad().defined(), kGraphRun, "a parameter, ", leaf,
+              ", has a gradient from before the run, and a captured step does not add to it. Call "
+              "zero_grad() before each run or in the step, or gather gradients within one step");
+  }
+}
+
+// Views are made of a state once, and the state may have been moved to other memory since.
+void Executable::follow_states() {
+  bool have_moved = false;
+  for (auto& [state, storage] : viewed_) {
+    have_moved = have_moved || homes_[state].storage().get() != storage.get();
+    storage = homes_[state].storage();
+  }
+  if (!have_moved) return;
+  for (const Node& node : program_.nodes) {
+    if (node.is_host() || node.op->view == nullptr || !is_lasting(node.outputs[0])) continue;
+    homes_[node.outputs[0]] = node.op->view(homes_[node.inputs[0]], node.attrs);
+    slots_[node.outputs[0]] = homes_[node.outputs[0]];
+  }
 }
 
 void Executable::move_random_start() {
@@ -195,7 +243,9 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
     Executable& executable;
     ~Forget() { executable.forget(); }
   } forget_in_the_end{*this};
+  check_no_gradients();
   bind(inputs);
+  follow_states();
   const bool replays = replay_.has_value() && replay_->begin_run();
   if (replays && !replay_->is_planned()) plan_replay();
   if (!run_nodes(replays)) return {};
@@ -281,6 +331,24 @@ void Executable::let_go(const Instruction& instruction) {
 
 void Executable::drop_packed(const Instruction& instruction) {
   for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
+}
+
+// Host work may have put another tensor in the place of a gradient: what reads that later, views of
+// it too, shall see it.
+void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
+  if (slots_[value].defined() && grad.impl() == slots_[value].impl()) return;
+  const bool is_alike = ValueSpec::of(grad) == program_.spec(value);
+  const bool is_read = std::ranges::count(instruction.read_by_calls, value) > 0;
+  check_arg(is_alike || !is_read, kGraphRun, instruction.node->host, " made a gradient ", grad,
+            ", and calls behind it were captured for ", program_.spec(value).dtype,
+            program_.spec(value).shape, ". Have it keep the dtype, or make them host work, too");
+  if (is_alike && is_lasting(value)) {
+    const NoGrad guard;
+    convert_into(grad, homes_[value]);
+    slots_[value] = homes_[value];
+  } else {
+    slots_[value] = grad;
+  }
 }
 
 bool Executable::run_host(Instruction& instruction) {

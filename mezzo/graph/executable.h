@@ -47,6 +47,8 @@ class Executable {
     // Inputs that no later call of this operation reads. What kernels derived from them, such as a
     // weight in their own layout, is of no use to other operations and is given back.
     std::vector<ValueId> done{};
+    // Gradients that calls behind host work read.
+    std::vector<ValueId> read_by_calls{};
     // 16-bit copies of parameters that nothing reads later: an update renews what nobody holds.
     std::vector<ValueId> unneeded{};
   };
@@ -58,6 +60,7 @@ class Executable {
   void make_instruction(Node& node);
   void find_done_inputs();
   void find_what_passes();
+  void find_read_gradients();
   bool is_lasting(ValueId value) const;
   // True for views and copies of parameters, which the host makes.
   static bool is_prepared(const Instruction& instruction) {
@@ -66,6 +69,8 @@ class Executable {
   }
 
   void bind(std::span<const Tensor> inputs);
+  void check_no_gradients() const;
+  void follow_states();
   void move_random_start();
   bool run_nodes(bool replays);
   bool run_instruction(Instruction& instruction);
@@ -77,6 +82,7 @@ class Executable {
   void drop_packed(const Instruction& instruction);
   bool run_host(Instruction& instruction);
   void make_ready(Instruction& instruction);
+  void keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad);
   template <class Work>
   bool with_gradients(const Instruction& instruction, const Work& work);
   std::vector<Tensor> take_outputs();
@@ -96,6 +102,8 @@ class Executable {
   std::vector<Tensor> slots_;  // what each value is at the moment
   std::vector<Tensor> homes_;  // what it is in every run; undefined if that changes
   std::vector<Instruction> instructions_;
+  // States of which views have homes, and where they were when those were made.
+  std::vector<std::pair<ValueId, Ref<Storage>>> viewed_;
   std::vector<ValueId> passing_;    // values without such a home
   std::vector<Tensor*> fresh_;      // results of instructions that are made in every run
   std::vector<ValueId> gradients_;  // that host work may replace
@@ -121,11 +129,17 @@ bool Executable::with_gradients(const Instruction& instruction, const Work& work
     node.leaves[i].set_grad(std::move(reads[first + i]));
   }
   reads.resize(first);
-  const bool goes_on = work(reads);
+  bool goes_on = true;
+  const GradMode recording(node.records_calls);
+  if (node.region != nullptr) {
+    node.region->run([&] { goes_on = work(reads); });
+  } else {
+    goes_on = work(reads);
+  }
   for (std::size_t i = 0; i < node.leaves.size(); ++i) {
     const ValueId grad = node.inputs[first + i];
-    // The work may have put another tensor there; what reads the gradient later shall see that.
-    if (grad != kNoValue && node.leaves[i].grad().defined()) slots_[grad] = node.leaves[i].grad();
+    if (grad != kNoValue && node.leaves[i].grad().defined())
+      keep_gradient(instruction, grad, node.leaves[i].grad());
   }
   return goes_on;
 }

@@ -83,6 +83,9 @@ struct Node {
   HostWorkTime time = HostWorkTime::kInPlace;
   std::function<void()> prepare{};  // not null: what it does only queues work
   std::vector<Tensor> leaves{};
+  // What the thread was about to do with calls: record them, and cast their inputs. Null: no casts.
+  bool records_calls = true;
+  std::shared_ptr<const PrecisionContext> region{};
 
   bool is_host() const { return op == nullptr; }
   bool is_queued() const { return prepare != nullptr; }
@@ -95,6 +98,8 @@ struct Program {
   // What a run gives back; the last leaves.size() of them become the gradients of the leaves.
   std::vector<ValueId> outputs{};
   std::vector<Tensor> leaves{};
+  // Leaves to whose gradients the step adds: a run must not find any.
+  std::vector<Tensor> adds_to{};
   // Where all of it lies and runs: inputs, states and results.
   Device device{};
   // How far a run moves default_generator(), from the place that it then puts into the state

@@ -6,6 +6,8 @@
 
 #include <fnmatch.h>
 
+#include "mezzo/ops/capture_hook.h"
+
 namespace mezzo::nn {
 namespace {
 
@@ -152,9 +154,7 @@ Device Module::device() const {
   return parameter != nullptr ? parameter->device() : kCpuDevice;
 }
 
-void Module::zero_grad() {
-  for (const NamedTensor& parameter : named_parameters()) parameter.tensor.clear_grad();
-}
+void Module::zero_grad() { mezzo::zero_grad(parameters()); }
 
 void Module::check_name(std::string_view name) const {
   check_arg(!name.empty(), "module", "a registered name must not be empty");

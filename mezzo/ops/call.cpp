@@ -128,6 +128,11 @@ ListenToCalls::~ListenToCalls() { current_listener = previous_; }
 CaptureHook* capture_hook() { return current_capture; }
 void set_capture_hook(CaptureHook* hook) { current_capture = hook; }
 
+void zero_grad(std::span<const Tensor> leaves) {
+  if (current_capture != nullptr) current_capture->on_zero_grad(leaves);
+  for (const Tensor& leaf : leaves) leaf.clear_grad();
+}
+
 bool does_host_work() { return doing_host_work; }
 WithoutHostWork::WithoutHostWork() : previous_(std::exchange(doing_host_work, false)) {}
 WithoutHostWork::~WithoutHostWork() { doing_host_work = previous_; }

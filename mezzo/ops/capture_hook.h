@@ -60,6 +60,8 @@ class CaptureHook {
   // One whose result replaces the elements of its only output (see call_into()).
   virtual void on_change(const FinishedCall& call) = 0;
   virtual void on_host_call(HostCall call) = 0;
+  // Gradients that are being dropped.
+  virtual void on_zero_grad(std::span<const Tensor> leaves) = 0;
   // Around the traversal of the tape.
   virtual void begin_backward() = 0;
   virtual void end_backward() = 0;
@@ -71,6 +73,10 @@ class CaptureHook {
 // The hook of this thread, null if nothing is being captured.
 CaptureHook* capture_hook();
 void set_capture_hook(CaptureHook* hook);
+
+// Drops the gradients of leaves. While a step is captured, that is noted: only a step that drops
+// those of the run before may leave gradients.
+void zero_grad(std::span<const Tensor> leaves);
 
 // While it exists, this thread does and notes no host work: for passes that are computed again.
 class WithoutHostWork {

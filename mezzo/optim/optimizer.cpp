@@ -129,9 +129,7 @@ HalfUpdate Optimizer::half_update(std::size_t i) {
   return result;
 }
 
-void Optimizer::zero_grad() {
-  for (const Tensor& param : params_) param.clear_grad();
-}
+void Optimizer::zero_grad() { mezzo::zero_grad(params_); }
 
 void Optimizer::check_group(std::size_t group) const {
   check_arg(group < groups(), name_, "there is no group ", group, ", only ", groups());

@@ -50,12 +50,19 @@ class Merger {
     const Node& a = program_.nodes[first];
     const Node& b = program_.nodes[i];
     if (a.outputs.size() != b.outputs.size() || !(a.attrs == b.attrs)) return false;
-    if (a.paint != b.paint || !same_policy(a, b)) return false;
+    if (a.paint != b.paint || !same_policy(a, b) || is_again(a, b)) return false;
     for (std::size_t k = 0; k < a.outputs.size(); ++k) {
       if (program_.spec(a.outputs[k]) != program_.spec(b.outputs[k])) return false;
     }
     if (a.op->view != nullptr) return true;
     return reads_the_same(first, i) && !returns_both(a, b);
+  }
+
+  // What a backward pass computes again was not to be kept since the forward pass. Copies of
+  // parameters and inputs in 16 bits are what calls of both passes read.
+  bool is_again(const Node& a, const Node& b) const {
+    if (a.phase == b.phase || a.op->view != nullptr) return false;
+    return !is_cast(a) || program_.values[a.inputs[0]].kind == ValueKind::kResult;
   }
 
   // The inputs are the same values; are they still the same numbers?

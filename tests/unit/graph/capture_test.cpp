@@ -156,6 +156,74 @@ TEST(Capture, RefusesToChangeWhatExistsOutside) {
               HasSubstr("which exists outside of the step"));
 }
 
+// What the step does to it without an operation would be done now, and in no run.
+TEST(Capture, RefusesAStepThatChangesWhatItReads) {
+  const Tensor target = zeros({1});
+  const Tensor x = randn({1});
+  const auto step = [&](Tensors in) {
+    const Tensor y = in[0] * target;
+    fill(target, 1);
+    return std::vector<Tensor>{y};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("is changed by the step itself"));
+}
+
+TEST(Capture, RefusesToChangeInputs) {
+  const Tensor x = randn({1});
+  const auto step = [&](Tensors in) {
+    add_into(in[0], in[0]);
+    return std::vector<Tensor>{};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("which exists outside of the step"));
+}
+
+// Its result would not lie where the gaps are.
+TEST(Capture, RefusesToChangeAPartWithGaps) {
+  const Tensor x = randn({4, 8});
+  const auto step = [&](Tensors in) {
+    const Tensor y = relu(in[0]);
+    const Tensor left = slice(y, 1, 0, 4);
+    add_into(left, left);
+    return std::vector<Tensor>{left};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("with gaps between its elements"));
+}
+
+TEST(Capture, RefusesInputsThatAreTrained) {
+  const Tensor x = parameter({2});
+  const auto step = [&](Tensors in) { return std::vector<Tensor>{in[0] * 2}; };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("requires a gradient, which a captured step does not give back"));
+  const NoGrad guard;
+  EXPECT_NO_THROW(capture(step, {&x, 1}));
+}
+
+TEST(Capture, RefusesTensorsOfRandomNumbers) {
+  const Tensor x = randn({2});
+  Generator own(5);
+  for (Generator* generator : {&default_generator(), &own}) {
+    const auto step = [&](Tensors in) {
+      return std::vector<Tensor>{in[0] + randn({2}, *generator)};
+    };
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  capture(step, {&x, 1});
+                }),
+                HasSubstr("the step fills tensors with random numbers"));
+  }
+  EXPECT_NO_THROW(randn({2}));
+}
+
 TEST(Capture, RefusesRandomNumbersOfAnotherGenerator) {
   manual_seed(1);
   Generator own(99);

@@ -27,6 +27,22 @@ TEST(CommonSubexpressions, OneCastPerValueAndDType) {
 )");
 }
 
+// It was not to be kept: nn::recompute().
+TEST(CommonSubexpressions, WhatTheBackwardPassComputesAgainStays) {
+  const char* program = R"(program(x: f32[2]) {
+  %0: f32[2] = exp(x)
+  %1: bf16[2] = cast(%0) {dtype=bf16}
+  %2: f32[2] = exp(x) #backward
+  %3: bf16[2] = cast(%0) {dtype=bf16} #backward
+  %4: bf16[2] = cast(%2) {dtype=bf16} #backward
+  %5: bf16[2] = add(%1, %3) #backward
+  %6: bf16[2] = add(%5, %4) #backward
+  return %6
+}
+)";
+  expect_pass(kCommonSubexpressions, program, 0, program);
+}
+
 TEST(CommonSubexpressions, ReadersOfWhatIsMergedMergeToo) {
   expect_pass(kCommonSubexpressions, R"(program(x: f32[2, 3]) {
   %0: f32[2, 3] = relu(x)

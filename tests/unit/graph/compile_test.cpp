@@ -1,5 +1,8 @@
 #include "mezzo/graph/compile.h"
 
+#include <algorithm>
+#include <memory>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +10,8 @@
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/random.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/nn/recompute.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
@@ -133,6 +138,50 @@ TEST(Compile, RefusesCallsThatDependOnDecidedPrecision) {
                 step({&x, 1});
               }),
               HasSubstr("call 1 is tanh when it is made in mixed precision"));
+}
+
+std::unique_ptr<nn::Sequential> two_layers() {
+  return std::make_unique<nn::Sequential>(std::make_unique<nn::Linear>(16, 16),
+                                          std::make_unique<nn::ReLU>(),
+                                          std::make_unique<nn::Linear>(16, 16));
+}
+
+// Each is differentiated within the backward pass of the whole.
+TEST(Compile, BlocksThatAreComputedAgainStayInTheBackwardPass) {
+  manual_seed(4);
+  nn::Sequential net(std::make_unique<nn::Linear>(16, 16), two_layers(), two_layers());
+  const Tensor x = randn({64, 16});
+  const Step step = [&](Tensors in) {
+    Tensor loss;
+    {
+      const amp::Autocast region({.level = amp::Level::kO2});
+      loss = sum(net(in[0]), {}, false, DType::kF32);
+    }
+    net.zero_grad();
+    loss.backward();
+    return std::vector<Tensor>{};
+  };
+  const auto gradients = [&] {
+    std::vector<std::vector<double>> all;
+    for (const Tensor& parameter : net.parameters()) {
+      all.push_back(parameter.grad().to_vector<double>());
+    }
+    return all;
+  };
+  step({&x, 1});
+  const auto expected = gradients();
+  CompiledStep kept = compile(step, {.networks = {&net}});
+  kept({&x, 1});
+  for (const char* path : {"1", "2"}) nn::recompute(*net.find(path));
+  CompiledStep again = compile(step, {.networks = {&net}});
+  again({&x, 1});
+  EXPECT_EQ(gradients(), expected);
+  EXPECT_LT(again.latest()->memory().arena_bytes, kept.latest()->memory().arena_bytes);
+
+  const std::vector<Node>& nodes = again.latest()->program().nodes;
+  const auto is_backward = [](const Node& node) { return node.phase == Phase::kBackward; };
+  const auto first = std::ranges::find_if(nodes, is_backward);
+  EXPECT_TRUE(std::all_of(first, nodes.end(), is_backward));
 }
 
 TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/capture.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/matmul.h"
@@ -156,6 +158,85 @@ TEST(Executable, HostWorkMayReplaceGradients) {
   for (int i = 0; i < 2; ++i) run(executable, x);
   EXPECT_EQ(seen, (std::vector<Values>{{3, 3}, {-1, -1}, {3, 3}, {-1, -1}}));
   EXPECT_FALSE(weight.grad().defined());
+}
+
+TEST(Executable, ReplacedGradientsAreSeenThroughViews) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  const Tensor x = full({2}, 3);
+  const auto step = [&](Tensors in) {
+    sum(in[0] * weight).backward();
+    do_host_work("replace", {}, {&weight, 1}, [&](Tensors) {
+      weight.set_grad(full({2}, -1));
+      return true;
+    });
+    const Tensor seen = reshape(weight.grad(), {2, 1}) * 1;
+    zero_grad({&weight, 1});
+    return std::vector<Tensor>{seen};
+  };
+  Executable executable(capture(step, {&x, 1}));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(run(executable, x)[0].to_vector<double>(), (Values{-1, -1}));
+  }
+}
+
+TEST(Executable, RefusesReplacedGradientsThatCallsCannotRead) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  const Tensor x = full({2}, 3);
+  const auto step = [&](Tensors in) {
+    sum(in[0] * weight).backward();
+    do_host_work("widen", {}, {&weight, 1}, [&](Tensors) {
+      weight.set_grad(full({2}, -1, DType::kF64));
+      return true;
+    });
+    return std::vector<Tensor>{weight.grad() * 2};
+  };
+  Executable executable(capture(step, {&x, 1}));
+  EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, x); }),
+              HasSubstr("widen made a gradient f64[2], and calls behind it were captured for f32"));
+}
+
+// Added to, it would be another step than the eager one; dropped, too.
+TEST(Executable, RefusesGradientsOfTheRunBefore) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  const Tensor x = full({2}, 3);
+  for (const bool drops : {false, true}) {
+    const auto step = [&](Tensors in) {
+      if (drops) zero_grad({&weight, 1});
+      sum(in[0] * weight).backward();
+      return std::vector<Tensor>{};
+    };
+    weight.clear_grad();
+    Executable executable(capture(step, {&x, 1}));
+    run(executable, x);
+    if (drops) {
+      EXPECT_NO_THROW(run(executable, x));
+    } else {
+      EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, x); }),
+                  HasSubstr("has a gradient from before the run"));
+    }
+    EXPECT_EQ(weight.grad().to_vector<double>(), (Values{3, 3}));
+  }
+}
+
+// What it calls is recorded and cast as if it stood where it was noted.
+TEST(Executable, HostWorkIsDoneInItsRegion) {
+  const Tensor weight = ones({2, 2}).set_requires_grad(true);
+  const Tensor x = ones({2, 2});
+  DType dtype = DType::kF32;
+  const auto step = [&](Tensors in) {
+    const NoGrad guard;
+    const amp::Autocast region(DType::kBf16);
+    do_host_work("grow", {}, {}, [&](Tensors) {
+      dtype = matmul(x, x).dtype();
+      add_into(weight, x);
+      return true;
+    });
+    return std::vector<Tensor>{in[0] * 1};
+  };
+  Executable executable(capture(step, {&x, 1}));
+  EXPECT_NO_THROW(run(executable, x));
+  EXPECT_EQ(weight.to_vector<double>(), Values(4, 2));
+  EXPECT_EQ(dtype, DType::kBf16);
 }
 
 TEST(Executable, AnExceptionLeavesNoGradientsAndTheNextRunWorks) {

@@ -87,6 +87,23 @@ TEST(Replay, ParametersThatLieElsewhereAreRecordedAgain) {
   EXPECT_EQ(log.launches, 4);
 }
 
+TEST(Replay, ViewsFollowParametersThatLieElsewhere) {
+  const Tensor weight = randn({4, 3});
+  const auto step = [&](Tensors in) {
+    return std::vector<Tensor>{sum(relu(matmul(in[0], transpose(weight))))};
+  };
+  for (const bool records : {false, true}) {
+    RecorderLog log;
+    CompiledStep compiled = compile(step, {.record = records ? recorded_in(log) : RecordOptions{}});
+    for (int i = 0; i < 6; ++i) {
+      const Tensor x = randn({2, 3});
+      if (i == 4) weight.impl()->storage = randn({4, 3}).storage();
+      const Values got = compiled({&x, 1})[0].to_vector<double>();
+      EXPECT_EQ(got, step({&x, 1})[0].to_vector<double>()) << i;
+    }
+  }
+}
+
 // The recording reads where in the stream a run starts; the rest of the mask it computes.
 TEST(Replay, DropoutIsRecordedAndDrawsOtherNumbersInEveryRun) {
   class Net : public nn::Module {
