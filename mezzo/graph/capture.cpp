@@ -8,7 +8,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/random_fills.h"
-#include "mezzo/core/storage.h"
+#include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/grad_mode.h"
 
@@ -16,46 +16,6 @@ namespace mezzo::graph {
 namespace {
 
 constexpr const char* kCapture = "capture";
-
-// A value as somebody may hold it: a geometry over a storage.
-struct Known {
-  std::int64_t offset;
-  ValueSpec spec;
-  ValueId value;
-};
-
-bool is_of(const Known& known, const Tensor& tensor) {
-  return known.offset == tensor.offset() && known.spec.dtype == tensor.dtype() &&
-         known.spec.shape == tensor.shape() && known.spec.strides == tensor.strides();
-}
-
-// What stands for the elements of a result. It knows the values that lie in its storage, so that
-// they are forgotten with it: another storage may have its address later.
-class Placeholder final : public LazyContents {
- public:
-  explicit Placeholder(std::string what) : what_(std::move(what)) {}
-
-  void fill(void* /*destination*/) override {
-    fail(kCapture, "the step depends on data: it asks for the elements of ", what_,
-         " while it is captured, when nothing is computed. Keep values as tensors, or look at them "
-         "after the run");
-  }
-  bool is_current() const override { return true; }
-
-  std::vector<Known> values;
-  bool is_input = false;
-
- private:
-  std::string what_;
-};
-
-Placeholder* placeholder_of(const Tensor& tensor) {
-  return dynamic_cast<Placeholder*>(tensor.storage()->lazy_contents());
-}
-
-Tensor placeholder(const ValueSpec& spec, Device device, std::string what) {
-  return stand_in(spec, device, Ref<LazyContents>(new Placeholder(std::move(what))));
-}
 
 // Says that operands are being cast, for as long as it exists.
 class Preparing {
