@@ -85,7 +85,7 @@ TEST(GraphTrainStep, AnotherBatchSizeIsCapturedAgain) {
 }
 
 TEST(GraphTrainStep, AdamAndItsCounters) {
-  Twins<amp::SmallNet, optim::AdamW> twins(small_net, optim::AdamOptions{.lr = 0.01},
+  Twins<amp::SmallNet, optim::AdamW> twins(small_net, optim::AdamWOptions{.lr = 0.01},
                                            {.level = "O1", .dtype = DType::kBf16});
   for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
   twins.expect_same_state();
