@@ -17,7 +17,7 @@ bool is_flat(const Tensor& tensor) {
 }
 
 Tensor copy_of(const Tensor& tensor) {
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), Format::kContiguous, tensor.device());
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
   copy_elements(tensor, copy);
   return copy;
 }

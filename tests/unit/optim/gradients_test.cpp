@@ -94,6 +94,16 @@ TEST(Unscale, AGradientThatAnotherParameterHasIsCopied) {
   EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
 }
 
+// Else the optimizer would have to lay it out anew.
+TEST(Unscale, ACopyIsLaidOutAsTheGradientWas) {
+  const Tensor a = parameter({2, 3, 4, 5});
+  const Tensor shared = to_format(gradient({2, 3, 4, 5}, 1), Format::kChannelsLast);
+  a.set_grad(shared);
+  unscale_grads(std::vector{a}, 0.5);
+  EXPECT_TRUE(a.grad().is_dense(Format::kChannelsLast));
+  EXPECT_NE(a.grad().raw_data(), shared.raw_data());
+}
+
 TEST(Unscale, SeesOverflowOfTheProduct) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     const auto largest = [&] { return std::vector<Tensor>{full({3}, max_of(dtype), dtype)}; };
