@@ -257,6 +257,7 @@ void GradScaler::update() {
   if (!any) return;
   skipped_in_a_row_ = overflow ? skipped_in_a_row_ + 1 : 0;
   state_->update(overflow);
+  if (checks_) warn_of_skips(skipped_in_a_row_, state_->scale(), "a gradient is not finite");
 }
 
 void GradScaler::update(double new_scale) {

@@ -90,8 +90,9 @@ class GradScaler {
                                     const UpdateOnDevice::Outcome& outcome);
 
   // Ends the iteration: the scale shrinks if any optimizer met a non-finite gradient, and grows
-  // after growth_interval iterations without. It stays if there were no gradients at all. Throws
-  // ArgumentError if nothing was unscaled or stepped.
+  // after growth_interval iterations without. It stays if there were no gradients at all. Warns
+  // once of a floor that is too high or of many skipped steps (loss_scale.h). Throws ArgumentError
+  // if nothing was unscaled or stepped.
   void update();
   // Ends the iteration with that scale; the count towards growth is left as it is. Throws
   // ArgumentError between scale() and the first step() or unscale_(): the gradients of this

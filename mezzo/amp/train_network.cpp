@@ -303,15 +303,29 @@ void TrainOneStepWithLossScale::take_result(const StepResult& step) {
 }
 
 void TrainOneStepWithLossScale::end_update() {
-  skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
-  result_.skipped_in_a_row = skipped_in_a_row_;
+  count_skip();
   if (result_.skipped) restore_buffers();
   scaler_.update();
   if (result_.skipped) {
     logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,
                    " is not finite at scale ", result_.scale, "; the next scale is ",
                    scaler_.get_scale());
+    warn_if_many();
   }
+}
+
+void TrainOneStepWithLossScale::count_skip() {
+  skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
+  result_.skipped_in_a_row = skipped_in_a_row_;
+}
+
+// Of overflows alone the scaler has warned.
+void TrainOneStepWithLossScale::warn_if_many() const {
+  if (skipped_in_a_row_ != kManySkips || scaler_.skipped_in_a_row() == kManySkips) return;
+  warn_of_skips(skipped_in_a_row_, scaler_.get_scale(),
+                result_.nonfinite_loss
+                    ? concat("the last loss is ", result_.loss)
+                    : concat("the gradient of ", result_.first_bad, " is not finite"));
 }
 
 void TrainOneStepWithLossScale::clip() {
@@ -328,12 +342,13 @@ void TrainOneStepWithLossScale::clip() {
 
 void TrainOneStepWithLossScale::skip() {
   result_.skipped = true;
-  result_.skipped_in_a_row = ++skipped_in_a_row_;
+  count_skip();
   optimizer_.zero_grad();
   scaler_.discard();
   restore_buffers();
   logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,
                  ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
+  warn_if_many();
 }
 
 void TrainOneStepWithLossScale::set_skipped_in_a_row(std::int64_t steps) {

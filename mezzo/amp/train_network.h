@@ -93,7 +93,8 @@ struct TrainStepResult {
 // A skipped step changes no parameter, no optimizer state and no buffer of the network, bit for
 // bit; only the loss scale and the random numbers that dropout took move on. Without loss scaling
 // gradients are not checked, and only a loss that is not finite skips its step (and, where
-// gradients are clipped, their norm). A scaler that does not check skips nothing at all.
+// gradients are clipped, their norm). A scaler that does not check skips nothing at all. Of many
+// steps that are skipped in a row a warning is given, once (kManySkips in loss_scale.h).
 class TrainOneStepWithLossScale {
  public:
   // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
@@ -149,6 +150,8 @@ class TrainOneStepWithLossScale {
   void clip();
   void take_result(const StepResult& step);
   void end_update();
+  void count_skip();
+  void warn_if_many() const;
   void skip();
   UpdateOnDevice::Player player() const { return {&optimizer_, options_.max_grad_norm}; }
   bool skips_nonfinite_loss() const {
