@@ -1,6 +1,7 @@
 // Graph mode against eager mode: the same bits, whatever happens in a step.
 #include <limits>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/dropout.h"
@@ -82,6 +83,19 @@ TEST(GraphTrainStep, AnotherBatchSizeIsCapturedAgain) {
   Twins<amp::SmallNet> twins(small_net, kSgd, {.level = "O2", .dtype = DType::kBf16});
   for (const std::int64_t n : {8, 5, 8, 2}) twins.step(amp::small_batch(3, n));
   twins.expect_same_state();
+}
+
+// A step that is told nothing of precision computes in the region that it is called in.
+TEST(GraphTrainStep, InACallersRegion) {
+  Twins<amp::SmallNet> twins(small_net, kSgd, {.step = {.micro_batches = 2}},
+                             amp::LossScaleOptions{.init_scale = 256});
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    for (const amp::Level level : amp::kLevels) {
+      const amp::Autocast region({.level = level, .lower = DType::kF16});
+      EXPECT_FALSE(twins.step(amp::small_batch(i)).skipped);
+      twins.expect_same_state();
+    }
+  }
 }
 
 TEST(GraphTrainStep, AdamAndItsCounters) {
