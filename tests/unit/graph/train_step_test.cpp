@@ -3,6 +3,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/recompute.h"
@@ -96,6 +97,17 @@ TEST(GraphTrainStep, InACallersRegion) {
       twins.expect_same_state();
     }
   }
+}
+
+TEST(GraphTrainStep, ANormalisationKeptInF32AtO3) {
+  const auto make = [] {
+    auto net = std::make_unique<amp::SmallNet>();
+    amp::auto_mixed_precision(*net, "O3", DType::kBf16, {.keep_float32 = {"batch_norm"}});
+    return net;
+  };
+  Twins<amp::SmallNet> twins(make, kSgd, {});
+  for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
+  twins.expect_same_state();
 }
 
 TEST(GraphTrainStep, AdamAndItsCounters) {
