@@ -38,9 +38,7 @@ void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
 }
 
 void round_parameters(const Policy& policy, const OpDef& op, Operands& operands) {
-  const bool rounds =
-      op.precision.of(policy.lower) == PrecisionClass::kKeep && !policy.keeps_batchnorm();
-  if (!rounds) [[likely]]
+  if (!rounds_parameters(policy, op)) [[likely]]
     return;
   // They are the trained ones among the inputs that are never cast; the others are statistics.
   for (std::size_t i = 0; i < operands.size(); ++i) {

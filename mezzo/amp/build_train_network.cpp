@@ -27,9 +27,15 @@ std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options
   if (level == Level::kO2 && !keeps) {
     return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
   }
-  if (casts) return std::nullopt;
+  if (casts || level == Level::kO0) return std::nullopt;
   return Policy{
       .level = level, .lower = options.dtype, .keep_batchnorm_fp32 = options.keep_batchnorm_fp32};
+}
+
+// What the network computes in, once it is set to that; nothing is known of the caller's region.
+DType dtype_of(const nn::Module& net, const std::optional<Policy>& to_be_set) {
+  const std::optional<Policy> policy = to_be_set.has_value() ? to_be_set : policy_of(net);
+  return policy.has_value() ? policy->dtype() : DType::kF32;
 }
 
 LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {
@@ -52,8 +58,7 @@ TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss
             "`. There are O0, O1, auto, O2 and O3");
   check_step_options(options.step);
   const std::optional<Policy> policy = policy_for(*level, options);
-  const DType dtype = policy.has_value() ? policy->dtype() : DType::kF32;
-  GradScaler scaler(manager_for(*level, dtype, options));
+  GradScaler scaler(manager_for(*level, dtype_of(net, policy), options));
   if (policy.has_value()) set_policy(net, *policy);
   return {net, std::move(loss), optimizer, std::move(scaler), options.step};
 }

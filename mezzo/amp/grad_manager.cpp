@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/ops/arithmetic.h"
 
@@ -49,6 +50,8 @@ void GradManager::backward(std::span<const Tensor> ys, std::span<const Tensor> d
   } const release{*this};
   const std::vector<Tensor> grads = grad(ys, tensors_, dys);
   const NoGrad guard;
+  // Gradients are f32, whatever a region around this says of sums.
+  const Autocast outside(DType::kBf16, false);
   for (std::size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) continue;
     const Tensor& sum = tensors_[i].grad();

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
@@ -74,6 +75,8 @@ GradScaler::GradScaler(const LossScaleManager& manager)
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
+  // The scale is no part of a region around it: in 16 bits the product would overflow.
+  const Autocast outside(DType::kBf16, false);
   if (capture_hook() != nullptr) return scale_captured(loss);
   if (!used_.has_value()) used_ = state_->scale();
   return loss.astype(DType::kF32) * *used_;
@@ -229,6 +232,11 @@ std::vector<StepResult> GradScaler::step_together(std::span<optim::Optimizer* co
   return results;
 }
 
+void GradScaler::set_growth_interval(std::int64_t interval) {
+  if (checks_gradients() || !enabled_) return state_->set_growth_interval(interval);
+  check_unchecked_growth("grad_scaler", interval);
+}
+
 void GradScaler::end_iteration() {
   entries_.clear();
   unscaled_.clear();
@@ -249,6 +257,7 @@ void GradScaler::update() {
   if (!any) return;
   skipped_in_a_row_ = overflow ? skipped_in_a_row_ + 1 : 0;
   state_->update(overflow);
+  if (checks_) warn_of_skips(skipped_in_a_row_, state_->scale(), "a gradient is not finite");
 }
 
 void GradScaler::update(double new_scale) {
@@ -308,6 +317,9 @@ void GradScaler::load_state_dict(const StateDict& state) {
   for (const auto& [name, value] : state) {
     check_arg(std::ranges::find(kKeys, name) != std::end(kKeys), "grad_scaler",
               "the state has an unknown entry `", name, "`");
+  }
+  if (!checks_) {
+    check_unchecked_growth("grad_scaler", whole_entry_of(state, kGrowthInterval));
   }
   LossScaleState loaded = *state_;
   loaded.set_growth_factor(entry_of(state, kGrowthFactor));

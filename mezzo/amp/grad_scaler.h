@@ -90,8 +90,9 @@ class GradScaler {
                                     const UpdateOnDevice::Outcome& outcome);
 
   // Ends the iteration: the scale shrinks if any optimizer met a non-finite gradient, and grows
-  // after growth_interval iterations without. It stays if there were no gradients at all. Throws
-  // ArgumentError if nothing was unscaled or stepped.
+  // after growth_interval iterations without. It stays if there were no gradients at all. Warns
+  // once of a floor that is too high or of many skipped steps (loss_scale.h). Throws ArgumentError
+  // if nothing was unscaled or stepped.
   void update();
   // Ends the iteration with that scale; the count towards growth is left as it is. Throws
   // ArgumentError between scale() and the first step() or unscale_(): the gradients of this
@@ -134,7 +135,8 @@ class GradScaler {
   double get_backoff_factor() const { return state_->options().backoff_factor; }
   void set_backoff_factor(double factor) { state_->set_backoff_factor(factor); }
   std::int64_t get_growth_interval() const { return state_->options().growth_interval; }
-  void set_growth_interval(std::int64_t interval) { state_->set_growth_interval(interval); }
+  // Throws ArgumentError for an interval other than 0 if gradients are not checked.
+  void set_growth_interval(std::int64_t interval);
 
   // Changes of the state act from the next iteration on.
   const LossScaleState& state() const { return *state_; }
@@ -146,7 +148,8 @@ class GradScaler {
   StateDict state_dict() const;
   // Continues from a saved state; the last two, which PyTorch does not write, may be missing. Does
   // nothing if disabled. Throws ArgumentError, and changes nothing, for an empty state, one with
-  // missing, unknown or impossible entries, and between scale() and update().
+  // missing, unknown or impossible entries, one that grows if gradients are not checked, and
+  // between scale() and update().
   void load_state_dict(const StateDict& state);
 
  private:

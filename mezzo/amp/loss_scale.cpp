@@ -6,6 +6,8 @@
 #include <iterator>
 #include <string>
 
+#include "mezzo/core/log.h"
+
 namespace mezzo::amp {
 
 namespace {
@@ -100,6 +102,14 @@ LossScaleOptions fixed_loss_scale(double scale) {
   return {.init_scale = scale, .growth_interval = 0, .min_scale = scale};
 }
 
+void warn_of_skips(std::int64_t skipped_in_a_row, double scale, std::string_view what) {
+  if (skipped_in_a_row != kManySkips) return;
+  logging::warn_once(concat("[loss_scale] ", kManySkips, " steps were skipped in a row: ", what,
+                            ", and the scale is ", scale,
+                            ". Nothing is being learnt. If the scale is large and stays, make it "
+                            "smaller; else look at the learning rate, the data and the loss"));
+}
+
 LossScaleState::LossScaleState(const LossScaleOptions& options)
     : options_(options),
       scale_(in_f32("init_scale", options.init_scale)),
@@ -129,15 +139,22 @@ void LossScaleState::on_overflow() {
   if (hysteresis_left_ > 0) --hysteresis_left_;
   if (hysteresis_left_ > 0) return;
   const double floor = std::max(options_.min_scale, kNoFloor);
-  if (scale_ <= floor && options_.at_floor == AtFloor::kThrow) {
-    fail<Error>("loss_scale", "overflow at the smallest scale allowed: ", scale_,
-                ". The gradients are not finite for another reason: look at the learning rate, the "
-                "data and the loss");
-  }
+  if (scale_ <= floor) on_overflow_at_floor();
   // A scale that was set below the floor stays where it is.
   const double reduced = std::max(scale_ * options_.backoff_factor, floor);
   scale_ = static_cast<float>(std::min(reduced, scale_));
   if (options_.refill == Refill::kGoodStepAndBackoff) hysteresis_left_ = options_.hysteresis;
+}
+
+void LossScaleState::on_overflow_at_floor() const {
+  const std::string text =
+      concat("overflow at the smallest scale allowed: ", scale_,
+             ". The gradients are not finite for another reason: look at the learning rate, the "
+             "data and the loss");
+  if (options_.at_floor == AtFloor::kThrow) fail<Error>("loss_scale", text);
+  // Of a scale that stays, its floor says nothing.
+  const bool is_fixed = options_.growth_interval == 0 && options_.min_scale == options_.init_scale;
+  if (!is_fixed) logging::warn_once(concat("[loss_scale] ", text));
 }
 
 void LossScaleState::on_good_step() {

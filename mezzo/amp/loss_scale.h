@@ -20,8 +20,8 @@ enum class Refill : std::uint8_t {
 // What happens when growth would pass the ceiling.
 enum class AtCeiling : std::uint8_t { kHold, kClamp };
 
-// What happens when a reduction would pass the floor: the scale stays there, or an overflow at the
-// floor throws.
+// What happens when a reduction would pass the floor: the scale stays there, and a warning is given
+// once, or an overflow at the floor throws.
 enum class AtFloor : std::uint8_t { kHold, kThrow };
 
 // No floor at all: the smallest scale whose reciprocal is finite in f32. What frameworks without a
@@ -55,6 +55,13 @@ std::span<const std::string_view> loss_scale_preset_names();
 // A scale that stays.
 LossScaleOptions fixed_loss_scale(double scale);
 
+// So many steps skipped in a row draw a warning: no search for a scale takes that long, not even
+// from 2^32 down. MindSpore's host path throws after 1000.
+inline constexpr std::int64_t kManySkips = 100;
+// Warns, once for the same numbers, if that many have just been skipped. `what` is what was wrong
+// with the last one, in words: `its loss is nan`.
+void warn_of_skips(std::int64_t skipped_in_a_row, double scale, std::string_view what);
+
 // The scale that follows from a history of steps. An overflow multiplies it by the backoff factor
 // and restarts the count; growth_interval steps without overflow multiply it by the growth factor.
 // It is an f32 number at all times, as it is applied in f32.
@@ -83,6 +90,7 @@ class LossScaleState {
 
  private:
   void on_overflow();
+  void on_overflow_at_floor() const;
   void on_good_step();
 
   LossScaleOptions options_;

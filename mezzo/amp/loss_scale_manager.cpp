@@ -13,7 +13,15 @@ double checked_scale(const char* op, double scale) {
 
 LossScaleManager::LossScaleManager(const LossScaleOptions& options, bool drop_overflow_update)
     : state_(std::make_shared<LossScaleState>(options)),
-      drop_overflow_update_(drop_overflow_update) {}
+      drop_overflow_update_(drop_overflow_update) {
+  if (!drop_overflow_update) check_unchecked_growth("LossScaleManager", options.growth_interval);
+}
+
+void check_unchecked_growth(const char* op, std::int64_t growth_interval) {
+  check_arg(growth_interval == 0, op,
+            "a scale without checks of the gradients would only grow: ", "growth_interval ",
+            growth_interval, ". Set it to 0, or drop the updates that overflow");
+}
 
 void LossScaleManager::update_loss_scale(bool overflow) {
   if (state_ != nullptr) state_->update(overflow);

@@ -15,7 +15,8 @@ class LossScaleManager {
   // No loss scaling at all: the scale is 1 and stays.
   LossScaleManager() = default;
   // Any of the rules of LossScaleOptions. Without drop_overflow_update gradients are not checked
-  // and no step is skipped. Throws ArgumentError for options that make no sense.
+  // and no step is skipped. Throws ArgumentError for options that make no sense, such as a scale
+  // that grows (growth_interval) without the check that stops it.
   explicit LossScaleManager(const LossScaleOptions& options, bool drop_overflow_update = true);
 
   // False for a manager that was made without arguments.
@@ -51,6 +52,10 @@ class DynamicLossScaleManager : public LossScaleManager {
   explicit DynamicLossScaleManager(double init_loss_scale = 0x1p24, std::int64_t scale_factor = 2,
                                    std::int64_t scale_window = 2000);
 };
+
+// Throws ArgumentError unless the interval is 0. Whoever checks no gradients needs a scale that
+// does not grow: nothing would tell it to stop.
+void check_unchecked_growth(const char* op, std::int64_t growth_interval);
 
 // The rules of MindSpore's dynamic scaling, with its errors; `op` is what messages begin with.
 LossScaleOptions mindspore_options(const char* op, double scale, std::int64_t scale_factor,

@@ -1,12 +1,15 @@
 #include "mezzo/amp/loss_scaler.h"
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/ops/arithmetic.h"
 
 namespace mezzo::amp {
 namespace {
 
+// The scale is no part of a region around it: in 16 bits it may be infinite, or zero.
 Tensor times(const Tensor& tensor, double factor) {
+  const Autocast outside(DType::kBf16, false);
   return tensor.defined() ? tensor.astype(DType::kF32) * factor : tensor;
 }
 

@@ -16,7 +16,10 @@ bool is_castable(const Tensor& x) { return x.dtype() == DType::kF32 || is_lower(
 class PolicyHook final : public nn::ForwardHook {
  public:
   // `whole`: the module is one of to_float(), whose input is cast and whose output is not.
-  PolicyHook(Policy policy, bool whole) : policy_(std::move(policy)), whole_(whole) {}
+  // `named_by`: the network whose options made this setting, if it is not the module's own. Only
+  // its address counts.
+  PolicyHook(Policy policy, bool whole, const nn::Module* named_by)
+      : policy_(std::move(policy)), whole_(whole), named_by_(named_by) {}
 
   Tensor around(nn::Module&, const Tensor& x, const Forward& forward) override {
     const Autocast region(policy_);
@@ -27,10 +30,12 @@ class PolicyHook final : public nn::ForwardHook {
   }
 
   const Policy& policy() const { return policy_; }
+  const nn::Module* named_by() const { return named_by_; }
 
  private:
   Policy policy_;
   bool whole_;
+  const nn::Module* named_by_;
 };
 
 const PolicyHook* hook_of(const nn::Module& module) {
@@ -40,41 +45,99 @@ const PolicyHook* hook_of(const nn::Module& module) {
   return nullptr;
 }
 
-void set_hook(nn::Module& module, const Policy& policy, bool whole) {
-  auto hook = std::make_shared<PolicyHook>(policy, whole);
+void set_hook(nn::Module& module, const Policy& policy, bool whole,
+              const nn::Module* named_by = nullptr) {
+  auto hook = std::make_shared<PolicyHook>(policy, whole, named_by);
   clear_policy(module);
   module.add_forward_hook(std::move(hook));
 }
 
-// What a list of names says: operations get a rule, modules a dtype.
+void remove_hook(nn::Module& module) {
+  if (const PolicyHook* hook = hook_of(module)) module.remove_forward_hook(hook);
+}
+
+// Takes back what options of `net` said of modules below it.
+void clear_named(nn::Module& net) {
+  net.apply([&net](nn::Module& module) {
+    const PolicyHook* hook = hook_of(module);
+    if (hook != nullptr && hook->named_by() == &net) module.remove_forward_hook(hook);
+  });
+}
+
+// What lists of names say: operations get a rule, modules a dtype.
 class Names {
  public:
-  Names(nn::Module& net, OpRules& rules) : net_(net), rules_(rules) {}
-
-  void add(const std::vector<std::string>& names, DType dtype) {
-    for (const std::string& name : names) add(name, dtype);
+  // Throws ArgumentError for a name that is neither, and for what is in both lists.
+  Names(nn::Module& net, const MixedPrecisionOptions& options, DType lower) : net_(net) {
+    for (const std::string& name : options.keep_float32) add(name, DType::kF32);
+    for (const std::string& name : options.lower) add(name, lower);
   }
+
+  OpRules rules() const {
+    OpRules rules;
+    for (const Named& named : named_) {
+      if (named.op == nullptr) continue;
+      named.dtype == DType::kF32 ? rules.keep_float32(named.op->name) : rules.lower(named.op->name);
+    }
+    return rules;
+  }
+
+  // Makes the settings of the modules, in the place of those that were made before.
   void set_modules() const {
-    for (const auto& [module, dtype] : modules_) to_float(*module, dtype);
-  }
-
- private:
-  void add(const std::string& name, DType dtype) {
-    const std::vector<nn::Module*> modules = net_.matching(name);
-    for (nn::Module* module : modules) modules_.emplace_back(module, dtype);
-    if (find_op(name) != nullptr) {
-      dtype == DType::kF32 ? rules_.keep_float32(name) : rules_.lower(name);
-    } else {
-      check_arg(!modules.empty(), "amp", "`", name,
-                "` is neither an operation nor the path of a module. `mezzo ops` lists the "
-                "operations, `mezzo plan` shows the paths");
+    clear_named(net_);
+    for (const Named& named : named_) {
+      if (named.module == nullptr) continue;
+      set_hook(*named.module, {.level = Level::kO3, .lower = named.dtype}, true, &net_);
     }
   }
 
+ private:
+  struct Named {
+    const OpDef* op;     // either this
+    nn::Module* module;  // or this
+    DType dtype;
+  };
+
+  void add(const std::string& name, DType dtype) {
+    const std::vector<nn::Module*> modules = net_.matching(name);
+    const OpDef* op = find_op(name);
+    check_arg(op != nullptr || !modules.empty(), "amp", "`", name,
+              "` is neither an operation nor the path of a module. `mezzo ops` lists the "
+              "operations, `mezzo plan` shows the paths");
+    for (nn::Module* module : modules) add({nullptr, module, dtype});
+    if (op != nullptr) add({op, nullptr, dtype});
+  }
+
+  void add(const Named& named) {
+    for (const Named& other : named_) {
+      const bool is_same = other.op == named.op && other.module == named.module;
+      check_arg(!is_same || other.dtype == named.dtype, "amp", text_of(named),
+                " is named both to be kept in f32 and to be lowered. Name it in one list; of a "
+                "module and what lies in it both can be named, and the inner one wins");
+    }
+    named_.push_back(named);
+  }
+
+  std::string text_of(const Named& named) const {
+    if (named.op != nullptr) return concat("the operation `", named.op->name, "`");
+    for (const auto& entry : net_.named_modules()) {
+      if (entry.module == named.module) return concat("the module `", entry.name, "`");
+    }
+    return "a module";
+  }
+
   nn::Module& net_;
-  OpRules& rules_;
-  std::vector<std::pair<nn::Module*, DType>> modules_;
+  std::vector<Named> named_;
 };
+
+Policy with_options(Policy policy, const Names& names, const MixedPrecisionOptions& options) {
+  OpRules rules = names.rules();
+  if (!rules.empty()) policy.rules = std::make_shared<const OpRules>(std::move(rules));
+  if (options.keep_batchnorm_fp32.has_value()) {
+    policy.keep_batchnorm_fp32 = options.keep_batchnorm_fp32;
+  }
+  return policy;
+}
 
 void check_lower(DType dtype) {
   check_arg(is_lower(dtype), "amp", "the lower dtype must be bf16 or f16, it is ", dtype);
@@ -98,22 +161,17 @@ nn::Module& add_flags_recursive(nn::Module& module, PrecisionFlags flags) {
 }
 
 Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions& options) {
-  OpRules rules;
-  Names names(net, rules);
-  names.add(options.keep_float32, DType::kF32);
-  names.add(options.lower, policy.lower);
+  const Names names(net, options, policy.lower);
   names.set_modules();
-  if (!rules.empty()) policy.rules = std::make_shared<const OpRules>(std::move(rules));
-  if (options.keep_batchnorm_fp32.has_value()) {
-    policy.keep_batchnorm_fp32 = options.keep_batchnorm_fp32;
-  }
-  return policy;
+  return with_options(std::move(policy), names, options);
 }
 
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype,
                                  const MixedPrecisionOptions& options) {
   check_lower(dtype);
-  set_policy(net, apply_options(net, {.level = level, .lower = dtype}, options));
+  const Names names(net, options, dtype);
+  set_policy(net, with_options({.level = level, .lower = dtype}, names, options));
+  names.set_modules();
   return net;
 }
 
@@ -152,7 +210,8 @@ std::optional<Policy> policy_of(const nn::Module& module) {
 }
 
 void clear_policy(nn::Module& module) {
-  if (const PolicyHook* hook = hook_of(module)) module.remove_forward_hook(hook);
+  remove_hook(module);
+  clear_named(module);
 }
 
 }  // namespace mezzo::amp

@@ -35,16 +35,19 @@ nn::Module& add_flags_recursive(nn::Module& module, PrecisionFlags flags);
 struct MixedPrecisionOptions {
   // Names of operations (`softmax`) and paths of modules (`fc`, or patterns: `layer4.*`, where `*`
   // stands for anything, dots too) that are computed in f32 or in 16 bits whatever the level says.
+  // A module's name replaces what was set on that module; nothing may be in both lists. OpRules
+  // (policy.h) says which names cover fused operations.
   std::vector<std::string> keep_float32{};
   std::vector<std::string> lower{};
   std::optional<bool> keep_batchnorm_fp32{};  // see Policy
 };
 
 // From now on the network computes at that level whenever it is called, and gives an f32 output, so
-// that the loss is f32 too. Applying it again replaces what it did before; settings on parts of the
-// network stay and win. At O0 it removes the network's setting. Gives the network back.
-// Throws ArgumentError for a dtype other than bf16 and f16, and for a name that is neither an
-// operation nor the path of a module; nothing has changed then.
+// that the loss is f32 too. Applying it again replaces what it did before, also on the modules that
+// its options named; settings that parts of the network got by themselves stay and win. At O0 it
+// removes the network's setting. Gives the network back.
+// Throws ArgumentError for a dtype other than bf16 and f16, for a name that is neither an operation
+// nor the path of a module, and for operations and modules in both lists; nothing has changed then.
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype = DType::kF16,
                                  const MixedPrecisionOptions& options = {});
 // The same for a level's name; throws ArgumentError if it is unknown, naming those that exist.
@@ -60,15 +63,17 @@ struct OpLists {
 nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists,
                                    DType dtype = DType::kF16);
 
-// Computes under the policy whenever the module is called, with an f32 output.
+// Computes under the policy whenever the module is called, with an f32 output. Replaces what
+// clear_policy() takes away, which at O0 is all that it does.
 void set_policy(nn::Module& module, const Policy& policy);
 // What was set on this very module; empty if nothing was.
 std::optional<Policy> policy_of(const nn::Module& module);
-// Takes the setting of this very module away.
+// Takes the setting of this very module away, and those that its options made of modules below.
 void clear_policy(nn::Module& module);
 
 // The policy with the operations among the options' names; the settings of the modules among them
-// are made. Throws ArgumentError, before anything is set, for a name that is neither.
+// are made, in the place of those that options of this network made before. Throws ArgumentError,
+// before anything is set, like auto_mixed_precision().
 Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions& options);
 
 }  // namespace mezzo::amp

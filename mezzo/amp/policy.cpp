@@ -5,6 +5,17 @@
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::amp {
+namespace {
+
+// What a fused operation that layers call begins with; null for others. Passes of graph mode fuse
+// calls whose precision is decided already.
+const OpDef* first_part_of(const OpDef& op) {
+  static const OpDef* const fused = find_op("batch_norm_add_relu");
+  static const OpDef* const part = find_op("batch_norm");
+  return &op == fused ? part : nullptr;
+}
+
+}  // namespace
 
 OpRules OpRules::white_list(std::span<const std::string> ops) {
   OpRules rules;
@@ -32,9 +43,15 @@ OpRules& OpRules::set(std::string_view op, CastAction action) {
   return *this;
 }
 
+const CastAction* OpRules::find(const OpDef* op) const {
+  const auto found = std::ranges::find(actions_, op, &std::pair<const OpDef*, CastAction>::first);
+  return found != actions_.end() ? &found->second : nullptr;
+}
+
 std::optional<CastAction> OpRules::action_of(const OpDef& op) const {
-  const auto found = std::ranges::find(actions_, &op, &std::pair<const OpDef*, CastAction>::first);
-  return found != actions_.end() ? found->second : others_;
+  const CastAction* found = find(&op);
+  if (found == nullptr) found = find(first_part_of(op));
+  return found != nullptr ? std::optional(*found) : others_;
 }
 
 CastAction action_for(const Policy& policy, const OpDef& op) {
@@ -47,6 +64,13 @@ CastAction action_for(const Policy& policy, const OpDef& op) {
   // In f32 nothing needs to be refused.
   if (policy.lower == DType::kF32) return CastAction::kToFloat32;
   return action_for(policy.level, op.precision.of(policy.lower));
+}
+
+bool rounds_parameters(const Policy& policy, const OpDef& op) {
+  if (op.precision.of(policy.lower) != PrecisionClass::kKeep || policy.keeps_batchnorm()) {
+    return false;
+  }
+  return policy.rules == nullptr || policy.rules->action_of(op) != CastAction::kToFloat32;
 }
 
 }  // namespace mezzo::amp

@@ -18,6 +18,10 @@ namespace mezzo::amp {
 //   OpRules rules;
 //   rules.keep_float32("add").lower("softmax");
 //
+// A fused operation that nothing was said about goes by what was said about the one that it begins
+// with: `batch_norm_add_relu`, which ResNets call, by `batch_norm`. Rules for `add` and `relu` do
+// not reach into it.
+//
 // All of these throw ArgumentError for the name of an operation that does not exist.
 class OpRules {
  public:
@@ -38,6 +42,8 @@ class OpRules {
  private:
   OpRules& set(std::string_view op, CastAction action);
 
+  const CastAction* find(const OpDef* op) const;
+
   std::vector<std::pair<const OpDef*, CastAction>> actions_;
   std::optional<CastAction> others_;  // what is not named
 };
@@ -48,7 +54,8 @@ struct Policy {
   DType lower = DType::kBf16;
   // Scale and shift of normalisations in f32? If not they are rounded to the lower dtype first, as
   // casting the whole network would do; statistics are f32 in any case, for 16 bits cannot hold
-  // them. By default false at O3 and true elsewhere.
+  // them. By default false at O3 and true elsewhere. A normalisation that a rule keeps in f32 keeps
+  // them as well.
   std::optional<bool> keep_batchnorm_fp32{};
   std::shared_ptr<const OpRules> rules{};  // null: none
 
@@ -61,5 +68,7 @@ struct Policy {
 // What the policy does with the inputs of an operation: what the user said, else what the level
 // says of the operation's class.
 CastAction action_for(const Policy& policy, const OpDef& op);
+// Whether the policy has the scale and shift of this operation rounded to the lower dtype.
+bool rounds_parameters(const Policy& policy, const OpDef& op);
 
 }  // namespace mezzo::amp

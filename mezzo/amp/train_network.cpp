@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
@@ -25,9 +26,11 @@ bool looks_late(const Tensor& loss) {
   return capture_hook() != nullptr || loss.device().type != DeviceType::kCpu;
 }
 
-// The dtype that the network computes in.
-DType dtype_of(const nn::Module& net, const Policy& policy) {
-  return policy_of(net).value_or(policy).dtype();
+// Whether the network is known to compute in bf16.
+bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
+  const std::optional<Policy> own = policy_of(net);
+  const std::optional<Policy>& policy = own.has_value() ? own : around;
+  return policy.has_value() && policy->dtype() == DType::kBf16;
 }
 
 }  // namespace
@@ -48,8 +51,9 @@ const char* name_of(StepPhase phase) {
   return "";
 }
 
-Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy) {
-  const Autocast region(policy);
+Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy) {
+  std::optional<Autocast> region;
+  if (policy.has_value()) region.emplace(*policy);
   return net(input).astype(DType::kF32);
 }
 
@@ -63,7 +67,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
       options_(std::move(options)) {
   check_step_options(options_);
   scaler_.set_statistics(options_.statistics);
-  if (scaler_.is_enabled() && dtype_of(net_, options_.policy) == DType::kBf16) {
+  if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
     logging::warn_once(
         "bf16 has the range of f32: its gradients do not underflow, and the loss scaling that was "
         "asked for only costs its check. Leave it away");
@@ -176,6 +180,8 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
                                            double weight) {
   begin(StepPhase::kForward);
   const Tensor output = forward(net_, input, options_.policy);
+  // A region in which the step is called is for the network, and no part of what follows.
+  const Autocast outside(DType::kBf16, false);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
   // Detached: a loss that is looked at late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
@@ -297,15 +303,29 @@ void TrainOneStepWithLossScale::take_result(const StepResult& step) {
 }
 
 void TrainOneStepWithLossScale::end_update() {
-  skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
-  result_.skipped_in_a_row = skipped_in_a_row_;
+  count_skip();
   if (result_.skipped) restore_buffers();
   scaler_.update();
   if (result_.skipped) {
     logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,
                    " is not finite at scale ", result_.scale, "; the next scale is ",
                    scaler_.get_scale());
+    warn_if_many();
   }
+}
+
+void TrainOneStepWithLossScale::count_skip() {
+  skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
+  result_.skipped_in_a_row = skipped_in_a_row_;
+}
+
+// Of overflows alone the scaler has warned.
+void TrainOneStepWithLossScale::warn_if_many() const {
+  if (skipped_in_a_row_ != kManySkips || scaler_.skipped_in_a_row() == kManySkips) return;
+  warn_of_skips(skipped_in_a_row_, scaler_.get_scale(),
+                result_.nonfinite_loss
+                    ? concat("the last loss is ", result_.loss)
+                    : concat("the gradient of ", result_.first_bad, " is not finite"));
 }
 
 void TrainOneStepWithLossScale::clip() {
@@ -322,12 +342,13 @@ void TrainOneStepWithLossScale::clip() {
 
 void TrainOneStepWithLossScale::skip() {
   result_.skipped = true;
-  result_.skipped_in_a_row = ++skipped_in_a_row_;
+  count_skip();
   optimizer_.zero_grad();
   scaler_.discard();
   restore_buffers();
   logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,
                  ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
+  warn_if_many();
 }
 
 void TrainOneStepWithLossScale::set_skipped_in_a_row(std::int64_t steps) {

@@ -22,9 +22,9 @@ namespace mezzo::amp {
 // f32 output of the network and labels to a scalar loss.
 using LossFunction = std::function<Tensor(const Tensor& output, const Tensor& labels)>;
 
-// The network's output in f32, computed under the policy. The loss belongs outside of the region:
-// it is computed in f32 at every level.
-Tensor forward(nn::Module& net, const Tensor& input, const Policy& policy);
+// The network's output in f32, computed under the policy, or as the caller's region says if there
+// is none. The loss belongs outside of the region: it is computed in f32 at every level.
+Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy);
 
 // What becomes of a step whose loss is infinite or NaN: data or activations are not finite, and no
 // smaller scale makes them so.
@@ -38,8 +38,9 @@ enum class StepPhase : std::uint8_t { kForward, kBackward, kUpdate };
 const char* name_of(StepPhase phase);  // `forward`, `backward`, `update`
 
 struct TrainStepOptions {
-  // Of a region around the forward pass; what is set on the network itself wins.
-  Policy policy{.level = Level::kO0};
+  // Of a region around the forward pass, at O0 one in f32; empty: the region in which the step is
+  // called, if any. What is set on the network itself wins.
+  std::optional<Policy> policy{};
   // Into how many parts a batch is split. Their gradients are added up, all at one scale, before
   // the one update; memory for activations is needed for one part only. Losses are taken to be
   // means over their examples. Batch norm sees each part by itself.
@@ -92,7 +93,8 @@ struct TrainStepResult {
 // A skipped step changes no parameter, no optimizer state and no buffer of the network, bit for
 // bit; only the loss scale and the random numbers that dropout took move on. Without loss scaling
 // gradients are not checked, and only a loss that is not finite skips its step (and, where
-// gradients are clipped, their norm). A scaler that does not check skips nothing at all.
+// gradients are clipped, their norm). A scaler that does not check skips nothing at all. Of many
+// steps that are skipped in a row a warning is given, once (kManySkips in loss_scale.h).
 class TrainOneStepWithLossScale {
  public:
   // Throws ArgumentError unless micro_batches and max_grad_norm are positive. Warns if loss scaling
@@ -148,6 +150,8 @@ class TrainOneStepWithLossScale {
   void clip();
   void take_result(const StepResult& step);
   void end_update();
+  void count_skip();
+  void warn_if_many() const;
   void skip();
   UpdateOnDevice::Player player() const { return {&optimizer_, options_.max_grad_norm}; }
   bool skips_nonfinite_loss() const {
@@ -177,11 +181,15 @@ class TrainOneStepWithLossScale {
 // What is left open follows from the level, as in MindSpore:
 //
 //   level  keep_batchnorm_fp32  cast_model_type  loss_scale_manager
-//   O0     false                f32              none
+//   O0     -                    -                none
 //   O1     false                f32              none
 //   O2     true                 dtype            DynamicLossScaleManager() for f16, none for bf16
 //   O3     false                dtype            none
 //   auto   false                f32              none
+// O0 leaves the network as it is, with the precision that it was given before, unless
+// cast_model_type says otherwise. That a network is to be in f32 is said with
+// auto_mixed_precision(net, "O0"), or with an O0 policy of the step for what is not set on the
+// network itself.
 struct TrainNetworkOptions {
   std::string level = "O0";
   DType dtype = DType::kF16;  // what 16 bits means at levels that use them: f16, as there, or bf16
@@ -199,7 +207,7 @@ struct TrainNetworkOptions {
 // Sets the precision of the network (see module_precision.h) and gives the step that trains it.
 // Output, labels and loss are f32. Throws ArgumentError for an unknown level, naming those that
 // exist, and for dtypes that do not fit. Warns where f16 is to be trained without loss scaling by
-// default, as it is at O1, auto and O3.
+// default, as it is at O1, auto and O3, and at O0 if the network was set to f16 before.
 TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
                                               optim::Optimizer& optimizer,
                                               const TrainNetworkOptions& options = {});

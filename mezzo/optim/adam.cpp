@@ -3,6 +3,18 @@
 #include "mezzo/ops/optimizer_steps.h"
 
 namespace mezzo::optim {
+namespace {
+
+std::vector<Group<AdamOptions>> adam_groups(const std::vector<Group<AdamWOptions>>& groups) {
+  std::vector<Group<AdamOptions>> result;
+  result.reserve(groups.size());
+  for (const auto& [params, o] : groups) {
+    result.push_back({params, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.param_update}});
+  }
+  return result;
+}
+
+}  // namespace
 
 Adam::Adam(std::vector<Tensor> params, AdamOptions options)
     : Adam(std::vector<Group<AdamOptions>>{{std::move(params), std::move(options)}}) {}
@@ -77,9 +89,10 @@ void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
   steps_[i] = value;
 }
 
-AdamW::AdamW(std::vector<Tensor> params, AdamOptions options)
-    : AdamW(std::vector<Group<AdamOptions>>{{std::move(params), std::move(options)}}) {}
+AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options)
+    : AdamW(std::vector<Group<AdamWOptions>>{{std::move(params), std::move(options)}}) {}
 
-AdamW::AdamW(const std::vector<Group<AdamOptions>>& groups) : Adam("AdamW", groups, true) {}
+AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups)
+    : Adam("AdamW", adam_groups(groups), true) {}
 
 }  // namespace mezzo::optim

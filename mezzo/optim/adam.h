@@ -45,11 +45,22 @@ class Adam : public Optimizer {
   std::vector<std::int64_t> steps_;
 };
 
-// Adam whose weight decay shrinks the parameter itself. PyTorch's default decay is 0.01.
+// As AdamOptions, except that there is a decay unless another one is named.
+struct AdamWOptions {
+  LearningRate lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+};
+
+// torch.optim.AdamW: Adam whose weight decay shrinks the parameter itself.
 class AdamW final : public Adam {
  public:
-  explicit AdamW(std::vector<Tensor> params, AdamOptions options = {.weight_decay = 0.01});
-  explicit AdamW(const std::vector<Group<AdamOptions>>& groups);
+  // Throws ArgumentError like Adam.
+  explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
+  explicit AdamW(const std::vector<Group<AdamWOptions>>& groups);
 };
 
 }  // namespace mezzo::optim

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 #include <vector>
 
 #include "mezzo/ops/capture_hook.h"
@@ -18,7 +17,7 @@ bool is_flat(const Tensor& tensor) {
 }
 
 Tensor copy_of(const Tensor& tensor) {
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), Format::kContiguous, tensor.device());
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
   copy_elements(tensor, copy);
   return copy;
 }
@@ -34,14 +33,13 @@ std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
   return grads;
 }
 
-// The same for changes in place: each gradient has its memory for itself.
+// The same for changes in place: each gradient has its memory for itself. Who shares it may be
+// somebody whose turn comes in another call, such as a parameter of another optimizer.
 std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
-  std::set<const Storage*> seen;
   for (const Tensor& param : params) {
     const Tensor& grad = param.grad();
     if (!grad.defined()) continue;
-    const bool own = seen.insert(grad.storage().get()).second;
-    if (!own || !is_flat(grad)) param.set_grad(copy_of(grad));
+    if (!grad.is_unshared() || !is_flat(grad)) param.set_grad(copy_of(grad));
   }
   return gradients_of(params);
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
@@ -180,6 +181,8 @@ std::map<std::string, double> Model::eval(data::DataLoader& loader) {
   const Device device = net().device();
   for (data::Batch batch; loader.next(batch);) {
     const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
+    // As in training: a region in which this is called is for the network.
+    const amp::Autocast outside(DType::kBf16, false);
     const double loss = loss_(output, batch.labels.to(device)).item();
     for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
   }

@@ -53,8 +53,9 @@ struct FitResult {
 
 class Model {
  public:
-  // Network and optimizer must outlive the model, which sets the network's precision. Throws
-  // ArgumentError for unknown metrics and levels.
+  // Network and optimizer must outlive the model, which sets the network's precision as
+  // build_train_network() does: at O0, the default, it stays as it is. Throws ArgumentError for
+  // unknown metrics and levels.
   Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimizer,
         const ModelOptions& options = {});
   // Of a step that was made by hand, for a network whose precision is set. eval() reports that

@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/train_network.h"
-#include "mezzo/core/log.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/amp/warnings.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::amp {
@@ -28,25 +31,6 @@ struct Built {
 std::string refusal_of(const TrainNetworkOptions& options) {
   return message_of<ArgumentError>([&] { const Built built(options); });
 }
-
-// Collects the warnings of the whole program: each is given once, in whichever test comes first.
-class Warnings : public testing::Environment {
- public:
-  void SetUp() override {
-    logging::set_sink([this](logging::Topic topic, std::string_view line) {
-      if (topic == logging::Topic::kWarning) text_ += concat(line, "\n");
-    });
-  }
-  void TearDown() override { logging::set_sink(nullptr); }
-
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-// Owned by the test program.
-const Warnings& warnings = static_cast<Warnings&>(*testing::AddGlobalTestEnvironment(new Warnings));
 
 struct Defaults {
   const char* level;
@@ -157,6 +141,77 @@ TEST(BuildTrainNetwork, LabelsIn16BitsAreCastForTheLoss) {
   step(ones({4, 2}), ones({4, 2}, DType::kBf16));
   EXPECT_EQ(seen_output, DType::kF32);
   EXPECT_EQ(seen_labels, DType::kF32);
+}
+
+// A linear layer that notes what it answers in, for a step that is told nothing of precision.
+struct Observed {
+  class Net : public nn::Module {
+   public:
+    Net() { add("fc", fc_); }
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = fc_(x);
+      seen = y.dtype();
+      return y;
+    }
+    DType seen = DType::kI64;
+
+   private:
+    nn::Linear fc_{4, 4};
+  };
+
+  DType dtype_in_step(const TrainNetworkOptions& options = {}) {
+    auto step = build_train_network(
+        net, [](const Tensor& y, const Tensor& labels) { return mse_loss(y, labels); }, optimizer,
+        options);
+    step(ones({2, 4}), zeros({2, 4}));
+    return net.seen;
+  }
+
+  Net net;
+  optim::Sgd optimizer{net.parameters()};
+};
+
+TEST(BuildTrainNetwork, O0LeavesTheNetworksOwnPrecision) {
+  for (const TrainNetworkOptions& options : {TrainNetworkOptions{}, {.level = "O0"}}) {
+    Observed observed;
+    auto_mixed_precision(observed.net, "O2", DType::kBf16);
+    EXPECT_EQ(observed.dtype_in_step(options), DType::kBf16);
+    EXPECT_TRUE(policy_of(observed.net).has_value());
+  }
+  EXPECT_EQ(Observed().dtype_in_step(), DType::kF32);
+}
+
+TEST(BuildTrainNetwork, SaysThatTheNetworksOwnF16IsNotScaledAtO0) {
+  Observed observed;
+  auto_mixed_precision(observed.net, "O2", DType::kF16);
+  observed.dtype_in_step();
+  EXPECT_THAT(warnings.text(), HasSubstr("f16 at level O0 without loss scaling"));
+}
+
+TEST(BuildTrainNetwork, AStepWithoutAPolicyStaysInTheCallersRegion) {
+  const Autocast region(DType::kBf16);
+  EXPECT_EQ(Observed().dtype_in_step(), DType::kBf16);
+  EXPECT_EQ(Observed().dtype_in_step({.step = {.policy = Policy{.level = Level::kO0}}}),
+            DType::kF32);
+  EXPECT_EQ(Observed().dtype_in_step({.step = {.policy = Policy{.lower = DType::kF16}}}),
+            DType::kF16);
+}
+
+// A region of everything in 16 bits around a step is for the network: a loss of 1 + 2^-10 would
+// become 1 in bf16, and the sum of the parts' gradients would be rounded.
+TEST(BuildTrainNetwork, LossAndMicroBatchesStayInF32InACallersRegion) {
+  for (const std::int64_t parts : {1, 2}) {
+    nn::Sequential net;
+    net.emplace<nn::Linear>(1, 1);
+    to_float(net, DType::kF32);
+    fill(net.parameters()[0].detach(), 1 + 0x1p-10);
+    fill(net.parameters()[1].detach(), 0);
+    optim::Sgd optimizer(net.parameters(), {.lr = 0});
+    const auto loss = [](const Tensor& y, const Tensor&) { return mean(y * 1.0); };
+    auto step = build_train_network(net, loss, optimizer, {.step = {.micro_batches = parts}});
+    const Autocast region({.level = Level::kO3, .lower = DType::kBf16});
+    EXPECT_EQ(step(ones({2, 1}), zeros({2, 1})).loss, 1 + 0x1p-10) << parts;
+  }
 }
 
 TEST(BuildTrainNetwork, RefusesWhatItDoesNotKnow) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
@@ -181,6 +182,23 @@ TEST(GradManager, ADisabledScalerPassesThrough) {
   gm.record();
   EXPECT_FALSE(scaler.backward(gm, p.loss()).has_value());
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+}
+
+// Gradients stay f32 where everything else is cast: 1 + 2^-20 has no 16-bit number.
+TEST(GradManager, AddsInF32InARegion) {
+  const Tensor x = ones({1});
+  GradManager gm;
+  gm.attach(x);
+  const Autocast region({.level = Level::kO3, .lower = DType::kF16});
+  for (int i = 0; i < 2; ++i) {
+    gm.record();
+    const Autocast exact(DType::kF16, false);
+    const Tensor y = x * (i == 0 ? 1 : 0x1p-20);
+    const Autocast again({.level = Level::kO3, .lower = DType::kF16});
+    gm.backward(y);
+  }
+  EXPECT_EQ(x.grad().dtype(), DType::kF32);
+  EXPECT_EQ(grad_of(x), std::vector<float>{1 + 0x1p-20F});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
@@ -144,6 +145,29 @@ TEST(GradScaler, MisuseSaysWhatToDo) {
   scaler.update();
   scaler.scale(net.loss(1)).backward();
   EXPECT_NO_THROW(scaler.step(net.optimizer));
+}
+
+// The scale is no part of the region: in f16 it would be infinite, and the loss rounded.
+TEST(GradScaler, ScalesInF32InARegion) {
+  GradScaler scaler({.init_scale = 0x1p20});
+  const Autocast region({.level = Level::kO3, .lower = DType::kF16});
+  const Tensor scaled = scaler.scale(from_values({1 + 0x1p-20F}, {1}));
+  EXPECT_EQ(scaled.dtype(), DType::kF32);
+  EXPECT_EQ(scaled.to_vector<float>()[0], 0x1p20F + 1);
+}
+
+// One tensor is the gradient of both, each of an optimizer of its own.
+TEST(GradScaler, UnscalesASharedGradientOnceForEachOptimizer) {
+  const Tensor a = ones({2}).set_requires_grad(true);
+  const Tensor b = ones({2}).set_requires_grad(true);
+  optim::Sgd first({a});
+  optim::Sgd second({b});
+  GradScaler scaler({.init_scale = 256});
+  scaler.scale(sum((a + b) * 3)).backward();
+  scaler.unscale_(first);
+  scaler.unscale_(second);
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{3, 3}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 3}));
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/loss_scale_manager.h"
+#include "tests/unit/message_of.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo::amp {
@@ -141,6 +144,30 @@ TEST(LossScaleManager, RefusesWhatMakesNoSense) {
   EXPECT_THROW(DynamicLossScaleManager(0), ArgumentError);
   EXPECT_THROW(DynamicLossScaleManager(64, 0), ArgumentError);
   EXPECT_THROW(DynamicLossScaleManager(64, 2, -1), ArgumentError);
+}
+
+// Nothing would ever tell it to stop growing.
+TEST(LossScaleManager, AScaleThatGrowsNeedsTheCheck) {
+  EXPECT_THAT(message_of<ArgumentError>([] { LossScaleManager(LossScaleOptions{}, false); }),
+              testing::HasSubstr("growth_interval 2000"));
+  GradScaler scaler(LossScaleManager({.init_scale = 4, .growth_interval = 0}, false));
+  EXPECT_THROW(scaler.set_growth_interval(1), ArgumentError);
+  EXPECT_THROW(scaler.load_state_dict(GradScaler().state_dict()), ArgumentError);
+  EXPECT_EQ(scaler.get_growth_interval(), 0);
+  EXPECT_EQ(scaler.get_scale(), 4);
+  EXPECT_NO_THROW(scaler.load_state_dict(static_grad_scaler(8).state_dict()));
+  EXPECT_EQ(scaler.get_scale(), 8);
+}
+
+// In 16 bits the scale itself would be infinite, and 2^-25 zero.
+TEST(LossScaler, ScalesInF32InARegion) {
+  const DynamicLossScaler scaler(0x1p25, 2, 3);
+  const Autocast region({.level = Level::kO3, .lower = DType::kF16});
+  const Tensor loss = from_values({1 + 0x1p-20F}, {1});
+  const Tensor scaled = scaler.scale(loss);
+  EXPECT_EQ(scaled.dtype(), DType::kF32);
+  EXPECT_EQ(scaled.to_vector<float>()[0], (1 + 0x1p-20F) * 0x1p25F);
+  EXPECT_EQ(scaler.unscale(scaled).to_vector<float>(), loss.to_vector<float>());
 }
 
 }  // namespace

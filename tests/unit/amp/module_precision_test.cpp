@@ -225,6 +225,93 @@ TEST(AutoMixedPrecision, UnknownNamesAreNamedAndChangeNothing) {
               HasSubstr("no operation `no_op`"));
 }
 
+// What a level said of parts of the network goes with it; what was set on them stays.
+TEST(AutoMixedPrecision, ApplyingItAgainTakesItsNamesBack) {
+  const auto lowered = [](ProbedNet& net) {
+    to_float(net.first, DType::kBf16);
+    auto_mixed_precision(net, "O2", DType::kF16, {.keep_float32 = {"norm"}, .lower = {"second*"}});
+  };
+  ProbedNet net;
+  lowered(net);
+  auto_mixed_precision(net, "O0");
+  net(input());
+  EXPECT_EQ(net.dtype_of_first(), DType::kBf16);
+  EXPECT_EQ(net.dtype_of_second(), DType::kF32);
+  EXPECT_TRUE(net.second.forward_hooks().empty());
+  EXPECT_TRUE(net.second.fc.forward_hooks().empty());
+  EXPECT_TRUE(net.norm.forward_hooks().empty());
+  lowered(net);
+  auto_mixed_precision(net, "O2", DType::kF16, {.keep_float32 = {"second.fc"}});
+  EXPECT_TRUE(net.second.forward_hooks().empty());
+  EXPECT_EQ(policy_of(net.second.fc)->lower, DType::kF32);
+  lowered(net);
+  custom_mixed_precision(net, {.white_list = {"relu"}});
+  EXPECT_TRUE(net.norm.forward_hooks().empty());
+  lowered(net);
+  clear_policy(net);
+  EXPECT_TRUE(net.norm.forward_hooks().empty());
+  lowered(net);
+  apply_options(net, {}, {});
+  EXPECT_TRUE(net.norm.forward_hooks().empty());
+}
+
+TEST(AutoMixedPrecision, ApplyingItAgainLeavesWhatAPartWasToldByItself) {
+  ProbedNet net;
+  auto_mixed_precision(net.second, "O2", DType::kBf16, {.keep_float32 = {"fc"}});
+  auto_mixed_precision(net, "O2", DType::kF16, {.lower = {"first"}});
+  auto_mixed_precision(net, "O0");
+  EXPECT_TRUE(net.first.forward_hooks().empty());
+  EXPECT_EQ(policy_of(net.second)->lower, DType::kBf16);
+  EXPECT_EQ(policy_of(net.second.fc)->lower, DType::kF32);
+}
+
+TEST(AutoMixedPrecision, ASettingMadeLaterOnANamedPartIsItsOwn) {
+  ProbedNet net;
+  auto_mixed_precision(net, "O2", DType::kF16, {.keep_float32 = {"first"}});
+  to_float(net.first, DType::kBf16);
+  auto_mixed_precision(net, "O0");
+  EXPECT_EQ(policy_of(net.first)->lower, DType::kBf16);
+}
+
+TEST(AutoMixedPrecision, RefusesNamesThatContradictEachOther) {
+  ProbedNet net;
+  const auto refusal = [&](const MixedPrecisionOptions& options) {
+    return message_of<ArgumentError>(
+        [&] { auto_mixed_precision(net, "O2", DType::kF16, options); });
+  };
+  EXPECT_THAT(refusal({.keep_float32 = {"second.fc"}, .lower = {"second*"}}),
+              HasSubstr("the module `second.fc`"));
+  EXPECT_THAT(refusal({.keep_float32 = {"exp"}, .lower = {"exp"}}),
+              HasSubstr("the operation `exp`"));
+  EXPECT_TRUE(net.forward_hooks().empty());
+  EXPECT_TRUE(net.second.forward_hooks().empty());
+  const MixedPrecisionOptions nested{.keep_float32 = {"second.fc", "second.*"},
+                                     .lower = {"second"}};
+  EXPECT_NO_THROW(auto_mixed_precision(net, "O2", DType::kF16, nested));
+  EXPECT_EQ(policy_of(net.second.fc)->lower, DType::kF32);
+}
+
+// ResNets call batch norm, addition and ReLU as one operation.
+TEST(AutoMixedPrecision, ARuleForBatchNormCoversTheFusedOne) {
+  const OpDef& fused = *find_op("batch_norm_add_relu");
+  EXPECT_EQ(OpRules().keep_float32("batch_norm").action_of(fused), CastAction::kToFloat32);
+  EXPECT_EQ(OpRules().lower("batch_norm_add_relu").keep_float32("batch_norm").action_of(fused),
+            CastAction::kToLower);
+  const std::string list[] = {"batch_norm"};
+  EXPECT_EQ(OpRules::black_list(list).action_of(fused), CastAction::kToFloat32);
+  EXPECT_FALSE(OpRules().keep_float32("add").action_of(fused).has_value());
+}
+
+TEST(AutoMixedPrecision, ANormalisationKeptInF32KeepsItsParameters) {
+  nn::BatchNorm1d plain(4);
+  nn::BatchNorm1d kept(4);
+  for (nn::BatchNorm1d* norm : {&plain, &kept}) {
+    fill(norm->weight().detach(), 1.001);  // 1 in bf16
+  }
+  auto_mixed_precision(kept, "O3", DType::kBf16, {.keep_float32 = {"batch_norm"}});
+  EXPECT_EQ(kept(input()).to_vector<float>(), plain(input()).to_vector<float>());
+}
+
 TEST(CustomMixedPrecision, WhiteListIsAllThatIsLowered) {
   nn::Sequential net;
   auto& first = net.emplace<Probe>();

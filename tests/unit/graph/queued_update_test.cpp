@@ -76,7 +76,7 @@ TEST(QueuedUpdate, ScalesBelowOne) {
 }
 
 TEST(QueuedUpdate, AdamCountsTheStepsThatAreDone) {
-  const optim::AdamOptions options{.lr = std::vector<double>{0.01, 0.002, 0.03}};
+  const optim::AdamWOptions options{.lr = std::vector<double>{0.01, 0.002, 0.03}};
   expect_one_recording<optim::AdamW>({.level = "O2", .dtype = DType::kF16},
                                      amp::LossScaleOptions{.init_scale = 4}, options, {0, 4}, 2);
 }

@@ -14,7 +14,7 @@ namespace mezzo::graph {
 namespace {
 
 constexpr std::uint64_t kSteps = 100;  // that a test makes up
-constexpr std::uint64_t kRuns = 4;    // of each; recordings begin at the third
+constexpr std::uint64_t kRuns = 4;     // of each; recordings begin at the third
 
 using Numbers = std::vector<std::vector<double>>;
 

@@ -1,7 +1,9 @@
 // Graph mode against eager mode: the same bits, whatever happens in a step.
 #include <limits>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/gradient_statistics.h"
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/nn/container.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/recompute.h"
@@ -84,8 +86,32 @@ TEST(GraphTrainStep, AnotherBatchSizeIsCapturedAgain) {
   twins.expect_same_state();
 }
 
+// A step that is told nothing of precision computes in the region that it is called in.
+TEST(GraphTrainStep, InACallersRegion) {
+  Twins<amp::SmallNet> twins(small_net, kSgd, {.step = {.micro_batches = 2}},
+                             amp::LossScaleOptions{.init_scale = 256});
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    for (const amp::Level level : amp::kLevels) {
+      const amp::Autocast region({.level = level, .lower = DType::kF16});
+      EXPECT_FALSE(twins.step(amp::small_batch(i)).skipped);
+      twins.expect_same_state();
+    }
+  }
+}
+
+TEST(GraphTrainStep, ANormalisationKeptInF32AtO3) {
+  const auto make = [] {
+    auto net = std::make_unique<amp::SmallNet>();
+    amp::auto_mixed_precision(*net, "O3", DType::kBf16, {.keep_float32 = {"batch_norm"}});
+    return net;
+  };
+  Twins<amp::SmallNet> twins(make, kSgd, {});
+  for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
+  twins.expect_same_state();
+}
+
 TEST(GraphTrainStep, AdamAndItsCounters) {
-  Twins<amp::SmallNet, optim::AdamW> twins(small_net, optim::AdamOptions{.lr = 0.01},
+  Twins<amp::SmallNet, optim::AdamW> twins(small_net, optim::AdamWOptions{.lr = 0.01},
                                            {.level = "O1", .dtype = DType::kBf16});
   for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
   twins.expect_same_state();

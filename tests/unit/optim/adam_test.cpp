@@ -30,11 +30,12 @@ struct AdamRule {
   }
 };
 
-template <class Optimizer>
-void expect_adam(const AdamOptions& options, const Shape& shape, double inv_scale = 1) {
+template <class Optimizer, class Options = AdamOptions>
+void expect_adam(const Options& o, const Shape& shape, double inv_scale = 1) {
   const Tensor param = parameter(shape);
-  Optimizer adam({param}, options);
-  const AdamRule rule{options, std::is_same_v<Optimizer, AdamW>};
+  Optimizer adam({param}, o);
+  const AdamRule rule{{o.lr, o.beta1, o.beta2, o.eps, o.weight_decay},
+                      std::is_same_v<Optimizer, AdamW>};
   expect_rules(adam, param, std::vector<AdamRule>(static_cast<std::size_t>(param.numel()), rule), 8,
                inv_scale);
 }
@@ -49,8 +50,8 @@ TEST(Adam, FollowsTheRule) {
 TEST(Adam, TakesTheLossScaleOut) { expect_adam<Adam>({.lr = 0.01}, {33}, 1.0 / 1024); }
 
 TEST(AdamW, FollowsTheRule) {
-  expect_adam<AdamW>({.lr = 0.01, .weight_decay = 0.1}, {5, 7});
-  expect_adam<AdamW>({.lr = 0.01, .eps = 1e-3, .weight_decay = 0}, {33});
+  expect_adam<AdamW, AdamWOptions>({.lr = 0.01, .weight_decay = 0.1}, {5, 7});
+  expect_adam<AdamW, AdamWOptions>({.lr = 0.01, .eps = 1e-3, .weight_decay = 0}, {33});
 }
 
 TEST(AdamW, DecaysByDefaultAndAdamDoesNot) {
@@ -64,6 +65,19 @@ TEST(AdamW, DecaysByDefaultAndAdamDoesNot) {
   adam_w.step();
   EXPECT_EQ(a.item(), 1);
   EXPECT_NEAR(b.item(), 1 - 1e-3 * 0.01, 0x1p-24);
+}
+
+// PyTorch's AdamW decays by 0.01 unless it is told otherwise, whatever else it is told.
+TEST(AdamW, DecaysByDefaultWithOtherOptions) {
+  const Tensor a = ones({1}).set_requires_grad(true);
+  const Tensor b = ones({1}).set_requires_grad(true);
+  AdamW one({a}, {.lr = 0.1});
+  AdamW groups({{{b}, {.lr = 0.1}}});
+  for (const Tensor& param : {a, b}) param.set_grad(zeros({1}));
+  one.step();
+  groups.step();
+  EXPECT_NEAR(a.item(), 1 - 0.1 * 0.01, 0x1p-24);
+  EXPECT_NEAR(b.item(), 1 - 0.1 * 0.01, 0x1p-24);
 }
 
 TEST(Adam, CountsStepsPerParameter) {
@@ -83,14 +97,14 @@ TEST(Adam, CountsStepsPerParameter) {
 
 TEST(Adam, ResumingIsContinuing) {
   expect_resuming_is_continuing<Adam>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
-  expect_resuming_is_continuing<AdamW>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+  expect_resuming_is_continuing<AdamW>(AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
 }
 
 TEST(Adam, RefusesOptionsOutOfRange) {
   const Tensor param = parameter({2});
   EXPECT_THAT(message_of([&] { Adam adam({param}, AdamOptions{.beta1 = 1}); }),
               testing::StartsWith("[Adam] betas must be in [0, 1): 1 and 0.999"));
-  EXPECT_THAT(message_of([&] { AdamW adam({param}, AdamOptions{.eps = -1}); }),
+  EXPECT_THAT(message_of([&] { AdamW adam({param}, AdamWOptions{.eps = -1}); }),
               testing::StartsWith("[AdamW] options must not be negative"));
   Adam adam({param});
   EXPECT_THAT(message_of([&] { adam.set_state("momentum.0", ones({2})); }),

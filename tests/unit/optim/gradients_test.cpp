@@ -3,7 +3,11 @@
 
 #include <limits>
 
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/optim/rules.h"
 #include "tests/unit/special_values.h"
@@ -65,6 +69,39 @@ TEST(Unscale, MultipliesInPlaceAndChecks) {
     EXPECT_EQ(unscale(tensors, 0.5F), 1U);
     EXPECT_EQ(tensors[5].to_vector<float>()[70000], 0.25F) << "the rest is multiplied all the same";
   }
+}
+
+// A backward pass leaves gradients that nobody else sees: to change them makes no copies.
+TEST(Unscale, GradientsOfABackwardPassStayWhereTheyAre) {
+  const Tensor a = parameter({3, 4});
+  const Tensor b = parameter({4});
+  const Tensor x = gradient({5, 3}, 1);
+  for (int pass = 0; pass < 2; ++pass) sum(relu(matmul(x, a) + b)).backward();
+  const std::vector<const void*> before{a.grad().raw_data(), b.grad().raw_data()};
+  unscale_grads(std::vector{a, b}, 0.5);
+  clip_grad_norm(std::vector{a, b}, 1e-3);
+  clip_grad_value(std::vector{a, b}, 1e-6);
+  EXPECT_EQ((std::vector<const void*>{a.grad().raw_data(), b.grad().raw_data()}), before);
+}
+
+// Both get the gradient of the sum, one tensor, and each belongs to another optimizer.
+TEST(Unscale, AGradientThatAnotherParameterHasIsCopied) {
+  const Tensor a = parameter({3});
+  const Tensor b = parameter({3});
+  sum((a + b) * 8).backward();
+  for (const Tensor& param : {a, b}) unscale_grads(std::vector{param}, 0.125);
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+}
+
+// Else the optimizer would have to lay it out anew.
+TEST(Unscale, ACopyIsLaidOutAsTheGradientWas) {
+  const Tensor a = parameter({2, 3, 4, 5});
+  const Tensor shared = to_format(gradient({2, 3, 4, 5}, 1), Format::kChannelsLast);
+  a.set_grad(shared);
+  unscale_grads(std::vector{a}, 0.5);
+  EXPECT_TRUE(a.grad().is_dense(Format::kChannelsLast));
+  EXPECT_NE(a.grad().raw_data(), shared.raw_data());
 }
 
 TEST(Unscale, SeesOverflowOfTheProduct) {

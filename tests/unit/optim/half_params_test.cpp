@@ -37,7 +37,7 @@ std::vector<Maker> makers() {
   });
   result.emplace_back([](std::vector<Tensor> params, ParamUpdate update) {
     return std::make_unique<AdamW>(
-        std::move(params), AdamOptions{.lr = 0.01, .weight_decay = 0.1, .param_update = update});
+        std::move(params), AdamWOptions{.lr = 0.01, .weight_decay = 0.1, .param_update = update});
   });
   return result;
 }

@@ -39,7 +39,7 @@ void expect_rates(Options options) {
 TEST(LearningRate, IsANumberOrOneForEachUpdateInEveryOptimizer) {
   expect_rates<Sgd>(SgdOptions{.momentum = 0.9});
   expect_rates<Adam>(AdamOptions{.weight_decay = 0.1});
-  expect_rates<AdamW>(AdamOptions{.weight_decay = 0.1});
+  expect_rates<AdamW>(AdamWOptions{.weight_decay = 0.1});
 }
 
 // Two steps, three more from a checkpoint: rates 2, 3 and 4 of the array.
@@ -47,7 +47,7 @@ TEST(LearningRate, ACheckpointKnowsThePlaceInTheArray) {
   const Doubles rates{0.5, 0.1, 0.02, 0.3, 0.01, 0.2};
   expect_resuming_is_continuing<Sgd>(SgdOptions{.lr = rates, .momentum = 0.9});
   expect_resuming_is_continuing<Adam>(AdamOptions{.lr = rates});
-  expect_resuming_is_continuing<AdamW>(AdamOptions{.lr = rates, .weight_decay = 0.1});
+  expect_resuming_is_continuing<AdamW>(AdamWOptions{.lr = rates, .weight_decay = 0.1});
 }
 
 TEST(LearningRate, EveryGroupHasItsOwn) {

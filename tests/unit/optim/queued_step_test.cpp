@@ -31,7 +31,7 @@ std::vector<MakeOptimizer> optimizers(ParamUpdate rule) {
           },
           [=](const std::vector<Tensor>& params) {
             return std::make_unique<AdamW>(
-                params, AdamOptions{.lr = rates, .weight_decay = 0.1, .param_update = rule});
+                params, AdamWOptions{.lr = rates, .weight_decay = 0.1, .param_update = rule});
           }};
 }
 

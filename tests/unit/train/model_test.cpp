@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/data/open.h"
 #include "mezzo/models/mlp.h"
 #include "mezzo/ops/losses.h"
@@ -223,6 +224,17 @@ TEST(Metrics, UnknownNamesAndLabelsAreNamed) {
   } catch (const ArgumentError& error) {
     EXPECT_THAT(error.what(), HasSubstr("the label 7 is none of the 3 classes"));
   }
+}
+
+// At O0, which is the default, there is nothing that it says of precision.
+TEST(Model, LeavesTheNetworksOwnPrecision) {
+  Fixture f;
+  amp::auto_mixed_precision(*f.net, "O2", DType::kBf16);
+  const Tensor input = full({1, 1, 28, 28}, 0.3);
+  const auto before = (*f.net)(input).to_vector<float>();
+  Model model(*f.net, loss_function, *f.optimizer);
+  EXPECT_EQ(amp::policy_of(*f.net)->lower, DType::kBf16);
+  EXPECT_EQ(model.predict(input).to_vector<float>(), before);
 }
 
 }  // namespace
