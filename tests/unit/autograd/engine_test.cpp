@@ -139,6 +139,40 @@ TEST(Backward, AFilledParameterCopyOutlivesAChangeOfTheParameter) {
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{1, 2}));
 }
 
+TEST(Backward, AnUnreadParameterCopyEndsWithAChangeAndOneOfDetachDoesNot) {
+  const Tensor weight = leaf({1, 2}, {2});
+  const Tensor low = weight.astype(DType::kBf16).detach();
+  const Tensor kept = weight.detach().astype(DType::kBf16);
+  fill(weight, 0);
+  EXPECT_THROW(low.to_vector<float>(), ArgumentError);
+  EXPECT_EQ(kept.to_vector<float>(), (Floats{1, 2}));
+}
+
+// The copy of the copy makes the copy, too.
+TEST(Backward, AParameterCopyThatIsTrainedIsCopiedItself) {
+  const Tensor weight = leaf({1, 2 + 0x1p-9F}, {2});
+  const Tensor low = weight.astype(DType::kBf16).detach().set_requires_grad(true);
+  EXPECT_EQ(low.astype(DType::kF16).to_vector<float>(), (Floats{1, 2}));
+}
+
+// Two parameters with one first element and one version.
+TEST(Backward, ParametersInOneBlockHaveCopiesOfTheirOwn) {
+  const Tensor block = from_values({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
+  const auto part = [&](const Shape& shape, const Strides& strides) {
+    return alias(block, shape, strides, 0).set_requires_grad(true);
+  };
+  const Tensor two = part({2}, {1});
+  const Tensor all = part({2, 3}, {3, 1});
+  const Tensor flat = part({6}, {1});
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    for (const Tensor& param : {two, all, flat}) {
+      const Tensor copy = param.astype(dtype);
+      EXPECT_EQ(copy.storage()->bytes(), copy.bytes());
+      EXPECT_EQ(copy.to_vector<float>(), param.to_vector<float>());
+    }
+  }
+}
+
 TEST(Backward, TwiceThroughAFreedGraphIsRefused) {
   const Tensor x = leaf({1}, {1});
   const Tensor y = sum(x * x);
