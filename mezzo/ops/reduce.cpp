@@ -178,9 +178,22 @@ extern const OpDef max_grad{
 
 }  // namespace ops
 
+namespace {
+
+// What to add up: instead of other integers i64, for small types wrap, and f64 for an f64 result.
+Tensor terms_of_sum(const Tensor& x, std::optional<DType> dtype) {
+  if (!is_floating(x.dtype())) return x.astype(DType::kI64);
+  return dtype == DType::kF64 ? x.astype(DType::kF64) : x;
+}
+
+}  // namespace
+
 Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, std::optional<DType> dtype) {
-  const bool f32_result = dtype == DType::kF32;
-  const Tensor result = call_one(ops::sum, {&x}, make_attrs("sum", x, axes, keepdim, f32_result));
+  const Tensor terms = terms_of_sum(x, dtype);
+  // Rounded to the 16 bits of x, a sum that is to be something else might have overflowed.
+  const bool f32_result = dtype == DType::kF32 || dtype.value_or(x.dtype()) != x.dtype();
+  const Tensor result =
+      call_one(ops::sum, {&terms}, make_attrs("sum", x, axes, keepdim, f32_result));
   return dtype.has_value() ? result.astype(*dtype) : result;
 }
 
