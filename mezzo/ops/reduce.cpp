@@ -60,6 +60,13 @@ std::int64_t reduced_count(const Shape& shape, const ReduceAttrs& attrs) {
   return count;
 }
 
+// True for the shape with some axes of size 1 instead.
+bool is_reduced(const Shape& reduced, const Shape& shape) {
+  const auto fits = [](std::int64_t size, std::int64_t full) { return size == 1 || size == full; };
+  return reduced.rank() == shape.rank() &&
+         std::equal(reduced.begin(), reduced.end(), shape.begin(), fits);
+}
+
 std::vector<Sample> reduce_samples() {
   const auto reduce = [](const Shape& shape, const Shape& axes, std::int64_t terms) {
     return Sample{{{shape}}, ReduceAttrs{axes, false, true}, terms};
@@ -160,6 +167,8 @@ extern const OpDef max_grad{
           infer.check_same_dtype(1, 2);
           infer.check(infer.shape(0) == infer.shape(2), "grad has shape ", infer.shape(0),
                       ", y has shape ", infer.shape(2));
+          infer.check(is_reduced(infer.shape(2), infer.shape(1)), "x has shape ", infer.shape(1),
+                      ", its maximum ", infer.shape(2), ". Keep the reduced axes with size 1");
           infer.output_like(1);
         },
     .backward =

@@ -210,6 +210,11 @@ TEST(Backward, LongChainsAreFreedWithoutRecursion) {
   SUCCEED();
 }
 
+TEST(Views, ExpandRefusesNegativeSizes) {
+  EXPECT_EQ(message_of<ArgumentError>([] { expand(zeros({1}), {-3}); }),
+            "[expand] a size is negative: [-3]");
+}
+
 TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {
   const Tensor x = arange(24).set_requires_grad(true);
   const Tensor y = reshape(x, {2, 3, 4});

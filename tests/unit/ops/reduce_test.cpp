@@ -143,6 +143,15 @@ TEST(Max, FindsNanAndInfinities) {
   }
 }
 
+TEST(Max, GradientsOfOtherShapesAreRefused) {
+  const Tensor x = zeros({2, 3});
+  for (const Shape& shape : {Shape{3, 1}, Shape{1, 2}, Shape{2}, Shape{1, 1, 1}, Shape{2, 0}}) {
+    EXPECT_EQ(message_of<ArgumentError>([&] { max_grad(ones(shape), x, zeros(shape)); }),
+              concat("[max_grad] x has shape [2, 3], its maximum ", shape,
+                     ". Keep the reduced axes with size 1"));
+  }
+}
+
 TEST(Max, TiesShareTheGradient) {
   const Tensor x = from_values({1.0F, 5.0F, 5.0F, 2.0F, 7.0F, 0.0F}, {2, 3});
   Tensor leaf = x.detach().set_requires_grad(true);
