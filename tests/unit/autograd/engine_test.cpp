@@ -111,6 +111,19 @@ TEST(Backward, GradOfAnIntermediateTensor) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Backward, GradOfTensorsThatAreNamedTwice) {
+  const Tensor x = leaf({2}, {1});
+  const Tensor y = x * x;
+  const Tensor z = sum(y * y);
+  const Tensor inputs[] = {x, y, x, y, x};
+  const std::vector<Tensor> grads = grad({&z, 1}, inputs);
+  for (const std::size_t i : {0, 2, 4}) {
+    ASSERT_TRUE(grads[i].defined()) << i;
+    EXPECT_EQ(grads[i].item(), 32);
+  }
+  for (const std::size_t i : {1, 3}) EXPECT_EQ(grads[i].item(), 8);
+}
+
 TEST(Backward, ValueAndGrad) {
   const Tensor x = leaf({2}, {1});
   const auto step = value_and_grad([&] { return sum(x * x); }, {x});
