@@ -43,7 +43,8 @@ class Targets {
         outputs_.emplace(node, std::pair(input.autograd_meta()->output, i));
         oldest_ = std::min(oldest_, node->sequence());
       } else {
-        leaves_.emplace(input.impl(), i);
+        const auto [found, is_new] = leaves_.emplace(input.impl(), i);
+        if (!is_new) named_again_.emplace_back(i, found->second);
         oldest_ = 0;
       }
     }
@@ -63,10 +64,14 @@ class Targets {
   }
   // Nodes older than every target cannot contribute.
   bool is_needed(const Node& node) const { return node.sequence() >= oldest_; }
-  std::vector<Tensor> take() { return std::move(grads_); }
+  std::vector<Tensor> take() {
+    for (const auto& [again, first] : named_again_) grads_[again] = grads_[first];
+    return std::move(grads_);
+  }
 
  private:
   std::unordered_map<const TensorImpl*, std::size_t> leaves_;
+  std::vector<std::pair<std::size_t, std::size_t>> named_again_;  // a leaf's places but the first
   std::unordered_multimap<const Node*, std::pair<std::uint32_t, std::size_t>> outputs_;
   std::vector<Tensor> grads_;
   std::uint64_t oldest_ = ~std::uint64_t{0};

@@ -9,16 +9,22 @@
 #include <mutex>
 #include <vector>
 
+#include "mezzo/core/dtype.h"
 #include "mezzo/core/ref.h"
+#include "mezzo/core/shape.h"
 
 namespace mezzo {
 
 // What a copy is: its kind (one constant per place that makes copies), what tells copies of that
-// kind apart (a dtype, a hash of a layout), and which tensor of the storage it copies.
+// kind apart (a dtype, a hash of a layout), and which tensor of the storage it copies. That needs
+// the whole geometry: views of a parameter, and parameters in one block, may begin at one element.
 struct DerivedKey {
   std::uint64_t kind = 0;
   std::uint64_t detail = 0;
   std::int64_t offset = 0;
+  Shape shape{};
+  Strides strides{};
+  DType dtype = DType::kF32;
 
   bool operator==(const DerivedKey&) const = default;
 };

@@ -85,6 +85,19 @@ struct Float16 {
   }
 };
 
+// The f32 number next to a f64 one that says on which side the rest lies: f32 itself if it is one,
+// else that of the two neighbours whose last bit is 1. Rounded to 16 bits, it gives what the f64
+// number would; the nearest f32 might lie in the middle of two 16-bit numbers that the f64 number
+// is not in the middle of (Boldo and Melquiond 2008).
+constexpr float rounded_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto exact = static_cast<double>(nearest);
+  if (exact == value || exact != exact) return nearest;
+  const bool is_further = value < 0 ? exact < value : exact > value;
+  const auto bits = std::bit_cast<std::uint32_t>(nearest) - (is_further ? 1U : 0U);
+  return std::bit_cast<float>(bits | 1U);
+}
+
 static_assert(sizeof(BFloat16) == 2 && sizeof(Float16) == 2);
 
 }  // namespace mezzo

@@ -25,7 +25,9 @@ void parallel_for(std::int64_t n, std::int64_t grain,
     body(0, n);
     return;
   }
+  // Of the lowest range that failed, so that messages do not depend on which thread was first.
   std::exception_ptr error;
+  std::int64_t failed = 0;
 #pragma omp parallel num_threads(threads)
   {
     // The runtime may grant fewer threads than asked for.
@@ -37,7 +39,10 @@ void parallel_for(std::int64_t n, std::int64_t grain,
       if (begin < end) body(begin, end);
     } catch (...) {
 #pragma omp critical(mezzo_parallel_for)
-      if (error == nullptr) error = std::current_exception();
+      if (error == nullptr || index < failed) {
+        error = std::current_exception();
+        failed = index;
+      }
     }
   }
   if (error != nullptr) std::rethrow_exception(error);

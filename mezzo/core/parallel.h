@@ -15,8 +15,8 @@ void set_num_threads(int count);
 
 // Calls body(begin, end) for consecutive ranges that cover [0, n), in parallel when there is more
 // than `grain` per thread to do. The ranges depend on n, grain and the thread count only, so
-// results that depend on them are repeatable. The first exception of a body is rethrown.
-// The loop is compiled once, not for every body: that is called once per thread.
+// results that depend on them are repeatable. Of the exceptions of bodies, that of the lowest range
+// is rethrown. The loop is compiled once, not for every body: that is called once per thread.
 void parallel_for(std::int64_t n, std::int64_t grain,
                   FunctionRef<void(std::int64_t begin, std::int64_t end)> body);
 

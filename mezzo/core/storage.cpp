@@ -1,7 +1,6 @@
 #include "mezzo/core/storage.h"
 
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "mezzo/core/device_backend.h"
@@ -47,8 +46,7 @@ void Storage::drop_derived() {
 }
 
 void Storage::materialize() const {
-  static std::mutex mutex;  // rare: once per weight, version and dtype at most
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(contents_->filling_);
   if (ready_.load(std::memory_order_acquire)) return;
   check_arg(
       contents_->is_current(), "storage",

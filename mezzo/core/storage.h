@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "mezzo/core/derived.h"
 #include "mezzo/core/device.h"
@@ -15,10 +16,15 @@ namespace mezzo {
 // such a storage: kernels that pack weights straight from the f32 parameter never ask for it.
 class LazyContents : public RefCounted {
  public:
-  // Writes the contents to memory of the storage's device.
+  // Writes the contents to memory of the storage's device. May ask for other contents, those of
+  // what these are a copy of.
   virtual void fill(void* destination) = 0;
   // False once what the contents are made from has changed.
   virtual bool is_current() const = 0;
+
+ private:
+  friend class Storage;
+  std::mutex filling_;  // of these contents alone: filling them may fill others
 };
 
 // Asks for memory of the host that copies to a device of that kind read while the host goes on.

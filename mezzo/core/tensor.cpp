@@ -39,6 +39,11 @@ Device Tensor::device() const { return impl_of(*this).storage->device(); }
 const Ref<Storage>& Tensor::storage() const { return impl_of(*this).storage; }
 std::int64_t Tensor::offset() const { return impl_of(*this).offset; }
 
+DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail) {
+  const TensorImpl& impl = impl_of(tensor);
+  return {kind, detail, impl.offset, impl.shape, impl.strides, impl.dtype};
+}
+
 std::int64_t Tensor::size(std::int64_t axis) const {
   return shape()[normalize_axis(axis, rank(), "size")];
 }

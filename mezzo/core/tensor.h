@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "mezzo/core/derived.h"
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/error.h"
@@ -167,6 +168,9 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape) {
 
 // A tensor over the same storage with another geometry.
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, std::int64_t offset);
+
+// The key of a copy of the tensor, as its storage keeps them.
+DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail);
 
 // Writes `value` into every element (an in-place change).
 void fill(const Tensor& tensor, double value);

@@ -14,7 +14,7 @@ constexpr std::int64_t kFillGrain = 1 << 15;
 template <class T>
 T convert(double value) {
   if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
-    return T(static_cast<float>(value));
+    return T(rounded_to_odd(value));
   } else {
     return static_cast<T>(value);
   }
@@ -27,7 +27,7 @@ To convert_element(From value) {
   } else {
     constexpr bool kFromHalf = std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>;
     if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
-      // From f64 this rounds twice; values that come from f32 arithmetic are exact in f64.
+      if constexpr (std::is_same_v<From, double>) return To(rounded_to_odd(value));
       return To(static_cast<float>(value));
     } else if constexpr (kFromHalf) {
       return static_cast<To>(static_cast<float>(value));
@@ -70,10 +70,15 @@ void for_each_row(const Shape& shape, const Strides& a, const Strides& b, Body&&
 
 namespace {
 
+// A size of 0 does not excuse the others: counts of elements and strides are their products.
 std::size_t checked_bytes(const Shape& shape, DType dtype) {
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  bool fits = true;
   for (const std::int64_t size : shape) {
     check_arg(size >= 0, "empty", "a size is negative: ", shape);
+    fits = fits && !__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes);
   }
+  check_arg(fits, "empty", dtype, shape, " has more bytes than can be counted. Check the sizes");
   return static_cast<std::size_t>(shape.numel()) * size_of(dtype);
 }
 
@@ -121,6 +126,7 @@ Tensor arange(std::int64_t n, DType dtype) {
 
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape) {
+  checked_bytes(shape, kDTypeOf<T>);  // so that there is a number of elements to compare with
   check_arg(static_cast<std::int64_t>(values.size()) == shape.numel(), "from_values", values.size(),
             " values cannot fill the shape ", shape);
   const Tensor result = empty(shape, kDTypeOf<T>);

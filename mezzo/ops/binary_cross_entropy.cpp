@@ -2,6 +2,7 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 
@@ -53,8 +54,9 @@ extern const OpDef binary_cross_entropy{
     .infer = infer_loss,
     .backward =
         [](Backward& ctx) {
-          const Tensor p = ctx.input(0);
-          const Tensor target = ctx.input(1);
+          // In f16, 1e-12 is 0, and in either type 1 - p loses what it is made of.
+          const Tensor p = widen(ctx.input(0));
+          const Tensor target = widen(ctx.input(1));
           const Tensor spread = p * (1.0 - p) + kSmallest;
           if (ctx.needs(0)) ctx.set(0, ctx.grad() * (p - target) / spread);
           if (ctx.needs(1)) {

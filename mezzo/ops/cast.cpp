@@ -118,7 +118,7 @@ bool is_parameter(const Tensor& x) {
 }
 
 DerivedKey copy_key(const Tensor& x, DType dtype) {
-  return {kCastCopy, static_cast<std::uint64_t>(dtype), x.offset()};
+  return derived_key(x, kCastCopy, static_cast<std::uint64_t>(dtype));
 }
 
 // Where a storage came from as a parameter's copy; null for any other.
@@ -187,7 +187,10 @@ Tensor unfilled_source(const Tensor& x) {
   const Storage& storage = *x.storage();
   if (storage.is_materialized()) return {};
   const CastContents* contents = contents_of(storage);
-  return contents != nullptr && contents->is_current() ? contents->source() : Tensor();
+  if (contents == nullptr || !contents->is_current()) return {};
+  // The copy's elements lie as the parameter's do: x is the same view of both.
+  const Tensor& parameter = contents->source();
+  return alias(parameter, x.shape(), x.strides(), parameter.offset() + x.offset());
 }
 
 RenewedCopy RenewedCopy::find(const Tensor& param) {

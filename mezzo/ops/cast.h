@@ -9,8 +9,10 @@ namespace mezzo {
 // x in another dtype, same shape and format; the same handle if the dtype is already right.
 //
 // The 16-bit copy of a parameter (a leaf that requires a gradient) is made once per change of the
-// parameter and shared by all casts; it is only filled when a kernel asks for it in that form.
-// The gradient flows back in the dtype of x: exact from 16 bits to f32.
+// parameter and shared by all casts; it is only filled when a kernel asks for it in that form. A
+// copy that nobody has read by the time the parameter changes, as by an update, is never filled:
+// reading it then throws ArgumentError. To keep the numbers of now, cast detach(): that is copied
+// at once. The gradient flows back in the dtype of x: exact from 16 bits to f32.
 Tensor cast(const Tensor& x, DType dtype);
 
 // The attributes with which the operation `cast` gives that dtype.
@@ -23,9 +25,9 @@ Tensor widen(const Tensor& x);
 Tensor to_format(const Tensor& x, Format format);
 inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContiguous); }
 
-// The f32 parameter of which x is the shared 16-bit copy, if nobody has asked for the copy's
-// elements yet; else undefined. A kernel that packs weights reads the parameter instead, in one
-// pass.
+// If x is the shared 16-bit copy of an f32 parameter, or a view of it, and nobody has asked for the
+// copy's elements yet: the parameter, or the same view of it. Else undefined. A kernel that packs
+// weights reads the parameter instead, in one pass.
 Tensor unfilled_source(const Tensor& x);
 
 // The 16-bit copy of an f32 parameter as an update sees it that writes both in one pass, so that

@@ -60,6 +60,13 @@ std::int64_t reduced_count(const Shape& shape, const ReduceAttrs& attrs) {
   return count;
 }
 
+// True for the shape with some axes of size 1 instead.
+bool is_reduced(const Shape& reduced, const Shape& shape) {
+  const auto fits = [](std::int64_t size, std::int64_t full) { return size == 1 || size == full; };
+  return reduced.rank() == shape.rank() &&
+         std::equal(reduced.begin(), reduced.end(), shape.begin(), fits);
+}
+
 std::vector<Sample> reduce_samples() {
   const auto reduce = [](const Shape& shape, const Shape& axes, std::int64_t terms) {
     return Sample{{{shape}}, ReduceAttrs{axes, false, true}, terms};
@@ -160,6 +167,8 @@ extern const OpDef max_grad{
           infer.check_same_dtype(1, 2);
           infer.check(infer.shape(0) == infer.shape(2), "grad has shape ", infer.shape(0),
                       ", y has shape ", infer.shape(2));
+          infer.check(is_reduced(infer.shape(2), infer.shape(1)), "x has shape ", infer.shape(1),
+                      ", its maximum ", infer.shape(2), ". Keep the reduced axes with size 1");
           infer.output_like(1);
         },
     .backward =
@@ -178,9 +187,22 @@ extern const OpDef max_grad{
 
 }  // namespace ops
 
+namespace {
+
+// What to add up: instead of other integers i64, for small types wrap, and f64 for an f64 result.
+Tensor terms_of_sum(const Tensor& x, std::optional<DType> dtype) {
+  if (!is_floating(x.dtype())) return x.astype(DType::kI64);
+  return dtype == DType::kF64 ? x.astype(DType::kF64) : x;
+}
+
+}  // namespace
+
 Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, std::optional<DType> dtype) {
-  const bool f32_result = dtype == DType::kF32;
-  const Tensor result = call_one(ops::sum, {&x}, make_attrs("sum", x, axes, keepdim, f32_result));
+  const Tensor terms = terms_of_sum(x, dtype);
+  // Rounded to the 16 bits of x, a sum that is to be something else might have overflowed.
+  const bool f32_result = dtype == DType::kF32 || dtype.value_or(x.dtype()) != x.dtype();
+  const Tensor result =
+      call_one(ops::sum, {&terms}, make_attrs("sum", x, axes, keepdim, f32_result));
   return dtype.has_value() ? result.astype(*dtype) : result;
 }
 

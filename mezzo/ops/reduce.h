@@ -8,8 +8,9 @@
 namespace mezzo {
 
 // The sum over `axes` (negative ones count from the end; none given: over all). With keepdim the
-// reduced axes stay with size 1. Sums are kept in f32 whatever the dtype of x; the result has the
-// dtype of x, or the one asked for (f32 from 16 bits).
+// reduced axes stay with size 1. The result has the dtype asked for, else that of x, or i64 if x is
+// made of integers. Whatever it is, 16-bit numbers are added up in f32 or better, and integers in
+// i64: only the result is rounded.
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
            std::optional<DType> dtype = std::nullopt);
 

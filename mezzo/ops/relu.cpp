@@ -30,12 +30,17 @@ extern const OpDef relu_grad{
     .infer =
         [](Infer& infer) {
           infer.check_same_dtype(0, 1);
+          infer.check(infer.shape(0) == infer.shape(1), "grad has shape ", infer.shape(0),
+                      ", y has shape ", infer.shape(1));
           infer.output_like(1);
         },
     .backward = [](Backward& ctx) { ctx.set(0, mezzo::relu_grad(ctx.grad(), ctx.input(1))); },
     .grad_inputs = 0b01,
     .samples = []() -> std::vector<Sample> {
       return {{{{{2, 3, 4, 5}}, {{2, 3, 4, 5}}}}, {{{{67}}, {{67}}}}};
+    },
+    .errors = []() -> std::vector<ErrorSample> {
+      return {{{{{3}}, {{2, 3}}}, {}, "grad has shape [3], y has shape [2, 3]"}};
     },
     .exact = true,
 };

@@ -134,6 +134,8 @@ extern const OpDef expand{
 
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
+  check_arg(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }), "expand",
+            "a size is negative: ", shape);
   check_arg(shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand",
             "the shape ", x.shape(), " cannot be broadcast to ", shape);
   return call_one(ops::expand, {&x}, ShapeAttrs{shape});

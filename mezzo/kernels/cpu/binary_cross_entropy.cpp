@@ -20,9 +20,12 @@ void loss(const KernelArgs& args, const Function& f) {
   map(x.data<float>(), t.data<float>(), out.mutable_data<float>(), x.numel(), f);
 }
 
-HWY_INLINE F32Vec bounded_log(F32Vec p) { return hn::Max(log(p), number(-100.0F)); }
+// At least -100; a NaN, which a maximum might drop, stays.
+HWY_INLINE F32Vec bounded(F32Vec log) {
+  return hn::IfThenElse(hn::Lt(log, number(-100.0F)), number(-100.0F), log);
+}
 
-// log(1 + y) for y in [0, 1]. Where 1 + y has lost digits of y, the quotient puts them back:
+// log(1 + y) for y in [-1, 1]. Where 1 + y has lost digits of y, the quotient puts them back:
 // Kahan's log1p, in Hewlett-Packard's "HP-15C advanced functions handbook", 1982.
 HWY_INLINE F32Vec log_of_one_plus(F32Vec y) {
   const auto one = number(1.0F);
@@ -37,8 +40,8 @@ HWY_INLINE F32Vec log_of_one_plus(F32Vec y) {
 void probabilities(const KernelArgs& args) {
   loss(args, [](F32Vec p, F32Vec t) HWY_ATTR {
     const auto one = number(1.0F);
-    const auto yes = hn::Mul(t, bounded_log(p));
-    const auto no = hn::Mul(hn::Sub(one, t), bounded_log(hn::Sub(one, p)));
+    const auto yes = hn::Mul(t, bounded(log(p)));
+    const auto no = hn::Mul(hn::Sub(one, t), bounded(log_of_one_plus(hn::Neg(p))));
     return hn::Neg(hn::Add(yes, no));
   });
 }

@@ -28,7 +28,9 @@ struct ChannelRows {
     constexpr std::int64_t kShortRow = 256;
     if (channels > 0 && channels < kMostFolded) fold = lanes / std::gcd(lanes, channels);
     while (channels > 0 && fold * channels < kShortRow && fold * 2 <= pixels) fold *= 2;
-    const std::int64_t most = std::clamp<std::int64_t>(shape.numel() / grain, 1, rows() + 1);
+    // A part without rows would have a mean of no numbers.
+    const std::int64_t most =
+        std::clamp<std::int64_t>(shape.numel() / grain, 1, std::max<std::int64_t>(rows(), 1));
     parts = static_cast<int>(std::min<std::int64_t>(most, num_threads()));
   }
 

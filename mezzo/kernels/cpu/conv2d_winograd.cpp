@@ -98,7 +98,7 @@ Tensor numbers_of(const Tensor& weight) {
 // The transformed weight is kept beside a parameter that is read in this form again before it
 // changes, as in evaluation. Training reads each form once.
 Tensor transformed(const Convolution& convolution, const Tensor& weight) {
-  const DerivedKey key{kTransformed, convolution.turned ? 1U : 0U, weight.offset()};
+  const DerivedKey key = derived_key(weight, kTransformed, convolution.turned ? 1U : 0U);
   const std::uint64_t version = weight.version();
   if (onednn::is_worth_keeping(weight)) {
     if (const auto found = weight.storage()->derived().find(key, version)) {

@@ -202,7 +202,7 @@ bool is_worth_keeping(const Tensor& weight) {
 namespace {
 
 DerivedKey read_key(const Tensor& weight, const Shape& dims, const Shape& strides) {
-  return {kRead, hash_of(describe(dims, weight.dtype(), strides)), weight.offset()};
+  return derived_key(weight, kRead, hash_of(describe(dims, weight.dtype(), strides)));
 }
 
 struct Note final : RefCounted {};
@@ -231,8 +231,8 @@ Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, con
   Hash form;
   form.add(hash_of(plain));
   form.add(hash_of(wanted));
-  const DerivedKey key{kPacked, form.value(), weight.offset()};
-  const DerivedKey once{kOnce, form.value(), weight.offset()};
+  const DerivedKey key = derived_key(weight, kPacked, form.value());
+  const DerivedKey once = derived_key(weight, kOnce, form.value());
   bool is_used_again = false;
   if (may_keep) {
     DerivedCopies& derived = weight.storage()->derived();

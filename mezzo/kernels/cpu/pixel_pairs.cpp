@@ -160,7 +160,7 @@ Tensor PixelPairs::made_matrix(const Tensor& weight) const {
 Tensor PixelPairs::matrix_of(const Tensor& weight) const {
   if (!onednn::is_worth_keeping(weight)) return made_matrix(weight);
   const std::uint64_t version = weight.version();
-  const DerivedKey key{kWhole, geometry_, weight.offset()};
+  const DerivedKey key = derived_key(weight, kWhole, geometry_);
   if (const auto found = weight.storage()->derived().find(key, version)) {
     return static_cast<const KeptMatrix*>(found.get())->matrix;
   }

@@ -26,7 +26,7 @@ Tensor packed_weight(const Tensor& weight) {
   if (weight.is_dense(kImages)) return weight;
   if (is_recording()) return pack(weight);  // of every launch: the weight will have changed
   DerivedCopies& derived = weight.storage()->derived();
-  const DerivedKey key{kPackedWeight, static_cast<std::uint64_t>(weight.dtype()), weight.offset()};
+  const DerivedKey key = derived_key(weight, kPackedWeight, 0);
   const Ref<RefCounted> found = derived.find(key, weight.version());
   if (found) {
     const Ref<Storage> storage(static_cast<Storage*>(found.get()));

@@ -56,7 +56,8 @@ struct CrossEntropy {
     float loss = 0;
     for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
       const float target = targets.of(row, j, rows.size, label);
-      loss -= target * (widen(x[j]) - largest - log_total);
+      // A class that is ruled out may have a logit of -inf.
+      if (target != 0.0F) loss -= target * (widen(x[j]) - largest - log_total);
     }
     loss = Of::all(loss, SumOf());
     if (Of::lane() != 0) return;

@@ -127,7 +127,7 @@ void fill_tensor(const Tensor& tensor, double value) {
   visit_dtype(tensor.dtype(), [&]<class T>() {
     T element;
     if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
-      element = T(static_cast<float>(value));
+      element = T(rounded_to_odd(value));
     } else {
       element = static_cast<T>(value);
     }

@@ -6,7 +6,7 @@
 namespace mezzo::kernels::ref {
 namespace {
 
-double bounded_log(double p) { return std::max(std::log(p), -100.0); }
+double bounded(double log) { return std::max(log, -100.0); }  // a NaN stays
 
 }  // namespace
 
@@ -14,7 +14,8 @@ extern const RefKernel binary_cross_entropy = [](const RefArgs& args) {
   const RefTensor& p = args.inputs[0];
   const RefTensor& t = args.inputs[1];
   for (std::int64_t i = 0; i < p.numel(); ++i) {
-    args.outputs[0][i] = -(t[i] * bounded_log(p[i]) + (1 - t[i]) * bounded_log(1 - p[i]));
+    args.outputs[0][i] =
+        -(t[i] * bounded(std::log(p[i])) + (1 - t[i]) * bounded(std::log1p(-p[i])));
   }
 };
 

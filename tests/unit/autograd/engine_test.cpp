@@ -111,6 +111,19 @@ TEST(Backward, GradOfAnIntermediateTensor) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Backward, GradOfTensorsThatAreNamedTwice) {
+  const Tensor x = leaf({2}, {1});
+  const Tensor y = x * x;
+  const Tensor z = sum(y * y);
+  const Tensor inputs[] = {x, y, x, y, x};
+  const std::vector<Tensor> grads = grad({&z, 1}, inputs);
+  for (const std::size_t i : {0, 2, 4}) {
+    ASSERT_TRUE(grads[i].defined()) << i;
+    EXPECT_EQ(grads[i].item(), 32);
+  }
+  for (const std::size_t i : {1, 3}) EXPECT_EQ(grads[i].item(), 8);
+}
+
 TEST(Backward, ValueAndGrad) {
   const Tensor x = leaf({2}, {1});
   const auto step = value_and_grad([&] { return sum(x * x); }, {x});
@@ -137,6 +150,40 @@ TEST(Backward, AFilledParameterCopyOutlivesAChangeOfTheParameter) {
   fill(weight, 0);
   EXPECT_NO_THROW(y.backward());  // the product read the copy, so it is filled and still right
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{1, 2}));
+}
+
+TEST(Backward, AnUnreadParameterCopyEndsWithAChangeAndOneOfDetachDoesNot) {
+  const Tensor weight = leaf({1, 2}, {2});
+  const Tensor low = weight.astype(DType::kBf16).detach();
+  const Tensor kept = weight.detach().astype(DType::kBf16);
+  fill(weight, 0);
+  EXPECT_THROW(low.to_vector<float>(), ArgumentError);
+  EXPECT_EQ(kept.to_vector<float>(), (Floats{1, 2}));
+}
+
+// The copy of the copy makes the copy, too.
+TEST(Backward, AParameterCopyThatIsTrainedIsCopiedItself) {
+  const Tensor weight = leaf({1, 2 + 0x1p-9F}, {2});
+  const Tensor low = weight.astype(DType::kBf16).detach().set_requires_grad(true);
+  EXPECT_EQ(low.astype(DType::kF16).to_vector<float>(), (Floats{1, 2}));
+}
+
+// Two parameters with one first element and one version.
+TEST(Backward, ParametersInOneBlockHaveCopiesOfTheirOwn) {
+  const Tensor block = from_values({1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {2, 3});
+  const auto part = [&](const Shape& shape, const Strides& strides) {
+    return alias(block, shape, strides, 0).set_requires_grad(true);
+  };
+  const Tensor two = part({2}, {1});
+  const Tensor all = part({2, 3}, {3, 1});
+  const Tensor flat = part({6}, {1});
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    for (const Tensor& param : {two, all, flat}) {
+      const Tensor copy = param.astype(dtype);
+      EXPECT_EQ(copy.storage()->bytes(), copy.bytes());
+      EXPECT_EQ(copy.to_vector<float>(), param.to_vector<float>());
+    }
+  }
 }
 
 TEST(Backward, TwiceThroughAFreedGraphIsRefused) {
@@ -174,6 +221,11 @@ TEST(Backward, LongChainsAreFreedWithoutRecursion) {
   for (int i = 0; i < 200000; ++i) y = relu(y);
   y = Tensor();
   SUCCEED();
+}
+
+TEST(Views, ExpandRefusesNegativeSizes) {
+  EXPECT_EQ(message_of<ArgumentError>([] { expand(zeros({1}), {-3}); }),
+            "[expand] a size is negative: [-3]");
 }
 
 TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {

@@ -1,7 +1,9 @@
 #include "mezzo/core/parallel.h"
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -42,6 +44,22 @@ TEST_P(Parallel, RethrowsWhatABodyThrows) {
   };
   for (const std::int64_t bad : {0, 50, 99}) EXPECT_THROW(run(bad), std::runtime_error);
   EXPECT_NO_THROW(run(100));
+}
+
+// Whichever thread is first to fail.
+TEST_P(Parallel, RethrowsWhatTheFirstOfSeveralRangesThrows) {
+  const auto run = [] {
+    parallel_for(100, 1, [](std::int64_t begin, std::int64_t) {
+      if (begin == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      throw begin;
+    });
+  };
+  try {
+    run();
+    FAIL();
+  } catch (const std::int64_t begin) {
+    EXPECT_EQ(begin, 0);
+  }
 }
 
 TEST_P(Parallel, NestedLoopsRunOnTheirThread) {

@@ -1,6 +1,10 @@
 #include "mezzo/core/tensor.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
+
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -51,6 +55,44 @@ TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_EQ(full({}, 2.5).item(), 2.5);
   EXPECT_THROW(zeros({2}).item(), ArgumentError);
   EXPECT_THROW(empty({-1}), ArgumentError);
+}
+
+// Products of sizes that leave 64 bits would wrap to something small, or to nothing.
+TEST(Tensor, MoreBytesThanCanBeCountedAreRefused) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 32;
+  for (const Shape& shape : {Shape{kLarge, kLarge}, Shape{kLarge, kLarge, 0},
+                             Shape{kLarge / 2, kLarge, 2}, Shape{kLarge, kLarge / 8}}) {
+    EXPECT_EQ(message_of<ArgumentError>([&] { empty(shape, DType::kF64); }),
+              concat("[empty] f64", shape, " has more bytes than can be counted. Check the sizes"));
+  }
+  EXPECT_THROW(from_values(std::vector<float>(), {kLarge, kLarge}), ArgumentError);
+  EXPECT_EQ(zeros({kLarge, 0}).numel(), 0);
+}
+
+// Just above the middle of two 16-bit numbers, by less than f32 can tell: rounded to f32 first, it
+// is the middle, and goes to the even one below.
+TEST(Tensor, F64Becomes16BitsInOneRounding) {
+  const auto check = [](double value, DType dtype, double want) {
+    EXPECT_EQ(full({1}, value, dtype).item(), want) << value;
+    EXPECT_EQ(full({1}, -value, dtype).item(), -want) << value;
+    const Tensor copy = empty({1}, dtype);
+    copy_elements(full({1}, value, DType::kF64), copy);
+    EXPECT_EQ(copy.item(), want) << value;
+  };
+  constexpr double kBit = 0x1p-40;
+  check(1 + 0x1p-8 + kBit, DType::kBf16, 1 + 0x1p-7);
+  check(1 + 0x1p-8, DType::kBf16, 1);
+  check(1 + 3 * 0x1p-8 - kBit, DType::kBf16, 1 + 0x1p-7);
+  check(1 + 0x1p-11 + kBit, DType::kF16, 1 + 0x1p-10);
+  check(1 + 0x1p-11, DType::kF16, 1);
+  check(1 + 3 * 0x1p-11 - kBit, DType::kF16, 1 + 0x1p-10);
+  check(0x1p-25 * (1 + kBit), DType::kF16, 0x1p-24);
+  check(0x1p-25, DType::kF16, 0);
+  check(65520 * (1 - kBit), DType::kF16, 65504);
+  check(1e300, DType::kBf16, INFINITY);
+  check(INFINITY, DType::kF16, INFINITY);
+  check(1e-300, DType::kF16, 0);
+  EXPECT_TRUE(std::isnan(full({1}, NAN, DType::kBf16).item()));
 }
 
 }  // namespace

@@ -61,6 +61,25 @@ TEST(FuseCasts, OneCallBehindAnother) {
 )");
 }
 
+// More inputs than a mask has bits.
+TEST(FuseCasts, ACallOfManyOperands) {
+  constexpr int kCount = 40;
+  std::string casts;
+  std::string wide;
+  std::string narrow;
+  for (int i = 0; i < kCount; ++i) {
+    casts += concat("  %", i, ": f32[4] = cast(x) {dtype=f32}\n");
+    wide += concat(i > 0 ? ", " : "", "%", i);
+    narrow += i > 0 ? ", x" : "x";
+  }
+  const std::string begin = "program(x: bf16[4]) {\n" + casts;
+  expect_pass(kFuseCasts,
+              begin + "  %40: f32[160] = cat(" + wide +
+                  ") {axis=0}\n"
+                  "  %41: bf16[160] = cast(%40) {dtype=bf16}\n  return %41\n}\n",
+              1, begin + "  %40: bf16[160] = cat(" + narrow + ") {axis=0}\n  return %40\n}\n");
+}
+
 TEST(FuseCasts, NotIfTheF32ResultIsRead) {
   expect_no_change(kFuseCasts, R"(program(x: bf16[4, 8]) {
   %0: f32[4, 8] = cast(x) {dtype=f32}

@@ -33,6 +33,42 @@ TEST(BinaryCrossEntropy, OfCertainAndWrongProbabilitiesIsBounded) {
   for (const float g : p.grad().to_vector<float>()) EXPECT_TRUE(std::isfinite(g));
 }
 
+TEST(BinaryCrossEntropy, NotANumberStays) {
+  const Tensor p = from_values({NAN, 0.5F, NAN}, {3});
+  const Tensor targets = from_values({1.0F, NAN, 0.0F}, {3});
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kF64}) {
+    const auto loss = binary_cross_entropy(p.astype(dtype), targets.astype(dtype), Reduction::kNone)
+                          .to_vector<double>();
+    for (const double l : loss) EXPECT_TRUE(std::isnan(l)) << name_of(dtype);
+  }
+}
+
+// 1 - p would be 1, and its logarithm 0.
+TEST(BinaryCrossEntropy, OfSmallProbabilitiesKeepsThem) {
+  const Tensor p = from_values({1e-8F, 1e-4F, 1e-30F}, {3});
+  const Tensor targets = zeros({3});
+  const Floats loss = binary_cross_entropy(p, targets, Reduction::kNone).to_vector<float>();
+  const auto wide =
+      binary_cross_entropy(p.astype(DType::kF64), targets.astype(DType::kF64), Reduction::kNone)
+          .to_vector<double>();
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    const double want = -std::log1p(-static_cast<double>(p.data<float>()[i]));
+    EXPECT_DOUBLE_EQ(wide[i], want);
+    EXPECT_NEAR(loss[i], want, 4 * 0x1p-24 * want);
+  }
+}
+
+TEST(BinaryCrossEntropy, GradientsOf16BitProbabilitiesAreThoseOfTheNumbersInF32) {
+  const Tensor wide = from_values({0.0F, 1.0F, 0.5F, 0.25F}, {4}).set_requires_grad(true);
+  const Tensor targets = from_values({0.0F, 1.0F, 0.0F, 1.0F}, {4});
+  binary_cross_entropy(wide, targets).backward();
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor p = wide.detach().astype(dtype).set_requires_grad(true);
+    binary_cross_entropy(p, targets.astype(dtype)).backward();
+    EXPECT_EQ(p.grad().to_vector<float>(), wide.grad().astype(dtype).to_vector<float>());
+  }
+}
+
 TEST(BinaryCrossEntropy, BothFormsAgree) {
   const Tensor logits = from_values({-3.0F, -0.5F, 0.0F, 2.0F}, {2, 2});
   const Tensor targets = from_values({0.0F, 1.0F, 0.25F, 0.5F}, {2, 2});

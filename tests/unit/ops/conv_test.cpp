@@ -148,6 +148,25 @@ TEST(Conv2d, APlainBf16CopyOfAPackedParameterIsNeverMade) {
   EXPECT_EQ(low.to_vector<double>(), plain_copy(weight).astype(DType::kBf16).to_vector<double>());
 }
 
+// What kernels read instead of a copy's view are the parameter's numbers at the same places.
+TEST(Conv2d, ViewsOfAParameterCopyAreReadAtTheirPlaces) {
+  const NoGrad no_grad;
+  for (const Format format : {Format::kContiguous, Format::kChannelsLast}) {
+    const Tensor block = random_tensor({10, 6, 3, 3}, 1);
+    const Tensor weight = to_format(slice(block, 0, 2, 10), format).set_requires_grad(true);
+    const Tensor low = weight.astype(DType::kBf16);
+    const auto check = [](const Tensor& view, const Tensor& want) {
+      ASSERT_TRUE(unfilled_source(view).defined());
+      EXPECT_EQ(unfilled_source(view).to_vector<double>(), want.to_vector<double>());
+    };
+    check(low, weight);
+    check(slice(low, 0, 4, 8), slice(weight, 0, 4, 8));
+    check(slice(low, 1, 0, 3), slice(weight, 1, 0, 3));
+    check(transpose(low, 0, 1), transpose(weight, 0, 1));
+    check(permute(low, {2, 0, 3, 1}), permute(weight, {2, 0, 3, 1}));
+  }
+}
+
 TEST(Conv2d, ParameterGradientsAreUnroundedF32) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Tensor weight = parameter({5, 3, 3, 3}, 1);

@@ -11,7 +11,9 @@
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/registry.h"
+#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {
@@ -181,6 +183,22 @@ TEST(ConvWhole, TheMatrixFollowsChangesOfTheWeight) {
   // Another geometry of the same weight has a matrix of its own.
   EXPECT_NEAR(conv2d(x, weight, {}, {.stride = 2, .padding = 1}).to_vector<float>()[0], after[0],
               tolerance);
+}
+
+// Views of one block with one first element.
+TEST(ConvWhole, TheMatrixOfAViewIsNotThatOfTheWhole) {
+  const NoGrad no_grad;
+  const Tensor x = random_tensor({32, 8, 2, 2}, 1, DType::kF16);
+  const Tensor low = test::parameter({8, 8, 3, 3}, 2).astype(DType::kF16);
+  const Tensor plain = test::plain_copy(low);
+  const auto convolved = [&](const Tensor& weight) {
+    return conv2d(x, weight, {}, {.padding = 1}).to_vector<float>();
+  };
+  for (int use = 0; use < 2; ++use) {
+    EXPECT_TRUE(convolved(low) == convolved(plain));
+    EXPECT_TRUE(convolved(transpose(low, 0, 1)) == convolved(transpose(plain, 0, 1)));
+    EXPECT_TRUE(convolved(slice(low, 0, 0, 5)) == convolved(slice(plain, 0, 0, 5)));
+  }
 }
 
 TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {

@@ -275,6 +275,33 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
               by_winograd("conv2d", {&x, &rounded, &none}, conv).to_vector<float>());
 }
 
+// Views of one block with one first element: all of them have transforms of their own.
+TEST(ConvWinogradWeight, OfAViewIsNotThatOfTheWhole) {
+  if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
+  const NoGrad no_grad;
+  const Tensor parameter = test::parameter({64, 64, 3, 3}, 2);
+  const Tensor low = parameter.astype(DType::kF16);
+  const Tensor x = random_tensor({4, 64, 8, 8}, 1, DType::kF16);
+  const Tensor none;
+  const auto convolved = [&](const Tensor& weight) {
+    const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+    const Tensor y = by_winograd("conv2d", {&x, &weight, &none}, conv);
+    return y.defined() ? y.to_vector<float>() : std::vector<float>();
+  };
+  const Tensor plain = test::plain_copy(parameter).astype(DType::kF16);
+  ASSERT_FALSE(convolved(plain).empty());
+  for (int use = 0; use < 3; ++use) {
+    EXPECT_TRUE(convolved(low) == convolved(plain)) << use;
+    EXPECT_TRUE(convolved(transpose(low, 0, 1)) == convolved(transpose(plain, 0, 1))) << use;
+    for (const std::int64_t first : {0, 32}) {
+      EXPECT_TRUE(convolved(slice(low, 0, first, first + 32)) ==
+                  convolved(slice(plain, 0, first, first + 32)))
+          << use << " from " << first;
+    }
+  }
+  EXPECT_TRUE(unfilled_source(low).defined()) << "a view reads the parameter, too";
+}
+
 TEST(ConvWinogradKernel, CanBeSwitchedOff) {
   for (const DType dtype : {DType::kF32, DType::kF16}) {
     const Tensor x = random_tensor({8, 64, 16, 16}, 1, dtype);

@@ -51,6 +51,10 @@ TEST(CrossEntropy, ImpossibleLabelsCostInfinitelyMuch) {
   EXPECT_EQ(cross_entropy(x, labels_of({0})).item(), 0);
   const Tensor certain = from_values({1.0F, 0.0F}, {1, 2});
   EXPECT_EQ(cross_entropy(x, certain).item(), 0);
+  const Tensor wide = x.astype(DType::kF64);
+  EXPECT_EQ(cross_entropy(wide, labels_of({1})).item(), kInf);
+  EXPECT_EQ(cross_entropy(wide, labels_of({0})).item(), 0);
+  EXPECT_EQ(cross_entropy(wide, certain.astype(DType::kF64)).item(), 0);
 }
 
 TEST(CrossEntropy, NumbersAndTheirOneHotRowsAgree) {

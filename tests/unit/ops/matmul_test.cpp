@@ -37,6 +37,25 @@ TEST(Matmul, VectorsAsInNumpy) {
   EXPECT_EQ(matmul(row, matrix, {.transpose_a = true}).shape(), Shape({3}));
 }
 
+// Queries, keys and values of attention by one weight.
+TEST(Linear, PartsOfA16BitParameterAreReadAtTheirPlaces) {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor weight = parameter({96, 64}, 1);
+    const Tensor low = weight.astype(dtype);
+    const Tensor plain = plain_copy(weight).astype(dtype);
+    const Tensor x = random_tensor({48, 64}, 2, dtype);
+    for (int use = 0; use < 3; ++use) {
+      for (const std::int64_t first : {0, 32, 64}) {
+        const Tensor part = slice(low, 0, first, first + 32);
+        const Tensor want = linear(x, slice(plain, 0, first, first + 32));
+        EXPECT_EQ(largest_difference(linear(x, part), want), 0) << first;
+        EXPECT_EQ(largest_difference(matmul(x, transpose(part)), want), 0) << first;
+      }
+    }
+  }
+}
+
 TEST(Matmul, VectorGradients) {
   const Tensor a = parameter({3}, 1, DType::kF64);
   const Tensor b = parameter({3}, 2, DType::kF64);

@@ -112,6 +112,16 @@ TEST(BatchNorm, StatisticsForEveryChannelCountAndThreadCount) {
   }
 }
 
+// Fewer rows than threads.
+TEST(BatchNorm, FewRowsOfManyChannels) {
+  const Tensor x = random({2, 65536}, 3, 2).set_requires_grad(true);
+  const test::Threads four(4);
+  const BatchNormResult result = batch_norm(x, {}, {});
+  expect_moments(x, result);
+  result.y.backward(random({2, 65536}));
+  for (const float g : x.grad().to_vector<float>()) ASSERT_TRUE(std::isfinite(g));
+}
+
 TEST(BatchNorm, TheFusedReluIsBitForBitReluOfTheResult) {
   for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
     const Tensor x = random({4, 17, 6, 5}).astype(dtype);

@@ -13,6 +13,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/dispatch.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo {
@@ -198,6 +199,23 @@ TEST(Pointwise, SixteenBitResultsAreRoundedOnce) {
     EXPECT_EQ(y.dtype(), dtype);
     EXPECT_EQ(y.to_vector<float>(), wide.to_vector<float>()) << name_of(dtype);
   }
+}
+
+// As if they were f32 and cast, which graph mode takes for granted of every kernel.
+TEST(Pointwise, SixteenBitResultsOfTheReferenceAreTheRoundedF32Ones) {
+  std::vector<Float16> values;
+  for (int bits = 0; bits < 0x7c00; ++bits) {
+    values.push_back(Float16::from_bits(static_cast<std::uint16_t>(bits)));
+    values.push_back(Float16::from_bits(static_cast<std::uint16_t>(bits | 0x8000)));
+  }
+  const Tensor x = from_values(values, {static_cast<std::int64_t>(values.size())});
+  const Tensor wide = x.astype(DType::kF32);
+  disable_kernels({"cpu_simd"});
+  for (Tensor (*function)(const Tensor&) : {exp, sigmoid, tanh}) {
+    EXPECT_TRUE(function(x).to_vector<float>() ==
+                function(wide).astype(DType::kF16).to_vector<float>());
+  }
+  disable_kernels({});
 }
 
 }  // namespace

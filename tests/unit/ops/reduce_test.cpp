@@ -10,6 +10,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
 #include "tests/unit/special_values.h"
 #include "tests/unit/threads.h"
 
@@ -99,6 +100,30 @@ TEST(Sum, OfIntegersIsExact) {
   EXPECT_EQ(sum(x).to_vector<std::int64_t>()[0], (1LL << 40) - 2);
 }
 
+// In the inputs' own type, or rounded to it on the way, these would wrap or overflow.
+TEST(Sum, OfSmallTypesIsMadeInTheOneAskedFor) {
+  for (const DType dtype : {DType::kU8, DType::kBool, DType::kI32}) {
+    const Tensor x = ones({1000}, dtype);
+    EXPECT_EQ(sum(x).dtype(), DType::kI64);
+    EXPECT_EQ(sum(x).item(), 1000);
+    for (const DType wanted : {DType::kF32, DType::kF64, DType::kI32, DType::kI64}) {
+      const Tensor total = sum(x, {}, false, wanted);
+      EXPECT_EQ(total.dtype(), wanted);
+      EXPECT_EQ(total.item(), 1000) << name_of(dtype) << " in " << name_of(wanted);
+    }
+  }
+  EXPECT_EQ(sum(full({3}, 1 << 30, DType::kI32)).item(), 3.0 * (1 << 30));
+  const Tensor large = full({4}, 60000, DType::kF16);
+  const double total = 4 * static_cast<double>(static_cast<float>(Float16(60000.0F)));
+  for (const DType wanted : {DType::kF64, DType::kI64}) {
+    EXPECT_EQ(sum(large, {}, false, wanted).item(), total) << name_of(wanted);
+  }
+  EXPECT_EQ(sum(large, {}, false, DType::kBf16).item(),
+            static_cast<float>(BFloat16(static_cast<float>(total))));
+  const Tensor close = from_values({1.0F, 0x1p-30F}, {2});
+  EXPECT_EQ(sum(close, {}, false, DType::kF64).item(), 1 + 0x1p-30);
+}
+
 TEST(Sum, OfF16MayBeAskedForInF32) {
   const Tensor x = full({2}, 60000, DType::kF16);
   EXPECT_EQ(sum(x).item(), kInf);
@@ -115,6 +140,15 @@ TEST(Max, FindsNanAndInfinities) {
       EXPECT_TRUE(std::isnan(max(from_values(values, {n})).item())) << at << " of " << n;
       EXPECT_TRUE(std::isnan(max(from_values(values, {n, 1}), {0}).item())) << at << " of " << n;
     }
+  }
+}
+
+TEST(Max, GradientsOfOtherShapesAreRefused) {
+  const Tensor x = zeros({2, 3});
+  for (const Shape& shape : {Shape{3, 1}, Shape{1, 2}, Shape{2}, Shape{1, 1, 1}, Shape{2, 0}}) {
+    EXPECT_EQ(message_of<ArgumentError>([&] { max_grad(ones(shape), x, zeros(shape)); }),
+              concat("[max_grad] x has shape [2, 3], its maximum ", shape,
+                     ". Keep the reduced axes with size 1"));
   }
 }
 

@@ -152,5 +152,19 @@ TEST(RenewedCopy, ParametersMayShareABlock) {
   EXPECT_TRUE(read_copy(second, DType::kBf16) == fresh_copy(second, DType::kBf16));
 }
 
+// With one first element, too.
+TEST(RenewedCopy, OfAPartIsNotThatOfTheWhole) {
+  const Tensor block = from_values(ramp(-1, 0.001F), {kCount});
+  const Tensor part = slice(block, 0, 0, 1000).detach().set_requires_grad(true);
+  const Tensor whole = alias(block, {kCount}, {1}, 0).set_requires_grad(true);
+  read_copy(part, DType::kBf16);
+  EXPECT_FALSE(RenewedCopy::find(whole));
+  Sgd sgd({whole}, {.lr = 0.1});
+  set_grad_of(whole, 0.7F);
+  sgd.step();
+  EXPECT_TRUE(read_copy(part, DType::kBf16) == fresh_copy(part, DType::kBf16));
+  EXPECT_TRUE(read_copy(whole, DType::kBf16) == fresh_copy(whole, DType::kBf16));
+}
+
 }  // namespace
 }  // namespace mezzo::optim
