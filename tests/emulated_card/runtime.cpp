@@ -19,7 +19,7 @@ namespace mezzo::emulated_card {
 namespace {
 
 // Few, so that a grid is soon smaller than its work and threads have to go on to the next.
-constexpr int kMultiprocessors = 2;
+constexpr int kMultiprocessors = 24;
 
 thread_local cudaError_t last_error = cudaSuccess;
 
