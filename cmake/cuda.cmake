@@ -13,7 +13,9 @@ endif()
 if(MEZZO_CUDA STREQUAL "OFF" OR (MEZZO_CUDA STREQUAL "AUTO" AND MEZZO_SANITIZE))
   return()
 endif()
-find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATH_SUFFIXES include)
+set(MEZZO_CUDA_PATHS "" CACHE STRING
+  "Further folders whose include and lib may hold cuDNN and cuBLASLt, as Python's packages do")
+find_path(MEZZO_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES include)
 include("${PROJECT_SOURCE_DIR}/tests/emulated_card/emulated_card.cmake")
 if(MEZZO_CUDA STREQUAL "EMULATED")
   set(MEZZO_WITH_CUDA ON)
@@ -21,13 +23,28 @@ if(MEZZO_CUDA STREQUAL "EMULATED")
 endif()
 
 find_program(MEZZO_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
-find_library(MEZZO_CUDNN_LIBRARY cudnn HINTS /usr/local/cuda PATH_SUFFIXES lib64 lib)
-mark_as_advanced(MEZZO_NVCC MEZZO_CUDNN_INCLUDE MEZZO_CUDNN_LIBRARY)
-foreach(part NVCC CUDNN_INCLUDE CUDNN_LIBRARY)
+set(toolkit /usr/local/cuda)
+if(MEZZO_NVCC)
+  file(REAL_PATH "${MEZZO_NVCC}" toolkit)
+  cmake_path(GET toolkit PARENT_PATH toolkit)
+  cmake_path(GET toolkit PARENT_PATH toolkit)
+endif()
+# Packages for running programs, such as Python's, have no libcudnn.so, only the name with the number.
+find_library(MEZZO_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9
+  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES lib64 lib)
+find_path(MEZZO_CUBLASLT_INCLUDE cublasLt.h
+  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS} PATH_SUFFIXES include)
+find_library(MEZZO_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
+  HINTS "${toolkit}" /usr/local/cuda PATHS ${MEZZO_CUDA_PATHS}
+  PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
+mark_as_advanced(MEZZO_NVCC MEZZO_CUDNN_INCLUDE MEZZO_CUDNN_LIBRARY MEZZO_CUBLASLT_INCLUDE
+                 MEZZO_CUBLASLT_LIBRARY MEZZO_CUDA_PATHS)
+foreach(part NVCC CUDNN_INCLUDE CUDNN_LIBRARY CUBLASLT_INCLUDE CUBLASLT_LIBRARY)
   if(NOT MEZZO_${part})
     if(MEZZO_CUDA STREQUAL "ON")
       message(FATAL_ERROR "MEZZO_CUDA is ON, but MEZZO_${part} was not found. "
-                          "Install nvcc and cuDNN 9, or set MEZZO_CUDA=OFF")
+                          "Install nvcc, cuDNN 9 and cuBLASLt, name the folders that hold them in "
+                          "MEZZO_CUDA_PATHS, or set MEZZO_CUDA=OFF")
     endif()
     message(STATUS "CUDA kernels: no, MEZZO_${part} was not found")
     return()

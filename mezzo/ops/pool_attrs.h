@@ -24,31 +24,29 @@ struct Pool2dAttrs {
   Window2d window() const { return {kernel, stride, 1, padding}; }
 };
 
-// The windows along one axis.
-struct PoolAxis {
-  std::int64_t in = 0;   // pixels of the image
-  std::int64_t out = 0;  // windows
-  std::int64_t kernel = 1;
-  std::int64_t stride = 1;
-  std::int64_t before = 0;  // padding
+// The windows along one axis, in numbers of a type that holds all of them.
+template <class Index>
+struct PoolAxisOf {
+  Index in = 0;   // pixels of the image
+  Index out = 0;  // windows
+  Index kernel = 1;
+  Index stride = 1;
+  Index before = 0;  // padding
 
   // The window's pixels that lie in the image are [first, last).
-  constexpr std::int64_t start(std::int64_t window) const { return window * stride - before; }
-  constexpr std::int64_t first(std::int64_t window) const {
-    return std::max<std::int64_t>(start(window), 0);
-  }
-  constexpr std::int64_t last(std::int64_t window) const {
-    return std::min(start(window) + kernel, in);
-  }
+  constexpr Index start(Index window) const { return window * stride - before; }
+  constexpr Index first(Index window) const { return std::max<Index>(start(window), 0); }
+  constexpr Index last(Index window) const { return std::min(start(window) + kernel, in); }
   // The windows that contain a pixel are [first_over, last_over).
-  constexpr std::int64_t first_over(std::int64_t pixel) const {
-    const std::int64_t reach = pixel + before - kernel + 1;
+  constexpr Index first_over(Index pixel) const {
+    const Index reach = pixel + before - kernel + 1;
     return reach <= 0 ? 0 : (reach + stride - 1) / stride;
   }
-  constexpr std::int64_t last_over(std::int64_t pixel) const {
+  constexpr Index last_over(Index pixel) const {
     return std::min((pixel + before) / stride + 1, out);
   }
 };
+using PoolAxis = PoolAxisOf<std::int64_t>;
 
 // The axes of pooling images of size `in` to size `out`.
 inline PoolAxis rows_of(const Pool2dAttrs& attrs, std::int64_t in, std::int64_t out) {

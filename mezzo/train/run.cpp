@@ -296,6 +296,9 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
   StepStatistics statistics;
   for (std::int64_t i = 0; i < bench.warmup + bench.steps; ++i) {
     if (bench.profile != nullptr && i == bench.warmup) bench.profile->reset();
+    // What a card's libraries try out at first, and take memory for, no later step takes.
+    const bool is_card = options.device.type != DeviceType::kCpu;
+    if (is_card && i == bench.warmup) reset_peak_memory(options.device);
     const amp::TrainStepResult report = trainer.model.train_step()(batch.images, batch.labels);
     if (i >= bench.warmup) statistics.add(report);
     observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});

@@ -107,8 +107,9 @@ struct RunResult {
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
   std::int64_t skipped_steps = 0;
-  std::int64_t peak_bytes = 0;  // of tensors, during training
-  double total_ms = 0;          // of all steps
+  // Of tensors, during training; of bench() on a card, behind the warm-up.
+  std::int64_t peak_bytes = 0;
+  double total_ms = 0;  // of all steps
   double step_ms_median = 0;
   double step_ms_min = 0;
   double step_ms_max = 0;

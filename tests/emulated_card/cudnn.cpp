@@ -12,6 +12,7 @@
 #include "tests/emulated_card/cudnn_convolution.h"
 #include "tests/emulated_card/cudnn_node.h"
 #include "tests/emulated_card/cudnn_rules.h"
+#include "tests/emulated_card/cudnn_watch.h"
 #include "tests/emulated_card/elements.h"
 
 struct cudnnContext {
@@ -21,12 +22,15 @@ struct cudnnContext {
 namespace mezzo::emulated_card {
 namespace {
 
+thread_local std::string last_error;
+
 template <class Body>
 cudnnStatus_t guarded(const char* call, const Body& body) {
   try {
     body();
     return CUDNN_STATUS_SUCCESS;
   } catch (const Refusal& refusal) {
+    last_error = refusal.why;
     const int category = CUDNN_STATUS_CATEGORY(refusal.status);
     report_refusal(call, refusal.why,
                    category == CUDNN_STATUS_BAD_PARAM || category == CUDNN_STATUS_NOT_INITIALIZED);
@@ -133,12 +137,13 @@ Convolution convolution_of(const Node& operation) {
 
 // The engines. What they refuse is chosen so that callers come to try the next one, the other
 // heuristic, operands of another type, and doing without.
-enum class EngineKind : std::uint8_t { kTensorCore, kWinograd, kPlain, kFallback };
+enum class EngineKind : std::uint8_t { kTensorCore, kWinograd, kPlain, kFallback, kCompiled };
 
 struct Engine {
   EngineKind kind;
   std::int64_t workspace;
   std::vector<cudnnBackendNumericalNote_t> notes;
+  std::vector<cudnnBackendBehaviorNote_t> behavior{};
 };
 
 const std::vector<Engine>& engines() {
@@ -146,8 +151,20 @@ const std::vector<Engine>& engines() {
       new std::vector<Engine>{{EngineKind::kTensorCore, 4096, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
                               {EngineKind::kWinograd, 65536, {CUDNN_NUMERICAL_NOTE_WINOGRAD}},
                               {EngineKind::kPlain, 0, {}},
-                              {EngineKind::kFallback, 512, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}}};
+                              {EngineKind::kFallback, 512, {CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}},
+                              {EngineKind::kCompiled,
+                               0,
+                               {},
+                               {CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API,
+                                CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}}};
   return *all;
+}
+
+// More than anybody asks for, and engines that have to be compiled before those that have not.
+std::vector<std::int64_t> usual_engines() {
+  std::vector<std::int64_t> all{4, 4, 0, 1, 4, 2};
+  all.insert(all.end(), 100, 1);
+  return all;
 }
 
 std::vector<std::int64_t> engines_of(cudnnBackendHeurMode_t mode) {
@@ -155,7 +172,7 @@ std::vector<std::int64_t> engines_of(cudnnBackendHeurMode_t mode) {
     case CUDNN_HEUR_MODE_FALLBACK: return {3};
     case CUDNN_HEUR_MODE_INSTANT:
     case CUDNN_HEUR_MODE_A:
-    case CUDNN_HEUR_MODE_B: return {0, 1, 2};
+    case CUDNN_HEUR_MODE_B: return usual_engines();
     default: throw Refusal{CUDNN_STATUS_BAD_PARAM, "no such heuristic"};
   }
 }
@@ -255,6 +272,8 @@ void finalize(Node& node) {
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       const Planned planned(node);
       check_support(planned.engine, planned.convolution);
+      ++cudnn_watch().plans;
+      if (!planned.engine.behavior.empty()) ++cudnn_watch().compiled;
       break;
     }
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: check_pack(node); break;
@@ -273,7 +292,7 @@ struct Request {
   void give(std::span<const std::byte> bytes, std::size_t size) const {
     const auto available = static_cast<std::int64_t>(bytes.size() / size);
     const std::int64_t given = room == 0 ? available : std::min(room, available);
-    if (count != nullptr) *count = given;
+    if (count != nullptr) *count = available;  // however much room there is
     if (room > 0 && given > 0)
       std::memcpy(to, bytes.data(), static_cast<std::size_t>(given) * size);
   }
@@ -302,7 +321,7 @@ void get_results(const Node& heuristic, const Request& request) {
     put(*config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
     config->is_final = true;
   }
-  if (request.count != nullptr) *request.count = given;
+  if (request.count != nullptr) *request.count = std::ssize(found);
 }
 
 void get(const Node& node, const Rule& rule, const Request& request) {
@@ -321,6 +340,11 @@ void get(const Node& node, const Rule& rule, const Request& request) {
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: {
       const auto index = node.one<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
       const auto& notes = engines()[static_cast<std::size_t>(index)].notes;
+      return request.give(std::as_bytes(std::span(notes)), sizeof(notes[0]));
+    }
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE: {
+      const auto index = node.one<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+      const auto& notes = engines()[static_cast<std::size_t>(index)].behavior;
       return request.give(std::as_bytes(std::span(notes)), sizeof(notes[0]));
     }
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: {
@@ -357,6 +381,11 @@ void execute(cudnnHandle_t handle, const Node& plan, const Node& pack) {
           "the plan or the pack is not finalized");
   const Planned planned(plan);
   const Convolution& p = planned.convolution;
+  const bool is_f32 = p.type() == Element::kF32;
+  require(is_f32 || !cudnn_watch().refuses_16_bits, CUDNN_STATUS_EXECUTION_FAILED,
+          "a test wants it refused");
+  ++(is_f32 ? cudnn_watch().runs_of_f32 : cudnn_watch().runs_of_16_bits);
+  if (rounding_of(planned.engine, p) == Rounding::kTf32) ++cudnn_watch().runs_in_tf32;
   const ConvolutionRun::Places places{place_of(p.x, pack), place_of(p.weight, pack),
                                       place_of(p.y, pack)};
   const std::array<ByteRange, 3> ranges{p.x.range(places.x), p.weight.range(places.weight),
@@ -391,6 +420,12 @@ bool is_emulated(Type type) {
 }
 
 }  // namespace
+
+CudnnWatch& cudnn_watch() {
+  static CudnnWatch watch;
+  return watch;
+}
+
 }  // namespace mezzo::emulated_card
 
 using namespace mezzo::emulated_card;  // NOLINT(google-build-using-namespace): the card's own calls
@@ -427,6 +462,13 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
     case CUDNN_STATUS_EXECUTION_FAILED: return "execution failed";
     default: return "another failure";
   }
+}
+
+void cudnnGetLastErrorString(char* message, std::size_t room) {
+  const std::size_t length = std::min(last_error.size(), room - 1);
+  last_error.copy(message, length);
+  message[length] = '\0';
+  last_error.clear();
 }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,

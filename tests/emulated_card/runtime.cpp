@@ -1,6 +1,7 @@
 // The calls of the CUDA run time that are not about order: devices, memory, copies, errors,
 // launches.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -19,7 +20,15 @@ namespace mezzo::emulated_card {
 namespace {
 
 // Few, so that a grid is soon smaller than its work and threads have to go on to the next.
-constexpr int kMultiprocessors = 2;
+// MEZZO_EMULATED_CARD_MULTIPROCESSORS says how many there are otherwise.
+int multiprocessors() {
+  static const int count = [] {
+    const char* text =
+        std::getenv("MEZZO_EMULATED_CARD_MULTIPROCESSORS");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? 2 : std::atoi(text);
+  }();
+  return count;
+}
 
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -103,7 +112,7 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   if (attribute != cudaDevAttrMultiProcessorCount) return note(cudaErrorInvalidValue);
-  *value = kMultiprocessors;
+  *value = multiprocessors();
   return cudaSuccess;
 }
 
@@ -113,7 +122,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   constexpr char kName[] = "emulated card";
   std::copy(std::begin(kName), std::end(kName), properties->name);
   properties->major = 9;
-  properties->multiProcessorCount = kMultiprocessors;
+  properties->multiProcessorCount = multiprocessors();
   properties->totalGlobalMem = 4UL << 30U;
   return cudaSuccess;
 }

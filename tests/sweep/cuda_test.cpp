@@ -88,6 +88,7 @@ std::vector<Large> large_calls() {
   return {
       {"sum", sums({70001}, {0})},
       {"sum", sums({5000, 33}, {0})},
+      {"sum", sums({9000, 20}, {0})},  // more ranges than threads combine at a time
       {"sum", sums({4, 24, 37, 41}, {0, 2, 3})},
       {"sum", sums({300, 1500}, {1})},
       {"mean", sums({2, 8, 60, 60}, {2, 3})},
@@ -104,9 +105,11 @@ std::vector<Large> large_calls() {
        {{{{600, 40}}, {{600, 40}}, {{40}}, {{600}}, {{600}, 0.5, 1}}, LayerNormAttrs{1}, 600, 4}},
       {"batch_norm", norm({6, 24, 31, 29}, true)},
       {"batch_norm", norm({6, 13, 31, 29}, true)},
+      {"batch_norm", norm({16, 13, 33, 31}, true)},
       {"batch_norm", norm({700, 520}, false)},
       {"batch_norm_grad", norm_grad({6, 24, 31, 29})},
       {"batch_norm_grad", norm_grad({6, 13, 31, 29})},
+      {"batch_norm_grad", norm_grad({16, 13, 33, 31})},
       {"embedding_grad", {{{{700, 300}}, {{700}, 0, 9, true}}, EmbeddingGradAttrs{9, true}, 700}},
       {"matmul", {{{{70, 130}}, {{130, 67}}}, MatmulAttrs{}, 130}},
       {"mul", {{{{64, 1, 33, 9}}, {{1, 35, 1, 9}}}}}};

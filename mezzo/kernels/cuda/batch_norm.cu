@@ -56,12 +56,13 @@ __global__ void statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
 
 __global__ void combine_statistics_kernel(ChannelGrid g, const Moments* partial, float* mean,
                                           float* var) {
-  for (std::int64_t c = grid_first(); c < g.channels; c += grid_step()) {
-    Moments moments;
-    for (std::int64_t part = 0; part < g.parts; ++part) moments.add(partial[part * g.channels + c]);
-    mean[c] = moments.mean;
-    var[c] = moments.squares / moments.count;
-  }
+  __shared__ Moments shared[kThreads];
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Moments moments = sum_of_parts(g, partial, c, shared,
+                                       [](Moments& sum, const Moments& other) { sum.add(other); });
+  if (c >= g.channels || threadIdx.y != 0) return;
+  mean[c] = moments.mean;
+  var[c] = moments.squares / moments.count;
 }
 
 enum class Tail { kNone, kRelu, kAddRelu };
@@ -99,7 +100,7 @@ void run_packs(const Launch& launch, const KernelArgs& args, const Tensor& x,
     statistics_kernel<N>
         <<<g.grid(), g.block(), 0, launch.stream()>>>(g, in<T>(x), partial.as<Moments>());
     check_launch("statistics_kernel");
-    combine_statistics_kernel<<<launch.blocks_for(g.channels), kThreads, 0, launch.stream()>>>(
+    combine_statistics_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
         g, partial.as<Moments>(), out<float>(args.output(1)), out<float>(args.output(2)));
     check_launch("combine_statistics_kernel");
   }

@@ -91,11 +91,10 @@ __device__ inline void read_numbers(ChannelNumbers (&numbers)[N], const ChannelI
   for (int k = 0; k < N; ++k) numbers[k] = ChannelNumbers(in, channel + k);
 }
 
-// Adds up what the threads of a column of the block have, in a fixed order, and puts it into
-// parts[index]. For all threads of a block; those of columns beyond the channels write nothing.
+// Adds up what the threads of a column of the block have, in a fixed order. For all threads of a
+// block; the sum is that of the first row's threads, who alone may use it.
 template <class T, class Add>
-__device__ void add_up_column(T value, T* shared, bool takes_part, T* parts, std::int64_t index,
-                              Add add) {
+__device__ T column_sum(T value, T* shared, Add add) {
   const int here = threadIdx.y * blockDim.x + threadIdx.x;
   shared[here] = value;
   __syncthreads();
@@ -104,7 +103,35 @@ __device__ void add_up_column(T value, T* shared, bool takes_part, T* parts, std
     __syncthreads();
   }
   // The first row's sums are read by those who write them next: they need not wait once more.
-  if (takes_part && threadIdx.y == 0) parts[index] = shared[here];
+  return shared[here];
+}
+
+// The same, put into parts[index]; threads of columns beyond the channels write nothing.
+template <class T, class Add>
+__device__ void add_up_column(T value, T* shared, bool takes_part, T* parts, std::int64_t index,
+                              Add add) {
+  const T sum = column_sum(value, shared, add);
+  if (takes_part && threadIdx.y == 0) parts[index] = sum;
+}
+
+// Kernels that add up each channel's parts, of which there can be a thousand, have blocks of some
+// channels side by side with many threads down their parts: with one thread for a channel it would
+// wait for memory a thousand times in a row, longer than the pass over the images takes.
+inline constexpr int kCombineAcross = 4;
+inline dim3 combine_block() { return {kCombineAcross, kThreads / kCombineAcross}; }
+inline unsigned combine_blocks(std::int64_t channels) {
+  return static_cast<unsigned>((channels + kCombineAcross - 1) / kCombineAcross);
+}
+
+// The sum of the parts of channel c, in a fixed order, for the threads of a block's first row.
+template <class T, class Add>
+__device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c, T* shared,
+                          Add add) {
+  T value{};
+  for (std::int64_t part = threadIdx.y; c < g.channels && part < g.parts; part += blockDim.y) {
+    add(value, partial[part * g.channels + c]);
+  }
+  return column_sum(value, shared, add);
 }
 
 }  // namespace mezzo::kernels::cuda

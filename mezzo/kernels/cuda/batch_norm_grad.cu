@@ -41,6 +41,11 @@ __device__ void read_values(const GradTensors<T>& t, const ChannelNumbers (&numb
   }
 }
 
+__device__ void add_pair(float2& sum, const float2& other) {
+  sum.x += other.x;
+  sum.y += other.y;
+}
+
 // The sums of the gradients, and of their products with the normalised values: the gradients of
 // bias and weight.
 template <int N, Mask kMask, class T>
@@ -65,26 +70,18 @@ __global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, f
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     add_up_column(make_float2(sums[k], products[k]), shared, takes_part, partial,
-                  blockIdx.y * g.channels + range.channel + k,
-                  [](float2& sum, const float2& other) {
-                    sum.x += other.x;
-                    sum.y += other.y;
-                  });
+                  blockIdx.y * g.channels + range.channel + k, add_pair);
   }
 }
 
 __global__ void combine_sums_kernel(ChannelGrid g, const float2* partial, float* grad_weight,
                                     float* grad_bias) {
-  for (std::int64_t c = grid_first(); c < g.channels; c += grid_step()) {
-    float sum = 0;
-    float products = 0;
-    for (std::int64_t part = 0; part < g.parts; ++part) {
-      sum += partial[part * g.channels + c].x;
-      products += partial[part * g.channels + c].y;
-    }
-    grad_weight[c] = products;
-    grad_bias[c] = sum;
-  }
+  __shared__ float2 shared[kThreads];
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const float2 sums = sum_of_parts(g, partial, c, shared, add_pair);
+  if (c >= g.channels || threadIdx.y != 0) return;
+  grad_weight[c] = sums.y;
+  grad_bias[c] = sums.x;
 }
 
 // `share`: 1 / pixels in training, where the statistics depend on x; else 0.
@@ -129,7 +126,7 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   sums_kernel<N, kMask>
       <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, partial.as<float2>());
   check_launch("sums_kernel");
-  combine_sums_kernel<<<launch.blocks_for(g.channels), kThreads, 0, launch.stream()>>>(
+  combine_sums_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
       g, partial.as<float2>(), grad_weight, grad_bias);
   check_launch("combine_sums_kernel");
   const float share =

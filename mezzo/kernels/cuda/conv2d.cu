@@ -1,10 +1,12 @@
 // Convolutions and their gradients: by cuDNN, and where it has no engine, as plain loops.
 #include "mezzo/core/derived.h"
+#include "mezzo/core/log.h"
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/convolution_plan.h"
 #include "mezzo/kernels/cuda/direct_conv.cuh"
 #include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/tf32.h"
 
 namespace mezzo::kernels::cuda {
@@ -43,6 +45,72 @@ std::array<std::int64_t, 4> sizes_of(const Tensor& tensor) {
   return {tensor.size(0), tensor.size(1), tensor.size(2), tensor.size(3)};
 }
 
+// The tensors of a call, whichever of the three is its result.
+struct Roles {
+  const Tensor& x;
+  const Tensor& weight;
+  const Tensor& y;
+};
+
+template <ConvPass kPass>
+Roles roles_of(const KernelArgs& args) {
+  if constexpr (kPass == ConvPass::kForward) {
+    return {args.input(0), args.input(1), args.output()};
+  } else if constexpr (kPass == ConvPass::kGradInput) {
+    return {args.output(), args.input(1), args.input(0)};
+  } else {
+    return {args.input(1), args.output(), args.input(0)};
+  }
+}
+
+template <ConvPass kPass>
+const Conv2dAttrs& attrs_of(const KernelArgs& args) {
+  if constexpr (kPass == ConvPass::kForward) {
+    return args.attrs<Conv2dAttrs>();
+  } else {
+    return args.attrs<Conv2dGradAttrs>().conv;
+  }
+}
+
+// What all pointers will be aligned to: those of tensors that are taken as they lie, of that dtype
+// and channels-last. The others are copied to memory of their own.
+int alignment_of(const Roles& roles, const ConvProblem& p) {
+  const DType result = p.result;
+  std::uintptr_t bits = 16;
+  const auto add = [&](const Tensor& tensor, ConvPass if_result_of) {
+    const DType wanted = p.pass == if_result_of ? result : p.dtype;
+    if (tensor.dtype() != wanted || !tensor.is_dense(kImages)) return;
+    bits |= reinterpret_cast<std::uintptr_t>(tensor.address());
+  };
+  add(roles.x, ConvPass::kGradInput);
+  add(roles.weight, ConvPass::kGradWeight);
+  add(roles.y, ConvPass::kForward);
+  return static_cast<int>(bits & (0 - bits));
+}
+
+// `wide`: with 16-bit operands widened to f32, exactly, for engines that take no mixture.
+template <ConvPass kPass>
+ConvProblem problem_of(const KernelArgs& args, bool wide) {
+  const Roles roles = roles_of<kPass>(args);
+  ConvProblem p;
+  p.pass = kPass;
+  p.attrs = attrs_of<kPass>(args);
+  p.dtype = wide ? DType::kF32 : args.input(0).dtype();
+  // With a bias the sums stay f32 until it has been added: rounded twice, results would be off by
+  // more than half a unit in the last place. The widened engines write f32 too.
+  const bool has_bias = kPass == ConvPass::kForward && args.has(2);
+  p.result = has_bias || wide ? DType::kF32 : args.output().dtype();
+  p.x = sizes_of(roles.x);
+  p.weight = sizes_of(roles.weight);
+  p.y = sizes_of(roles.y);
+  // TF32 has the 11 bits of f16's numbers and more than bf16's, and f32's range: what was widened
+  // is exact in it, at many times the speed.
+  const bool are_exact = is_lower(args.input(0).dtype()) && is_lower(args.input(1).dtype());
+  p.tf32 = p.dtype == DType::kF32 && (are_exact || is_tf32_allowed());
+  p.alignment = alignment_of(roles, p);
+  return p;
+}
+
 // One call: its tensors in channels-last memory, and where its result goes.
 struct Call {
   ConvProblem problem;
@@ -60,66 +128,28 @@ struct Call {
   ConvPointers pointers() const { return {x.address(), weight.address(), y.address()}; }
 };
 
-// The output if the result can be written to it as it comes, else a tensor to convert from.
-Tensor room_for(const Tensor& output, bool has_bias) {
-  // With a bias the sums stay f32 until it has been added: rounded twice, results would be off by
-  // more than half a unit in the last place.
-  const DType dtype = has_bias ? DType::kF32 : output.dtype();
-  if (dtype == output.dtype() && output.is_dense(kImages)) return output;
-  return empty(output.shape(), dtype, kImages, output.device());
-}
-
-template <class T>
-T operand_of(const T& tensor, bool wide) {
-  return wide ? dense_f32(tensor, kImages) : dense(tensor, kImages);
-}
-
-void describe(Call& call, const Conv2dAttrs& attrs, DType dtype) {
-  ConvProblem& p = call.problem;
-  p.attrs = attrs;
-  p.dtype = dtype;
-  p.result = call.result().dtype();
-  p.x = sizes_of(call.x);
-  p.weight = sizes_of(call.weight);
-  p.y = sizes_of(call.y);
-  p.tf32 = is_tf32_allowed();
-  std::uintptr_t bits = 16;
-  for (const Tensor* tensor : {&call.x, &call.weight, &call.y}) {
-    bits |= reinterpret_cast<std::uintptr_t>(tensor->address());
-  }
-  p.alignment = static_cast<int>(bits & (0 - bits));
-}
-
-// `wide`: with 16-bit operands widened to f32, exactly, for engines that take no mixture.
 template <ConvPass kPass>
 Call call_of(const KernelArgs& args, bool wide) {
-  Call call;
-  call.problem.pass = kPass;
-  const Tensor& output = args.output();
-  if constexpr (kPass == ConvPass::kForward) {
-    if (args.has(2)) call.bias = dense(args.input(2), Format::kContiguous);
-    call.x = operand_of(args.input(0), wide);
-    call.weight = wide ? operand_of(args.input(1), wide) : packed_weight(args.input(1));
-    call.y = room_for(output, call.bias.defined());
-    describe(call, args.attrs<Conv2dAttrs>(), call.x.dtype());
-  } else if constexpr (kPass == ConvPass::kGradInput) {
-    call.y = operand_of(args.input(0), wide);
-    call.weight = wide ? operand_of(args.input(1), wide) : packed_weight(args.input(1));
-    call.x = room_for(output, false);
-    describe(call, args.attrs<Conv2dGradAttrs>().conv, call.y.dtype());
+  const Roles roles = roles_of<kPass>(args);
+  Call call{problem_of<kPass>(args, wide), {}, {}, {}, {}};
+  const auto operand = [&](const Tensor& tensor) {
+    return wide ? dense_f32(tensor, kImages) : dense(tensor, kImages);
+  };
+  // The output if the result can be written to it as it comes, else a tensor to convert from.
+  const auto room = [&](const Tensor& output) {
+    const DType dtype = call.problem.result;
+    if (dtype == output.dtype() && output.is_dense(kImages)) return output;
+    return empty(output.shape(), dtype, kImages, output.device());
+  };
+  call.x = kPass == ConvPass::kGradInput ? room(roles.x) : operand(roles.x);
+  call.y = kPass == ConvPass::kForward ? room(roles.y) : operand(roles.y);
+  if (kPass == ConvPass::kGradWeight) {
+    call.weight = room(roles.weight);
   } else {
-    call.y = operand_of(args.input(0), wide);
-    call.x = operand_of(args.input(1), wide);
-    call.weight = room_for(output, false);
-    describe(call, args.attrs<Conv2dGradAttrs>().conv, call.y.dtype());
+    call.weight = wide ? operand(roles.weight) : packed_weight(roles.weight);
   }
-  if (wide && call.problem.result != DType::kF32) {
-    // The widened engines write f32; the result is rounded once, afterwards.
-    const Tensor sums = empty(output.shape(), DType::kF32, kImages, output.device());
-    (kPass == ConvPass::kForward     ? call.y
-     : kPass == ConvPass::kGradInput ? call.x
-                                     : call.weight) = sums;
-    call.problem.result = DType::kF32;
+  if (kPass == ConvPass::kForward && args.has(2)) {
+    call.bias = dense(args.input(2), Format::kContiguous);
   }
   return call;
 }
@@ -145,15 +175,15 @@ void compute_directly(const Launch& launch, const Call& call) {
   });
 }
 
-template <ConvPass kPass, bool kWide>
-void run_cudnn(const KernelArgs& args) {
-  const Launch launch(args.output());
-  const Call call = call_of<kPass>(args, kWide);
-  ConvPlans* plans = find_plans(launch.context(), call.problem);
-  if (plans == nullptr || !run_convolution(launch.context(), *plans, call.pointers())) {
-    compute_directly(launch, call);
-  }
+// False if no engine of cuDNN can.
+template <ConvPass kPass>
+bool run_by_cudnn(const Launch& launch, const KernelArgs& args, bool wide) {
+  ConvPlans* plans = find_plans(launch.context(), problem_of<kPass>(args, wide));
+  if (plans == nullptr) return false;
+  const Call call = call_of<kPass>(args, wide);
+  if (!run_convolution(launch.context(), *plans, call.pointers())) return false;
   finish(launch, call, args.output());
+  return true;
 }
 
 template <ConvPass kPass>
@@ -162,6 +192,19 @@ void run_direct_kernel(const KernelArgs& args) {
   const Call call = call_of<kPass>(args, false);
   compute_directly(launch, call);
   finish(launch, call, args.output());
+}
+
+// Engines may refuse when they are to run, having taken the problem before.
+template <ConvPass kPass, bool kWide>
+void run_cudnn(const KernelArgs& args) {
+  const Launch launch(args.output());
+  if (run_by_cudnn<kPass>(launch, args, kWide)) return;
+  const bool may_widen =
+      !kWide && args.input(0).dtype() != DType::kF32 && !is_kernel_disabled("cuda_cudnn_wide");
+  if (may_widen && run_by_cudnn<kPass>(launch, args, true)) return;
+  logging::write(logging::Topic::kDispatch, text_of(problem_of<kPass>(args, kWide)),
+                 ": no engine of cuDNN can, computed by cuda_direct");
+  run_direct_kernel<kPass>(args);
 }
 
 bool is_empty(const KernelArgs& args) {
@@ -174,7 +217,7 @@ Support supports(const KernelArgs& args) {
   if (is_empty(args)) return Support::no("there are no images");
   if (kWide && args.input(0).dtype() == DType::kF32) return Support::no("the operands are f32");
   const Launch launch(args.output());
-  return find_plans(launch.context(), call_of<kPass>(args, kWide).problem) != nullptr
+  return find_plans(launch.context(), problem_of<kPass>(args, kWide)) != nullptr
              ? Support::yes()
              : Support::no("cuDNN has no engine with f32 sums for this problem");
 }

@@ -1,150 +1,38 @@
 #include "mezzo/kernels/cuda/convolution_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "mezzo/core/log.h"
+#include "mezzo/core/shape.h"
 #include "mezzo/kernels/cuda/check.h"
+#include "mezzo/kernels/cuda/convolution_engines.h"
+#include "mezzo/kernels/cuda/convolution_graph.h"
 #include "mezzo/kernels/cuda/cudnn_descriptor.h"
+#include "mezzo/kernels/cuda/event.h"
 #include "mezzo/kernels/cuda/recorder.h"
+#include "mezzo/kernels/cuda/timer.h"
 
 namespace mezzo::kernels::cuda {
 namespace {
 
-constexpr std::int64_t kMostEngines = 8;
-constexpr std::int64_t kMostWorkspace = 1LL << 30;
-enum Uid : std::int64_t { kX = 1, kWeight = 2, kY = 3 };
-
-cudnnDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBf16: return CUDNN_DATA_BFLOAT16;
-    case DType::kF16: return CUDNN_DATA_HALF;
-    default: return CUDNN_DATA_FLOAT;
-  }
-}
-
-// `alignment` is what all pointers have; an element's own size is one that cuDNN insists on.
-Descriptor describe_tensor(Uid uid, const std::array<std::int64_t, 4>& sizes, DType dtype,
-                           std::int64_t alignment) {
-  alignment = std::max(alignment, static_cast<std::int64_t>(size_of(dtype)));
-  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const auto [n, c, h, w] = sizes;
-  const std::array<std::int64_t, 4> strides{h * w * c, 1, w * c, c};
-  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type_of(dtype));
-  tensor.set_numbers(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes);
-  tensor.set_numbers(CUDNN_ATTR_TENSOR_STRIDES, strides);
-  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, static_cast<std::int64_t>(uid));
-  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
-  tensor.finalize();
-  return tensor;
-}
-
-Descriptor describe_window(const Conv2dAttrs& attrs) {
-  Descriptor window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  // Sums are f32 for every dtype: a 16-bit sum stops growing after some hundred terms.
-  window.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  window.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
-             CUDNN_CROSS_CORRELATION);
-  window.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
-  const auto pair = [&](cudnnBackendAttributeName_t name, std::int64_t h, std::int64_t w) {
-    window.set_numbers(name, std::array<std::int64_t, 2>{h, w});
-  };
-  pair(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, attrs.padding.top, attrs.padding.left);
-  pair(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, attrs.padding.bottom, attrs.padding.right);
-  pair(CUDNN_ATTR_CONVOLUTION_DILATIONS, attrs.dilation.h, attrs.dilation.w);
-  pair(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, attrs.stride.h, attrs.stride.w);
-  window.finalize();
-  return window;
-}
-
-// What cuDNN calls the parts of a pass.
-struct PassNames {
-  cudnnBackendDescriptorType_t operation;
-  cudnnBackendAttributeName_t x, weight, y, window, alpha, beta;
-};
-
-PassNames names_of(ConvPass pass) {
+const char* name_of(ConvPass pass) {
   switch (pass) {
-    case ConvPass::kForward:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-    case ConvPass::kGradInput:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvPass::kForward: return "conv2d";
+    case ConvPass::kGradInput: return "conv2d_grad_input";
     case ConvPass::kGradWeight: break;
   }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-}
-
-Descriptor describe_graph(cudnnHandle_t handle, const ConvProblem& p) {
-  const auto type_for = [&](ConvPass result_of) {
-    return p.pass == result_of ? p.result : p.dtype;
-  };
-  const Descriptor x = describe_tensor(kX, p.x, type_for(ConvPass::kGradInput), p.alignment);
-  const Descriptor weight =
-      describe_tensor(kWeight, p.weight, type_for(ConvPass::kGradWeight), p.alignment);
-  const Descriptor y = describe_tensor(kY, p.y, type_for(ConvPass::kForward), p.alignment);
-  const Descriptor window = describe_window(p.attrs);
-  const PassNames names = names_of(p.pass);
-  Descriptor operation(names.operation);
-  operation.set(names.x, x);
-  operation.set(names.weight, weight);
-  operation.set(names.y, y);
-  operation.set(names.window, window);
-  operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F);
-  operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.0F);
-  operation.finalize();
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  graph.finalize();
-  return graph;
-}
-
-// False for engines that would give other numbers than sums of f32 products in a fixed order.
-bool is_exact(const Descriptor& config, const ConvProblem& p) {
-  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t raw = engine.get();
-  std::int64_t count = 0;
-  check_cudnn(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
-              "cudnnBackendGetAttribute");
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  check_cudnn(
-      cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                               CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
-      "cudnnBackendGetAttribute");
-  for (std::int64_t i = 0; i < count; ++i) {
-    switch (notes[static_cast<std::size_t>(i)]) {
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-        // Of f32 numbers: they are rounded to TF32.
-        if (p.dtype == DType::kF32 && !p.tf32) return false;
-        break;
-      case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
-      // The others: inputs or sums rounded to 16 bits, transforms whose constants are not exact
-      // (Winograd, FFT), and atomic additions, which come in any order.
-      default: return false;
-    }
-  }
-  return true;
+  return "conv2d_grad_weight";
 }
 
 struct Plan {
@@ -152,10 +40,10 @@ struct Plan {
   std::int64_t workspace = 0;
 };
 
-std::optional<Plan> make_plan(cudnnHandle_t handle, const Descriptor& config,
-                              const ConvProblem& problem) {
+// Nothing if the engine does not take the problem after all, or wants too much memory.
+std::optional<Plan> make_plan(cudnnHandle_t handle, const Descriptor& config) {
+  constexpr std::int64_t kMostWorkspace = 1LL << 30;
   try {
-    if (!is_exact(config, problem)) return std::nullopt;
     Descriptor execution(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
     execution.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -168,32 +56,7 @@ std::optional<Plan> make_plan(cudnnHandle_t handle, const Descriptor& config,
     if (workspace > kMostWorkspace) return std::nullopt;
     return Plan{std::move(execution), workspace};
   } catch (const CudnnRefusal&) {
-    return std::nullopt;  // this engine does not take the problem after all
-  }
-}
-
-void add_plans(cudnnHandle_t handle, const Descriptor& graph, cudnnBackendHeurMode_t mode,
-               const ConvProblem& problem, std::vector<Plan>& plans) {
-  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
-  heuristic.finalize();
-  constexpr std::int64_t kMostConfigs = 64;
-  std::vector<Descriptor> configs;
-  std::vector<cudnnBackendDescriptor_t> raw;
-  for (std::int64_t i = 0; i < kMostConfigs; ++i) {
-    configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    raw.push_back(configs.back().get());
-  }
-  std::int64_t count = 0;
-  check_cudnn(
-      cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostConfigs, &count, raw.data()),
-      "cudnnBackendGetAttribute");
-  for (std::int64_t i = 0; i < count && std::ssize(plans) < kMostEngines; ++i) {
-    if (auto plan = make_plan(handle, configs[static_cast<std::size_t>(i)], problem)) {
-      plans.push_back(std::move(*plan));
-    }
+    return std::nullopt;
   }
 }
 
@@ -205,83 +68,191 @@ bool is_measuring() {
   return measuring;
 }
 
-// Queues a plan; false if it refuses, or has no room to work in.
-bool execute(Context& context, const Plan& plan, const ConvPointers& pointers) {
-  try {
-    const Scratch workspace(static_cast<std::size_t>(plan.workspace), context.device());
-    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+// A plan with all that it needs for running, once or several times.
+class ReadyPlan {
+ public:
+  ReadyPlan(Context& context, const Plan& plan, const ConvPointers& pointers)
+      : context_(context),
+        plan_(plan),
+        workspace_(static_cast<std::size_t>(plan.workspace), context.device()),
+        pack_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
     const std::array<void*, 3> data{pointers.x, pointers.weight, pointers.y};
-    const std::array<std::int64_t, 3> uids{kX, kWeight, kY};
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-             std::span<void* const>(data));
-    pack.set_numbers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace.as());
-    pack.finalize();
-    check_cudnn(cudnnBackendExecute(context.cudnn(), plan.execution.get(), pack.get()),
-                "cudnnBackendExecute");
-    return true;
-  } catch (const DeviceError&) {
-    return false;
+    const std::array<std::int64_t, 3> uids{kConvX, kConvWeight, kConvY};
+    pack_.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+              std::span<void* const>(data));
+    pack_.set_numbers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids);
+    pack_.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace_.as());
+    pack_.finalize();
   }
-}
 
-// Milliseconds of some runs, the first not counted; infinite if the plan refuses.
-float time_of(Context& context, const Plan& plan, const ConvPointers& pointers) {
-  constexpr int kRuns = 3;
-  constexpr float kNever = std::numeric_limits<float>::infinity();
-  if (!execute(context, plan, pointers)) return kNever;
-  struct Event {
-    Event() { MEZZO_CUDA_CHECK(cudaEventCreate(&event)); }
-    ~Event() { static_cast<void>(cudaEventDestroy(event)); }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
-    cudaEvent_t event = nullptr;
-  };
-  const Event start;
-  const Event stop;
-  MEZZO_CUDA_CHECK(cudaEventRecord(start.event, context.stream()));
-  for (int i = 0; i < kRuns; ++i) {
-    if (!execute(context, plan, pointers)) return kNever;
+  void queue() const {
+    check_cudnn(cudnnBackendExecute(context_.cudnn(), plan_.execution.get(), pack_.get()),
+                "cudnnBackendExecute");
   }
-  MEZZO_CUDA_CHECK(cudaEventRecord(stop.event, context.stream()));
-  MEZZO_CUDA_CHECK(cudaEventSynchronize(stop.event));
-  float ms = 0;
-  MEZZO_CUDA_CHECK(cudaEventElapsedTime(&ms, start.event, stop.event));
-  return ms;
+
+  // Milliseconds of the fastest of some runs, the first not counted.
+  float time() const {
+    constexpr std::size_t kRuns = 3;
+    queue();
+    const std::array<Event, kRuns> starts;
+    const std::array<Event, kRuns> stops;
+    for (std::size_t i = 0; i < kRuns; ++i) {
+      queue_head_start(context_.stream());
+      MEZZO_CUDA_CHECK(cudaEventRecord(starts[i].get(), context_.stream()));
+      queue();
+      MEZZO_CUDA_CHECK(cudaEventRecord(stops[i].get(), context_.stream()));
+    }
+    MEZZO_CUDA_CHECK(cudaEventSynchronize(stops.back().get()));
+    float best = std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; i < kRuns; ++i) {
+      float ms = 0;
+      MEZZO_CUDA_CHECK(cudaEventElapsedTime(&ms, starts[i].get(), stops[i].get()));
+      best = std::min(best, ms);
+    }
+    return best;
+  }
+
+ private:
+  Context& context_;
+  const Plan& plan_;
+  Scratch workspace_;
+  Descriptor pack_;
+};
+
+// Full: the card had no room for the workspace, which it may have another time.
+enum class Outcome : std::uint8_t { kDone, kRefused, kFull };
+
+// Has a plan run or timed.
+template <class Use>
+Outcome attempt(Context& context, const ConvProblem& problem, const Plan& plan,
+                const ConvPointers& pointers, const Use& use) {
+  const auto log = [&](const DeviceError& error) {
+    logging::write(logging::Topic::kDispatch, text_of(problem),
+                   ": an engine of cuDNN is passed over: ", error.what());
+  };
+  std::optional<ReadyPlan> ready;
+  try {
+    ready.emplace(context, plan, pointers);
+    use(*ready);
+    return Outcome::kDone;
+  } catch (const CudnnRefusal& refusal) {
+    log(refusal);
+    return Outcome::kRefused;
+  } catch (const DeviceError& error) {
+    if (ready) throw;  // the card failed
+    log(error);
+    return Outcome::kFull;
+  }
 }
 
 }  // namespace
 
+std::string text_of(const ConvProblem& p) {
+  const auto sizes = [](const std::array<std::int64_t, 4>& s) {
+    return Shape{s[0], s[1], s[2], s[3]};
+  };
+  return concat(name_of(p.pass), " of ", p.dtype, " to ", p.result, ", x ", sizes(p.x), ", weight ",
+                sizes(p.weight), ", y ", sizes(p.y));
+}
+
+// The engines for a problem. Plans are made when they are needed: cuDNN takes milliseconds for one,
+// and seconds if it has to compile it.
 class ConvPlans {
  public:
-  ConvProblem problem;
-  std::vector<Plan> plans{};  // as cuDNN recommends them; only the chosen one once it is chosen
-  bool is_chosen = false;
+  explicit ConvPlans(const ConvProblem& of) : problem(of) {}
 
-  bool choose(Context& context, const ConvPointers& pointers) {
-    std::size_t best = plans.size();
-    float best_ms = std::numeric_limits<float>::infinity();
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      if (is_measuring()) {
-        const float ms = time_of(context, plans[i], pointers);
-        if (ms >= best_ms) continue;
-        best = i;
-        best_ms = ms;
-      } else if (execute(context, plans[i], pointers)) {
-        best = i;
-        break;
-      }
-    }
-    is_chosen = true;
-    if (best == plans.size()) {
-      plans.clear();
-      return false;
-    }
-    Plan chosen = std::move(plans[best]);
-    plans.clear();
-    plans.push_back(std::move(chosen));
-    return true;
+  bool is_chosen() const { return chosen_.has_value(); }
+
+  // True if an engine takes the problem that has not failed at it.
+  bool has_any(Context& context) {
+    if (chosen_ || !made_.empty()) return true;
+    if (configs_.empty() && asked_ == kModes.size()) return false;
+    refuse_while_recording("cuDNN has yet to be asked for engines");
+    if (std::optional<Plan> plan = next_plan(context, true)) made_.push_back(std::move(*plan));
+    return !made_.empty();
   }
+
+  // Queues the convolution by the chosen engine, and if that refuses, by another.
+  bool run(Context& context, const ConvPointers& pointers) {
+    while (chosen_ || choose(context, pointers)) {
+      const Outcome outcome = attempt(context, problem, *chosen_, pointers,
+                                      [](const ReadyPlan& plan) { plan.queue(); });
+      if (outcome == Outcome::kDone) return true;
+      refuse_while_recording("cuDNN's engine refuses");
+      if (outcome == Outcome::kFull) return false;
+      chosen_.reset();
+    }
+    return false;
+  }
+
+  ConvProblem problem;
+
+ private:
+  // Nothing if there are no more; those that cuDNN calls fallbacks come last, and only if asked
+  // for.
+  std::optional<Plan> next_plan(Context& context, bool fallbacks_too) {
+    if (!made_.empty()) {
+      Plan plan = std::move(made_.front());
+      made_.pop_front();
+      return plan;
+    }
+    while (true) {
+      while (!configs_.empty()) {
+        std::optional<Plan> plan = make_plan(context.cudnn(), configs_.front());
+        configs_.pop_front();
+        if (plan) return plan;
+      }
+      if (asked_ == kModes.size() || (asked_ > 0 && !fallbacks_too)) return std::nullopt;
+      ask(context, kModes[asked_++]);
+    }
+  }
+
+  void ask(Context& context, cudnnBackendHeurMode_t mode) {
+    try {
+      if (!graph_) graph_.emplace(describe_graph(context.cudnn(), problem));
+      for (Descriptor& config : exact_engines(*graph_, mode, problem)) {
+        configs_.push_back(std::move(config));
+      }
+    } catch (const CudnnRefusal& refusal) {
+      logging::write(logging::Topic::kDispatch, text_of(problem),
+                     ": cuDNN recommends no engine: ", refusal.what());
+    }
+  }
+
+  // False if none can, which is for good unless some had no room: these are tried again.
+  bool choose(Context& context, const ConvPointers& pointers) {
+    if (!is_measuring()) {
+      chosen_ = next_plan(context, true);
+      return is_chosen();
+    }
+    constexpr std::size_t kMostEngines = 8;
+    constexpr std::size_t kInReserve = 4;
+    float best_ms = std::numeric_limits<float>::infinity();
+    std::deque<Plan> without_room;
+    for (std::size_t i = 0; i < kMostEngines; ++i) {
+      std::optional<Plan> plan = next_plan(context, !chosen_);
+      if (!plan) break;
+      float ms = 0;
+      const Outcome outcome = attempt(context, problem, *plan, pointers,
+                                      [&](const ReadyPlan& ready) { ms = ready.time(); });
+      if (outcome == Outcome::kFull) without_room.push_back(std::move(*plan));
+      if (outcome != Outcome::kDone || ms >= best_ms) continue;
+      best_ms = ms;
+      chosen_ = std::move(plan);
+    }
+    if (!chosen_) made_ = std::move(without_room);
+    // A few in reserve, should the chosen one refuse some day; a list for each shape would add up.
+    while (chosen_ && configs_.size() > kInReserve) configs_.pop_back();
+    return is_chosen();
+  }
+
+  static constexpr std::array<cudnnBackendHeurMode_t, 2> kModes{CUDNN_HEUR_MODE_A,
+                                                                CUDNN_HEUR_MODE_FALLBACK};
+  std::optional<Plan> chosen_;
+  std::deque<Plan> made_;           // and not refused yet
+  std::deque<Descriptor> configs_;  // of which no plan is made yet
+  std::optional<Descriptor> graph_;
+  std::size_t asked_ = 0;  // of kModes
 };
 
 ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
@@ -290,37 +261,21 @@ ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
     std::unique_ptr<ConvPlans> plans;
   };
   thread_local std::vector<Entry> entries;  // dozens: one for each shape and pass of a network
-  for (const Entry& entry : entries) {
-    if (entry.device == context.device() && entry.plans->problem == problem) {
-      return entry.plans->plans.empty() ? nullptr : entry.plans.get();
-    }
+  auto entry = std::ranges::find_if(entries, [&](const Entry& e) {
+    return e.device == context.device() && e.plans->problem == problem;
+  });
+  if (entry == entries.end()) {
+    entries.push_back({context.device(), std::make_unique<ConvPlans>(problem)});
+    entry = entries.end() - 1;
   }
-  refuse_while_recording("cuDNN has yet to be asked for engines");
   const OnDevice on(context.device());
-  auto made = std::make_unique<ConvPlans>();
-  made->problem = problem;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (!made->plans.empty()) break;
-    try {
-      cudnnHandle_t handle = context.cudnn();
-      add_plans(handle, describe_graph(handle, problem), mode, problem, made->plans);
-    } catch (const CudnnRefusal&) {
-      made->plans.clear();  // it knows nothing for such a graph
-    }
-  }
-  entries.push_back({context.device(), std::move(made)});
-  ConvPlans* plans = entries.back().plans.get();
-  return plans->plans.empty() ? nullptr : plans;
+  return entry->plans->has_any(context) ? entry->plans.get() : nullptr;
 }
 
 bool run_convolution(Context& context, ConvPlans& plans, const ConvPointers& pointers) {
   const OnDevice on(context.device());
-  if (!plans.is_chosen) refuse_while_recording("cuDNN's engines for it have yet to be measured");
-  if (!plans.is_chosen && !plans.choose(context, pointers)) return false;
-  if (plans.plans.empty()) return false;
-  if (execute(context, plans.plans.front(), pointers)) return true;
-  refuse_while_recording("cuDNN's engine refuses");
-  return false;
+  if (!plans.is_chosen()) refuse_while_recording("cuDNN's engines for it have yet to be measured");
+  return plans.run(context, pointers);
 }
 
 }  // namespace mezzo::kernels::cuda

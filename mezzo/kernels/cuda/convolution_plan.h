@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "mezzo/core/dtype.h"
 #include "mezzo/kernels/cuda/context.h"
@@ -22,11 +23,14 @@ struct ConvProblem {
   Conv2dAttrs attrs{};
   DType dtype = DType::kF32;   // of the operands
   DType result = DType::kF32;  // of the result
-  bool tf32 = false;
-  int alignment = 16;  // of all pointers, in bytes
+  bool tf32 = false;           // f32 operands may be rounded to TF32, or are exact in it
+  int alignment = 16;          // of all pointers, in bytes
 
   bool operator==(const ConvProblem&) const = default;
 };
+
+// For the log.
+std::string text_of(const ConvProblem& problem);
 
 struct ConvPointers {
   void* x = nullptr;
@@ -36,14 +40,15 @@ struct ConvPointers {
 
 class ConvPlans;
 
-// cuDNN's engines for a problem, or null if it has none whose sums are exact to f32. Kept for the
-// thread's life.
+// cuDNN's engines for a problem, or null if it has none whose sums are exact to f32, or none that
+// has not refused it. Kept for the thread's life.
 ConvPlans* find_plans(Context& context, const ConvProblem& problem);
 
-// Queues the convolution. The first time, every engine computes it once for practice and some times
-// against the clock, and the fastest one does it from then on; the first that cuDNN recommends with
-// MEZZO_CUDNN_MEASURE=0, which makes the choice, and so the bits, the same in every process. False,
-// with the result undefined, if no engine can.
+// Queues the convolution. The first time, up to eight engines compute it once for practice and some
+// times against the clock, and the fastest one does it from then on. With MEZZO_CUDNN_MEASURE=0 it
+// is the first that cuDNN recommends and need not compile, which makes the choice, and so the bits,
+// the same in every process. One that refuses is replaced by another. False, with the result
+// undefined, if no engine can now.
 bool run_convolution(Context& context, ConvPlans& plans, const ConvPointers& pointers);
 
 }  // namespace mezzo::kernels::cuda

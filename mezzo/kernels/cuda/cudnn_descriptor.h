@@ -22,9 +22,13 @@ class CudnnRefusal : public DeviceError {
 };
 
 inline void check_cudnn(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS) {
-    throw CudnnRefusal(concat("[cuda] ", call, " failed: ", cudnnGetErrorString(status)));
-  }
+  if (status == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
+  std::array<char, 512> why{};
+  cudnnGetLastErrorString(why.data(), why.size());
+  why.back() = '\0';
+  throw CudnnRefusal(concat("[cuda] ", call, " failed: ", cudnnGetErrorString(status),
+                            why[0] != '\0' ? ", " : "", why.data()));
 }
 
 // One descriptor of cuDNN's backend interface. Moved, not copied.

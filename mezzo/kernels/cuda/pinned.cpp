@@ -13,18 +13,24 @@ void* PinnedPool::allocate(std::size_t bytes) {
   bytes = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
   const std::lock_guard lock(mutex_);
   for (auto& [data, block] : blocks_) {
-    if (!block.is_free || block.bytes != bytes) continue;
-    if (block.used != nullptr && cudaEventQuery(block.used) != cudaSuccess) {
-      static_cast<void>(cudaGetLastError());  // "not ready" would look like the next call's failure
-      continue;
-    }
+    if (!block.is_free || block.bytes != bytes || is_read(block)) continue;
     block.is_free = false;
     return const_cast<char*>(data);
   }
   void* fresh = nullptr;
   MEZZO_CUDA_CHECK(cudaMallocHost(&fresh, bytes));
-  blocks_[static_cast<const char*>(fresh)] = {bytes, nullptr, false};
+  blocks_[static_cast<const char*>(fresh)] = {bytes, {}, false};
   return fresh;
+}
+
+// True while a copy that reads the block is not done.
+bool PinnedPool::is_read(const Block& block) {
+  for (const Use& use : block.uses) {
+    if (cudaEventQuery(use.done) == cudaSuccess) continue;
+    static_cast<void>(cudaGetLastError());  // "not ready" would look like the next call's failure
+    return true;
+  }
+  return false;
 }
 
 void PinnedPool::release(void* block) noexcept {
@@ -54,11 +60,14 @@ void PinnedPool::note_use(const void* data, cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   const auto* entry = block_at(data);
   if (entry == nullptr) return;
-  Block& block = blocks_[entry->first];
-  if (block.used == nullptr) {
-    MEZZO_CUDA_CHECK(cudaEventCreateWithFlags(&block.used, cudaEventDisableTiming));
+  std::vector<Use>& uses = blocks_[entry->first].uses;
+  auto use = std::ranges::find(uses, stream, &Use::stream);
+  if (use == uses.end()) {
+    cudaEvent_t done = nullptr;
+    MEZZO_CUDA_CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+    use = uses.insert(uses.end(), {stream, done});
   }
-  MEZZO_CUDA_CHECK(cudaEventRecord(block.used, stream));
+  MEZZO_CUDA_CHECK(cudaEventRecord(use->done, stream));
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -23,15 +23,23 @@ class PinnedPool {
   void release(void* block) noexcept;
   // True if [data, data + bytes) lies in a block of this pool.
   bool contains(const void* data, std::size_t bytes) const;
-  // Notes that what is queued in the stream by now may read the block that `data` lies in.
+  // Notes that what is queued in the stream, of the current device, by now may read the block that
+  // `data` lies in.
   void note_use(const void* data, cudaStream_t stream);
 
  private:
+  // The last use in a stream. Events belong to a device, and one that is recorded again forgets
+  // where it was recorded before: each stream has its own.
+  struct Use {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t done = nullptr;
+  };
   struct Block {
     std::size_t bytes = 0;
-    cudaEvent_t used = nullptr;  // null: never copied
+    std::vector<Use> uses{};
     bool is_free = false;
   };
+  static bool is_read(const Block& block);
   const std::pair<const char* const, Block>* block_at(const void* data) const;
 
   mutable std::mutex mutex_;

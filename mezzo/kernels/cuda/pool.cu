@@ -1,5 +1,7 @@
 // Pooling over channels-last images: threads of a warp have neighbouring channels. Gradients are
 // gathered, each pixel looking at the windows over it, so that nothing is added atomically.
+#include <algorithm>
+
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
 #include "mezzo/ops/pool_attrs.h"
@@ -7,95 +9,124 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// Images of one size, and windows over them.
-struct Pool {
-  PoolAxis rows;
-  PoolAxis columns;
-  std::int64_t batch = 0;
-  std::int64_t channels = 0;
+// Images of one size, and windows over them. In 32 bits where all elements have such numbers: a
+// division in 64 bits takes a card some hundred instructions, and there are several for an element.
+template <class Index>
+struct PoolOf {
+  PoolAxisOf<Index> rows;
+  PoolAxisOf<Index> columns;
+  Index batch = 0;
+  Index channels = 0;
   bool count_include_pad = true;
 
-  std::int64_t windows() const { return batch * rows.out * columns.out * channels; }
-  std::int64_t pixels() const { return batch * rows.in * columns.in * channels; }
-  __device__ std::int64_t window(std::int64_t n, std::int64_t row, std::int64_t column,
-                                 std::int64_t c) const {
+  __host__ __device__ Index windows() const { return batch * rows.out * columns.out * channels; }
+  __host__ __device__ Index pixels() const { return batch * rows.in * columns.in * channels; }
+  __device__ Index window(Index n, Index row, Index column, Index c) const {
     return ((n * rows.out + row) * columns.out + column) * channels + c;
   }
-  __device__ std::int64_t pixel(std::int64_t n, std::int64_t h, std::int64_t w,
-                                std::int64_t c) const {
+  __device__ Index pixel(Index n, Index h, Index w, Index c) const {
     return ((n * rows.in + h) * columns.in + w) * channels + c;
   }
-  __device__ float divisor(std::int64_t row, std::int64_t column) const {
+  __device__ float divisor(Index row, Index column) const {
     if (count_include_pad) return static_cast<float>(rows.kernel * columns.kernel);
     return static_cast<float>((rows.last(row) - rows.first(row)) *
                               (columns.last(column) - columns.first(column)));
   }
 };
+using Pool = PoolOf<std::int64_t>;
 
+template <class Index>
 struct Place {
-  std::int64_t n, y, x, c;
+  Index n, y, x, c;
 };
 
 // Element `i` of channels-last images, in 32-bit divisions where they do.
-__device__ Place place_of(std::int64_t i, std::int64_t height, std::int64_t width,
-                          std::int64_t channels) {
-  const auto split = [&](auto index) -> Place {
-    using Index = decltype(index);
-    const auto c = static_cast<Index>(channels);
-    const auto w = static_cast<Index>(width);
-    const auto h = static_cast<Index>(height);
-    const Index pixel = index / c;
-    const Index row = pixel / w;
-    return {static_cast<std::int64_t>(row / h), static_cast<std::int64_t>(row % h),
-            static_cast<std::int64_t>(pixel % w), static_cast<std::int64_t>(index % c)};
+template <class Index>
+__device__ Place<Index> place_of(Index i, Index height, Index width, Index channels) {
+  const auto split = [&](auto index) -> Place<Index> {
+    using Unsigned = decltype(index);
+    const auto c = static_cast<Unsigned>(channels);
+    const auto w = static_cast<Unsigned>(width);
+    const auto h = static_cast<Unsigned>(height);
+    const Unsigned pixel = index / c;
+    const Unsigned row = pixel / w;
+    return {static_cast<Index>(row / h), static_cast<Index>(row % h), static_cast<Index>(pixel % w),
+            static_cast<Index>(index % c)};
   };
-  return i <= 0x7fffffff ? split(static_cast<std::uint32_t>(i))
-                         : split(static_cast<std::uint64_t>(i));
+  if constexpr (sizeof(Index) > sizeof(std::uint32_t)) {
+    if (i > 0x7fffffff) return split(static_cast<std::uint64_t>(i));
+  }
+  return split(static_cast<std::uint32_t>(i));
 }
 
-template <class T, class P>
-__global__ void max_pool_kernel(Pool pool, std::int64_t count, const T* x, T* out, P* positions) {
-  for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const Place at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
-    float best = -INFINITY;
-    std::int64_t best_position = -1;
-    for (std::int64_t h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
-      for (std::int64_t w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
-        const float value = widen(x[pool.pixel(at.n, h, w, at.c)]);
-        if (best_position >= 0 && !(value > best) && !isnan(value)) continue;
-        best = value;
-        best_position =
+// Threads have N neighbouring channels each.
+template <int N, class Index, class T, class P>
+__global__ void max_pool_kernel(PoolOf<Index> pool, const T* x, T* out, P* positions) {
+  const Index packs = pool.windows() / N;
+  for (Index i = static_cast<Index>(grid_first()); i < packs;
+       i += static_cast<Index>(grid_step())) {
+    const auto at = place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
+    float best[N];
+    Index best_position[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      best[k] = -INFINITY;
+      best_position[k] = -1;
+    }
+    for (Index h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
+      for (Index w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
+        float values[N];
+        load(x + pool.pixel(at.n, h, w, at.c * N), values);
+        const Index position =
             (h - pool.rows.start(at.y)) * pool.columns.kernel + w - pool.columns.start(at.x);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          if (best_position[k] >= 0 && !(values[k] > best[k]) && !isnan(values[k])) continue;
+          best[k] = values[k];
+          best_position[k] = position;
+        }
       }
     }
-    out[i] = narrow<T>(best);
-    positions[i] = static_cast<P>(best_position);
+    store(best, out + i * N);
+    Pack<P, N> pack;
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.values[k] = static_cast<P>(best_position[k]);
+    *reinterpret_cast<Pack<P, N>*>(positions + i * N) = pack;
   }
 }
 
-template <class T, class P>
-__global__ void max_grad_kernel(Pool pool, std::int64_t count, const T* grad, const P* positions,
-                                T* out) {
-  for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const Place at = place_of(i, pool.rows.in, pool.columns.in, pool.channels);
-    float sum = 0;
-    for (std::int64_t row = pool.rows.first_over(at.y); row < pool.rows.last_over(at.y); ++row) {
-      for (std::int64_t column = pool.columns.first_over(at.x);
-           column < pool.columns.last_over(at.x); ++column) {
-        const std::int64_t position =
+template <int N, class Index, class T, class P>
+__global__ void max_grad_kernel(PoolOf<Index> pool, const T* grad, const P* positions, T* out) {
+  const Index packs = pool.pixels() / N;
+  for (Index i = static_cast<Index>(grid_first()); i < packs;
+       i += static_cast<Index>(grid_step())) {
+    const auto at = place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
+    const Index last_row = pool.rows.last_over(at.y);
+    const Index first_column = pool.columns.first_over(at.x);
+    const Index last_column = pool.columns.last_over(at.x);
+    float sums[N] = {};
+    for (Index row = pool.rows.first_over(at.y); row < last_row; ++row) {
+      for (Index column = first_column; column < last_column; ++column) {
+        const Index position =
             (at.y - pool.rows.start(row)) * pool.columns.kernel + at.x - pool.columns.start(column);
-        const std::int64_t window = pool.window(at.n, row, column, at.c);
-        if (static_cast<std::int64_t>(positions[window]) == position) sum += widen(grad[window]);
+        const Index window = pool.window(at.n, row, column, at.c * N);
+        const auto chosen = *reinterpret_cast<const Pack<P, N>*>(positions + window);
+        float values[N];
+        load(grad + window, values);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          if (static_cast<std::int64_t>(chosen.values[k]) == position) sums[k] += values[k];
+        }
       }
     }
-    out[i] = narrow<T>(sum);
+    store(sums, out + i * N);
   }
 }
 
 template <class T, class P>
 __global__ void pick_kernel(Pool pool, std::int64_t count, const T* x, const P* positions, T* out) {
   for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const Place at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
+    const auto at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
     const auto position = static_cast<std::int64_t>(positions[i]);
     const std::int64_t h = pool.rows.start(at.y) + position / pool.columns.kernel;
     const std::int64_t w = pool.columns.start(at.x) + position % pool.columns.kernel;
@@ -108,7 +139,7 @@ __global__ void pick_kernel(Pool pool, std::int64_t count, const T* x, const P* 
 template <class T>
 __global__ void mean_pool_kernel(Pool pool, std::int64_t count, const T* x, T* out) {
   for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const Place at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
+    const auto at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
     float sum = 0;
     for (std::int64_t h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
       for (std::int64_t w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
@@ -122,7 +153,7 @@ __global__ void mean_pool_kernel(Pool pool, std::int64_t count, const T* x, T* o
 template <class T>
 __global__ void mean_grad_kernel(Pool pool, std::int64_t count, const T* grad, T* out) {
   for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const Place at = place_of(i, pool.rows.in, pool.columns.in, pool.channels);
+    const auto at = place_of(i, pool.rows.in, pool.columns.in, pool.channels);
     float sum = 0;
     for (std::int64_t row = pool.rows.first_over(at.y); row < pool.rows.last_over(at.y); ++row) {
       for (std::int64_t column = pool.columns.first_over(at.x);
@@ -138,6 +169,37 @@ Pool pool_of(const KernelArgs& args, const Shape& image, const Shape& windows) {
   const auto& attrs = args.attrs<Pool2dAttrs>();
   return {rows_of(attrs, image[2], windows[2]), columns_of(attrs, image[3], windows[3]), image[0],
           image[1], attrs.count_include_pad};
+}
+
+// The same in 32 bits, for numbers that a loop over a whole grid may add its step to.
+PoolOf<std::int32_t> narrow_pool(const Pool& p) {
+  const auto axis = [](const PoolAxis& a) {
+    const auto n = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
+    return PoolAxisOf<std::int32_t>{n(a.in), n(a.out), n(a.kernel), n(a.stride), n(a.before)};
+  };
+  return {axis(p.rows), axis(p.columns), static_cast<std::int32_t>(p.batch),
+          static_cast<std::int32_t>(p.channels), p.count_include_pad};
+}
+bool is_narrow(const Pool& p) {
+  const std::int64_t padded = (p.rows.in + 2 * p.rows.before + p.rows.kernel) *
+                              (p.columns.in + 2 * p.columns.before + p.columns.kernel);
+  return std::max({p.windows(), p.pixels(), padded, p.rows.stride, p.columns.stride}) <= 1 << 29;
+}
+
+// Calls use.operator()<N>(pool) with packs of N channels where all tensors lie for it, and with
+// 32-bit numbers where they do.
+template <class T, class P, class Use>
+void visit_pool(const Pool& pool, const void* images, const void* windows, const P* positions,
+                const Use& use) {
+  constexpr int N = kPackOf<T>;
+  const auto aligned = [](const auto* p) { return is_aligned<N>(p); };
+  const bool takes_packs = pool.channels % N == 0 && aligned(static_cast<const T*>(images)) &&
+                           aligned(static_cast<const T*>(windows)) && aligned(positions);
+  if (takes_packs && is_narrow(pool)) {
+    use.template operator()<N>(narrow_pool(pool));
+  } else {
+    use.template operator()<1>(pool);
+  }
 }
 
 // Calls function.operator()<P>() for the integers that positions are stored as.
@@ -158,8 +220,12 @@ void run_max(const KernelArgs& args) {
   const Pool pool = pool_of(args, x.shape(), args.output().shape());
   visit_vector_dtype(x.dtype(), [&]<class T>() {
     visit_positions(args.output(1).dtype(), [&]<class P>() {
-      max_pool_kernel<<<launch.blocks_for(pool.windows()), kThreads, 0, launch.stream()>>>(
-          pool, pool.windows(), in<T>(x), out<T>(args.output()), out<P>(args.output(1)));
+      T* to = out<T>(args.output());
+      P* positions = out<P>(args.output(1));
+      visit_pool<T>(pool, x.address(), to, positions, [&]<int N>(const auto& p) {
+        max_pool_kernel<N><<<launch.blocks_for(p.windows() / N), kThreads, 0, launch.stream()>>>(
+            p, in<T>(x), to, positions);
+      });
     });
   });
   check_launch("max_pool_kernel");
@@ -172,8 +238,11 @@ void run_max_grad(const KernelArgs& args) {
   const Pool pool = pool_of(args, args.output().shape(), grad.shape());
   visit_vector_dtype(grad.dtype(), [&]<class T>() {
     visit_positions(positions.dtype(), [&]<class P>() {
-      max_grad_kernel<<<launch.blocks_for(pool.pixels()), kThreads, 0, launch.stream()>>>(
-          pool, pool.pixels(), in<T>(grad), in<P>(positions), out<T>(args.output()));
+      T* to = out<T>(args.output());
+      visit_pool<T>(pool, to, grad.address(), in<P>(positions), [&]<int N>(const auto& p) {
+        max_grad_kernel<N><<<launch.blocks_for(p.pixels() / N), kThreads, 0, launch.stream()>>>(
+            p, in<T>(grad), in<P>(positions), to);
+      });
     });
   });
   check_launch("max_grad_kernel");

@@ -29,6 +29,22 @@ struct BlockShape {
   __device__ static int y() { return kRows ? threadIdx.x % kY : threadIdx.x / kX; }
 };
 
+// What the threads that share an output have, combined in a fixed order. For all threads of a
+// block; the first of an output's threads has the result.
+template <class Block, class Op>
+__device__ float combine_column(const Op& op, float value, float* shared) {
+  const int here = Block::y() * Block::kX + Block::x();
+  shared[here] = value;
+  __syncthreads();
+  for (int half = Block::kY / 2; half > 0; half /= 2) {
+    if (Block::y() < half) {
+      shared[here] = op.combine(shared[here], shared[here + half * Block::kX]);
+    }
+    __syncthreads();
+  }
+  return shared[here];
+}
+
 // An Op has: start(), combine(a, b), term(offset in x, offset in the further operand, which term it
 // is) in f32, and finish(value, offset in the result), which stores. `partial` is null where one
 // block has all of an output's terms.
@@ -48,32 +64,31 @@ __global__ void reduce_kernel(Op op, Fold r, std::int64_t per_split, float* part
     r.reduced.locate_any(t, is_small, offset);
     value = op.combine(value, op.term(at[0] + offset[0], at[2], t));
   }
-  const int here = Block::y() * Block::kX + Block::x();
-  shared[here] = value;
-  __syncthreads();
-  for (int half = Block::kY / 2; half > 0; half /= 2) {
-    if (Block::y() < half) {
-      shared[here] = op.combine(shared[here], shared[here + half * Block::kX]);
-    }
-    __syncthreads();
-  }
+  value = combine_column<Block>(op, value, shared);
   if (!takes_part || Block::y() != 0) return;
   if (partial != nullptr) {
-    partial[blockIdx.y * r.outputs + output] = shared[here];
+    partial[blockIdx.y * r.outputs + output] = value;
   } else {
-    op.finish(shared[here], at[1]);
+    op.finish(value, at[1]);
   }
 }
 
+// Blocks of some outputs side by side, with many threads down the ranges of each: a thread of its
+// own for an output would wait for memory up to a thousand times in a row.
 template <class Op>
 __global__ void combine_kernel(Op op, Fold r, int splits, const float* partial) {
-  for (std::int64_t output = grid_first(); output < r.outputs; output += grid_step()) {
-    float value = op.start();
-    for (int s = 0; s < splits; ++s) value = op.combine(value, partial[s * r.outputs + output]);
-    std::int64_t at[3];
-    r.kept.locate_any(output, r.outputs <= 0x7fffffff, at);
-    op.finish(value, at[1]);
+  using Block = BlockShape<4, false>;
+  __shared__ float shared[kThreads];
+  const std::int64_t output = static_cast<std::int64_t>(blockIdx.x) * Block::kX + Block::x();
+  float value = op.start();
+  for (int s = Block::y(); output < r.outputs && s < splits; s += Block::kY) {
+    value = op.combine(value, partial[s * r.outputs + output]);
   }
+  value = combine_column<Block>(op, value, shared);
+  if (output >= r.outputs || Block::y() != 0) return;
+  std::int64_t at[3];
+  r.kept.locate_any(output, r.outputs <= 0x7fffffff, at);
+  op.finish(value, at[1]);
 }
 
 template <class Block, class Op>
@@ -95,8 +110,8 @@ void reduce_in(const Launch& launch, const Op& op, const Fold& r) {
   auto* sums = partial.as<float>();
   reduce_kernel<Block><<<grid, kThreads, 0, launch.stream()>>>(op, r, per_split, sums);
   check_launch("reduce_kernel");
-  combine_kernel<<<launch.blocks_for(r.outputs), kThreads, 0, launch.stream()>>>(
-      op, r, static_cast<int>(splits), sums);
+  const auto groups = static_cast<unsigned>((r.outputs + 3) / 4);
+  combine_kernel<<<groups, kThreads, 0, launch.stream()>>>(op, r, static_cast<int>(splits), sums);
   check_launch("combine_kernel");
 }
 

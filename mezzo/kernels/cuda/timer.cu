@@ -1,3 +1,4 @@
+#include "mezzo/kernels/cuda/event.h"
 #include "mezzo/kernels/cuda/launch.cuh"
 #include "mezzo/kernels/cuda/report.h"
 #include "mezzo/kernels/cuda/timer.h"
@@ -5,8 +6,6 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// Some 30 microseconds, in which the host queues what is to be timed. A card that waits for its
-// host between the two events would have the wait counted.
 constexpr long long kHeadStart = 60000;  // cycles
 
 __global__ void wait_kernel(long long cycles) {
@@ -15,24 +14,10 @@ __global__ void wait_kernel(long long cycles) {
   }
 }
 
-class Event {
- public:
-  Event() { MEZZO_CUDA_CHECK(cudaEventCreate(&event_)); }
-  ~Event() { static_cast<void>(cudaEventDestroy(event_)); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 class EventTimer final : public DeviceTimer {
  public:
   explicit EventTimer(Device device) : launch_(device) {
-    wait_kernel<<<1, 1, 0, launch_.stream()>>>(kHeadStart);
-    check_launch("wait_kernel");
+    queue_head_start(launch_.stream());
     MEZZO_CUDA_CHECK(cudaEventRecord(start_.get(), launch_.stream()));
   }
 
@@ -52,6 +37,11 @@ class EventTimer final : public DeviceTimer {
 };
 
 }  // namespace
+
+void queue_head_start(cudaStream_t stream) {
+  wait_kernel<<<1, 1, 0, stream>>>(kHeadStart);
+  check_launch("wait_kernel");
+}
 
 std::unique_ptr<DeviceTimer> start_timer(Device device) {
   return std::make_unique<EventTimer>(device);

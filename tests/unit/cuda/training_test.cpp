@@ -7,6 +7,7 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/train/run.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/cuda/card.h"
 
@@ -59,6 +60,22 @@ TEST_F(CudaTraining, InF16WithALossScaleFollowsTheCpu) {
 TEST_F(CudaTraining, GivesTheSameBitsTwice) {
   const amp::Policy policy{amp::Level::kO2, DType::kF16};
   EXPECT_EQ(losses_on(kCard, policy, true), losses_on(kCard, policy, true));
+}
+
+TEST_F(CudaTraining, PeaksAreMeasuredBehindTheWarmUp) {
+  constexpr std::int64_t kMuch = 64 << 20;
+  struct Waster final : train::RunObserver {
+    void on_step(const train::StepEvent& event) override {
+      if (event.step == 1) empty({kMuch}, DType::kU8, Format::kContiguous, kCard);
+    }
+  } waster;
+  train::RunOptions options;
+  options.model = "mlp";
+  options.batch_size = 2;
+  options.device = kCard;
+  const train::RunResult result = train::bench(options, {.warmup = 1, .steps = 1}, waster);
+  EXPECT_GT(result.peak_bytes, 0);
+  EXPECT_LT(result.peak_bytes, kMuch);
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+// Which engines of cuDNN are asked, and what becomes of a convolution that they refuse.
+#include <gtest/gtest.h>
+
+#include "mezzo/core/random.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/conv2d.h"
+#include "tests/emulated_card/cudnn_watch.h"
+#include "tests/unit/cuda/card.h"
+
+namespace mezzo {
+namespace {
+
+using emulated_card::cudnn_watch;
+
+// Sums of small integers: the same in every order.
+Tensor integers(const Shape& shape, DType dtype) {
+  return cast(cast(randn(shape) * 2, DType::kI32), dtype);
+}
+
+Tensor conv_on_card(const Tensor& x, const Tensor& weight) {
+  return conv2d(x.to(kCard), weight.to(kCard));
+}
+
+class Cudnn : public testing::Test {
+ protected:
+  void SetUp() override { cudnn_watch() = {}; }
+  void TearDown() override { cudnn_watch() = {}; }
+};
+
+TEST_F(Cudnn, EnginesThatAreCompiledAtRunTimeAreFew) {
+  conv_on_card(randn({2, 3, 9, 9}), randn({4, 3, 3, 3}));
+  EXPECT_GE(cudnn_watch().plans, 3) << "the plain engine and the compiled ones";
+  EXPECT_EQ(cudnn_watch().compiled, 2) << "of three";
+}
+
+TEST_F(Cudnn, OperandsOf16BitsAreWidenedWhereEnginesRefuseToRun) {
+  const Tensor x = integers({2, 5, 8, 8}, DType::kBf16);
+  const Tensor weight = integers({3, 5, 3, 3}, DType::kBf16);
+  cudnn_watch().refuses_16_bits = true;
+  for (int again = 0; again < 2; ++again) {
+    cudnn_watch().runs_of_f32 = 0;
+    EXPECT_EQ(conv_on_card(x, weight).to_vector<float>(), conv2d(x, weight).to_vector<float>());
+    EXPECT_GT(cudnn_watch().runs_of_f32, 0);
+  }
+  EXPECT_EQ(cudnn_watch().runs_of_16_bits, 0);
+}
+
+TEST_F(Cudnn, AnEngineThatRefusesSomeDayIsReplaced) {
+  const Tensor x = integers({2, 5, 9, 8}, DType::kF16);
+  const Tensor weight = integers({3, 5, 3, 3}, DType::kF16);
+  const std::vector<float> expected = conv_on_card(x, weight).to_vector<float>();
+  EXPECT_GT(cudnn_watch().runs_of_16_bits, 0);
+  EXPECT_EQ(cudnn_watch().runs_of_f32, 0);
+  cudnn_watch().refuses_16_bits = true;
+  EXPECT_EQ(conv_on_card(x, weight).to_vector<float>(), expected);
+  EXPECT_GT(cudnn_watch().runs_of_f32, 0) << "no 16-bit engine is left, so operands are widened";
+}
+
+// Numbers of 16 bits are exact in TF32, those of f32 are not.
+TEST_F(Cudnn, OnlyWidenedOperandsAreComputedInTf32UnlessItIsAllowed) {
+  const Tensor x = randn({2, 8, 6, 6});
+  const Tensor weight = randn({8, 8, 3, 3});
+  conv_on_card(x, weight);
+  EXPECT_EQ(cudnn_watch().runs_in_tf32, 0);
+  cudnn_watch().refuses_16_bits = true;
+  conv_on_card(cast(x, DType::kF16), cast(weight, DType::kF16));
+  EXPECT_GT(cudnn_watch().runs_in_tf32, 0);
+}
+
+}  // namespace
+}  // namespace mezzo
