@@ -37,12 +37,13 @@ void run_bench(const BenchOptions& options) {
   train::BenchOptions bench = options.bench;
   if (options.profile) bench.profile = &profile;
   const train::RunResult result = train::bench(run, bench, progress);
-  json.write(result_event(run, result, false));
   print_times(run, result);
-  if (!options.profile) return;
-  const train::MachineRates rates = train::measure_machine_rates(run.device);
-  print_profile(profile, result, rates);
-  write_profile(json, profile, result, rates);
+  if (options.profile) {
+    const train::MachineRates rates = train::measure_machine_rates(run.device);
+    print_profile(profile, result, rates);
+    write_profile(json, profile, result, rates);
+  }
+  json.write(result_event(run, result, false));
 }
 
 }  // namespace

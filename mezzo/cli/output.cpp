@@ -145,6 +145,7 @@ void Progress::on_start(std::int64_t total_steps) {
 }
 
 void Progress::on_resume(const std::string& path, std::int64_t step) {
+  first_step_ = step;
   json_.write({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
   if (!quiet_) fmt::print("{}  goes on from {}, after step {}\n", label_, path, step);
 }
@@ -185,11 +186,14 @@ void Progress::draw(const train::StepEvent& event) {
   last_draw_ = now;
   const double done = static_cast<double>(event.step) / static_cast<double>(total_steps_);
   const double elapsed = std::chrono::duration<double>(now - start_).count();
+  // By the steps of this part of a run that was resumed.
+  const auto steps_done = static_cast<double>(event.step - first_step_);
+  const auto steps_left = static_cast<double>(total_steps_ - event.step);
   const int filled = static_cast<int>(done * kBarWidth);
   fmt::print(stderr, "\r\033[K{}  [{}{}] {}/{}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
              std::string(filled, '='), std::string(kBarWidth - filled, ' '), event.step,
              total_steps_, event.report.loss, event.report.total_ms(),
-             format_seconds(elapsed / done - elapsed));
+             format_seconds(elapsed / steps_done * steps_left));
   std::fflush(stderr);
   line_open_ = true;
 }

@@ -55,6 +55,7 @@ class Progress final : public train::RunObserver {
   bool is_terminal_;
   bool line_open_ = false;
   std::int64_t total_steps_ = 0;
+  std::int64_t first_step_ = 0;  // that an earlier part of the run came to
   std::chrono::steady_clock::time_point start_{};
   std::chrono::steady_clock::time_point last_draw_{};
 };

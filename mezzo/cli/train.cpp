@@ -8,6 +8,7 @@
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/io/safetensors.h"
+#include "mezzo/report/page.h"
 
 namespace mezzo::cli {
 namespace {
@@ -42,8 +43,10 @@ void run_train(const TrainOptions& options) {
   std::unique_ptr<nn::Module> trained;
   const StopOnSignal stop;
   run.should_stop = [] { return StopOnSignal::was_asked(); };
+  if (!options.save.empty()) report::check_writable(options.save);
   const train::RunResult result = train::run(run, data, observer, &trained);
-  json.write(result_event(run, result, true));
+  json.write(result.stopped ? Json{{"event", "stopped"}, {"step", result.steps}}
+                            : result_event(run, result, true));
   if (!options.save.empty()) io::write_safetensors(options.save, trained->state());
   if (!result.stopped) print_result(run, result);
   report.write();

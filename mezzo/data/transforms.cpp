@@ -154,10 +154,18 @@ Shape CenterCrop::output_shape(const Shape& input) const {
   return output;
 }
 
+namespace {
+
+// Half of what is left over. Where that is no whole number, the even one beside it, as torchvision
+// rounds.
+std::int64_t half_to_even(std::int64_t rest) { return rest / 2 + (rest % 4 == 3 ? 1 : 0); }
+
+}  // namespace
+
 void CenterCrop::apply(const ImageView& in, Generator& /*random*/,
                        std::span<std::uint8_t> out) const {
-  copy_window(in, (in.height - height) / 2, (in.width - width) / 2, {in.channels, height, width}, 0,
-              out);
+  copy_window(in, half_to_even(in.height - height), half_to_even(in.width - width),
+              {in.channels, height, width}, 0, out);
 }
 
 Shape RandomResizedCrop::output_shape(const Shape& input) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "mezzo/core/allocation_label.h"
@@ -28,6 +29,14 @@ Tensor make(const ValueSpec& spec, Device device) {
                             ? Format::kContiguous
                             : Format::kChannelsLast;
   return empty(spec.shape, spec.dtype, format, device);
+}
+
+// The same elements under a handle that nobody else has.
+Tensor own_handle(const Tensor& tensor) {
+  Ref<Storage> place = make_ref<Storage>(tensor.address(), tensor.bytes(), tensor.device(),
+                                         Ref<RefCounted>(tensor.storage().get()));
+  return Tensor(
+      make_ref<TensorImpl>(std::move(place), 0, tensor.shape(), tensor.strides(), tensor.dtype()));
 }
 
 }  // namespace
@@ -333,10 +342,33 @@ void Executable::drop_packed(const Instruction& instruction) {
   for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
 }
 
+// Each is the only handle of its memory, as it is behind a backward pass: what changes gradients in
+// place copies those that somebody else has, too.
+void Executable::lend_gradients(const Instruction& instruction) const {
+  const Node& node = *instruction.node;
+  const std::size_t first = node.inputs.size() - node.leaves.size();
+  std::unordered_map<ValueId, Tensor> lent;
+  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
+    const ValueId value = node.inputs[first + i];
+    Tensor grad = *instruction.inputs[first + i];
+    if (value != kNoValue && is_lasting(value) && !node.is_queued()) {
+      Tensor& own = lent[value];
+      if (!own.defined()) own = own_handle(grad);
+      grad = own;
+    }
+    node.leaves[i].set_grad(std::move(grad));
+  }
+}
+
 // Host work may have put another tensor in the place of a gradient: what reads that later, views of
 // it too, shall see it.
 void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
-  if (slots_[value].defined() && grad.impl() == slots_[value].impl()) return;
+  const Tensor& before = slots_[value];
+  if (before.defined() && grad.address() == before.address() &&
+      ValueSpec::of(grad) == program_.spec(value)) {
+    before.bump_version();
+    return;
+  }
   const bool is_alike = ValueSpec::of(grad) == program_.spec(value);
   const bool is_read = std::ranges::count(instruction.read_by_calls, value) > 0;
   check_arg(is_alike || !is_read, kGraphRun, instruction.node->host, " made a gradient ", grad,

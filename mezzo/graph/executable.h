@@ -82,6 +82,7 @@ class Executable {
   void drop_packed(const Instruction& instruction);
   bool run_host(Instruction& instruction);
   void make_ready(Instruction& instruction);
+  void lend_gradients(const Instruction& instruction) const;
   void keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad);
   template <class Work>
   bool with_gradients(const Instruction& instruction, const Work& work);
@@ -122,13 +123,10 @@ bool Executable::with_gradients(const Instruction& instruction, const Work& work
       for (const Tensor& leaf : leaves) leaf.clear_grad();
     }
   } in_the_end{node.leaves};
+  const std::size_t first = instruction.inputs.size() - node.leaves.size();
   std::vector<Tensor> reads;
-  for (const Tensor* input : instruction.inputs) reads.push_back(*input);
-  const std::size_t first = reads.size() - node.leaves.size();
-  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
-    node.leaves[i].set_grad(std::move(reads[first + i]));
-  }
-  reads.resize(first);
+  for (std::size_t i = 0; i < first; ++i) reads.push_back(*instruction.inputs[i]);
+  lend_gradients(instruction);
   bool goes_on = true;
   const GradMode recording(node.records_calls);
   if (node.region != nullptr) {

@@ -278,9 +278,6 @@ void check_tensors(std::span<const NamedTensor> tensors) {
               in_quotes(named.name), ". Rename one or leave it out");
     check_arg(named.tensor.defined(), kSafetensorsOp, "tensor ", in_quotes(named.name),
               " is undefined. Assign it or leave it out");
-    check_arg(named.tensor.device().type == DeviceType::kCpu, kSafetensorsOp, "tensor ",
-              in_quotes(named.name), " is on ", named.tensor.device(),
-              ". Copy it to the cpu first");
   }
 }
 

@@ -68,6 +68,27 @@ Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
       .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
 }
 
+namespace {
+
+std::string text_of(const LossScaling& scaling) {
+  switch (scaling.kind) {
+    case LossScaling::Kind::kDefault: return "";
+    case LossScaling::Kind::kNone: return "none";
+    case LossScaling::Kind::kDynamic: return "dynamic";
+    case LossScaling::Kind::kStatic: return concat(scaling.scale);
+  }
+  return "";
+}
+
+std::string text_of(const std::optional<bool>& flag) {
+  if (!flag.has_value()) return "";
+  return *flag ? "true" : "false";
+}
+
+std::string in_words(const std::string& value) { return value.empty() ? "(not given)" : value; }
+
+}  // namespace
+
 Configuration configuration_of(const RunOptions& options) {
   Configuration result{{"--model", options.model},
                        {"--data", options.data},
@@ -87,8 +108,13 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--seed", concat(options.seed)},
                        {"shuffling", options.shuffle ? "on" : "off"},
                        {"augmentation", options.augment ? "on" : "off"},
-                       {"--loss-scale", concat(static_cast<int>(options.loss_scale.kind), "/",
-                                               options.loss_scale.scale)}};
+                       {"--loss-scale", text_of(options.loss_scale)},
+                       {"--keep-batchnorm-fp32", text_of(options.precision.keep_batchnorm_fp32)},
+                       {"--keep-f32", ""},
+                       {"--lower", ""}};
+  // The only level at which graph mode may round in other places.
+  const bool is_painted = options.graph && options.policy.level == amp::Level::kAuto;
+  result["--graph at --amp auto"] = is_painted ? "on" : "off";
   for (const std::string& name : options.precision.keep_float32) result["--keep-f32"] += name + ",";
   for (const std::string& name : options.precision.lower) result["--lower"] += name + ",";
   return result;
@@ -101,8 +127,8 @@ void add_configuration(io::Checkpoint& checkpoint, const Configuration& configur
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
   for (const auto& [name, value] : now) {
     const auto& before = checkpoint.value<std::string>(kConfiguration, name);
-    check_arg(before == value, "--resume", "the run was begun with ", name, " ", before, ", not ",
-              value, ". Give the same options, or another --checkpoint-dir");
+    check_arg(before == value, "--resume", "the run was begun with ", name, " ", in_words(before),
+              ", not ", in_words(value), ". Give the same options, or another --checkpoint-dir");
   }
 }
 

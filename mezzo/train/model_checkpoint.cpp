@@ -1,8 +1,10 @@
 #include "mezzo/train/model_checkpoint.h"
 
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
+#include "mezzo/io/atomic_file.h"
 #include "mezzo/train/model.h"
 
 namespace mezzo::train {
@@ -21,6 +23,8 @@ ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(co
 }
 
 void ModelCheckpoint::on_train_begin(FitState& state) {
+  const bool goes_on = !state.resumed_from.empty() || written_.has_value();
+  if (!goes_on) check_unused();
   written_ = state.resumed_from.empty() ? -1 : state.step;
   if (config_.best.empty()) return;
   check_arg(state.has_validation, kOp, "there is no best `", config_.best,
@@ -43,6 +47,17 @@ void ModelCheckpoint::after_epoch(FitState& state) {
 
 void ModelCheckpoint::on_train_end(FitState& state) {
   if (state.step != written_) write(state);
+}
+
+// What is there would be removed, the best one at once: a run that was to be resumed, most likely.
+void ModelCheckpoint::check_unused() const {
+  for (const std::string& folder : {config_.folder, config_.folder + "/best"}) {
+    check_arg(io::list_checkpoints(folder).empty(), kOp, folder,
+              " holds checkpoints of another run. Resume it, or name another folder");
+  }
+  // Better now than after the first epoch.
+  std::filesystem::create_directories(config_.folder);
+  const io::AtomicFile probe(config_.folder + "/probe", kOp);
 }
 
 void ModelCheckpoint::write(FitState& state) {

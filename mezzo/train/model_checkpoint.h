@@ -30,7 +30,9 @@ class ModelCheckpoint final : public Callback {
   // Throws ArgumentError without a folder and for negative numbers.
   explicit ModelCheckpoint(CheckpointConfig config);
 
-  // Throws ArgumentError if there is no such metric, or no validation.
+  // Throws ArgumentError if there is no such metric, or no validation, or if a training that does
+  // not go on from the folder finds another one's checkpoints there. Throws FileError if the folder
+  // cannot be written to.
   void on_train_begin(FitState& state) override;
   // These three throw FileError, see io::write_checkpoint().
   void after_step(FitState& state) override;
@@ -43,11 +45,12 @@ class ModelCheckpoint final : public Callback {
   std::optional<double> best() const { return best_; }
 
  private:
+  void check_unused() const;
   void write(FitState& state);
   void write_best(FitState& state);
 
   CheckpointConfig config_;
-  std::int64_t written_ = -1;  // the step of the last one
+  std::optional<std::int64_t> written_{};  // the step of the last one; none before a training
   std::optional<double> best_{};
 };
 

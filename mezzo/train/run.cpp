@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -14,10 +15,10 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/recompute.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
 #include "mezzo/train/profile.h"
@@ -106,7 +107,8 @@ class Reporter final : public Callback {
 
   void on_step_end(FitState& state) override {
     statistics_.add(state.result);
-    mean_loss_.add(state.result.loss);
+    // A step that is skipped for its loss changes nothing; one would make the epoch's mean NaN.
+    if (std::isfinite(state.result.loss)) mean_loss_.add(state.result.loss);
     ++steps_;
     waited_ms_ += state.wait_ms;
     peak_bytes_ = std::max(peak_bytes_, memory_stats(options_.device).peak_bytes);
@@ -122,7 +124,7 @@ class Reporter final : public Callback {
     test_ = evaluation_of(state.metrics);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     observer_.on_epoch({.epoch = state.epoch,
-                        .train_loss = mean_loss_.value,
+                        .train_loss = mean_loss_.steps > 0 ? mean_loss_.value : std::nan(""),
                         .test = *test_,
                         .seconds = elapsed.count()});
   }
@@ -318,18 +320,17 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
                                     .shuffle = false,
                                     .workers = workers,
                                     .pin_memory = device.type == DeviceType::kCuda});
-  Evaluation result;
+  MeanLoss loss;
+  TopK accuracy;
   for (data::Batch batch; loader.next(batch);) {
     const Tensor logits = amp::forward(net, batch.images.to(device), policy);
     if (on_logits) on_logits(logits);
     const Tensor labels = batch.labels.to(device);
-    const auto images = static_cast<double>(labels.numel());
-    result.loss += cross_entropy(logits, labels).item() * images;
-    result.accuracy += static_cast<double>(count_correct(logits, labels));
+    const double of_batch = cross_entropy(logits, labels).item();
+    loss.update(logits, labels, of_batch);
+    accuracy.update(logits.astype(DType::kF32), labels, of_batch);
   }
-  result.loss /= static_cast<double>(dataset.size());
-  result.accuracy /= static_cast<double>(dataset.size());
-  return result;
+  return {.loss = loss.value(), .accuracy = accuracy.value()};
 }
 
 }  // namespace mezzo::train

@@ -35,8 +35,7 @@ std::vector<bool> trained_values(const Program& program) {
 std::optional<DType> rounding_of(const Node& node) {
   if (node.is_host() || node.policy == nullptr) return {};
   const amp::Policy& policy = *node.policy;
-  const bool rounds = is_lower(policy.dtype()) && !policy.keeps_batchnorm() &&
-                      node.op->precision.of(policy.lower) == PrecisionClass::kKeep;
+  const bool rounds = is_lower(policy.dtype()) && amp::rounds_parameters(policy, *node.op);
   return rounds ? std::optional(policy.lower) : std::nullopt;
 }
 

@@ -8,8 +8,6 @@
 
 #include "tests/unit/threads.h"
 
-#include "tests/unit/threads.h"
-
 namespace mezzo {
 namespace {
 

@@ -6,6 +6,7 @@
 #include "mezzo/amp/train_network.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
+#include "mezzo/io/safetensors.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/run.h"
 #include "tests/unit/amp/small_net.h"
@@ -55,6 +56,13 @@ TEST_F(CudaTraining, InBf16FollowsTheCpu) {
 
 TEST_F(CudaTraining, InF16WithALossScaleFollowsTheCpu) {
   expect_alike({amp::Level::kO2, DType::kF16}, true, 0.05);
+}
+
+TEST_F(CudaTraining, WeightsAreSavedFromTheCard) {
+  amp::SmallNet net;
+  const std::vector<std::byte> bytes = io::serialize_safetensors(net.state());
+  net.to(kCard);
+  EXPECT_TRUE(io::serialize_safetensors(net.state()) == bytes);
 }
 
 TEST_F(CudaTraining, GivesTheSameBitsTwice) {

@@ -137,6 +137,9 @@ TEST(CenterCrop, IsTheMiddle) {
             Bytes({13, 14, 15, 23, 24, 25}));
   EXPECT_EQ(transformed(CenterCrop{.height = 2, .width = 2}, numbered(3, 3)).pixels,
             Bytes({1, 2, 11, 12}));
+  // What is left over is halved to the even number: 1.5 to 2 rows, 2.5 to 2 columns.
+  EXPECT_EQ(transformed(CenterCrop{.height = 1, .width = 2}, numbered(4, 7)).pixels,
+            Bytes({23, 24}));
 }
 
 TEST(RandomResizedCrop, TakesAllWhenAllIsAskedFor) {

@@ -44,6 +44,34 @@ TEST(CheckOptions, SoManyEpochsThatStepsCannotBeCountedAreRefused) {
               HasSubstr("--epochs must be at least 1 and at most 1000000000"));
 }
 
+// Whatever changes the bits, whether it is given now or was given before.
+TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
+  const auto resumes = [](const RunOptions& before, const RunOptions& now) {
+    io::Checkpoint checkpoint;
+    add_configuration(checkpoint, configuration_of(before));
+    check_configuration(checkpoint, configuration_of(now));
+  };
+  const RunOptions plain{.policy = {.level = amp::Level::kAuto}};
+  RunOptions kept = plain;
+  kept.precision.keep_float32 = {"fc"};
+  RunOptions lowered = plain;
+  lowered.precision.lower = {"fc"};
+  RunOptions norms = plain;
+  norms.precision.keep_batchnorm_fp32 = false;
+  RunOptions painted = plain;
+  painted.graph = true;
+  RunOptions scaled = plain;
+  scaled.loss_scale = {.kind = LossScaling::Kind::kStatic, .scale = 1024};
+  EXPECT_NO_THROW(resumes(plain, plain));
+  for (const RunOptions* other : {&kept, &lowered, &norms, &painted, &scaled}) {
+    EXPECT_THROW(resumes(plain, *other), ArgumentError);
+    EXPECT_THROW(resumes(*other, plain), ArgumentError);
+    EXPECT_NO_THROW(resumes(*other, *other));
+  }
+  EXPECT_THAT(message_of<ArgumentError>([&] { resumes(scaled, plain); }),
+              HasSubstr("begun with --loss-scale 1024, not (not given)"));
+}
+
 TEST(ScheduleOf, TheLargestRatesGiveFiniteOnes) {
   constexpr auto kLargestRate = double{std::numeric_limits<float>::max()};
   for (const ScheduleKind kind : {ScheduleKind::kPoly, ScheduleKind::kLinear, ScheduleKind::kCosine,

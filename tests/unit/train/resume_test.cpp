@@ -248,6 +248,25 @@ TEST(ModelCheckpoint, WritesEverySoManyStepsOrEpochsAndAtTheEnd) {
               ElementsAre("000001-step-5", "000002-step-10", "000003-step-14"));
 }
 
+// They would be removed, one after the other.
+TEST(ModelCheckpoint, LeavesCheckpointsOfAnotherTrainingAlone) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
+  Small({0.1, 0.9}).fit(2, config);
+  EXPECT_THAT(message_of<ArgumentError>([&] { Small({0.5}).fit(1, config); }),
+              HasSubstr("holds checkpoints of another run"));
+  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
+}
+
+TEST(ModelCheckpoint, TwoTrainingsOfOneCallbackFollowEachOther) {
+  const TempFolder folder;
+  Small small({0.1, 0.2});
+  ModelCheckpoint checkpoints({.folder = folder.path()});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NO_THROW(small.model.fit(1, small.loader, {.callbacks = {&checkpoints}}));
+  }
+}
+
 TEST(ModelCheckpoint, RefusesWhatItCannotDo) {
   EXPECT_THROW(ModelCheckpoint({}), ArgumentError);
   EXPECT_THROW(ModelCheckpoint({.folder = "x", .every_epochs = 0}), ArgumentError);
