@@ -85,13 +85,16 @@ std::size_t checked_bytes(const Shape& shape, DType dtype) {
 }  // namespace
 
 Tensor empty(const Shape& shape, DType dtype, Format format, Device device) {
-  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(checked_bytes(shape, dtype), device), 0,
-                                     shape, strides_for(shape, format), dtype));
+  const std::size_t bytes =
+      checked_bytes(shape, dtype);  // before strides, which it says can be had
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, device), 0, shape,
+                                     strides_for(shape, format), dtype));
 }
 
 Tensor empty_pinned(const Shape& shape, DType dtype, Format format) {
-  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(checked_bytes(shape, dtype), Pinned{}), 0,
-                                     shape, strides_for(shape, format), dtype));
+  const std::size_t bytes = checked_bytes(shape, dtype);
+  return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, Pinned{}), 0, shape,
+                                     strides_for(shape, format), dtype));
 }
 
 Tensor zeros(const Shape& shape, DType dtype, Format format, Device device) {
