@@ -10,6 +10,7 @@
 #include "mezzo/core/random_fills.h"
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::graph {
@@ -103,6 +104,7 @@ class Recorder final : public CaptureHook {
   }
 
   void on_host_call(HostCall call) override {
+    separate_gradients(call.leaves);
     Node node{.phase = call.leaves.empty() ? phase() : Phase::kUpdate,
               .path = nn::current_module_path()};
     for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));
@@ -163,6 +165,22 @@ class Recorder final : public CaptureHook {
   }
 
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
+
+  // What changes a gradient in place copies one that another leaf shares, which a run can't tell
+  // from one of its own: such a leaf gets a copy beforehand. Minus zero leaves every number as it is.
+  void separate_gradients(std::span<const Tensor> leaves) const {
+    for (const Tensor& other : leaves_) {
+      if (!has_gradient_of_this_run(other)) continue;
+      const auto is_other = [&](const Tensor& leaf) { return leaf.impl() == other.impl(); };
+      const auto shares = [&](const Tensor& leaf) {
+        return leaf.grad().defined() && leaf.grad().storage() == other.grad().storage();
+      };
+      if (std::ranges::any_of(leaves, shares) && std::ranges::none_of(leaves, is_other)) {
+        const NoGrad guard;
+        other.set_grad(affine(other.grad(), 1, -0.0));
+      }
+    }
+  }
 
   void apply_paint(const OpDef& op, Operands& operands) {
     const std::optional<DType> paint = next_paint(op);

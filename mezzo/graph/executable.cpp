@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "mezzo/core/allocation_label.h"
@@ -16,8 +15,6 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr const char* kGraphRun = "graph";
-
 // What an absent optional input is.
 const Tensor& absent() {
   static const Tensor none;
@@ -29,14 +26,6 @@ Tensor make(const ValueSpec& spec, Device device) {
                             ? Format::kContiguous
                             : Format::kChannelsLast;
   return empty(spec.shape, spec.dtype, format, device);
-}
-
-// The same elements under a handle that nobody else has.
-Tensor own_handle(const Tensor& tensor) {
-  Ref<Storage> place = make_ref<Storage>(tensor.address(), tensor.bytes(), tensor.device(),
-                                         Ref<RefCounted>(tensor.storage().get()));
-  return Tensor(
-      make_ref<TensorImpl>(std::move(place), 0, tensor.shape(), tensor.strides(), tensor.dtype()));
 }
 
 }  // namespace
@@ -56,24 +45,6 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
   find_done_inputs();
   find_what_passes();
   find_read_gradients();
-}
-
-// The gradients that host work gets and calls behind it read, themselves or views of them.
-void Executable::find_read_gradients() {
-  std::set<ValueId> read;
-  auto instruction = instructions_.rbegin();
-  for (auto node = program_.nodes.rbegin(); node != program_.nodes.rend(); ++node) {
-    const bool has_instruction = instruction != instructions_.rend() && instruction->node == &*node;
-    if (node->is_host()) {
-      for (std::size_t i = node->inputs.size() - node->leaves.size(); i < node->inputs.size();
-           ++i) {
-        if (read.contains(node->inputs[i])) instruction->read_by_calls.push_back(node->inputs[i]);
-      }
-    } else {
-      read.insert(node->inputs.begin(), node->inputs.end());
-    }
-    if (has_instruction) ++instruction;
-  }
 }
 
 // What a run leaves behind that the next one must not find.
@@ -110,11 +81,11 @@ void Executable::find_done_inputs() {
 
 void Executable::check_runnable() const {
   for (const Value& value : program_.values) {
-    check_arg(value.kind != ValueKind::kState || value.tensor.defined(), kGraphRun, "the state ",
+    check_arg(value.kind != ValueKind::kState || value.tensor.defined(), kOp, "the state ",
               value.name, " has no tensor. Programs that were read from text cannot run");
   }
   for (const Node& node : program_.nodes) {
-    check_arg(!node.is_host() || node.work != nullptr, kGraphRun, "the host work ", node.host,
+    check_arg(!node.is_host() || node.work != nullptr, kOp, "the host work ", node.host,
               " has nothing to do. Programs that were read from text cannot run");
   }
 }
@@ -194,18 +165,17 @@ void Executable::make_instruction(Node& node) {
 }
 
 void Executable::bind(std::span<const Tensor> inputs) {
-  check_arg(inputs.size() == program_.inputs.size(), kGraphRun, "the step has ",
-            program_.inputs.size(), " inputs, ", inputs.size(), " were given");
+  check_arg(inputs.size() == program_.inputs.size(), kOp, "the step has ", program_.inputs.size(),
+            " inputs, ", inputs.size(), " were given");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueSpec& wanted = program_.spec(program_.inputs[i]);
-    check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kGraphRun, "input ", i,
-              " is ", inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
+    check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",
+              inputs[i], ", the step was captured for ", wanted.dtype, wanted.shape,
               ". Capture it again");
-    check_arg(inputs[i].device() == program_.device, kGraphRun, "input ", i, " is on ",
+    check_arg(inputs[i].device() == program_.device, kOp, "input ", i, " is on ",
               inputs[i].device(), ", the step was captured on ", program_.device,
               ". Use to(), or capture it again");
-    check_arg(!grad_enabled() || !inputs[i].requires_grad(), kGraphRun, "input ", i, ", ",
-              inputs[i],
+    check_arg(!grad_enabled() || !inputs[i].requires_grad(), kOp, "input ", i, ", ", inputs[i],
               ", requires a gradient, which a captured step does not give back. Use detach()");
     const ValueId input = program_.inputs[i];
     if (is_lasting(input)) {
@@ -219,7 +189,7 @@ void Executable::bind(std::span<const Tensor> inputs) {
 
 void Executable::check_no_gradients() const {
   for (const Tensor& leaf : program_.adds_to) {
-    check_arg(!leaf.grad().defined(), kGraphRun, "a parameter, ", leaf,
+    check_arg(!leaf.grad().defined(), kOp, "a parameter, ", leaf,
               ", has a gradient from before the run, and a captured step does not add to it. Call "
               "zero_grad() before each run or in the step, or gather gradients within one step");
   }
@@ -340,47 +310,6 @@ void Executable::let_go(const Instruction& instruction) {
 
 void Executable::drop_packed(const Instruction& instruction) {
   for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
-}
-
-// Each is the only handle of its memory, as it is behind a backward pass: what changes gradients in
-// place copies those that somebody else has, too.
-void Executable::lend_gradients(const Instruction& instruction) const {
-  const Node& node = *instruction.node;
-  const std::size_t first = node.inputs.size() - node.leaves.size();
-  std::unordered_map<ValueId, Tensor> lent;
-  for (std::size_t i = 0; i < node.leaves.size(); ++i) {
-    const ValueId value = node.inputs[first + i];
-    Tensor grad = *instruction.inputs[first + i];
-    if (value != kNoValue && is_lasting(value) && !node.is_queued()) {
-      Tensor& own = lent[value];
-      if (!own.defined()) own = own_handle(grad);
-      grad = own;
-    }
-    node.leaves[i].set_grad(std::move(grad));
-  }
-}
-
-// Host work may have put another tensor in the place of a gradient: what reads that later, views of
-// it too, shall see it.
-void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
-  const Tensor& before = slots_[value];
-  if (before.defined() && grad.address() == before.address() &&
-      ValueSpec::of(grad) == program_.spec(value)) {
-    before.bump_version();
-    return;
-  }
-  const bool is_alike = ValueSpec::of(grad) == program_.spec(value);
-  const bool is_read = std::ranges::count(instruction.read_by_calls, value) > 0;
-  check_arg(is_alike || !is_read, kGraphRun, instruction.node->host, " made a gradient ", grad,
-            ", and calls behind it were captured for ", program_.spec(value).dtype,
-            program_.spec(value).shape, ". Have it keep the dtype, or make them host work, too");
-  if (is_alike && is_lasting(value)) {
-    const NoGrad guard;
-    convert_into(grad, homes_[value]);
-    slots_[value] = homes_[value];
-  } else {
-    slots_[value] = grad;
-  }
 }
 
 bool Executable::run_host(Instruction& instruction) {

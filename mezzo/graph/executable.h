@@ -36,6 +36,8 @@ class Executable {
   const Replay* replay() const { return replay_ ? &*replay_ : nullptr; }
 
  private:
+  static constexpr const char* kOp = "graph";  // in messages
+
   struct Instruction {
     Node* node = nullptr;
     std::vector<const Tensor*> inputs{};
@@ -60,7 +62,6 @@ class Executable {
   void make_instruction(Node& node);
   void find_done_inputs();
   void find_what_passes();
-  void find_read_gradients();
   bool is_lasting(ValueId value) const;
   // True for views and copies of parameters, which the host makes.
   static bool is_prepared(const Instruction& instruction) {
@@ -82,12 +83,15 @@ class Executable {
   void drop_packed(const Instruction& instruction);
   bool run_host(Instruction& instruction);
   void make_ready(Instruction& instruction);
+  std::vector<Tensor> take_outputs();
+  void forget();
+
+  // What host work needs, in executable_gradients.cpp.
+  void find_read_gradients();
   void lend_gradients(const Instruction& instruction) const;
   void keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad);
   template <class Work>
   bool with_gradients(const Instruction& instruction, const Work& work);
-  std::vector<Tensor> take_outputs();
-  void forget();
 
   // What replays need, in executable_replay.cpp.
   Part part_of(const Instruction& instruction) const;

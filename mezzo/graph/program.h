@@ -64,10 +64,10 @@ struct Node {
   // kNoValue for none. May be shorter than outputs.
   std::vector<ValueId> over{};
   Phase phase = Phase::kForward;
-  std::string path{};  // of the module that made the call
   // True for a cast that a call made of one of its operands, so that they have a common dtype:
   // where precision is decided otherwise, there may be none.
   bool is_promotion = false;
+  std::string path{};  // of the module that made the call
   // What the region around the call said of its precision, for the pass that paints; null outside
   // of regions, and once the casts are there.
   std::shared_ptr<const amp::Policy> policy{};
@@ -81,11 +81,11 @@ struct Node {
   std::string host{};
   HostWork work{};
   HostWorkTime time = HostWorkTime::kInPlace;
-  std::function<void()> prepare{};  // not null: what it does only queues work
-  std::vector<Tensor> leaves{};
   // What the thread was about to do with calls: record them, and cast their inputs. Null: no casts.
   bool records_calls = true;
   std::shared_ptr<const PrecisionContext> region{};
+  std::function<void()> prepare{};  // not null: what it does only queues work
+  std::vector<Tensor> leaves{};
 
   bool is_host() const { return op == nullptr; }
   bool is_queued() const { return prepare != nullptr; }

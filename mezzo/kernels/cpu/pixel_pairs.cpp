@@ -105,6 +105,7 @@ void PixelPairs::expand(const Bits* weight, Bits* matrix) const {
   const std::int64_t size = inputs_ * taps_;
   parallel_for(outputs_, kGrain / size, [&](std::int64_t begin, std::int64_t end) {
     std::vector<Bits> by_tap(size);
+    const std::vector<Bits> zeros(inputs_);
     for (std::int64_t o = begin; o < end; ++o) {
       for (const std::int64_t tap : used_taps_) {
         const Bits* from = weight + o * size + tap;
@@ -112,11 +113,8 @@ void PixelPairs::expand(const Bits* weight, Bits* matrix) const {
         for (std::int64_t c = 0; c < inputs_; ++c) to[c] = from[c * taps_];
       }
       for_pairs(o, [&](std::int64_t at, std::int64_t tap) {
-        if (tap == kNoTap) {
-          std::fill_n(matrix + at, inputs_, Bits{0});
-        } else {
-          std::copy_n(by_tap.data() + tap * inputs_, inputs_, matrix + at);
-        }
+        const Bits* from = tap == kNoTap ? zeros.data() : by_tap.data() + tap * inputs_;
+        std::copy_n(from, inputs_, matrix + at);
       });
     }
   });

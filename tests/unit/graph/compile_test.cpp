@@ -12,6 +12,8 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/nn/recompute.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
@@ -182,6 +184,25 @@ TEST(Compile, BlocksThatAreComputedAgainStayInTheBackwardPass) {
   const auto is_backward = [](const Node& node) { return node.phase == Phase::kBackward; };
   const auto first = std::ranges::find_if(nodes, is_backward);
   EXPECT_TRUE(std::all_of(first, nodes.end(), is_backward));
+}
+
+// One tensor is the gradient of both, each of an optimizer of its own.
+TEST(Compile, ASharedGradientIsUnscaledOnceForEachOptimizer) {
+  const Tensor a = ones({2}).set_requires_grad(true);
+  const Tensor b = ones({2}).set_requires_grad(true);
+  optim::Sgd first({a});
+  optim::Sgd second({b});
+  amp::GradScaler scaler({.init_scale = 256});
+  CompiledStep step = compile([&](Tensors in) {
+    scaler.scale(sum((a + b) * in[0])).backward();
+    scaler.unscale_(first);
+    scaler.unscale_(second);
+    return std::vector<Tensor>{};
+  });
+  const Tensor x = full({2}, 3);
+  step({&x, 1});
+  EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{3, 3}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 3}));
 }
 
 TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {

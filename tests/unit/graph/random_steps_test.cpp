@@ -8,7 +8,6 @@
 #include "mezzo/graph/compile.h"
 #include "tests/unit/graph/fake_recorder.h"
 #include "tests/unit/graph/random_step.h"
-#include "tests/unit/special_values.h"
 
 namespace mezzo::graph {
 namespace {
@@ -58,17 +57,17 @@ Trained train_compiled(const RandomStepOptions& options, const CompileOptions& h
 // The largest difference in units of the largest number of a tensor; infinite where one is finite
 // and the other is not.
 double difference(const Numbers& a, const Numbers& b) {
-  if (a.size() != b.size()) return kInf;
+  if (a.size() != b.size()) return HUGE_VAL;
   double worst = 0;
   for (std::size_t k = 0; k < a.size(); ++k) {
-    if (a[k].size() != b[k].size()) return kInf;
+    if (a[k].size() != b[k].size()) return HUGE_VAL;
     double largest = 1e-3;
     double apart = 0;
     for (std::size_t i = 0; i < a[k].size(); ++i) {
       const double x = a[k][i];
       const double y = b[k][i];
       if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-      if (!std::isfinite(x) || !std::isfinite(y)) return kInf;
+      if (!std::isfinite(x) || !std::isfinite(y)) return HUGE_VAL;
       apart = std::max(apart, std::abs(x - y));
     }
     for (const double x : a[k]) {

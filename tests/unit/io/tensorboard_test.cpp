@@ -16,7 +16,6 @@
 #include "mezzo/io/protobuf.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/child.h"
-#include "tests/unit/special_values.h"
 
 namespace mezzo::io {
 namespace {
@@ -316,7 +315,7 @@ double bucket_sum(const Histogram& histogram, double from, double to) {
 
 TEST(Histogram, CountsEveryFiniteElementOnce) {
   const Tensor tensor = from_values<double>(
-      {1e30, -1e30, 0, -0.0, 1e-13, -1e-13, 3, 3, -4, kInf, -kInf, std::nan("")}, {3, 4});
+      {1e30, -1e30, 0, -0.0, 1e-13, -1e-13, 3, 3, -4, HUGE_VAL, -HUGE_VAL, std::nan("")}, {3, 4});
   const Histogram histogram = histogram_of(tensor);
   EXPECT_EQ(histogram.num, 9);
   EXPECT_EQ(histogram.min, -1e30);
@@ -346,7 +345,7 @@ TEST(Histogram, BucketsAreATenthWide) {
 }
 
 TEST(Histogram, OfNothingIsEmpty) {
-  for (const Tensor& tensor : {zeros({0}), full({2}, kInf)}) {
+  for (const Tensor& tensor : {zeros({0}), full({2}, HUGE_VAL)}) {
     const Histogram histogram = histogram_of(tensor);
     EXPECT_EQ(histogram.num, 0);
     EXPECT_THAT(histogram.counts, ElementsAre(0));

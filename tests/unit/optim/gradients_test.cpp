@@ -23,23 +23,29 @@ std::vector<Tensor> several(DType dtype) {
   return tensors;
 }
 
-void set_element(const Tensor& tensor, std::int64_t i, double value) {
+void set_element(const Tensor& tensor, std::int64_t i, float value) {
   fill(alias(tensor, {1}, {1}, i), value);
+}
+
+void expect_first_nonfinite(std::size_t index, DType dtype, float value) {
+  const std::vector<Tensor> tensors = several(dtype);
+  set_element(tensors[index], tensors[index].numel() - 1, value);
+  set_element(tensors[5], 0, value);
+  EXPECT_EQ(first_nonfinite(tensors), index) << name_of(dtype) << ' ' << value;
+}
+
+void expect_every_kind_found(DType dtype) {
+  EXPECT_TRUE(all_finite(several(dtype)));
+  for (const float value : {kInf, -kInf, std::nanf("")}) {
+    for (const std::size_t index : {0, 1, 2, 5}) expect_first_nonfinite(index, dtype, value);
+  }
 }
 
 TEST(AllFinite, FindsTheFirstTensorWithEveryKindOfValue) {
   for (const int threads : {1, 2}) {
     const test::Threads guard(threads);
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
-      EXPECT_TRUE(all_finite(several(dtype)));
-      for (const float value : {kInf, -kInf, std::nanf("")}) {
-        for (const std::size_t index : {0, 1, 2, 5}) {
-          const std::vector<Tensor> tensors = several(dtype);
-          set_element(tensors[index], tensors[index].numel() - 1, value);
-          set_element(tensors[5], 0, value);
-          EXPECT_EQ(first_nonfinite(tensors), index) << name_of(dtype) << ' ' << value;
-        }
-      }
+      expect_every_kind_found(dtype);
     }
   }
 }
