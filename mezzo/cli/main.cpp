@@ -58,6 +58,8 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const mezzo::ArgumentError& error) {
     return report(error, kWrongUsage);
+  } catch (const mezzo::DiskError& error) {
+    return report(error, kFailed);
   } catch (const mezzo::FileError& error) {
     return report(error, kWrongUsage);
   } catch (const std::exception& error) {

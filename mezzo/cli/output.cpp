@@ -74,7 +74,7 @@ JsonLines::JsonLines(const std::string& path, bool append) : path_(path) {
 void JsonLines::write(const Json& event) {
   if (path_.empty()) return;
   file_ << event.dump() << std::endl;
-  if (!file_) fail<FileError>("json", path_, ": writing failed. Is the disk full?");
+  if (!file_) fail<DiskError>("json", path_, ": writing failed. Is the disk full?");
 }
 
 Json start_event(const std::string& command, const train::RunOptions& options) {

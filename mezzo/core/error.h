@@ -40,6 +40,12 @@ class FileError : public Error {
   using Error::Error;
 };
 
+// A file could not be written though its name is good: the disk is full or fails.
+class DiskError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 // What to do about a damaged file, at the end of a message.
 inline constexpr std::string_view kCopyAgain = ". Copy or download the file again";
 

@@ -166,8 +166,9 @@ class Recorder final : public CaptureHook {
 
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
 
-  // What changes a gradient in place copies one that another leaf shares, which a run can't tell
-  // from one of its own: such a leaf gets a copy beforehand. Minus zero leaves every number as it is.
+  // What changes a gradient in place copies one that another leaf shares, which a run cannot tell
+  // from one of its own: the other leaf gets a copy beforehand. Plus minus zero is every number
+  // itself.
   void separate_gradients(std::span<const Tensor> leaves) const {
     for (const Tensor& other : leaves_) {
       if (!has_gradient_of_this_run(other)) continue;

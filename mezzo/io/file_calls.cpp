@@ -45,13 +45,19 @@ std::string_view advice_for(int error) {
   }
 }
 
+bool is_disk_failure(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO;
+}
+
 int error_of(int result) { return result < 0 ? errno : 0; }
 
 }  // namespace
 
 void fail_file(std::string_view op, std::string_view path, std::string_view what, int error) {
-  fail<FileError>(op, path, ": ", what, ": ", std::generic_category().message(error), ". ",
-                  advice_for(error));
+  const std::string text = concat(path, ": ", what, ": ", std::generic_category().message(error),
+                                  ". ", advice_for(error));
+  if (is_disk_failure(error)) fail<DiskError>(op, text);
+  fail<FileError>(op, text);
 }
 
 void set_file_call_hook(FileCallHook new_hook) { hook() = std::move(new_hook); }

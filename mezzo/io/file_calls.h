@@ -11,7 +11,8 @@
 
 namespace mezzo::io {
 
-// Throws FileError `[op] path: what: the system's text. What to do.`
+// Throws FileError `[op] path: what: the system's text. What to do.`; DiskError for a disk that is
+// full or fails.
 [[noreturn]] void fail_file(std::string_view op, std::string_view path, std::string_view what,
                             int error);
 

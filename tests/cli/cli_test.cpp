@@ -84,6 +84,12 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
   }
 }
 
+TEST_F(Command, AFullDiskIsAFailureOnTheWay) {
+  const Outcome outcome = run("train --steps 1 --json /dev/full");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("/dev/full: writing failed. Is the disk full?"));
+}
+
 TEST_F(Command, PlanSaysWhatRunsInWhichPrecisionAndWhy) {
   const Outcome outcome =
       run("plan lenet5 --amp O2 --dtype f16 --keep-f32 fc3,relu --json " + path("plan.json"));

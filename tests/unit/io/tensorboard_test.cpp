@@ -248,7 +248,7 @@ TEST(EventWriter, AFullDiskLeavesWholeEventsAndLosesNone) {
   const TempFolder folder;
   EventWriter writer(folder.path(), at_1234());
   set_file_call_hook(fail_half_way(ENOSPC));
-  EXPECT_EQ(message_of<FileError>([&] { writer.add_scalar("loss", 0.25, 7); }),
+  EXPECT_EQ(message_of<DiskError>([&] { writer.add_scalar("loss", 0.25, 7); }),
             "[tensorboard] " + writer.path() +
                 ": cannot be written: No space left on device. Free some space or write elsewhere");
   EXPECT_EQ(hex(contents(writer.path())), kVersionRecord);
