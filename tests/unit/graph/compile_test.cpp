@@ -14,6 +14,7 @@
 #include "mezzo/nn/recompute.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/softmax.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
