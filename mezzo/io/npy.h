@@ -21,9 +21,9 @@ Tensor read_npy(const std::string& path);
 // The same from memory; `source` stands for the file in errors. The tensor is a copy.
 Tensor parse_npy(std::span<const std::byte> bytes, std::string_view source = "memory");
 
-// Writes a tensor atomically (see AtomicFile), version 1.0, little-endian, in C order whatever its
-// layout. Throws ArgumentError if it is undefined, not on the CPU or bf16, which numpy does not
-// have; FileError if the file cannot be written.
+// Writes a tensor of any device atomically (see AtomicFile), version 1.0, little-endian, in C order
+// whatever its layout. Throws ArgumentError if it is undefined or bf16, which numpy does not have;
+// FileError if the file cannot be written.
 void write_npy(const std::string& path, const Tensor& tensor);
 
 // The same into memory.

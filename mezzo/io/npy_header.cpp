@@ -243,8 +243,6 @@ NpyHeader parse_npy_header(std::string_view source, std::string_view text,
 
 std::string format_npy_header(const Tensor& tensor) {
   check_arg(tensor.defined(), kNpyOp, "the tensor is undefined. Give it values first");
-  check_arg(tensor.device().type == DeviceType::kCpu, kNpyOp,
-            "the tensor is not on the cpu. Copy it there first");
   check_arg(tensor.dtype() != DType::kBf16, kNpyOp, "numpy has no bf16: ", tensor,
             ". Cast it to f32, which holds every bf16, or write safetensors");
   const auto* const known = std::ranges::find(kNpyTypes, tensor.dtype(), &NpyType::dtype);

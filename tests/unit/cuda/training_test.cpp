@@ -6,6 +6,7 @@
 #include "mezzo/amp/train_network.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
+#include "mezzo/io/npy.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/run.h"
@@ -61,8 +62,10 @@ TEST_F(CudaTraining, InF16WithALossScaleFollowsTheCpu) {
 TEST_F(CudaTraining, WeightsAreSavedFromTheCard) {
   amp::SmallNet net;
   const std::vector<std::byte> bytes = io::serialize_safetensors(net.state());
+  const std::vector<std::byte> array = io::serialize_npy(net.parameters()[0]);
   net.to(kCard);
   EXPECT_TRUE(io::serialize_safetensors(net.state()) == bytes);
+  EXPECT_TRUE(io::serialize_npy(net.parameters()[0]) == array);
 }
 
 TEST_F(CudaTraining, GivesTheSameBitsTwice) {
