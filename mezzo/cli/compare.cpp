@@ -41,8 +41,9 @@ std::string log_folder(const std::string& parent, std::size_t number,
 void run_compare(const CompareOptions& options) {
   std::vector<train::RunOptions> runs;
   for (const std::string& level : options.levels) {
-    runs.push_back(options.parsed());
-    runs.back().policy = parse_policy(level, options.dtype);
+    SharedOptions run = options;
+    run.level = level;
+    runs.push_back(run.parsed());
   }
   apply_machine_options(options);
   RunReport report(fmt::format("{} on {}", runs.front().model, runs.front().data), options.report);
@@ -50,7 +51,7 @@ void run_compare(const CompareOptions& options) {
   JsonLines json(options.json);
   std::vector<std::vector<std::string>> rows{kHeader};
   for (const train::RunOptions& run : runs) {
-    json.write(start_event("compare", run));
+    json.begin(start_event("compare", run));
     const std::string label = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
                                           name_of(run.policy.dtype()));
     Progress progress(json, label, options.quiet);

@@ -8,6 +8,7 @@
 #include "mezzo/io/npy.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/report/page.h"
 
 namespace mezzo::cli {
 namespace {
@@ -30,6 +31,7 @@ void run_eval(const EvalOptions& options) {
   const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
   JsonLines json(options.json);
   json.write(start_event("eval", run));
+  if (!options.logits.empty()) report::check_writable(options.logits);
   const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
   std::vector<Tensor> logits;
   std::function<void(const Tensor&)> keep_logits;
@@ -38,13 +40,13 @@ void run_eval(const EvalOptions& options) {
   }
   const train::Evaluation result =
       train::evaluate(*net, *dataset, run.batch_size, policy, run.workers, keep_logits);
-  if (!options.logits.empty()) write_logits(options.logits, logits);
   json.write({{"event", "result"},
               {"model", run.model},
               {"level", amp::name_of(run.policy.level)},
               {"dtype", name_of(run.policy.dtype())},
               {"loss", result.loss},
               {"accuracy", result.accuracy}});
+  if (!options.logits.empty()) write_logits(options.logits, logits);
   fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images\n", run.model,
              amp::name_of(run.policy.level), name_of(run.policy.dtype()), 100 * result.accuracy,
              result.loss, dataset->size());

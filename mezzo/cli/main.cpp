@@ -1,11 +1,13 @@
 // The `mezzo` command. Exit status: 0 done, 1 failed while running, 2 wrong usage or unreadable
 // input.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/strict_values.h"
 #include "mezzo/core/error.h"
 
 namespace {
@@ -13,9 +15,16 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-int report(const std::exception& error, int status) {
-  std::fprintf(stderr, "mezzo: %s\n", error.what());
+// One line, whatever names from files and the command line hold.
+int report(std::string message, int status) {
+  std::ranges::replace_if(
+      message, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  std::fprintf(stderr, "mezzo: %s\n", message.c_str());
   return status;
+}
+
+int report(const std::exception& error, int status) {
+  return report(std::string(error.what()), status);
 }
 
 bool is_command(const CLI::App& app, const std::string& name) {
@@ -37,25 +46,30 @@ int run(int argc, char** argv) {
   mezzo::cli::add_plan(app);
   mezzo::cli::add_ops(app);
   mezzo::cli::add_info(app);
+  mezzo::cli::refuse_odd_values(app);
   if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
-    std::fprintf(stderr, "mezzo: there is no command `%s`. See `mezzo --help`\n", argv[1]);
-    return kWrongUsage;
+    return report(mezzo::concat("there is no command `", argv[1], "`. See `mezzo --help`"),
+                  kWrongUsage);
   }
   try {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::fprintf(stderr, "mezzo: %s. See `mezzo --help`\n", error.what());
-    return kWrongUsage;
+    return report(mezzo::concat(error.what(), ". See `mezzo --help`"), kWrongUsage);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+#if defined(SIGXFSZ)
+  std::signal(SIGXFSZ, SIG_IGN);  // then a write beyond `ulimit -f` is an error like others
+#endif
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    return report("[output] writing to standard output failed. Is the disk full?", kFailed);
   } catch (const mezzo::ArgumentError& error) {
     return report(error, kWrongUsage);
   } catch (const mezzo::DiskError& error) {

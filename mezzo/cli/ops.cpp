@@ -50,8 +50,9 @@ void run_ops(const OpsOptions& options) {
 void add_ops(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ops", "Operations, their precision rules and kernels");
   auto options = std::make_shared<OpsOptions>();
-  command->add_option("name", options->name, "Only this operation, with its reason");
-  command->add_flag("--markdown", options->markdown, "As docs/ops.md");
+  CLI::Option* name =
+      command->add_option("name", options->name, "Only this operation, with its reason");
+  command->add_flag("--markdown", options->markdown, "As docs/ops.md")->excludes(name);
   command->callback([options] { run_ops(*options); });
 }
 

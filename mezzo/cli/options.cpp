@@ -199,9 +199,11 @@ void add_device_options(CLI::App& command, SharedOptions& options) {
 
 void apply_machine_options(const SharedOptions& options) {
   constexpr int kMostThreads = 1024;
-  check_arg(options.threads >= 0 && options.threads <= kMostThreads, "--threads",
-            "must be from 1 to ", kMostThreads, ": ", options.threads);
-  if (options.threads > 0) set_num_threads(options.threads);
+  if (options.threads.has_value()) {
+    check_arg(*options.threads >= 1 && *options.threads <= kMostThreads, "--threads",
+              "must be from 1 to ", kMostThreads, ": ", *options.threads);
+    set_num_threads(*options.threads);
+  }
   if (options.tf32) allow_tf32(true);
 }
 

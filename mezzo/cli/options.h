@@ -23,7 +23,7 @@ struct SharedOptions {
   std::string schedule = "constant";
   std::string device = "cpu";
   bool tf32 = false;
-  int threads = 0;  // 0: as many as there are cores
+  std::optional<int> threads{};  // as many as there are cores
   std::string json{};
   std::string report{};
   std::string logdir{};

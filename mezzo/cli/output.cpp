@@ -12,6 +12,7 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
 namespace {
@@ -45,6 +46,19 @@ std::string format_row(const std::vector<std::string>& cells, const std::vector<
   return text.substr(0, text.find_last_not_of(' ') + 1) + '\n';
 }
 
+// Paths and names may be any bytes, JSON is UTF-8.
+std::string line_of(const Json& event) {
+  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Of a regular file; there is nothing to take out of others.
+void drop_lines(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    std::filesystem::resize_file(path, 0, ignored);
+  }
+}
+
 // A run that was killed while it wrote left a line without an end.
 void drop_torn_line(const std::string& path) {
   std::error_code ignored;
@@ -63,17 +77,28 @@ void drop_torn_line(const std::string& path) {
 
 }  // namespace
 
-JsonLines::JsonLines(const std::string& path, bool append) : path_(path) {
+JsonLines::JsonLines(const std::string& path, bool append) : path_(path), append_(append) {
   if (path.empty()) return;
-  if (append) drop_torn_line(path);
-  file_.open(path, append ? std::ios::app : std::ios::trunc);
+  file_.open(path, std::ios::app);
   if (!file_)
     fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");
 }
 
+void JsonLines::begin(const Json& event) { first_ = line_of(event); }
+
+void JsonLines::open() {
+  if (!std::exchange(is_open_, true)) append_ ? drop_torn_line(path_) : drop_lines(path_);
+  if (!first_.empty()) put(std::exchange(first_, {}));
+}
+
 void JsonLines::write(const Json& event) {
   if (path_.empty()) return;
-  file_ << event.dump() << std::endl;
+  open();
+  put(line_of(event));
+}
+
+void JsonLines::put(const std::string& line) {
+  file_ << line << std::endl;
   if (!file_) fail<DiskError>("json", path_, ": writing failed. Is the disk full?");
 }
 
@@ -99,6 +124,7 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"weight_decay", options.weight_decay},
           {"label_smoothing", options.label_smoothing},
           {"seed", options.seed},
+          {"options", train::configuration_of(options)},
           {"threads", num_threads()},
           {"device", concat(options.device)},
           {"cpu", cpu_name()},

@@ -82,8 +82,9 @@ void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "The precision of every operation of a model, and why");
   auto options = std::make_shared<PlanOptions>();
-  command->add_option("model", options->run.model, "Network, as --model");
+  CLI::Option* model = command->add_option("model", options->run.model, "Network, as --model");
   add_precision_options(*command, *options);
+  model->excludes("--model");
   add_level_option(*command, *options);
   command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
   command->add_option("--batch-size", options->batch_size,

@@ -4,7 +4,7 @@
 namespace mezzo::cli {
 
 // While it exists, the first SIGINT or SIGTERM only asks the run to end after its current step; a
-// second one ends the process at once, as usual.
+// second one ends the process at once, as usual. Those that the process ignores stay ignored.
 class StopOnSignal {
  public:
   StopOnSignal();

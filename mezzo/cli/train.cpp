@@ -35,7 +35,7 @@ void run_train(const TrainOptions& options) {
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
   JsonLines json(options.json, run.checkpoints.resume);
-  json.write(start_event("train", run));
+  json.begin(start_event("train", run));
   Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
   EventLog log(options.logdir, progress);

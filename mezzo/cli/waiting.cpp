@@ -11,12 +11,15 @@
 #include <cstddef>
 #include <string_view>
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 namespace {
 
 // Runs before main() and before anything of the libraries: plain memory and a system call only.
 void bound_waiting(int /*count*/, char** arguments, char** environment) {
+  // Started through the dynamic loader, /proc/self/exe is that one.
+  if (getauxval(AT_BASE) == 0) return;
   static char setting[] = "GOMP_SPINCOUNT=20000";
   static std::array<char*, 4096> extended{};
   std::size_t count = 0;

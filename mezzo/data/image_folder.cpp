@@ -48,7 +48,8 @@ std::vector<std::string> folders_in(const std::string& folder) {
   return names;
 }
 
-// Paths of the pictures anywhere below, sorted.
+// Paths of the pictures anywhere below, folder by folder, each one's own pictures before those of
+// the folders in it: the order of sorted(os.walk()), which is torchvision's.
 std::vector<std::string> pictures_below(const fs::path& folder) {
   constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
   constexpr int kDepth = 64;  // links may go round in circles
@@ -63,7 +64,10 @@ std::vector<std::string> pictures_below(const fs::path& folder) {
     }
   }
   if (error) fail_to_list(folder.string(), error);
-  std::ranges::sort(paths);
+  std::ranges::sort(paths, {}, [](const std::string& path) {
+    const fs::path picture(path);
+    return std::pair(picture.parent_path().string(), picture.filename().string());
+  });
   return paths;
 }
 

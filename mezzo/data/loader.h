@@ -81,6 +81,7 @@ class DataLoader {
   std::int64_t steps_per_epoch() const;
   // Images that an epoch gives: the size of the set, less what drop_remainder leaves out.
   std::int64_t images_per_epoch() const;
+  std::int64_t dataset_size() const { return dataset_.size(); }
   const LoaderOptions& options() const { return options_; }
 
  private:

@@ -1,5 +1,7 @@
 #include "mezzo/interchange/onnx.h"
 
+#include <set>
+
 #include "mezzo/interchange/onnx_graph.h"
 #include "mezzo/interchange/onnx_ops.h"
 #include "mezzo/io/atomic_file.h"
@@ -11,8 +13,6 @@ constexpr std::int64_t kIrVersion = 8;
 constexpr std::int64_t kOpset = 17;
 constexpr const char* kInput = "input";
 constexpr const char* kOutput = "output";
-// Of the traced batch. Not 1, which would look like any axis that counts nothing.
-constexpr std::int64_t kBatch = 2;
 
 // An f32 tensor of that shape but for the first axis, which is open.
 void describe(onnx::ValueInfoProto& value, const char* name, const Shape& shape) {
@@ -35,7 +35,7 @@ void translate(OnnxGraph& graph, const TracedCall& call) {
 }
 
 void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Trace& trace) {
-  OnnxGraph graph(proto, net);
+  OnnxGraph graph(proto, net, {kInput, kOutput});
   graph.name(trace.input, kInput);
   for (const TracedCall& call : trace.calls) translate(graph, call);
   graph.finish(trace.output, kOutput);
@@ -43,10 +43,22 @@ void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Trace& tra
   describe(*proto.add_output(), kOutput, trace.output.shape());
 }
 
+// Of the traced batch, whose size is open in the file: not 1 nor that of an axis of the state, so
+// that what only fits one size is refused when it is traced.
+std::int64_t batch_size_for(const nn::Module& net) {
+  std::set<std::int64_t> sizes;
+  for (const NamedTensor& entry : net.state()) {
+    sizes.insert(entry.tensor.shape().begin(), entry.tensor.shape().end());
+  }
+  std::int64_t size = 2;
+  while (sizes.contains(size)) ++size;
+  return size;
+}
+
 }  // namespace
 
 std::string serialize_onnx(nn::Module& net, const Shape& example) {
-  Shape shape{kBatch};
+  Shape shape{batch_size_for(net)};
   for (const std::int64_t size : example) shape.push_back(size);
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);

@@ -28,10 +28,15 @@ OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> val
   return *this;
 }
 
-OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net) : graph_(graph) {
+OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
+                     std::initializer_list<std::string> reserved)
+    : graph_(graph), taken_(reserved) {
   for (const NamedTensor& entry : net.state()) {
+    check_arg(taken_.insert(entry.name).second, "export", "a parameter or buffer is called `",
+              entry.name,
+              "`, which is the name of the network's input, its output or other state. "
+              "Register it under another name");
     state_.emplace(entry.tensor.impl(), State{entry.name, entry.tensor});
-    taken_.insert(entry.name);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <span>
@@ -35,7 +36,9 @@ class OnnxNode {
 class OnnxGraph {
  public:
   // Parameters and statistics of the network get their names as soon as something reads them.
-  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net);
+  // Throws ArgumentError if state of the network has a reserved name.
+  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
+            std::initializer_list<std::string> reserved);
 
   // Says which call is being translated: its path begins the names of its nodes, and errors name
   // it.

@@ -72,7 +72,9 @@ std::optional<FoundCheckpoint> read_first(const std::vector<CheckpointInfo>& inf
 [[noreturn]] void fail_all(const std::string& folder,
                            const std::vector<DamagedCheckpoint>& damaged) {
   std::string reasons;
-  for (const auto& [path, problem] : damaged) reasons += concat("\n  ", problem);
+  for (const auto& [path, problem] : damaged) {
+    reasons += concat(reasons.empty() ? " " : "; ", problem);
+  }
   fail<FileError>(
       kCheckpointOp, folder, ": none of its ", damaged.size(),
       " checkpoints is sound. Restore one of them, or start anew in another folder:", reasons);

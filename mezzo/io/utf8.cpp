@@ -39,6 +39,19 @@ std::size_t find_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string escape_invalid_utf8(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result;
+  for (;;) {
+    const std::size_t at = find_invalid_utf8(text);
+    result += text.substr(0, at);
+    if (at == std::string_view::npos) return result;
+    const auto byte = static_cast<unsigned char>(text[at]);
+    result += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    text.remove_prefix(at + 1);
+  }
+}
+
 std::string in_quotes(std::string_view text, std::size_t limit) {
   std::size_t end = text.size();
   if (end > limit) {

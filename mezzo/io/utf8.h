@@ -11,6 +11,9 @@ namespace mezzo::io {
 // std::string_view::npos if there is none.
 std::size_t find_invalid_utf8(std::string_view text);
 
+// The text with `\xNN` for every byte that is not UTF-8, as paths may have.
+std::string escape_invalid_utf8(std::string_view text);
+
 // `text`, which must be UTF-8, in single quotes for a message: cut after `limit` bytes, with `?`
 // for control characters.
 std::string in_quotes(std::string_view text, std::size_t limit = 120);

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "mezzo/io/utf8.h"
+
 namespace mezzo::report {
 namespace {
 
@@ -20,7 +22,7 @@ std::string to_text(double value, std::chars_format format, int digits) {
 std::string escape(std::string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : io::escape_invalid_utf8(text)) {
     switch (c) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;

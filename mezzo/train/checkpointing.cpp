@@ -54,7 +54,7 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
 // What must be the same for a position to mean the same batch.
 io::CheckpointValues order_of(const data::DataLoader& loader) {
   const data::LoaderOptions& options = loader.options();
-  return {{"images", loader.images_per_epoch()},
+  return {{"images", loader.dataset_size()},
           {"batch_size", options.batch_size},
           {"shuffle", static_cast<std::int64_t>(options.shuffle)},
           {"seed", static_cast<std::int64_t>(options.seed)}};

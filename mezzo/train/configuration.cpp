@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/utf8.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
@@ -91,7 +92,7 @@ std::string in_words(const std::string& value) { return value.empty() ? "(not gi
 
 Configuration configuration_of(const RunOptions& options) {
   Configuration result{{"--model", options.model},
-                       {"--data", options.data},
+                       {"--data", io::escape_invalid_utf8(options.data)},
                        {"--amp", amp::name_of(options.policy.level)},
                        {"--dtype", name_of(options.policy.dtype())},
                        {"--batch-size", concat(options.batch_size)},

@@ -177,6 +177,12 @@ FitResult Model::fit(std::int64_t epochs, data::DataLoader& loader, const FitOpt
 std::map<std::string, double> Model::eval(data::DataLoader& loader) {
   const nn::Inference inference(net());
   for (const auto& metric : metrics_) metric->reset();
+  // It may be the one that is trained on.
+  struct SeekBack {
+    data::DataLoader& loader;
+    data::LoaderPosition place;
+    ~SeekBack() { loader.seek(place); }
+  } in_the_end{loader, loader.position()};
   loader.seek({});
   const Device device = net().device();
   for (data::Batch batch; loader.next(batch);) {

@@ -1,10 +1,10 @@
 #include "mezzo/train/model_checkpoint.h"
 
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "mezzo/io/atomic_file.h"
+#include "mezzo/io/file_calls.h"
 #include "mezzo/train/model.h"
 
 namespace mezzo::train {
@@ -56,7 +56,7 @@ void ModelCheckpoint::check_unused() const {
               " holds checkpoints of another run. Resume it, or name another folder");
   }
   // Better now than after the first epoch.
-  std::filesystem::create_directories(config_.folder);
+  io::make_folders(config_.folder, kOp);
   const io::AtomicFile probe(config_.folder + "/probe", kOp);
 }
 

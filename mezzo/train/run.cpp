@@ -277,9 +277,11 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
 
 RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer) {
   check_options(options);
-  check_arg(bench.warmup >= 0 && bench.steps >= 1, "bench",
-            "--warmup must not be negative and --steps at least 1: ", bench.warmup, " and ",
-            bench.steps);
+  constexpr std::int64_t kMostSteps = 1'000'000'000;
+  check_arg(bench.warmup >= 0 && bench.warmup <= kMostSteps && bench.steps >= 1 &&
+                bench.steps <= kMostSteps,
+            "bench", "--warmup must not be negative and --steps at least 1, both at most ",
+            kMostSteps, ": ", bench.warmup, " and ", bench.steps);
   const models::ModelConfig usual = models::usual_config(options.model);
   const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
   const Shape image{usual.in_channels, size, size};

@@ -72,6 +72,16 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"eval --model lenet5", "--weights"},
       {"bench --model resnet50 --image-size -3", "--image-size"},
       {"ops no_such_op", "no_such_op"},
+      {"ops add --markdown", "--markdown"},
+      {"plan lenet5 --model mlp", "--model"},
+      {"eval --model lenet5 --weights ''", "--weights: an empty value"},
+      {"train --steps 010", "`010` is not a whole decimal number"},
+      {"train --seed -1", "`-1` is not a whole decimal number of at least 0"},
+      {"train --threads 0", "from 1 to 1024: 0"},
+      {"eval --weights none --logits /no/such/folder/l.npy", "none"},
+      {"train --model \"$(printf 'le\\nnet')\"", "'le net'"},
+      {"bench --warmup 9223372036854775807", "at most 1000000000"},
+      {"train --checkpoint-dir /proc/none", "/proc/none"},
   };
   for (const WrongInput& wrong : cases) {
     const Outcome outcome = run(wrong.arguments);
@@ -88,6 +98,24 @@ TEST_F(Command, AFullDiskIsAFailureOnTheWay) {
   const Outcome outcome = run("train --steps 1 --json /dev/full");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.errors, HasSubstr("/dev/full: writing failed. Is the disk full?"));
+}
+
+TEST_F(Command, AFullDiskBehindStandardOutputIsAFailure) {
+  EXPECT_EQ(run("plan lenet5 >/dev/full").status, 1);
+  EXPECT_EQ(run("--help >/dev/full").status, 1);
+}
+
+TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
+  const std::string options = "train --model lenet5 --batch-size 16 --quiet --checkpoint-dir " +
+                              path("run") + " --json " + path("log.jsonl") + " --steps ";
+  ASSERT_EQ(run(options + "1").status, 0);
+  const std::size_t events = read_events("log.jsonl").size();
+  EXPECT_EQ(run(options + "2").status, 2);
+  EXPECT_EQ(read_events("log.jsonl").size(), events);
+}
+
+TEST_F(Command, ComparesO0WithoutALowerPrecision) {
+  EXPECT_EQ(run("compare --levels O0 --dtype f32 --model lenet5 --steps 1 --quiet").status, 0);
 }
 
 TEST_F(Command, PlanSaysWhatRunsInWhichPrecisionAndWhy) {

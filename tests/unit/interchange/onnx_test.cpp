@@ -199,6 +199,29 @@ TEST(Onnx, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal(flat, {3}), HasSubstr("from [2, 3] to [6] changes the first axis"));
 }
 
+// Adds its parameter, of any name and shape.
+class Added final : public nn::Module {
+ public:
+  Added(const std::string& name, const Shape& shape) : w_(ones(shape)) { add_parameter(name, w_); }
+  Tensor forward(const Tensor& x) override { return x + w_; }
+
+ private:
+  Tensor w_;
+};
+
+TEST(Onnx, RefusesStateThatIsCalledAsTheInput) {
+  for (const char* name : {"input", "output"}) {
+    Added net(name, {4});
+    EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(net, {4}); }),
+                HasSubstr(concat("is called `", name, "`")));
+  }
+}
+
+TEST(Onnx, RefusesStateThatFitsOneBatchSize) {
+  Added net("w", {2, 4});
+  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(net, {4}); }), HasSubstr("[add]"));
+}
+
 TEST(Onnx, NamesTheModuleOfWhatItRefuses) {
   const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
   amp::to_float(*net->find("fc2"), DType::kBf16);

@@ -126,9 +126,9 @@ TEST_F(DamagedCheckpointTest, WithoutASoundOneEachIsExplained) {
   EXPECT_THAT(message_of<FileError>([&] { read_latest_checkpoint(folder_.path()); }),
               AllOf(StartsWith("[checkpoint] " + folder_.path() +
                                ": none of its 2 checkpoints is sound. Restore one of them, or "
-                               "start anew in another folder:\n  [checkpoint] "),
+                               "start anew in another folder: [checkpoint] "),
                     HasSubstr(newest_ + "/manifest.json: it does not begin with its checksum"),
-                    HasSubstr("\n  [checkpoint] " + folder_.path("000001-step-10") +
+                    HasSubstr("; [checkpoint] " + folder_.path("000001-step-10") +
                               "/model.safetensors: damaged: it has 0 bytes")));
 }
 

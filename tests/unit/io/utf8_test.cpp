@@ -35,6 +35,11 @@ TEST(Utf8, FindsWhatIsNot) {
   }
 }
 
+TEST(Utf8, EscapesOnlyWhatIsInvalid) {
+  EXPECT_EQ(escape_invalid_utf8("a\xe2\x82\xac\n"), "a\xe2\x82\xac\n");
+  EXPECT_EQ(escape_invalid_utf8("bad\xff/\xe2\x82"), "bad\\xff/\\xe2\\x82");
+}
+
 TEST(Utf8, QuotesAreShortAndPrintable) {
   EXPECT_EQ(in_quotes("conv.weight"), "'conv.weight'");
   EXPECT_EQ(in_quotes("a\nb\x7f"), "'a?b?'");

@@ -97,6 +97,16 @@ TEST(Model, CallsItsCallbacksInOrder) {
                                        "step 2.1 5", "done 2.1 5", "end 2.1 5", "bye 2.0 5"));
 }
 
+TEST(Model, ValidatesOnWhatItTrainsOnWithoutTouchingTheOrder) {
+  Fixture fixture;
+  Model model(*fixture.net, loss_function, *fixture.optimizer);
+  std::vector<std::int64_t> epochs;
+  LambdaCallback watch(
+      {.epoch_begin = [&](FitState&) { epochs.push_back(fixture.loader->position().epoch); }});
+  model.fit(3, *fixture.loader, {.callbacks = {&watch}, .validation = fixture.loader.get()});
+  EXPECT_THAT(epochs, testing::ElementsAre(0, 1, 2));
+}
+
 TEST(Model, TwoFitsAreOneLongOne) {
   Fixture once;
   Fixture twice;

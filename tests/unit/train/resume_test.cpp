@@ -305,5 +305,18 @@ TEST(FitResume, RefusesAnotherLoaderAndChangesNothing) {
   EXPECT_EQ(other.loader.position(), data::LoaderPosition{});
 }
 
+// As many batches as before, of other images.
+TEST(FitResume, RefusesAnotherNumberOfImages) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path()};
+  Small({0.1}).fit(1, config);
+  Small other({0.1});
+  const auto more = data::open_digits(data::Split::kTrain, 9);
+  data::DataLoader loader(*more, {.batch_size = 4, .drop_remainder = true, .seed = 5});
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { other.model.fit(2, loader, {.resume = folder.path()}); }),
+      HasSubstr("images 8, now it is 9"));
+}
+
 }  // namespace
 }  // namespace mezzo::train

@@ -1,0 +1,41 @@
+#include "mezzo/cli/strict_values.h"
+
+#include <string>
+
+namespace mezzo::cli {
+namespace {
+
+std::string check_text(const std::string& text) {
+  return text.empty() ? "an empty value. Leave the option out, or give it one" : std::string();
+}
+
+std::string check_digits(const std::string& text, bool may_be_negative) {
+  const std::size_t first = may_be_negative && text.starts_with('-') ? 1 : 0;
+  const bool has_digits =
+      first < text.size() && text.find_first_not_of("0123456789", first) == std::string::npos;
+  const bool has_leading_zero = text.size() > first + 1 && text[first] == '0';
+  if (has_digits && !has_leading_zero) return {};
+  return "`" + text + "` is not a whole decimal number" +
+         (may_be_negative ? "" : " of at least 0") +
+         (has_leading_zero ? " without leading zeros" : "");
+}
+
+void refuse_odd_values_of(CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (type.starts_with("TEXT")) {
+    option.check(check_text);
+  } else if (type.starts_with("INT") || type.starts_with("UINT")) {
+    const bool may_be_negative = type.starts_with("INT");
+    option.check([=](const std::string& text) { return check_digits(text, may_be_negative); });
+  }
+}
+
+}  // namespace
+
+void refuse_odd_values(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options()) refuse_odd_values_of(*option);
+  }
+}
+
+}  // namespace mezzo::cli
