@@ -41,7 +41,8 @@ std::string log_folder(const std::string& parent, std::size_t number,
 void run_compare(const CompareOptions& options) {
   std::vector<train::RunOptions> runs;
   for (const std::string& level : options.levels) {
-    SharedOptions run = options;
+    const SharedOptions& shared = options;
+    SharedOptions run = shared;
     run.level = level;
     runs.push_back(run.parsed());
   }

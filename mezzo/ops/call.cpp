@@ -174,6 +174,41 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
   return outputs;
 }
 
+// The bytes of its storage that a tensor's elements lie between.
+std::pair<std::int64_t, std::int64_t> extent_of(const Tensor& tensor) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < tensor.rank(); ++i) {
+    last += (tensor.shape()[i] - 1) * tensor.strides()[i];
+  }
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));
+  return {tensor.offset() * size, (tensor.offset() + last + 1) * size};
+}
+
+bool are_same_elements(const Tensor& a, const Tensor& b) {
+  return a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+// An operand that is a view of the same memory would be read after it was changed, as the order and
+// the threads of a kernel have it. The destination itself may be an operand, element by element.
+void check_no_overlap(const OpDef& op, Inputs inputs, const Tensor& destination) {
+  if (destination.numel() == 0) return;
+  for (std::size_t i = 0; i < destination.rank(); ++i) {
+    check_arg(destination.strides()[i] != 0 || destination.shape()[i] == 1, op.name,
+              "the destination, ", destination,
+              ", has one element at several indices. Change a copy of it");
+  }
+  const auto [begin, end] = extent_of(destination);
+  for (const Tensor* input : inputs) {
+    if (!input->defined() || input->numel() == 0 || input->storage() != destination.storage() ||
+        are_same_elements(*input, destination)) {
+      continue;
+    }
+    const auto [first, last] = extent_of(*input);
+    check_arg(last <= begin || end <= first, op.name, "the operand ", *input,
+              " is another view of the memory that is changed. Hand over a copy of it");
+  }
+}
+
 }  // namespace
 
 Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs) {
@@ -194,6 +229,7 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
   Operands operands(Inputs(inputs.begin(), inputs.size()));
   prepare(op, operands);
   promote_inputs(op, operands);
+  check_no_overlap(op, operands.view(), destination);
   Infer infer(op.name, operands.view(), attrs);
   op.infer(infer);
   const TensorSpec& spec = infer.outputs()[0];

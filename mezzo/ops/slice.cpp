@@ -48,9 +48,11 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
   const std::int64_t first = position(start);
   const std::int64_t length = std::max<std::int64_t>(0, position(end) - first);
   if (length == size && step == 1) return x;
+  const std::int64_t count = length == 0 ? 0 : (length - 1) / step + 1;
+  // A step that leads nowhere may be as large as it likes; as a stride it would overflow.
   return call_one(
       ops::slice, {&x},
-      SliceAttrs{static_cast<std::int64_t>(normal), first, (length + step - 1) / step, step});
+      SliceAttrs{static_cast<std::int64_t>(normal), first, count, count > 1 ? step : 1});
 }
 
 }  // namespace mezzo

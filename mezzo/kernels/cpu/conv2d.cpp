@@ -8,6 +8,7 @@
 #include "mezzo/kernels/cpu/grad_weight_planar.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/slice_attrs.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -21,6 +22,27 @@ Support supports_forward(const KernelArgs& args) {
   return dtypes ? conv::support(conv::forward_problem(args)) : dtypes;
 }
 
+// True for 1x1 kernels at a stride over images of few channels. oneDNN 2.6.3 gathers their pixels
+// in a workspace and writes past its end where the channels are fewer than a vector has lanes.
+bool overruns_workspace(const Problem& p) {
+  constexpr std::int64_t kMostLanes = 16;
+  return p.weight[2] == 1 && p.weight[3] == 1 && p.weight[1] < kMostLanes &&
+         p.attrs.padding == Sides{} && p.attrs.stride != Size2d(1);
+}
+
+// The pixels [n, c, oh, ow] that a 1x1 kernel without padding reads.
+Tensor pixels_read(const Tensor& x, const Problem& p) {
+  const Size2d stride = p.attrs.stride;
+  return slice_of(slice_of(x, {2, 0, p.y[2], stride.h}), {3, 0, p.y[3], stride.w});
+}
+
+// The same gradient, of those pixels alone.
+Problem without_stride(Problem p) {
+  p.x = {p.x[0], p.x[1], p.y[2], p.y[3]};
+  p.attrs.stride = 1;
+  return p;
+}
+
 template <Pass kPass>
 Support supports_gradient(const KernelArgs& args) {
   const Support dtypes = onednn::supports_dtypes(args);
@@ -32,7 +54,8 @@ Support supports_gradient(const KernelArgs& args) {
     // Seen in 2.6.3: sums over the wrong pixels, for channels that are no multiple of 16.
     return Support::no("oneDNN's dilated bf16 weight gradients are wrong with AMX");
   }
-  return conv::support(problem);
+  const bool is_cut = kPass == Pass::kGradWeight && overruns_workspace(problem);
+  return conv::support(is_cut ? without_stride(problem) : problem);
 }
 
 void forward(const KernelArgs& args) {
@@ -70,10 +93,13 @@ void grad_input(const KernelArgs& args) {
 
 void grad_weight(const KernelArgs& args) {
   onednn::guarded("conv2d_grad_weight", args, [&] {
-    const Problem p = conv::gradient_problem(args, Pass::kGradWeight);
+    const Problem asked = conv::gradient_problem(args, Pass::kGradWeight);
+    const bool is_cut = overruns_workspace(asked);
+    const Problem p = is_cut ? without_stride(asked) : asked;
     const auto primitive = conv::find(p);
     const Tensor grad = dense(args.input(0), Format::kChannelsLast);
-    const Tensor x = dense(args.input(1), Format::kChannelsLast);
+    const Tensor x =
+        dense(is_cut ? pixels_read(args.input(1), asked) : args.input(1), Format::kChannelsLast);
     const Tensor& out = args.output();
     const Desc plain = onednn::describe(p.weight_dims(), out.dtype(), p.weight_strides(out));
     const dnnl::memory result = onednn::memory_of(out, plain);

@@ -59,7 +59,8 @@ double loss_of_label(const T* x, std::int64_t n, std::int64_t label, double smoo
   // Differences to the maximum come first: log-probabilities of large logits would otherwise
   // cancel.
   const auto log_probability = [&](float v) { return double{v - row.largest} - row.log_total; };
-  double loss = -(1 - smoothing) * log_probability(static_cast<float>(x[label]));
+  double loss = 0;  // times nothing, an infinite log-probability is no loss
+  if (smoothing < 1) loss = -(1 - smoothing) * log_probability(static_cast<float>(x[label]));
   if (smoothing > 0) {
     F32Vec total = hn::Zero(F32());
     for_row(x, n, row.largest, [&](std::int64_t, F32Vec v) HWY_ATTR {

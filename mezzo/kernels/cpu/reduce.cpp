@@ -242,11 +242,12 @@ void share_max_grad(const KernelArgs& args) {
     const auto v = static_cast<float>(b);
     return u == v || (u != u && v != v);
   };
-  std::vector<float> ties(static_cast<std::size_t>(y.numel()), 0.0F);
+  // Whole numbers: f32 would count to 2^24 only.
+  std::vector<std::int64_t> ties(static_cast<std::size_t>(y.numel()), 0);
   for_each_run(loop, 0, loop.numel(), [&](const auto& at, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t k = at[2] + i * loop.inner_stride(2);
-      if (equal(from[at[1] + i * loop.inner_stride(1)], largest[k])) ties[k] += 1;
+      if (equal(from[at[1] + i * loop.inner_stride(1)], largest[k])) ++ties[k];
     }
   });
   parallel_for(loop.numel(), 1 << 13, [&](std::int64_t begin, std::int64_t end) {
@@ -255,7 +256,7 @@ void share_max_grad(const KernelArgs& args) {
         const std::int64_t k = at[2] + i * loop.inner_stride(2);
         const bool wins = equal(from[at[1] + i * loop.inner_stride(1)], largest[k]);
         to[at[0] + i * loop.inner_stride(0)] =
-            T(wins ? static_cast<float>(gradient[k]) / ties[k] : 0.0F);
+            T(wins ? static_cast<float>(gradient[k]) / static_cast<float>(ties[k]) : 0.0F);
       }
     });
   });

@@ -45,12 +45,12 @@ extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
     if (args.has(In::kY)) args.outputs[3][i] = v.grad;
   }
   // The statistics depend on x in training, and are constants otherwise.
-  const double share =
-      args.attrs<BatchNormAttrs>().training ? static_cast<double>(x.shape[1]) / x.numel() : 0;
+  const bool training = args.attrs<BatchNormAttrs>().training;
+  const double share = static_cast<double>(x.shape[1]) / x.numel();
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const Value v = value_at(args, i);
-    args.outputs[0][i] =
-        v.scale * (v.grad - share * (grad_bias[v.c] + v.normal * grad_weight[v.c]));
+    const double shared = training ? share * (grad_bias[v.c] + v.normal * grad_weight[v.c]) : 0.0;
+    args.outputs[0][i] = v.scale * (v.grad - shared);
   }
 };
 

@@ -2,6 +2,7 @@
 #include "mezzo/ops/arithmetic.h"
 
 #include <functional>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -168,6 +169,29 @@ TEST(ArgMax, TheFirstOfTiesAndNanWins) {
   EXPECT_EQ(argmax(x).to_vector<std::int64_t>(), (Longs{1, 1}));
   EXPECT_EQ(argmax(x, 0).to_vector<std::int64_t>(), (Longs{1, 1, 1}));
   EXPECT_EQ(count_correct(x, from_values<std::int64_t>({1, 0}, {2})), 1);
+}
+
+TEST(AddInto, RefusesOtherViewsOfWhatItChanges) {
+  const Tensor a = reshape(arange(9), {3, 3});
+  const auto refusal = [](const Tensor& to, const Tensor& from) {
+    return message_of<ArgumentError>([&] { add_into(to, from); });
+  };
+  EXPECT_THAT(refusal(a, transpose(a)), testing::HasSubstr("another view of the memory"));
+  EXPECT_THAT(refusal(a, slice(a, 0, 0, 1)), testing::HasSubstr("another view of the memory"));
+  EXPECT_THAT(refusal(slice(a, 0, 1, 3), slice(a, 0, 0, 2)),
+              testing::HasSubstr("another view of the memory"));
+  const Tensor one = full({1}, 1);
+  EXPECT_THAT(refusal(expand(one, {5}), full({5}, 1)),
+              testing::HasSubstr("one element at several indices"));
+  add_into(slice(a, 0, 0, 1), slice(a, 0, 1, 2));  // apart
+  add_into(a, a);
+  EXPECT_EQ(a.to_vector<float>(), (Floats{6, 10, 14, 6, 8, 10, 12, 14, 16}));
+}
+
+TEST(Slice, AStepMayBeLargerThanAnyTensor) {
+  const Tensor x = arange(10);
+  EXPECT_EQ(slice(x, 0, 3, 10, std::numeric_limits<std::int64_t>::max()).to_vector<float>(),
+            Floats{3});
 }
 
 }  // namespace

@@ -57,6 +57,14 @@ TEST(CrossEntropy, ImpossibleLabelsCostInfinitelyMuch) {
   EXPECT_EQ(cross_entropy(wide, certain.astype(DType::kF64)).item(), 0);
 }
 
+TEST(CrossEntropy, AllSmoothingAsksNothingOfTheLabel) {
+  const Tensor logits = from_values({-INFINITY, 0.0F, 1.0F}, {1, 3});
+  for (const std::int64_t label : {0, 1}) {
+    const Tensor labels = from_values<std::int64_t>({label}, {1});
+    EXPECT_EQ(cross_entropy(logits, labels, {.label_smoothing = 1}).item(), INFINITY);
+  }
+}
+
 TEST(CrossEntropy, NumbersAndTheirOneHotRowsAgree) {
   Generator generator(6);
   for (const double smoothing : {0.0, 0.1}) {

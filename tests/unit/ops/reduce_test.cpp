@@ -162,6 +162,13 @@ TEST(Max, TiesShareTheGradient) {
   EXPECT_EQ(leaf.grad().to_vector<float>(), Floats(4, 0.25F));
 }
 
+TEST(Max, ManyTiesAreCounted) {
+  constexpr std::int64_t kCount = (1 << 24) + 1000;
+  const Tensor x = zeros({kCount}).set_requires_grad(true);
+  max(x).backward();
+  EXPECT_EQ(slice(x.grad(), 0, 0, 1).item(), double{1.0F / float{kCount}});
+}
+
 TEST(Mean, GradientIsAnEqualShare) {
   const Tensor x = full({2, 4}, 3).set_requires_grad(true);
   sum(mean(x, {1})).backward();
