@@ -120,9 +120,9 @@ Tensor run_again(const ForwardState& state, const Tensor& x) {
 void backward(Backward& ctx) {
   check_arg(!ctx.create_graph(), kOp,
             "what is computed again cannot be differentiated twice. Call stop_recompute() first");
+  Tensor x = ctx.input(0).detach();  // refused behind a backward pass, which frees the context, too
   const auto& state = static_cast<const ForwardState&>(ctx.context());
   check_unchanged(state);
-  Tensor x = ctx.input(0).detach();
   std::vector<Tensor> targets;
   std::vector<std::size_t> inputs;  // of the node, for each target
   if (ctx.needs(0)) {

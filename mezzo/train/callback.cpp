@@ -61,7 +61,10 @@ void StopOnDivergence::on_train_begin(FitState& state) {
 
 void StopOnDivergence::on_step_end(FitState& state) {
   const double loss = state.result.loss;
-  const bool diverged = !std::isfinite(loss) || loss > options_.factor * lowest_;
+  // For positive losses: more than `factor` times the lowest.
+  const bool is_compared = std::isfinite(options_.factor) && std::isfinite(lowest_);
+  const bool is_above = is_compared && loss - lowest_ > (options_.factor - 1) * std::abs(lowest_);
+  const bool diverged = !std::isfinite(loss) || is_above;
   in_a_row_ = diverged ? in_a_row_ + 1 : 0;
   if (std::isfinite(loss)) lowest_ = std::min(lowest_, loss);
   if (has_stopped()) state.stop = true;

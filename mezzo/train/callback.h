@@ -115,7 +115,8 @@ class StepTimer final : public Callback {
 };
 
 // Ends the training when it has diverged: after `patience` steps in a row whose loss was not
-// finite, or was above `factor` times the lowest so far.
+// finite, or was above `factor` times the lowest so far: by (factor - 1) times its size, whatever
+// its sign.
 class StopOnDivergence final : public Callback {
  public:
   struct Options {

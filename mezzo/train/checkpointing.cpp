@@ -56,6 +56,7 @@ io::CheckpointValues order_of(const data::DataLoader& loader) {
   const data::LoaderOptions& options = loader.options();
   return {{"images", loader.dataset_size()},
           {"batch_size", options.batch_size},
+          {"drop_remainder", static_cast<std::int64_t>(options.drop_remainder)},
           {"shuffle", static_cast<std::int64_t>(options.shuffle)},
           {"seed", static_cast<std::int64_t>(options.seed)}};
 }

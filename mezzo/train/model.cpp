@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
@@ -22,6 +23,8 @@ class Loop {
   Loop(Model& model, data::DataLoader& loader, const FitOptions& options)
       : model_(model), loader_(loader), options_(options), state_{.model = model} {
     state_.steps_per_epoch = loader.steps_per_epoch();
+    check_arg(std::ranges::count(options.callbacks, nullptr) == 0, "Model",
+              "a callback is null. Leave it out");
     state_.has_validation = options.validation != nullptr;
     state_.capture = [this] { return capture_all(); };
   }
@@ -29,8 +32,7 @@ class Loop {
   FitResult run(std::int64_t epochs) {
     if (!resume()) go_to_next_epoch();
     const std::int64_t in_epoch = loader_.position().step;
-    const std::int64_t left = (epochs - epochs_done_) * state_.steps_per_epoch - in_epoch;
-    state_.total_steps = std::min(options_.steps, state_.step + left);
+    state_.total_steps = last_step(epochs, in_epoch);
     state_.step_in_epoch = in_epoch;
     state_.lr = model_.optimizer().lr();
     each(&Callback::on_train_begin);
@@ -44,6 +46,14 @@ class Loop {
   }
 
  private:
+  // Where the training ends, by epochs or by steps. As many epochs as can be named are legal.
+  std::int64_t last_step(std::int64_t epochs, std::int64_t in_epoch) const {
+    const std::int64_t countable =
+        (std::numeric_limits<std::int64_t>::max() - state_.step) / state_.steps_per_epoch;
+    const std::int64_t left = std::min(epochs - epochs_done_, countable);
+    return std::min(options_.steps, state_.step + left * state_.steps_per_epoch - in_epoch);
+  }
+
   void each(void (Callback::*hook)(FitState&)) {
     for (Callback* callback : options_.callbacks) (callback->*hook)(state_);
   }
@@ -154,6 +164,7 @@ Model::Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
 }
 
 void Model::add_metric(std::unique_ptr<Metric> metric) {
+  check_arg(metric != nullptr, "Model", "the metric is null. Make one");
   const bool taken = std::ranges::any_of(
       metrics_, [&](const auto& other) { return other->name() == metric->name(); });
   check_arg(!taken, "Model", "there are two metrics called `", metric->name(), "`");

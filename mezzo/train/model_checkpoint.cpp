@@ -78,7 +78,7 @@ void ModelCheckpoint::write_best(FitState& state) {
 }
 
 void ModelCheckpoint::save(io::Checkpoint& checkpoint) const {
-  if (best_.has_value()) checkpoint.values[kBest] = {{config_.best, *best_}};
+  if (best_.has_value()) checkpoint.values[kBest][config_.best] = *best_;
 }
 
 void ModelCheckpoint::load(const io::Checkpoint& checkpoint) {

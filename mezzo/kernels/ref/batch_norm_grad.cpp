@@ -46,7 +46,7 @@ extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
   }
   // The statistics depend on x in training, and are constants otherwise.
   const bool training = args.attrs<BatchNormAttrs>().training;
-  const double share = static_cast<double>(x.shape[1]) / x.numel();
+  const double share = static_cast<double>(x.shape[1]) / static_cast<double>(x.numel());
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const Value v = value_at(args, i);
     const double shared = training ? share * (grad_bias[v.c] + v.normal * grad_weight[v.c]) : 0.0;

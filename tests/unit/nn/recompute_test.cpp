@@ -156,6 +156,15 @@ TEST(Recompute, WorksForGrad) {
   EXPECT_FALSE(block.parameters()[0].grad().defined());
 }
 
+TEST(Recompute, RefusesASecondBackwardPass) {
+  Sequential net(std::make_unique<Linear>(4, 4));
+  recompute(net);
+  const Tensor y = sum(net(ones({2, 4}).set_requires_grad(true)));
+  y.backward();
+  EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(); }),
+              testing::HasSubstr("already called through this graph"));
+}
+
 TEST(Recompute, IsUndone) {
   Block block(4);
   recompute(block);

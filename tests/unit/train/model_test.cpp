@@ -178,6 +178,31 @@ TEST(StopOnDivergence, WaitsForItsPatience) {
   EXPECT_TRUE(state.stop);
 }
 
+TEST(StopOnDivergence, TakesNegativeLossesForWhatTheyAre) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  FitState state{.model = model};
+  StopOnDivergence guard({.patience = 1});
+  StopOnDivergence twice({.factor = 2, .patience = 1});
+  guard.on_train_begin(state);
+  twice.on_train_begin(state);
+  for (const double loss : {-1.0, -2.0, -4.0, -1.0}) {
+    state.result.loss = loss;
+    guard.on_step_end(state);
+    twice.on_step_end(state);
+    EXPECT_FALSE(state.stop) << loss;
+  }
+  state.result.loss = 0.5;
+  twice.on_step_end(state);
+  EXPECT_TRUE(state.stop);
+}
+
+TEST(Model, TrainsForAnyNumberOfEpochsUpToItsSteps) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  EXPECT_EQ(model.fit(std::numeric_limits<std::int64_t>::max(), *f.loader, {.steps = 5}).steps, 5);
+}
+
 TEST(LossMonitor, PrintsEverySoManySteps) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);

@@ -186,7 +186,7 @@ class Scripted final : public Metric {
 // Two steps an epoch, one epoch for each score.
 struct Small {
   explicit Small(const std::vector<double>& scores, bool low = false, std::int64_t batch_size = 4)
-      : loader(*digits, {.batch_size = batch_size, .seed = 5}) {
+      : loader(*digits, {.batch_size = batch_size, .drop_remainder = true, .seed = 5}) {
     model.add_metric(std::make_unique<Scripted>(scores, low));
   }
 
