@@ -97,6 +97,24 @@ Module* Module::find(std::string_view path) {
   return module;
 }
 
+namespace {
+
+void check_hook(const std::shared_ptr<ForwardHook>& hook) {
+  check_arg(hook != nullptr, "module", "a forward hook is null");
+}
+
+}  // namespace
+
+void Module::add_forward_hook(std::shared_ptr<ForwardHook> hook) {
+  check_hook(hook);
+  hooks_.push_back(std::move(hook));
+}
+
+void Module::add_outermost_forward_hook(std::shared_ptr<ForwardHook> hook) {
+  check_hook(hook);
+  hooks_.insert(hooks_.begin(), std::move(hook));
+}
+
 void Module::remove_forward_hook(const ForwardHook* hook) {
   std::erase_if(hooks_, [hook](const auto& entry) { return entry.get() == hook; });
 }

@@ -126,8 +126,10 @@ class Module {
   void load_state(std::span<const NamedTensor> state, bool strict = true);
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 
-  // Surrounds the forward pass of this module from now on. Hooks nest: the first one is outermost.
-  void add_forward_hook(std::shared_ptr<ForwardHook> hook) { hooks_.push_back(std::move(hook)); }
+  // Surrounds the forward pass of this module from now on. Hooks nest: the first one is outermost,
+  // unless another one is made that.
+  void add_forward_hook(std::shared_ptr<ForwardHook> hook);
+  void add_outermost_forward_hook(std::shared_ptr<ForwardHook> hook);
   void remove_forward_hook(const ForwardHook* hook);
   const std::vector<std::shared_ptr<ForwardHook>>& forward_hooks() const { return hooks_; }
 

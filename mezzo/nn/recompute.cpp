@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -9,8 +10,10 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/node.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::nn {
 namespace {
@@ -23,20 +26,40 @@ constinit thread_local const Module* running_again = nullptr;
 // What a forward pass depended on besides its input.
 struct ForwardState final : RefCounted {
   explicit ForwardState(Module& of)
-      : module(of),
-        training(of.is_training()),
-        random(default_generator().position()),
-        parameters(of.parameters()) {
+      : module(of), random(default_generator().position()), parameters(of.parameters()) {
     if (const PrecisionHook* hook = precision_hook()) precision = hook->context();
     for (const Tensor& parameter : parameters) versions.push_back(parameter.version());
+    of.apply([this](Module& part) { modes.push_back({&part, part.is_training()}); });
   }
 
+  // Notes the buffers as the forward pass leaves them. Those of modules in training are results,
+  // which other forward passes may move on.
+  void note_buffers() {
+    for (const Mode& mode : modes) {
+      if (mode.training) continue;
+      for (const Module::Member& member : mode.module->own_buffers()) {
+        buffers.push_back({mode.module, *member.tensor, member.tensor->version()});
+      }
+    }
+  }
+
+  struct Mode {
+    Module* module;
+    bool training;
+  };
+  struct Buffer {
+    Module* module;
+    Tensor tensor;
+    std::uint64_t version;
+  };
+
   Module& module;
-  bool training;
+  std::vector<Mode> modes;  // of the module and all below it
   RandomPosition random;
   std::shared_ptr<const PrecisionContext> precision;  // null: nothing was cast
   std::vector<Tensor> parameters;
   std::vector<std::uint64_t> versions;
+  std::vector<Buffer> buffers;
 };
 
 // The default random stream at another position, and back where it was in the end.
@@ -94,15 +117,85 @@ class RunningAgain {
 };
 
 void check_unchanged(const ForwardState& state) {
-  check_arg(state.module.is_training() == state.training, kOp, "the module ", state.module.path(),
-            " was switched between training and inference since its forward pass. Switch it after "
-            "backward()");
+  for (const ForwardState::Mode& mode : state.modes) {
+    check_arg(mode.module->is_training() == mode.training, kOp, "the module ", mode.module->path(),
+              " was switched between training and inference since its forward pass. Switch it "
+              "after backward()");
+  }
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     check_arg(state.parameters[i].version() == state.versions[i], kOp, "parameter ", i, " of ",
               state.module.path(), " (", state.parameters[i],
               ") was changed since the forward pass. Change it after backward()");
   }
+  for (const ForwardState::Buffer& buffer : state.buffers) {
+    check_arg(buffer.tensor.version() == buffer.version, kOp, "a buffer of ", buffer.module->path(),
+              " (", buffer.tensor,
+              "), which is in inference mode, was changed since the forward pass. Change it after "
+              "backward()");
+  }
 }
+
+// The module's input once more, and the leaf that its gradient arrives at.
+struct Input {
+  Tensor x;
+  Tensor leaf;
+};
+
+// A 16-bit copy of an f32 tensor passes on the gradients that it gets in f32; a 16-bit leaf would
+// round them. So x becomes the copy of an f32 leaf, of which nothing but its shape matters.
+Input again(const Tensor& x, bool needs_grad, DType grad_dtype) {
+  Tensor same = x.detach();
+  if (!needs_grad) return {same, Tensor()};
+  if (grad_dtype == x.dtype()) {
+    same.set_requires_grad(true);
+    return {same, same};
+  }
+  Tensor leaf = expand(zeros({}, grad_dtype, Format::kContiguous, x.device()), x.shape());
+  leaf.set_requires_grad(true);
+  record_cast(leaf, same);
+  return {same, leaf};
+}
+
+// What is computed from recorded tensors that are neither the input nor parameters would lose their
+// gradients without a word. The nodes from `first` on are those of the second run.
+class CheckLeadsNowhereElse {
+ public:
+  CheckLeadsNowhereElse(const ForwardState& state, const Tensor& leaf, std::uint64_t first)
+      : state_(state), leaf_(leaf), first_(first) {}
+
+  void operator()(const Tensor& y) {
+    if (Node* node = node_of(y)) follow(*node, y.dtype(), y.shape());
+    while (!waiting_.empty()) {
+      Node* node = waiting_.back();
+      waiting_.pop_back();
+      for (const NodeInput& input : node->inputs()) {
+        if (input.node) follow(*input.node, input.dtype, input.shape);
+        if (input.leaf) check(is_known(*input.leaf), input.dtype, input.shape);
+      }
+    }
+  }
+
+ private:
+  void follow(Node& node, DType dtype, const Shape& shape) {
+    check(node.sequence() >= first_, dtype, shape);
+    if (seen_.insert(&node).second) waiting_.push_back(&node);
+  }
+  bool is_known(const TensorImpl& leaf) const {
+    const auto is_it = [&](const Tensor& tensor) { return tensor.impl() == &leaf; };
+    return is_it(leaf_) || std::ranges::any_of(state_.parameters, is_it);
+  }
+  void check(bool is_known, DType dtype, const Shape& shape) const {
+    check_arg(is_known, kOp, "the module ", state_.module.path(), " uses a tensor (", dtype, shape,
+              ") that requires a gradient and is neither its input nor one of its parameters. Make "
+              "it a parameter, or call stop_recompute() first");
+  }
+
+  const ForwardState& state_;
+  const Tensor& leaf_;
+  std::uint64_t first_;
+  std::vector<Node*> waiting_;
+  std::unordered_set<const Node*> seen_;
+};
 
 Tensor run_again(const ForwardState& state, const Tensor& x) {
   const RandomAt random(state.random);
@@ -120,13 +213,15 @@ Tensor run_again(const ForwardState& state, const Tensor& x) {
 void backward(Backward& ctx) {
   check_arg(!ctx.create_graph(), kOp,
             "what is computed again cannot be differentiated twice. Call stop_recompute() first");
-  Tensor x = ctx.input(0).detach();  // refused behind a backward pass, which frees the context, too
+  const Tensor kept = ctx.input(0);  // refused behind a backward pass, which frees the context, too
   const auto& state = static_cast<const ForwardState&>(ctx.context());
   check_unchanged(state);
+  const std::uint64_t first = next_sequence();
+  const Input input = again(kept, ctx.needs(0), ctx.grad_dtype(0));
   std::vector<Tensor> targets;
   std::vector<std::size_t> inputs;  // of the node, for each target
   if (ctx.needs(0)) {
-    targets.push_back(x.set_requires_grad(true));
+    targets.push_back(input.leaf);
     inputs.push_back(0);
   }
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
@@ -134,7 +229,8 @@ void backward(Backward& ctx) {
     targets.push_back(state.parameters[i]);
     inputs.push_back(i + 1);
   }
-  const Tensor y = run_again(state, x);
+  const Tensor y = run_again(state, input.x);
+  CheckLeadsNowhereElse(state, input.leaf, first)(y);
   const Tensor grad_y = ctx.take_grad();
   std::vector<Tensor> grads = grad({&y, 1}, targets, {&grad_y, 1});
   for (std::size_t i = 0; i < grads.size(); ++i) {
@@ -160,6 +256,7 @@ class RecomputeHook final : public ForwardHook {
     if (!should_record(kRecompute, inputs)) return forward(x);
     // A handle of its own, for a module may give back its input.
     Tensor y = without_recording(forward, x).detach();
+    state->note_buffers();
     record(kRecompute, {}, inputs, {&y, 1}, Ref<RefCounted>(state.get()));
     return y;
   }
@@ -185,7 +282,8 @@ void recompute(Module& module) {
   check_arg(!is_recomputed(module), kOp, "the module ", module.path(), " is recomputed already");
   check_arg(!module.children().empty(), kOp, "the module ", module.path(),
             " has no children; recompute the block that it is a part of");
-  module.add_forward_hook(std::make_shared<RecomputeHook>());
+  // Outermost: the second run repeats what the other hooks do to the input and the result.
+  module.add_outermost_forward_hook(std::make_shared<RecomputeHook>());
 }
 
 void stop_recompute(Module& module) {

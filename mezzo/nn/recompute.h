@@ -14,9 +14,11 @@ namespace mezzo::nn {
 //
 // Gradients are the same bit for bit, as long as nothing but the module uses its input: the second
 // run sees the same precision region and the same random numbers, and what it does to buffers (the
-// running statistics of batch norm) is undone. Parameters must not change in between, which is
-// checked, and the module must live until the backward pass is done. It is called through
-// operator(). Gradients of gradients are refused. Without recording the module runs as ever.
+// running statistics of batch norm) is undone. Parameters, the modes of the modules inside and the
+// buffers of those in inference mode must not change in between, and nothing that requires a
+// gradient may be used but the input and the parameters: both are checked in the backward pass.
+// The module must live until that is done. It is called through operator(). Other forward hooks
+// run in both runs. Gradients of gradients are refused. Without recording the module runs as ever.
 //
 // Throws ArgumentError if the module is recomputed already, or has no children: a single layer
 // saves little more than its input.

@@ -176,6 +176,11 @@ Tensor cast(const Tensor& x, DType dtype) {
   return call_one(ops::cast, {&x}, attrs);
 }
 
+void record_cast(const Tensor& x, Tensor& copy) {
+  const Tensor* input = &x;
+  record(ops::cast, CastAttrs{copy.dtype()}, {&input, 1}, {&copy, 1});
+}
+
 Attrs cast_attrs(DType dtype) { return CastAttrs{dtype}; }
 
 Tensor widen(const Tensor& x) {

@@ -6,7 +6,9 @@
 
 namespace mezzo {
 
-// x in another dtype, same shape and format; the same handle if the dtype is already right.
+// x in another dtype, same shape and format; the same handle if the dtype is already right. Floats
+// become integers by leaving out the fraction; on CPUs those that do not fit become the nearest
+// integer that does, and NaN 0.
 //
 // The 16-bit copy of a parameter (a leaf that requires a gradient) is made once per change of the
 // parameter and shared by all casts; it is only filled when a kernel asks for it in that form. A
@@ -14,6 +16,10 @@ namespace mezzo {
 // reading it then throws ArgumentError. To keep the numbers of now, cast detach(): that is copied
 // at once. The gradient flows back in the dtype of x: exact from 16 bits to f32.
 Tensor cast(const Tensor& x, DType dtype);
+
+// Records that `copy`, a tensor without history, is what cast() makes of x: for those who have the
+// elements already.
+void record_cast(const Tensor& x, Tensor& copy);
 
 // The attributes with which the operation `cast` gives that dtype.
 Attrs cast_attrs(DType dtype);

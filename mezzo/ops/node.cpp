@@ -10,7 +10,7 @@
 namespace mezzo {
 namespace {
 
-std::atomic<std::uint64_t> next_sequence{1};
+std::atomic<std::uint64_t> sequences{1};
 
 // Bit i of a mask over inputs. Operations on lists have more inputs than a mask has bits; the last
 // bit then speaks for the rest.
@@ -31,7 +31,7 @@ thread_local Graveyard graveyard;
 Node::Node(const OpDef& op, const Attrs& attrs, std::size_t inputs, std::size_t outputs)
     : op_(op),
       attrs_(attrs),
-      sequence_(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      sequence_(sequences.fetch_add(1, std::memory_order_relaxed)),
       input_count_(inputs),
       output_count_(outputs),
       inputs_(std::make_unique<NodeInput[]>(inputs)) {}
@@ -50,6 +50,8 @@ Node::~Node() {
   }
   graveyard.active = false;
 }
+
+std::uint64_t next_sequence() { return sequences.load(std::memory_order_relaxed); }
 
 void Node::release_saved() {
   released_ = true;

@@ -60,6 +60,9 @@ class Node final : public RefCounted {
   std::array<NodeOutput, kMaxOutputs> outputs_;
 };
 
+// What the next node's sequence() will be, or more.
+std::uint64_t next_sequence();
+
 // The node that produced the tensor, or null.
 inline Node* node_of(const Tensor& tensor) {
   const AutogradMeta* meta = tensor.autograd_meta();

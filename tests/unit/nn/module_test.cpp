@@ -163,5 +163,29 @@ TEST(Module, HookSurroundsTheForwardPass) {
   EXPECT_EQ(net(input()).to_vector<float>(), (Floats{7, 13}));
 }
 
+TEST(Module, HooksNestAndMustExist) {
+  Scale scale(5);
+  std::vector<int> order;
+  class Noting final : public ForwardHook {
+   public:
+    Noting(std::vector<int>& order, int number) : order_(order), number_(number) {}
+    Tensor around(Module& /*module*/, const Tensor& x, const Forward& forward) override {
+      order_.push_back(number_);
+      return forward(x);
+    }
+
+   private:
+    std::vector<int>& order_;
+    int number_;
+  };
+  scale.add_forward_hook(std::make_shared<Noting>(order, 2));
+  scale.add_forward_hook(std::make_shared<Noting>(order, 3));
+  scale.add_outermost_forward_hook(std::make_shared<Noting>(order, 1));
+  scale(input());
+  EXPECT_THAT(order, ElementsAre(1, 2, 3));
+  EXPECT_THROW(scale.add_forward_hook(nullptr), ArgumentError);
+  EXPECT_THROW(scale.add_outermost_forward_hook(nullptr), ArgumentError);
+}
+
 }  // namespace
 }  // namespace mezzo::nn

@@ -1,5 +1,8 @@
 #include "mezzo/nn/recompute.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -204,6 +207,94 @@ TEST(Recompute, RefusesWhatWouldGiveOtherNumbers) {
   EXPECT_THAT(message_of([&] { recompute(block); }), HasSubstr("is recomputed already"));
   Conv2d leaf(1, 1, 1);
   EXPECT_THAT(message_of([&] { recompute(leaf); }), HasSubstr("has no children"));
+}
+
+// Doubles the input, and the result.
+class DoublesBothEnds final : public ForwardHook {
+ public:
+  Tensor around(Module& /*module*/, const Tensor& x, const Forward& forward) override {
+    return affine(forward(affine(x, 2, 0)), 2, 0);
+  }
+};
+
+TEST(Recompute, RepeatsHooksThatWereThereBefore) {
+  const auto gradient = [](bool again) {
+    Sequential net(std::make_unique<Linear>(4, 4));
+    for (const Tensor& parameter : net.parameters()) fill(parameter, 0.5);
+    net.add_forward_hook(std::make_shared<DoublesBothEnds>());
+    if (again) recompute(net);
+    const Tensor x = ones({2, 4}).set_requires_grad(true);
+    const Tensor y = sum(net(x));
+    y.backward();
+    EXPECT_EQ(y.item(), 2 * 2 * 4 * (0.5 * 4 * 2 + 0.5));
+    return std::pair(x.grad().to_vector<float>(), net.parameters()[0].grad().to_vector<float>());
+  };
+  EXPECT_EQ(gradient(true), gradient(false));
+}
+
+// The result of a matrix product in 16 bits, of which the gradient is a sum of two terms that 16
+// bits would round.
+TEST(Recompute, PassesOnTheF32GradientOfA16BitCopy) {
+  const auto gradient = [](bool again, DType lower) {
+    manual_seed(2);
+    Sequential net(std::make_unique<Linear>(16, 16));
+    if (again) recompute(net);
+    const Tensor x = randn({4, 16}).set_requires_grad(true);
+    const amp::Autocast region({.level = amp::Level::kO1, .lower = lower});
+    sum(net(x.astype(lower)), {}, false, DType::kF32).backward();
+    return x.grad().to_vector<float>();
+  };
+  for (const DType lower : {DType::kBf16, DType::kF16}) {
+    EXPECT_EQ(gradient(true, lower), gradient(false, lower)) << name_of(lower);
+    const auto is_rounded = [&](float v) { return full({1}, v, lower).item() == v; };
+    EXPECT_FALSE(std::ranges::all_of(gradient(false, lower), is_rounded)) << name_of(lower);
+  }
+}
+
+// Adds a tensor that the module does not know of.
+class AddsSomething final : public Module {
+ public:
+  explicit AddsSomething(Tensor what) : what_(std::move(what)) { add("linear", linear_); }
+  Tensor forward(const Tensor& x) override { return linear_(x) + what_; }
+
+ private:
+  Linear linear_{4, 4};
+  Tensor what_;
+};
+
+TEST(Recompute, RefusesTensorsThatWouldLoseTheirGradients) {
+  const Tensor x = ones({2, 4}).set_requires_grad(true);
+  const Tensor outside = ones({4}).set_requires_grad(true);
+  for (const Tensor& what : {outside, outside * outside}) {
+    AddsSomething net(what);
+    recompute(net);
+    const Tensor loss = sum(net(x));
+    EXPECT_THAT(message_of([&] { loss.backward(); }),
+                HasSubstr("uses a tensor (f32[4]) that requires a gradient and is neither"));
+  }
+  AddsSomething net(outside.detach());
+  recompute(net);
+  sum(net(x)).backward();
+  EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(Recompute, NoticesWhatChangedInside) {
+  Block block(4);
+  recompute(block);
+  const Tensor x = randn({2, 4, 5, 5}).set_requires_grad(true);
+  Tensor loss = sum(block(x));
+  block.find("dropout")->eval();
+  EXPECT_THAT(message_of([&] { loss.backward(); }),
+              HasSubstr("module dropout was switched between training and inference"));
+  block.find("norm")->eval();
+  loss = sum(block(x));
+  fill(block.find("norm")->named_buffers()[0].tensor, 3);
+  EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("a buffer of norm (f32[4])"));
+  block.train();
+  loss = sum(block(x));
+  block(x);  // moves the running statistics, which nothing depended on
+  loss.backward();
+  EXPECT_TRUE(x.grad().defined());
 }
 
 }  // namespace
