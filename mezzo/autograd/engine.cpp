@@ -18,6 +18,17 @@ bool is_writable(const Tensor& tensor) {
   return tensor.is_unshared() && (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast));
 }
 
+// A gradient that may stay with a leaf: nobody else, such as another leaf or the caller of
+// backward(), would see it change, its elements lie apart, and it holds on to no graph. A step that
+// is being captured keeps all its values and shares them out itself.
+Tensor of_its_own(Tensor grad) {
+  const bool is_dense = grad.is_dense() || grad.is_dense(Format::kChannelsLast);
+  if (!is_dense || (capture_hook() == nullptr && !grad.is_unshared())) {
+    return affine(grad.detach(), 1, -0.0);  // plus minus zero is every number itself
+  }
+  return grad.requires_grad() ? grad.detach() : grad;
+}
+
 // sum += more. Keeps the graph of both when the backward pass is itself recorded.
 void accumulate(Tensor& sum, Tensor more, bool create_graph) {
   if (!sum.defined()) {
@@ -87,12 +98,12 @@ class Engine {
     for (const Ref<Node>& node : heap_) clear_grads(*node);
   }
 
-  void seed(const Tensor& output, const Tensor& grad) {
+  void seed(const Tensor& output, Tensor grad) {
     Node* node = node_of(output);
     if (node != nullptr) {
-      send(*node, output.autograd_meta()->output, grad);
+      send(*node, output.autograd_meta()->output, std::move(grad));
     } else {
-      send_to_leaf(output, grad);
+      send_to_leaf(output, std::move(grad));
     }
   }
 
@@ -141,7 +152,10 @@ class Engine {
       }
       return;
     }
-    accumulate(leaf.require_autograd_meta().grad, std::move(grad), options_.create_graph);
+    AutogradMeta& meta = leaf.require_autograd_meta();
+    if (!meta.requires_grad) return;  // frozen since the forward pass
+    if (!meta.grad.defined() && !options_.create_graph) grad = of_its_own(std::move(grad));
+    accumulate(meta.grad, std::move(grad), options_.create_graph);
   }
 
   void step(Node& node) {
@@ -173,23 +187,13 @@ class Engine {
   std::vector<Ref<Node>> heap_;
 };
 
-void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
-                   BackwardOptions options, Targets* targets) {
+// The gradients to start from, all of them checked: nothing has changed if one is wrong.
+std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
+                                  std::span<const Tensor> grad_outputs) {
   check_arg(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "backward",
             outputs.size(), " outputs, but ", grad_outputs.size(), " gradients of them");
-  // The backward of an op runs in its forward's dtype, not in what a region around backward() says.
-  PrecisionHook* hook = precision_hook();
-  struct Restore {
-    PrecisionHook* hook;
-    CaptureHook* capture;
-    ~Restore() {
-      set_precision_hook(hook);
-      if (capture != nullptr) capture->end_backward();
-    }
-  } restore{hook, capture_hook()};
-  set_precision_hook(nullptr);
-  if (restore.capture != nullptr) restore.capture->begin_backward();
-  Engine engine(options, targets);
+  std::vector<Tensor> seeds;
+  seeds.reserve(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
     check_arg(output.requires_grad(), "backward", "the tensor (", output,
@@ -203,8 +207,28 @@ void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad
     }
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
               ", the tensor ", output.shape());
-    engine.seed(output, grad);
+    seeds.push_back(std::move(grad));
   }
+  return seeds;
+}
+
+void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+                   BackwardOptions options, Targets* targets) {
+  // The backward of an op runs in its forward's dtype, not in what a region around backward() says.
+  PrecisionHook* hook = precision_hook();
+  struct Restore {
+    PrecisionHook* hook;
+    CaptureHook* capture;
+    ~Restore() {
+      set_precision_hook(hook);
+      if (capture != nullptr) capture->end_backward();
+    }
+  } restore{hook, capture_hook()};
+  set_precision_hook(nullptr);
+  if (restore.capture != nullptr) restore.capture->begin_backward();
+  std::vector<Tensor> seeds = checked_seeds(outputs, grad_outputs);
+  Engine engine(options, targets);
+  for (std::size_t i = 0; i < outputs.size(); ++i) engine.seed(outputs[i], std::move(seeds[i]));
   engine.run();
 }
 

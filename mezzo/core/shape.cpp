@@ -20,6 +20,13 @@ Strides strides_for(const Shape& shape, Format format) {
   return strides;
 }
 
+bool is_countable(const Shape& shape, std::size_t element_bytes) {
+  auto bytes = static_cast<std::int64_t>(element_bytes);
+  return std::ranges::none_of(shape, [&](std::int64_t size) {
+    return __builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes);
+  });
+}
+
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
   const std::size_t rank = std::max(a.rank(), b.rank());
   Shape result = Shape::filled(rank, 1);

@@ -64,6 +64,10 @@ class Shape {
 
 using Strides = Shape;
 
+// True if a tensor of that shape has a number of bytes, and so of elements and every stride, that
+// 63 bits hold. A size of 0 does not excuse the others: strides are their products.
+bool is_countable(const Shape& shape, std::size_t element_bytes);
+
 // `[2, 3, 4]`.
 inline void append_text(std::string& out, const Shape& shape) {
   out += '[';

@@ -1,6 +1,8 @@
 // Creating, filling and plainly copying tensors.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
@@ -11,29 +13,55 @@ namespace {
 
 constexpr std::int64_t kFillGrain = 1 << 15;
 
+// Towards zero; what does not fit becomes the nearest number that does, and NaN 0, where the
+// language leaves it undefined.
+template <class Integer>
+Integer to_integer(double value) {
+  using Limits = std::numeric_limits<Integer>;
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(Limits::lowest())) return Limits::lowest();
+  // The largest i64 is no double: the next one is its successor.
+  if (value >= std::ldexp(1.0, Limits::digits)) return Limits::max();
+  return static_cast<Integer>(value);
+}
+
 template <class T>
 T convert(double value) {
   if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
     return T(rounded_to_odd(value));
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    return to_integer<T>(value);
   } else {
     return static_cast<T>(value);
   }
 }
 
+// A whole number that a double holds exactly and that rounds to 16 bits as `value` does: of more
+// than 53 bits the last 11 are dropped, and what was lost shows in the last that is left (rounding
+// to odd). Rounding to a double first could make a tie of what is none.
+double exact_for_half(std::int64_t value) {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;
+  if (value >= -kExact && value <= kExact) return static_cast<double>(value);
+  constexpr std::int64_t kDropped = (1 << 11) - 1;
+  const bool inexact = (value & kDropped) != 0;
+  return static_cast<double>((value & ~kDropped) | (inexact ? kDropped + 1 : 0));
+}
+
 template <class To, class From>
 To convert_element(From value) {
+  constexpr bool kToHalf = std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>;
   if constexpr (std::is_same_v<To, From>) {
     return value;
+  } else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {
+    return convert_element<To>(static_cast<float>(value));
+  } else if constexpr (kToHalf && std::is_integral_v<From>) {
+    return To(rounded_to_odd(exact_for_half(value)));
+  } else if constexpr (kToHalf && std::is_same_v<From, float>) {
+    return To(value);
+  } else if constexpr (std::is_floating_point_v<From>) {
+    return convert<To>(value);
   } else {
-    constexpr bool kFromHalf = std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>;
-    if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>) {
-      if constexpr (std::is_same_v<From, double>) return To(rounded_to_odd(value));
-      return To(static_cast<float>(value));
-    } else if constexpr (kFromHalf) {
-      return static_cast<To>(static_cast<float>(value));
-    } else {
-      return static_cast<To>(value);
-    }
+    return static_cast<To>(value);
   }
 }
 
@@ -70,15 +98,12 @@ void for_each_row(const Shape& shape, const Strides& a, const Strides& b, Body&&
 
 namespace {
 
-// A size of 0 does not excuse the others: counts of elements and strides are their products.
 std::size_t checked_bytes(const Shape& shape, DType dtype) {
-  auto bytes = static_cast<std::int64_t>(size_of(dtype));
-  bool fits = true;
   for (const std::int64_t size : shape) {
     check_arg(size >= 0, "empty", "a size is negative: ", shape);
-    fits = fits && !__builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes);
   }
-  check_arg(fits, "empty", dtype, shape, " has more bytes than can be counted. Check the sizes");
+  check_arg(is_countable(shape, size_of(dtype)), "empty", dtype, shape,
+            " has more bytes than can be counted. Check the sizes");
   return static_cast<std::size_t>(shape.numel()) * size_of(dtype);
 }
 

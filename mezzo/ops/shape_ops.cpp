@@ -132,28 +132,39 @@ extern const OpDef expand{
 
 }  // namespace ops
 
+namespace {
+
+void check_countable(const char* op, const Tensor& x, const Shape& shape) {
+  check_arg(is_countable(shape, size_of(x.dtype())), op, x.dtype(), shape,
+            " has more bytes than can be counted. Check the sizes");
+}
+
+}  // namespace
+
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check_arg(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }), "expand",
             "a size is negative: ", shape);
   check_arg(shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand",
             "the shape ", x.shape(), " cannot be broadcast to ", shape);
+  check_countable("expand", x, shape);
   return call_one(ops::expand, {&x}, ShapeAttrs{shape});
 }
 
 Tensor reshape(const Tensor& x, const Shape& wanted) {
   Shape shape = wanted;
-  std::int64_t known = 1;
   std::int64_t* open = nullptr;
   for (std::size_t i = 0; i < shape.rank(); ++i) {
     if (shape[i] == -1) {
       check_arg(open == nullptr, "reshape", "more than one size is -1: ", wanted);
       open = &shape[i];
+      *open = 1;
     } else {
       check_arg(shape[i] >= 0, "reshape", "a size is negative: ", wanted);
-      known *= shape[i];
     }
   }
+  check_countable("reshape", x, shape);
+  const std::int64_t known = shape.numel();
   if (open != nullptr && known > 0) *open = x.numel() / known;
   check_arg(shape.numel() == x.numel() && (open == nullptr || known > 0), "reshape", "the shape ",
             x.shape(), " has ", x.numel(), " elements and cannot become ", wanted);

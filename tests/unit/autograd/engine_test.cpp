@@ -240,5 +240,63 @@ TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {
   EXPECT_EQ(x.grad().to_vector<float>()[23], 46);
 }
 
+// The product of the sizes would wrap around to the number of elements that there are.
+TEST(Views, SizesThatCannotBeCountedAreRefused) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 32;
+  EXPECT_THAT(message_of<ArgumentError>([] {
+                reshape(zeros({0}), {kLarge, kLarge});
+              }),
+              testing::StartsWith("[reshape] f32[4294967296, 4294967296] has more bytes than"));
+  EXPECT_THROW(reshape(zeros({4}), {kLarge, kLarge, -1}), ArgumentError);
+  EXPECT_THROW(reshape(zeros({0}), {0, kLarge, kLarge}), ArgumentError);
+  EXPECT_THROW(expand(zeros({1, 1}), {kLarge, kLarge}), ArgumentError);
+  EXPECT_EQ(reshape(zeros({4}), {2, -1}).shape(), Shape({2, 2}));
+  EXPECT_EQ(reshape(zeros({0, 3}), {3, -1}).shape(), Shape({3, 0}));
+}
+
+// A user may change the gradient of one leaf in place.
+TEST(LeafGradients, HaveMemoryOfTheirOwn) {
+  const Tensor a = leaf({1, 2}, {2});
+  const Tensor b = leaf({3, 4}, {2});
+  const Tensor start = from_values({5.0F, 6.0F}, {2});
+  (a + b).backward(start);
+  a.backward(start);
+  fill(a.grad(), 0);
+  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{5, 6}));
+  EXPECT_EQ(start.to_vector<float>(), (Floats{5, 6}));
+  const Tensor x = ones({3}).set_requires_grad(true);
+  sum(x).backward();
+  EXPECT_TRUE(x.grad().is_dense());
+  x.grad().mutable_data<float>()[0] = 7;
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{7, 1, 1}));
+}
+
+TEST(LeafGradients, HoldNoGraphUnlessAsked) {
+  const Tensor x = leaf({2}, {1});
+  const Tensor start = leaf({3}, {1});
+  (x + leaf({1}, {1})).backward(start * start);
+  EXPECT_FALSE(x.grad().requires_grad());
+  EXPECT_EQ(x.grad().item(), 9);
+  EXPECT_FALSE(start.grad().defined());
+}
+
+TEST(LeafGradients, AreNotCollectedByWhatWasFrozenSince) {
+  const Tensor x = leaf({2}, {1});
+  Tensor frozen = leaf({3}, {1});
+  const Tensor y = x * frozen;
+  frozen.set_requires_grad(false);
+  y.backward();
+  EXPECT_FALSE(frozen.grad().defined());
+  EXPECT_EQ(x.grad().item(), 3);
+}
+
+TEST(LeafGradients, AreUntouchedIfAnArgumentIsWrong) {
+  const Tensor x = leaf({2}, {1});
+  const std::vector<Tensor> outputs{x, ones({1})};
+  EXPECT_THAT(message_of<ArgumentError>([&] { backward(outputs); }),
+              testing::HasSubstr("was not computed from anything"));
+  EXPECT_FALSE(x.grad().defined());
+}
+
 }  // namespace
 }  // namespace mezzo

@@ -1,6 +1,8 @@
 #include "mezzo/core/tensor.h"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -93,6 +95,41 @@ TEST(Tensor, F64Becomes16BitsInOneRounding) {
   check(INFINITY, DType::kF16, INFINITY);
   check(1e-300, DType::kF16, 0);
   EXPECT_TRUE(std::isnan(full({1}, NAN, DType::kBf16).item()));
+}
+
+TEST(Tensor, FloatsThatDoNotFitBecomeTheNearestInteger) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const Tensor x = from_values({-2.9, 2.9, 300.0, -1e30, kInf, std::nan("")}, {6});
+  const auto converted = [&]<class T>(T /*of the type*/) {
+    const Tensor copy = empty({6}, kDTypeOf<T>);
+    copy_elements(x, copy);
+    return copy.to_vector<T>();
+  };
+  using Limits = std::numeric_limits<std::int64_t>;
+  EXPECT_EQ(converted(std::int64_t{}),
+            (std::vector<std::int64_t>{-2, 2, 300, Limits::lowest(), Limits::max(), 0}));
+  EXPECT_EQ(converted(std::uint8_t{}), (std::vector<std::uint8_t>{0, 2, 255, 0, 255, 0}));
+  EXPECT_EQ(full({1}, 1e30, DType::kI32).item(), 2147483647);
+}
+
+// The same for whole numbers that a double does not hold either.
+TEST(Tensor, I64Becomes16BitsInOneRounding) {
+  constexpr std::int64_t kBig = std::int64_t{1} << 60;
+  constexpr std::int64_t kHalfUnit = kBig >> 8;  // of bf16
+  const auto rounded = [](std::int64_t value) {
+    const Tensor copy = empty({1}, DType::kBf16);
+    copy_elements(from_values({value}, {1}), copy);
+    return copy.item();
+  };
+  constexpr auto kLow = static_cast<double>(kBig);
+  constexpr auto kHigh = static_cast<double>(kBig + 2 * kHalfUnit);
+  EXPECT_EQ(rounded(kBig + kHalfUnit), kLow);  // a tie
+  EXPECT_EQ(rounded(kBig + kHalfUnit + 1), kHigh);
+  EXPECT_EQ(rounded(kBig + kHalfUnit - 1), kLow);
+  EXPECT_EQ(rounded(-kBig - kHalfUnit), -kLow);
+  EXPECT_EQ(rounded(-kBig - kHalfUnit - 1), -kHigh);
+  EXPECT_EQ(rounded(std::numeric_limits<std::int64_t>::max()), 0x1p63);
+  EXPECT_EQ(rounded(std::numeric_limits<std::int64_t>::min()), -0x1p63);
 }
 
 }  // namespace
