@@ -1,5 +1,6 @@
 #include "mezzo/core/random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -110,9 +111,11 @@ RefuseRandomFills::~RefuseRandomFills() { fills_refused = previous_; }
 void fill_uniform(std::span<float> out, RandomPosition position, float low, float high) {
   check_fills_allowed();
   const auto n = static_cast<std::int64_t>(out.size());
+  // The sum may round up to `high`, which does not belong to the interval.
+  const float most = low < high ? std::nextafter(high, low) : high;
   for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
     for (std::int64_t i = 0; i < 4 && 4 * block + i < n; ++i) {
-      out[4 * block + i] = low + (high - low) * to_unit(words[i]);
+      out[4 * block + i] = std::min(low + (high - low) * to_unit(words[i]), most);
     }
   });
 }

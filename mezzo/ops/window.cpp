@@ -1,6 +1,7 @@
 #include "mezzo/ops/window.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "mezzo/ops/attrs_text.h"
@@ -29,6 +30,10 @@ bool parse_text(std::string_view text, Sides& sides) {
 
 namespace {
 
+// The largest size, stride, dilation and padding: what the kernels' libraries count with. Products
+// of two of them do not overflow.
+constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+
 // Padding of one axis by TensorFlow's rule, the extra pixel at the end.
 std::pair<std::int64_t, std::int64_t> same_padding(std::int64_t in, std::int64_t span,
                                                    std::int64_t stride) {
@@ -55,6 +60,10 @@ Size2d Window2d::output_size(Size2d in, std::string_view op) const {
             dilation);
   check_arg(std::min({padding.top, padding.bottom, padding.left, padding.right}) >= 0, op,
             "the padding is negative: ", padding);
+  check_arg(std::max({kernel.h, kernel.w, stride.h, stride.w, dilation.h, dilation.w, padding.top,
+                      padding.bottom, padding.left, padding.right}) <= kMost,
+            op, "a number of the window is larger than ", kMost, ": kernel ", kernel, ", stride ",
+            stride, ", dilation ", dilation, ", padding ", padding);
   const Size2d padded{in.h + padding.top + padding.bottom, in.w + padding.left + padding.right};
   const std::string spread = dilation == Size2d(1) ? "" : concat(" (dilation ", dilation, ")");
   check_arg(span().h <= padded.h && span().w <= padded.w, op, "the kernel ", kernel, spread,

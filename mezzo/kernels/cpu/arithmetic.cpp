@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/arithmetic.cpp"
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/integers.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/loop.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
@@ -169,13 +170,6 @@ void combine(const KernelArgs& args, const CombineRows& rows) {
   });
 }
 
-Support integers_only(const KernelArgs& args) {
-  const DType dtype = args.output().dtype();
-  return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8
-             ? Support::yes()
-             : Support::no("only i64, i32 and u8 are integers");
-}
-
 // f computes in unsigned numbers, which wrap around where signed ones would be undefined.
 template <class Function>
 void integers(const KernelArgs& args, const Function& f) {
@@ -183,7 +177,7 @@ void integers(const KernelArgs& args, const Function& f) {
   const Tensor& b = args.input(1);
   const Tensor& out = args.output();
   const Loop<3> loop = broadcast_loop(args);
-  const auto run = [&]<class T>() {
+  visit_integer_dtype(out.dtype(), [&]<class T>() {
     const T* pa = a.data<T>();
     const T* pb = b.data<T>();
     T* po = out.mutable_data<T>();
@@ -194,14 +188,7 @@ void integers(const KernelArgs& args, const Function& f) {
         po[at[0] + i * loop.inner_stride(0)] = static_cast<T>(f(x, y));
       }
     });
-  };
-  if (out.dtype() == DType::kI64) {
-    run.template operator()<std::int64_t>();
-  } else if (out.dtype() == DType::kI32) {
-    run.template operator()<std::int32_t>();
-  } else {
-    run.template operator()<std::uint8_t>();
-  }
+  });
 }
 
 void add_integers(const KernelArgs& args) {
@@ -232,6 +219,12 @@ void div_floats(const KernelArgs& args) {
   combine(args, HWY_DYNAMIC_DISPATCH(div_rows)(args.output().dtype()));
 }
 void affine_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(affine)(args); }
+Support supports_affine(const KernelArgs& args) {
+  if (!args.attrs<AffineAttrs>().is_in_f32_range()) {
+    return Support::no("the factor is outside the range of f32");
+  }
+  return vector_dtypes_only(args);
+}
 
 }  // namespace
 
@@ -239,7 +232,7 @@ extern const KernelList add = list(add_floats, add_integers);
 extern const KernelList sub = list(sub_floats, sub_integers);
 extern const KernelList mul = list(mul_floats, mul_integers);
 extern const KernelList div{{{{"cpu_simd", vector_dtypes_only, div_floats}}}};
-extern const KernelList affine{{{{"cpu_simd", vector_dtypes_only, affine_floats}}}};
+extern const KernelList affine{{{{"cpu_simd", supports_affine, affine_floats}}}};
 
 }  // namespace mezzo::kernels::cpu
 #endif

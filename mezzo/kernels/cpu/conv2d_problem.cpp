@@ -96,6 +96,17 @@ Primitive make(const Problem& p) {
   return pd ? finish<GradWeight>(pd, pd.diff_weights_desc()) : Primitive{};
 }
 
+// oneDNN calls numbers that it does not like, such as a stride beyond the image, an error of its
+// caller. They are a reason to take another kernel.
+Primitive make_or_none(const Problem& problem) {
+  try {
+    return make(problem);
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_invalid_arguments && error.status != dnnl_unimplemented) throw;
+    return {};
+  }
+}
+
 }  // namespace
 
 onednn::Key Problem::key() const {
@@ -149,7 +160,7 @@ Problem gradient_problem(const KernelArgs& args, Pass pass) {
 }
 
 std::shared_ptr<const Primitive> find(const Problem& problem) {
-  return onednn::find_or_make(problem.key(), [&] { return make(problem); });
+  return onednn::find_or_make(problem.key(), [&] { return make_or_none(problem); });
 }
 
 Support support(const Problem& problem) {

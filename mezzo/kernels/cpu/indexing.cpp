@@ -1,7 +1,9 @@
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/integers.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/axis_attrs.h"
@@ -32,13 +34,23 @@ Support supports_one_hot(const KernelArgs& args) {
                                                 : Support::no("only f32, bf16 and f16 results");
 }
 
-template <class T>
+template <class Value>
+bool is_nan(Value value) {
+  if constexpr (std::is_floating_point_v<Value>) {
+    return std::isnan(value);
+  } else {
+    return false;
+  }
+}
+
+// The first of the largest, compared as numbers of type Value; a NaN is larger than all.
+template <class Value, class T>
 std::int64_t position_of_largest(const T* row, std::int64_t n, std::int64_t stride) {
   std::int64_t best = 0;
-  auto largest = static_cast<float>(row[0]);
-  for (std::int64_t j = 1; j < n && !std::isnan(largest); ++j) {
-    const auto candidate = static_cast<float>(row[j * stride]);
-    if (candidate > largest || std::isnan(candidate)) {
+  auto largest = static_cast<Value>(row[0]);
+  for (std::int64_t j = 1; j < n && !is_nan(largest); ++j) {
+    const auto candidate = static_cast<Value>(row[j * stride]);
+    if (candidate > largest || is_nan(candidate)) {
       best = j;
       largest = candidate;
     }
@@ -46,22 +58,29 @@ std::int64_t position_of_largest(const T* row, std::int64_t n, std::int64_t stri
   return best;
 }
 
-void argmax_kernel(const KernelArgs& args) {
+template <class Value, class T>
+void find_largest(const KernelArgs& args) {
   const Tensor x = dense(args.input(0), Format::kContiguous);
   const std::size_t axis = normalize_axis(args.attrs<AxisAttrs>().axis, x.rank(), "argmax");
   const std::int64_t n = x.shape()[axis];
   const std::int64_t inner = strides_for(x.shape(), Format::kContiguous)[axis];
   auto* out = args.output().mutable_data<std::int64_t>();
-  visit_vector_dtype(x.dtype(), [&]<class T>() {
-    const T* from = x.data<T>();
-    parallel_for(x.numel() / n, std::max<std::int64_t>(1, kGrain / n),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     out[i] =
-                         position_of_largest(from + i / inner * n * inner + i % inner, n, inner);
-                   }
-                 });
-  });
+  const T* from = x.data<T>();
+  parallel_for(x.numel() / n, std::max<std::int64_t>(1, kGrain / n),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const T* row = from + i / inner * n * inner + i % inner;
+                   out[i] = position_of_largest<Value>(row, n, inner);
+                 }
+               });
+}
+
+void argmax_kernel(const KernelArgs& args) {
+  visit_vector_dtype(args.input(0).dtype(), [&]<class T>() { find_largest<float, T>(args); });
+}
+
+void argmax_of_integers(const KernelArgs& args) {
+  visit_integer_dtype(args.input(0).dtype(), [&]<class T>() { find_largest<T, T>(args); });
 }
 
 void embedding_kernel(const KernelArgs& args) {
@@ -123,7 +142,8 @@ Support supports_embedding(const KernelArgs& args) {
 }  // namespace
 
 extern const KernelList one_hot{{{{"cpu_plain", supports_one_hot, one_hot_kernel}}}};
-extern const KernelList argmax{{{{"cpu_plain", vector_dtypes_only, argmax_kernel}}}};
+extern const KernelList argmax{{{{"cpu_plain", vector_dtypes_only, argmax_kernel},
+                                 {"cpu_integer", integers_only, argmax_of_integers}}}};
 extern const KernelList embedding{{{{"cpu_copy", supports_embedding, embedding_kernel}}}};
 extern const KernelList embedding_grad{
     {{{"cpu_plain", supports_embedding, embedding_grad_kernel}}}};

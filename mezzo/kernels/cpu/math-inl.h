@@ -88,12 +88,22 @@ HWY_INLINE F32Vec log(F32Vec x) {
   return hn::IfThenElse(hn::Or(hn::Lt(x, hn::Zero(F32())), hn::IsNaN(x)), nan, result);
 }
 
-HWY_INLINE F32Vec sigmoid(F32Vec x) {
+// The logistic function at x and at -x, which is 1 minus that, without the bits that the
+// subtraction would lose.
+struct SigmoidPair {
+  F32Vec of_x;
+  F32Vec of_minus_x;
+};
+HWY_INLINE SigmoidPair sigmoid_pair(F32Vec x) {
   // exp(-|x|) never overflows, and keeps the small results on the left.
   const auto e = exp(hn::Neg(hn::Abs(x)));
-  const auto right = hn::Div(number(1.0F), hn::Add(number(1.0F), e));
-  return hn::IfThenElse(hn::Lt(x, hn::Zero(F32())), hn::Mul(e, right), right);
+  const auto large = hn::Div(number(1.0F), hn::Add(number(1.0F), e));
+  const auto small = hn::Mul(e, large);
+  const auto is_left = hn::Lt(x, hn::Zero(F32()));
+  return {hn::IfThenElse(is_left, small, large), hn::IfThenElse(is_left, large, small)};
 }
+
+HWY_INLINE F32Vec sigmoid(F32Vec x) { return sigmoid_pair(x).of_x; }
 
 HWY_INLINE F32Vec tanh(F32Vec x) {
   const auto x2 = hn::Mul(x, x);

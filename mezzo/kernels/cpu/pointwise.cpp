@@ -51,10 +51,10 @@ HWY_INLINE F32Vec square_root(F32Vec x) {
 }
 
 // The integral and the derivative of the tanh form: x * s(v) with the logistic function s.
-HWY_INLINE F32Vec gelu_tanh_gate(F32Vec x) {
+HWY_INLINE SigmoidPair gelu_tanh_gate(F32Vec x) {
   const auto slope = static_cast<float>(2 * kGeluScale);
   const auto cubic = static_cast<float>(2 * kGeluScale * kGeluCubic);
-  return sigmoid(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), number(cubic), number(slope))));
+  return sigmoid_pair(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), number(cubic), number(slope))));
 }
 
 // Keeps 0 * inf away: both forms and their gradients have limits at both ends.
@@ -121,7 +121,7 @@ void gelu_kernel(const KernelArgs& args) {
   } else {
     unary(args, [](F32Vec x) HWY_ATTR {
       const auto v = finite(x);
-      return hn::Mul(v, gelu_tanh_gate(v));
+      return hn::Mul(v, gelu_tanh_gate(v).of_x);
     });
   }
 }
@@ -132,10 +132,10 @@ void gelu_grad_kernel(const KernelArgs& args) {
   } else {
     binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
       const auto v = clamp(x, -100.0F, 100.0F);  // all is 0 or 1 beyond
-      const auto s = gelu_tanh_gate(v);
+      const auto [s, rest] = gelu_tanh_gate(v);
       const auto slope =
           hn::MulAdd(hn::Mul(v, v), number(6 * kGeluScale * kGeluCubic), number(2 * kGeluScale));
-      const auto bend = hn::Mul(hn::Mul(v, s), hn::Sub(number(1.0F), s));
+      const auto bend = hn::Mul(hn::Mul(v, s), rest);
       return hn::Mul(g, hn::MulAdd(bend, slope, s));
     });
   }

@@ -2,10 +2,13 @@
 // reduce_blocks.cpp.
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "mezzo/core/half.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/integers.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/loop.h"
 #include "mezzo/kernels/cpu/reduce_blocks.h"
@@ -224,6 +227,40 @@ void run_sum(const KernelArgs& args) { reduce(args, Reduction::kSum, false); }
 void run_mean(const KernelArgs& args) { reduce(args, Reduction::kSum, true); }
 void run_max(const KernelArgs& args) { reduce(args, Reduction::kMax, false); }
 
+// totals = combine(total, element), from `start`.
+template <class T, class Combine>
+void reduce_integers(const KernelArgs& args, T start, const Combine& combine) {
+  const Tensor& x = args.input(0);
+  const Tensor& out = args.output();
+  const Strides to = output_strides(x.shape(), args.attrs<ReduceAttrs>());
+  const auto loop = make_loop<2>(x.shape(), {x.strides(), to});
+  const T* from = x.data<T>();
+  T* totals = out.mutable_data<T>();
+  std::fill_n(totals, out.numel(), start);
+  for_each_run(loop, 0, loop.numel(), [&](const auto& at, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      T& total = totals[at[1] + i * loop.inner_stride(1)];
+      total = combine(total, from[at[0] + i * loop.inner_stride(0)]);
+    }
+  });
+}
+
+// In unsigned numbers, which wrap around where signed ones would be undefined.
+void sum_integers(const KernelArgs& args) {
+  visit_integer_dtype(args.output().dtype(), [&]<class T>() {
+    reduce_integers<T>(args, 0, [](T total, T x) {
+      return static_cast<T>(static_cast<std::uint64_t>(total) + static_cast<std::uint64_t>(x));
+    });
+  });
+}
+
+void max_of_integers(const KernelArgs& args) {
+  visit_integer_dtype(args.output().dtype(), [&]<class T>() {
+    reduce_integers<T>(args, std::numeric_limits<T>::lowest(),
+                       [](T total, T x) { return std::max(total, x); });
+  });
+}
+
 // How much of the gradient of a maximum each element of x gets: equal shares for ties.
 template <class T>
 void share_max_grad(const KernelArgs& args) {
@@ -268,9 +305,11 @@ void run_max_grad(const KernelArgs& args) {
 
 }  // namespace
 
-extern const KernelList sum{{{{"cpu_simd", vector_dtypes_only, run_sum}}}};
+extern const KernelList sum{
+    {{{"cpu_simd", vector_dtypes_only, run_sum}, {"cpu_integer", integers_only, sum_integers}}}};
 extern const KernelList mean{{{{"cpu_simd", vector_dtypes_only, run_mean}}}};
-extern const KernelList max{{{{"cpu_simd", vector_dtypes_only, run_max}}}};
+extern const KernelList max{
+    {{{"cpu_simd", vector_dtypes_only, run_max}, {"cpu_integer", integers_only, max_of_integers}}}};
 extern const KernelList max_grad{{{{"cpu_plain", vector_dtypes_only, run_max_grad}}}};
 
 }  // namespace mezzo::kernels::cpu

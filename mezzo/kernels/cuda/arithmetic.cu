@@ -31,6 +31,12 @@ struct Affine {
   float shift;
   __device__ float operator()(float x) const { return fmaf(x, scale, shift); }
 };
+// For factors that f32 does not hold.
+struct WideAffine {
+  double scale;
+  double shift;
+  __device__ float operator()(float x) const { return static_cast<float>(x * scale + shift); }
+};
 
 // A function of a tensor and one number, which is read once per thread and turn.
 template <class F, class T, bool kNumberFirst>
@@ -116,6 +122,7 @@ constexpr KernelList floats_and_integers() {
 
 void run_affine(const KernelArgs& args) {
   const auto& attrs = args.attrs<AffineAttrs>();
+  if (!attrs.is_in_f32_range()) return run_unary(args, WideAffine{attrs.scale, attrs.shift});
   run_unary(args, Affine{static_cast<float>(attrs.scale), static_cast<float>(attrs.shift)});
 }
 

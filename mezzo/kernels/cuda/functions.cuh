@@ -41,7 +41,7 @@ __host__ __device__ inline float gelu_derivative(float x) {
 __host__ __device__ inline float gelu_tanh_gate(float x) {
   constexpr auto kSlope = static_cast<float>(2 * kGeluScale);
   constexpr auto kCubic = static_cast<float>(2 * kGeluScale * kGeluCubic);
-  return sigmoid(x * fmaf(x * x, kCubic, kSlope));
+  return sigmoid(x * fmaf(x * x, kCubic, kSlope));  // 1 minus that at -x
 }
 
 __host__ __device__ inline float gelu_tanh(float x) {
@@ -54,7 +54,8 @@ __host__ __device__ inline float gelu_tanh_derivative(float x) {
   constexpr auto kCubic = static_cast<float>(6 * kGeluScale * kGeluCubic);
   const float v = bounded(x, -100.0F, 100.0F);
   const float s = gelu_tanh_gate(v);
-  return fmaf(v * s * (1.0F - s), fmaf(v * v, kCubic, kSlope), s);
+  // 1 - s would have lost its bits where s is nearly 1.
+  return fmaf(v * s * gelu_tanh_gate(-v), fmaf(v * v, kCubic, kSlope), s);
 }
 
 // log(p), at least -100: what keeps the loss of a probability of 0 finite, as in PyTorch.

@@ -139,6 +139,16 @@ TEST(Fill, UniformHasItsMomentsAndRange) {
   }
 }
 
+// From 1 on, units of f32 are larger than the steps of the words: the last of them round up.
+TEST(Fill, UniformStaysBelowItsEnd) {
+  std::vector<float> values(1 << 12);
+  const float end = std::nextafter(1.0F, 2.0F);
+  fill_uniform(values, {}, 1, end);
+  for (const float value : values) EXPECT_EQ(value, 1);
+  fill_uniform(values, {}, 3, 3);
+  EXPECT_EQ(values[0], 3);
+}
+
 TEST(Fill, NormalHasItsMoments) {
   std::vector<float> values(400'000);
   fill_normal(values, {6, 0}, 2, 0.5F);

@@ -171,6 +171,23 @@ TEST(ArgMax, TheFirstOfTiesAndNanWins) {
   EXPECT_EQ(count_correct(x, from_values<std::int64_t>({1, 0}, {2})), 1);
 }
 
+TEST(ArgMax, ComparesIntegersExactly) {
+  constexpr std::int64_t kBig = std::int64_t{1} << 53;
+  const Tensor x = from_values<std::int64_t>({kBig, kBig + 1, -kBig - 1, -kBig}, {2, 2});
+  EXPECT_EQ(argmax(x).to_vector<std::int64_t>(), (Longs{1, 1}));
+  EXPECT_EQ(argmax(x, 0).to_vector<std::int64_t>(), (Longs{0, 0}));
+}
+
+// As an f32 number the factor would be 0 or infinite.
+TEST(Affine, TakesFactorsThatF32DoesNotHold) {
+  const Tensor x = from_values({1e30F, -0x1p100F, 0.0F}, {3});
+  EXPECT_EQ(affine(x, 1e-50, 0).to_vector<float>(),
+            (Floats{static_cast<float>(static_cast<double>(1e30F) * 1e-50),
+                    static_cast<float>(-0x1p100 * 1e-50), 0}));
+  const Tensor small = from_values({0x1p-120F, 0.0F}, {2});
+  EXPECT_EQ(affine(small, 0x1p140, 1).to_vector<float>(), (Floats{1048577, 1}));
+}
+
 TEST(AddInto, RefusesOtherViewsOfWhatItChanges) {
   const Tensor a = reshape(arange(9), {3, 3});
   const auto refusal = [](const Tensor& to, const Tensor& from) {

@@ -13,6 +13,7 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {
@@ -326,6 +327,24 @@ TEST(Conv2d, InfinitiesAndNaNPassThrough) {
     EXPECT_TRUE(std::isnan(y[2]));
     EXPECT_EQ(y[3], 2);
   }
+}
+
+// More than oneDNN counts with, and more than its product fits into.
+TEST(Conv2d, TakesAnyStrideAndRefusesWhatCannotBeCounted) {
+  const Tensor x = random_tensor({1, 2, 5, 5}, 1);
+  const Tensor weight = random_tensor({3, 2, 3, 3}, 2);
+  const Tensor corner = conv2d(slice(slice(x, 2, 0, 3), 3, 0, 3), weight);
+  for (const std::int64_t stride : {std::int64_t{100}, std::int64_t{2147483647}}) {
+    const Tensor y = conv2d(x, weight, {}, {.stride = stride});
+    EXPECT_LT(largest_difference(y, corner), 1e-5) << stride;
+  }
+  const auto refusal = [&](const Conv2dOptions& options) {
+    return message_of<ArgumentError>([&] { conv2d(x, weight, {}, options); });
+  };
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  EXPECT_THAT(refusal({.dilation = kHuge}), testing::HasSubstr("is larger than 2147483647"));
+  EXPECT_THAT(refusal({.padding = kHuge}), testing::HasSubstr("is larger than 2147483647"));
+  EXPECT_THAT(refusal({.stride = kHuge}), testing::HasSubstr("is larger than 2147483647"));
 }
 
 }  // namespace

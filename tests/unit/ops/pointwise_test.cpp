@@ -218,5 +218,19 @@ TEST(Pointwise, SixteenBitResultsOfTheReferenceAreTheRoundedF32Ones) {
   disable_kernels({});
 }
 
+// 1 - s(x) in f32 is a multiple of 2^-24, of which little is left where x is 4 or more.
+TEST(Pointwise, GeluTanhGradientKeepsItsBits) {
+  const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2;
+  for (double x = -4; x <= 7; x += 0.03125) {  // f32 numbers
+    const double e = std::exp(-std::numbers::sqrt2 * scale * (x + 0.044715 * x * x * x));
+    const double s = 1 / (1 + e);
+    const double want =
+        s + x * s * s * e * std::numbers::sqrt2 * scale * (1 + 3 * 0.044715 * x * x);
+    const Tensor at = full({1}, x);
+    const double got = gelu_grad(ones({1}), at, GeluForm::kTanh).item();
+    EXPECT_NEAR(got, want, 4 * 0x1p-24) << x;
+  }
+}
+
 }  // namespace
 }  // namespace mezzo

@@ -100,6 +100,24 @@ TEST(Sum, OfIntegersIsExact) {
   EXPECT_EQ(sum(x).to_vector<std::int64_t>()[0], (1LL << 40) - 2);
 }
 
+// A double counts to 2^53 only.
+TEST(Reductions, OfLargeIntegersAreExactAndWrapAround) {
+  constexpr std::int64_t kBig = std::int64_t{1} << 53;
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  using Integers = std::vector<std::int64_t>;
+  const Tensor x = from_values<std::int64_t>({kBig, kBig + 1, -kBig - 1, 1, kLargest, 1}, {3, 2});
+  EXPECT_EQ(sum(x, {1}).to_vector<std::int64_t>(),
+            (Integers{2 * kBig + 1, -kBig, std::numeric_limits<std::int64_t>::lowest()}));
+  EXPECT_EQ(sum(permute(x, {1, 0}), {0}).to_vector<std::int64_t>(),
+            sum(x, {1}).to_vector<std::int64_t>());
+  EXPECT_EQ(max(x, {1}).to_vector<std::int64_t>(), (Integers{kBig + 1, 1, kLargest}));
+  EXPECT_EQ(max(x).to_vector<std::int64_t>(), (Integers{kLargest}));
+  EXPECT_EQ(sum(zeros({0, 2}, DType::kI64), {0}).to_vector<std::int64_t>(), (Integers{0, 0}));
+  const Tensor small = from_values<std::int32_t>({-5, -7}, {2});
+  EXPECT_EQ(max(small).dtype(), DType::kI32);
+  EXPECT_EQ(max(small).item(), -5);
+}
+
 // In the inputs' own type, or rounded to it on the way, these would wrap or overflow.
 TEST(Sum, OfSmallTypesIsMadeInTheOneAskedFor) {
   for (const DType dtype : {DType::kU8, DType::kBool, DType::kI32}) {
