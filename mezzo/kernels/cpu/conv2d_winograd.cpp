@@ -76,6 +76,13 @@ Support supports_call(const KernelArgs& args, const Problem& problem) {
   return supports_shapes(problem, problem.pass == Pass::kGradWeight ? 32 : 16);
 }
 
+// `count` channels from `begin` on, in the same memory.
+Tensor channels(const Tensor& tensor, std::size_t axis, std::int64_t begin, std::int64_t count) {
+  Shape shape = tensor.shape();
+  shape[axis] = count;
+  return alias(tensor, shape, tensor.strides(), tensor.offset() + begin * tensor.strides()[axis]);
+}
+
 // The gradient of y, beside as much padding as makes the first window end at the first pixel of x.
 Tiling turned_tiling_of(const Problem& p) {
   return {.images = p.x[0],
@@ -85,38 +92,53 @@ Tiling turned_tiling_of(const Problem& p) {
           .left = kTaps - 1 - p.attrs.padding.left};
 }
 
-// The numbers of the weight in f32. A 16-bit copy of an f32 parameter that nobody has read yet is
-// not filled for this: it would stay in memory.
-Tensor numbers_of(const Tensor& weight) {
-  const Tensor parameter = unfilled_source(weight);
-  if (!parameter.defined()) return dense_f32(weight);
-  const Tensor rounded = empty(weight.shape(), weight.dtype());
-  convert_into(parameter, rounded);
-  return dense_f32(rounded);
+Tensor transformed(const Convolution& convolution, const Tensor& weight) {
+  const Tensor plain = dense_f32(weight);
+  const Tensor result = empty({convolution.weight().floats()});
+  winograd::transform_weight(convolution, plain.data<float>(), result.mutable_data<float>());
+  return result;
 }
 
 // The transformed weight is kept beside a parameter that is read in this form again before it
-// changes, as in evaluation. Training reads each form once.
-Tensor transformed(const Convolution& convolution, const Tensor& weight) {
+// changes, as in evaluation. Training reads each form once, and gets none.
+Tensor kept_weight(const Convolution& convolution, const Tensor& weight) {
+  if (!onednn::is_worth_keeping(weight)) return {};
   const DerivedKey key = derived_key(weight, kTransformed, convolution.turned ? 1U : 0U);
   const std::uint64_t version = weight.version();
-  if (onednn::is_worth_keeping(weight)) {
-    if (const auto found = weight.storage()->derived().find(key, version)) {
-      return static_cast<const KeptWeight*>(found.get())->transformed;
-    }
+  DerivedCopies& derived = weight.storage()->derived();
+  if (const auto found = derived.find(key, version)) {
+    return static_cast<const KeptWeight*>(found.get())->transformed;
   }
-  const Tensor plain = numbers_of(weight);
-  const Tensor result = empty({convolution.weight().floats()});
-  winograd::transform_weight(convolution, plain.data<float>(), result.mutable_data<float>());
   const Strides& s = weight.strides();
   const Shape seen{convolution.out, convolution.in, kTaps, kTaps};
   const Shape steps = convolution.turned ? Shape{s[1], s[0], s[2], s[3]} : s;
-  if (onednn::is_read_again(weight, seen, steps)) {
-    weight.storage()->derived().put(key, version, Ref<RefCounted>(new KeptWeight(result)));
-  } else {
+  if (!onednn::is_read_again(weight, seen, steps)) {
     onednn::note_read(weight, seen, steps);
+    return {};
   }
+  const Tensor result = transformed(convolution, weight);
+  derived.put(key, version, Ref<RefCounted>(new KeptWeight(result)));
   return result;
+}
+
+// `bias`: f32 and contiguous, or undefined.
+void convolve(const Convolution& convolution, const Tensor& x, const Tensor& weight,
+              const Tensor& bias, const Tensor& y) {
+  const auto bias_from = [&](std::int64_t channel) {
+    return bias.defined() ? bias.data<float>() + channel : nullptr;
+  };
+  if (const Tensor kept = kept_weight(convolution, weight); kept.defined()) {
+    return winograd::convolve(convolution, x, kept.data<float>(), bias_from(0), y);
+  }
+  const std::size_t out_axis = convolution.turned ? 1 : 0;
+  const std::int64_t step = convolution.outputs_at_a_time();
+  for (std::int64_t begin = 0; begin < convolution.out; begin += step) {
+    Convolution part = convolution;
+    part.out = std::min(step, convolution.out - begin);
+    const Tensor numbers = transformed(part, channels(weight, out_axis, begin, part.out));
+    winograd::convolve(part, x, numbers.data<float>(), bias_from(begin),
+                       channels(y, 1, begin, part.out));
+  }
 }
 
 }  // namespace
@@ -137,18 +159,15 @@ void run_winograd(const KernelArgs& args) {
   const Problem p = forward_problem(args);
   const Convolution convolution{tiling_of(p), p.x[1], p.y[1], /*turned=*/false};
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
-  const Tensor weight = transformed(convolution, args.input(1));
   const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
-  winograd::convolve(convolution, x, weight.data<float>(),
-                     p.has_bias ? bias.data<float>() : nullptr, args.output());
+  convolve(convolution, x, args.input(1), bias, args.output());
 }
 
 void run_winograd_grad_input(const KernelArgs& args) {
   const Problem p = gradient_problem(args, Pass::kGradInput);
   const Convolution convolution{turned_tiling_of(p), p.y[1], p.x[1], /*turned=*/true};
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
-  const Tensor weight = transformed(convolution, args.input(1));
-  winograd::convolve(convolution, grad, weight.data<float>(), nullptr, args.output());
+  convolve(convolution, grad, args.input(1), Tensor(), args.output());
 }
 
 void run_winograd_grad_weight(const KernelArgs& args) {

@@ -1,5 +1,10 @@
 #include "mezzo/kernels/cpu/layout.h"
 
+#include <algorithm>
+#include <cstdint>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/cast_rows.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::kernels {
@@ -11,10 +16,43 @@ Tensor dense(const Tensor& tensor, Format format) {
   return copy;
 }
 
+namespace {
+
+// out[i] = in[i], rounded to a 16-bit type. Both are f32.
+void copy_rounded(const Tensor& in, DType lower, const Tensor& out) {
+  if (!same_dense_layout(in, out)) {
+    const Tensor rounded = empty(in.shape(), lower, out.format());
+    convert_into(in, rounded);
+    return convert_into(rounded, out);
+  }
+  const ConvertRow round = row_converter(DType::kF32, lower);
+  const ConvertRow widen = row_converter(lower, DType::kF32);
+  const float* from = in.data<float>();
+  float* to = out.mutable_data<float>();
+  constexpr std::int64_t kBuffer = 1024;
+  const std::int64_t n = in.numel();
+  parallel_for((n + kBuffer - 1) / kBuffer, kElementGrain / kBuffer,
+               [&](std::int64_t begin, std::int64_t end) {
+                 alignas(64) std::uint16_t bits[kBuffer];
+                 for (std::int64_t first = begin * kBuffer; first < std::min(end * kBuffer, n);
+                      first += kBuffer) {
+                   const std::int64_t count = std::min(kBuffer, n - first);
+                   round(from + first, bits, count);
+                   widen(bits, to + first, count);
+                 }
+               });
+}
+
+}  // namespace
+
 Tensor dense_f32(const Tensor& tensor, Format format) {
   if (tensor.dtype() == DType::kF32) return dense(tensor, format);
   const Tensor copy = empty(tensor.shape(), DType::kF32, format, tensor.device());
-  convert_into(tensor, copy);
+  if (const Tensor parameter = unfilled_source(tensor); parameter.defined()) {
+    copy_rounded(parameter, tensor.dtype(), copy);
+  } else {
+    convert_into(tensor, copy);
+  }
   return copy;
 }
 

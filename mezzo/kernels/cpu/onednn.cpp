@@ -252,10 +252,7 @@ Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, con
 }
 
 Tensor as_f32(const Tensor& tensor) {
-  if (tensor.dtype() == DType::kF32) return tensor;
-  Tensor wide = empty(tensor.shape(), DType::kF32, tensor.format());
-  convert_into(tensor, wide);
-  return wide;
+  return tensor.dtype() == DType::kF32 ? tensor : dense_f32(tensor, tensor.format());
 }
 
 void fail_call(const char* op, const KernelArgs& args, const dnnl::error& error) {

@@ -146,12 +146,12 @@ class TileWorker {
         zeros_(zeros({convolution.in}, kDTypeOf<T>)),
         squares_(x, convolution.tiling.image, convolution.in, zeros_.data<T>()) {}
 
-  // The tiles [begin, end).
+  // The tiles [begin, end). `y` has those strides.
   template <class Out>
-  void run(std::int64_t begin, std::int64_t end, Out* y) {
+  void run(std::int64_t begin, std::int64_t end, Out* y, const Strides& strides) {
     read_tiles(begin, end);
     multiply(end - begin);
-    for (std::int64_t i = begin; i < end; ++i) write_tile(i, i - begin, y);
+    for (std::int64_t i = begin; i < end; ++i) write_tile(i, i - begin, y, strides);
   }
 
  private:
@@ -185,13 +185,14 @@ class TileWorker {
   }
 
   template <class Out>
-  void write_tile(std::int64_t i, std::int64_t at, Out* y) {
+  void write_tile(std::int64_t i, std::int64_t at, Out* y, const Strides& strides) {
     const Tiling& tiling = convolution_.tiling;
     const Tiling::Tile tile = tiling.tile(i);
     const std::int64_t height = tiling.results.h;
     const std::int64_t width = tiling.results.w;
     const std::int64_t outs = convolution_.out;
-    Out* const first = y + ((tile.image * height + tile.row) * width + tile.column) * outs;
+    Out* const first =
+        y + tile.image * strides[0] + tile.row * strides[2] + tile.column * strides[3];
     for (std::int64_t channel = 0; channel < outs; channel += kMaxLanes) {
       const float* const from =
           results() + channel / kColumns * products_.block() + at * kColumns + channel % kColumns;
@@ -201,7 +202,7 @@ class TileWorker {
           [&](int h, int w) HWY_ATTR { return load(from + (h * kTile + w) * products_.point()); },
           [&](int h, int w, F32Vec v) HWY_ATTR {
             if (tile.row + h >= height || tile.column + w >= width) return;
-            Out* const to = first + (h * width + w) * outs + channel;
+            Out* const to = first + h * strides[2] + w * strides[3] + channel;
             const F32Vec sum = hn::Add(v, bias);
             left >= kMaxLanes ? store(sum, to) : store_part(sum, to, left);
           });
@@ -229,7 +230,7 @@ void convolve(const Convolution& convolution, const Tensor& x, const float* weig
     parallel_for((count + step - 1) / step, 1, [&](std::int64_t begin, std::int64_t end) {
       TileWorker<T> worker(convolution, step, images, weight, bias);
       for (std::int64_t i = begin; i < end; ++i) {
-        worker.run(i * step, std::min(count, (i + 1) * step), results);
+        worker.run(i * step, std::min(count, (i + 1) * step), results, y.strides());
       }
     });
   };

@@ -11,9 +11,9 @@ namespace mezzo::kernels::winograd {
 // [out, in, 3, 3], or [in, out, 3, 3] if it is turned.
 void transform_weight(const Convolution& convolution, const float* weight, float* out);
 
-// y = x convolved with the transformed weight, plus bias. x and y: channels-last, f32, bf16 or f16;
-// bias: [out] in f32, or null. Sums are f32 numbers, in an order that depends on `in` alone,
-// rounded once.
+// y = x convolved with the transformed weight, plus bias. x and y: channels-last, f32, bf16 or f16,
+// y perhaps some channels of more; bias: [out] in f32, or null. Sums are f32 numbers, in an order
+// that depends on `in` alone, rounded once.
 void convolve(const Convolution& convolution, const Tensor& x, const float* weight,
               const float* bias, const Tensor& y);
 

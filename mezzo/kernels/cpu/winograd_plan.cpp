@@ -19,7 +19,16 @@ std::int64_t equal_parts(std::int64_t count, std::int64_t most, std::int64_t par
 // written once for them. More leave the caches, fewer make the weight pass by too often.
 std::int64_t balanced_tiles(std::int64_t in, std::int64_t out) { return in * out / (in + out); }
 
+// Transformed, a large weight and the sums of its gradient take four times its bytes, at the
+// beginning of a backward pass, when memory is scarcest.
+constexpr std::int64_t kMostWeightBytes = 10 << 20;
+
 }  // namespace
+
+std::int64_t Convolution::outputs_at_a_time() const {
+  const std::int64_t bytes = tile_bytes(in, 0) * kColumns;
+  return std::max<std::int64_t>(1, kMostWeightBytes / bytes) * kColumns;
+}
 
 std::int64_t Convolution::tiles_at_a_time(int threads) const {
   constexpr std::int64_t kFewest = 28;  // rows of products come in groups of up to 14
@@ -38,10 +47,7 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
 }
 
 std::int64_t WeightGradient::panels_at_a_time() const {
-  // The sums of a large weight are four times its bytes, at the beginning of a backward pass, when
-  // memory is scarcest.
-  constexpr std::int64_t kMostBytes = 10 << 20;
-  return std::max<std::int64_t>(1, kMostBytes / (tile_bytes(in, 0) * kPanel));
+  return std::max<std::int64_t>(1, kMostWeightBytes / (tile_bytes(in, 0) * kPanel));
 }
 
 }  // namespace mezzo::kernels::winograd

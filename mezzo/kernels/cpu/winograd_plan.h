@@ -84,6 +84,8 @@ struct Convolution {
   bool turned = false;           // the weight is [in, out, 3, 3], to be read backwards
 
   Blocks weight() const { return {out, in}; }
+  // Outputs whose transformed weight is in memory at a time, a multiple of kColumns.
+  std::int64_t outputs_at_a_time() const;
   // Tiles that one thread transforms, multiplies and brings back at a time.
   std::int64_t tiles_at_a_time(int threads) const;
 };

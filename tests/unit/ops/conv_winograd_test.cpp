@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -256,6 +257,28 @@ TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
   constexpr double kGrowth = 36.0 / 9;
   EXPECT_GE(kept_by(forward), kGrowth * static_cast<double>(weight.bytes()));
   EXPECT_EQ(kept_by(forward), 0);
+}
+
+// What is used once is transformed in parts of the outputs if it is large; what is kept is whole.
+TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    if (!is_taken(dtype)) GTEST_SKIP() << "this CPU has no AVX2";
+    const Tensor weight = test::parameter({288, 272, 3, 3}, 2).astype(dtype);
+    const Tensor bias = random_tensor({288}, 3);
+    const Tensor x = random_tensor({2, 272, 12, 12}, 1, dtype);
+    const Tensor grad = random_tensor({2, 288, 12, 12}, 4, dtype);
+    const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+    const auto both = [&] {
+      return std::pair(
+          by_winograd("conv2d", {&x, &weight, &bias}, conv).to_vector<float>(),
+          by_winograd("conv2d_grad_input", {&grad, &weight}, Conv2dGradAttrs{conv, {12, 12}})
+              .to_vector<float>());
+    };
+    const auto in_parts = both();
+    EXPECT_TRUE(both() == in_parts) << name_of(dtype);
+    EXPECT_TRUE(both() == in_parts) << name_of(dtype);
+  }
 }
 
 // Where 16-bit parameters are copies of f32 ones, theirs is the only memory that is needed.
