@@ -89,6 +89,13 @@ void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
   steps_[i] = value;
 }
 
+void Adam::clear_state() {
+  clear_shared_state();
+  exp_avg_.assign(params().size(), Tensor());
+  exp_avg_sq_.assign(params().size(), Tensor());
+  steps_.assign(params().size(), 0);
+}
+
 AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options)
     : AdamW(std::vector<Group<AdamWOptions>>{{std::move(params), std::move(options)}}) {}
 

@@ -29,6 +29,7 @@ class Adam : public Optimizer {
   std::vector<NamedCounter> counters() const override;
   void set_state(std::string_view name, const Tensor& tensor) override;
   void set_counter(std::string_view name, std::int64_t value) override;
+  void clear_state() override;
 
  protected:
   Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled);

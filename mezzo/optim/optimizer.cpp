@@ -233,6 +233,11 @@ bool Optimizer::set_rounding(std::string_view counter_name, std::int64_t value) 
   return true;
 }
 
+void Optimizer::clear_shared_state() {
+  for (Half& half : halves_) half = {.rule = half.rule};
+  updates_ = 0;
+}
+
 void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
                   const std::vector<Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {

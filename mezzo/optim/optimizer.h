@@ -67,6 +67,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
+  // What messages and checkpoints call it.
+  const char* name() const { return name_; }
   const std::vector<Tensor>& params() const { return params_; }
 
   // One update of every parameter that has a gradient, in place. Gradients are multiplied by
@@ -98,6 +100,10 @@ class Optimizer {
   // that state() or counters() could never give, and for tensors of another shape.
   virtual void set_state(std::string_view name, const Tensor& tensor) = 0;
   virtual void set_counter(std::string_view name, std::int64_t value) = 0;
+  // Forgets all state and all counters, as if no step had been done; learning rates and the place
+  // in the random stream of stochastic rounding stay. The tensors that state() gave are not
+  // changed.
+  virtual void clear_state() = 0;
 
  protected:
   // A parameter that has a gradient, laid out like it.
@@ -118,7 +124,6 @@ class Optimizer {
   // Counts a step of these parameters, once it is done.
   virtual void count_step(const std::vector<Active>& /*active*/) {}
 
-  const char* name() const { return name_; }
   std::size_t params_in(std::size_t group) const {
     return ends_[group] - (group > 0 ? ends_[group - 1] : 0);
   }
@@ -136,12 +141,13 @@ class Optimizer {
   Tensor zeros_like(std::size_t i, DType dtype = DType::kF32) const;
   // What the step of parameter i needs if it has 16 bits; made if it does not exist yet.
   HalfUpdate half_update(std::size_t i);
-  // The parts of state(), counters(), set_state() and set_counter() that all optimizers share; the
-  // latter two return false if the name is not one of theirs.
+  // The parts of state(), counters(), set_state(), set_counter() and clear_state() that all
+  // optimizers share; those that set return false if the name is not one of theirs.
   void append_half_state(std::vector<NamedTensor>& out) const;
   void append_shared_counters(std::vector<NamedCounter>& out) const;
   bool set_half_state(std::string_view state_name, const Tensor& tensor);
   bool set_shared_counter(std::string_view counter_name, std::int64_t value);
+  void clear_shared_state();
   // The index in `prefix.index`; throws ArgumentError if `state_name` is not of that form.
   std::size_t index_in(std::string_view state_name, std::string_view prefix) const;
   // Copies a loaded tensor into the state of parameter i, which is kept in `dtype`.

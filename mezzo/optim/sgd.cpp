@@ -62,4 +62,9 @@ void Sgd::set_counter(std::string_view counter_name, std::int64_t value) {
   fail(name(), "has no counter called '", counter_name, "'");
 }
 
+void Sgd::clear_state() {
+  clear_shared_state();
+  momentum_.assign(params().size(), Tensor());
+}
+
 }  // namespace mezzo::optim

@@ -28,6 +28,7 @@ class Sgd final : public Optimizer {
   std::vector<NamedCounter> counters() const override;
   void set_state(std::string_view name, const Tensor& tensor) override;
   void set_counter(std::string_view name, std::int64_t value) override;
+  void clear_state() override;
 
  private:
   void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
