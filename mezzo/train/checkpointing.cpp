@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kOptimizerKind = "optimizer_kind";
 constexpr const char* kScaler = "scaler";
 constexpr const char* kStep = "step";
 constexpr const char* kSkippedInARow = "skipped_in_a_row";
@@ -30,7 +31,25 @@ io::CheckpointValues values_of(const amp::GradScaler& scaler) {
   return values;
 }
 
+io::CheckpointValues kind_of(const optim::Optimizer& optimizer) {
+  return {{"name", std::string(optimizer.name())},
+          {"parameters", static_cast<std::int64_t>(optimizer.params().size())}};
+}
+
+// Names of state say too little: those of Adam and AdamW are the same, and Sgd without momentum has
+// none. Checkpoints of earlier versions do not say what wrote them.
+void check_kind(const optim::Optimizer& optimizer, const io::Checkpoint& checkpoint) {
+  if (!checkpoint.values.contains(kOptimizerKind)) return;
+  const auto& name = checkpoint.value<std::string>(kOptimizerKind, "name");
+  const auto parameters = checkpoint.value<std::int64_t>(kOptimizerKind, "parameters");
+  const auto own = static_cast<std::int64_t>(optimizer.params().size());
+  check_arg(name == optimizer.name() && parameters == own, "resume", "the checkpoint is of ", name,
+            " with ", parameters, " parameters, here is ", optimizer.name(), " with ", own,
+            ". Make the same optimizer, or begin in another folder");
+}
+
 void restore_optimizer(optim::Optimizer& optimizer, const io::Checkpoint& checkpoint) {
+  optimizer.clear_state();
   for (const NamedTensor& entry : checkpoint.tensors(kOptimizer)) {
     optimizer.set_state(entry.name, entry.tensor);
   }
@@ -68,15 +87,24 @@ io::CheckpointValues values_of(const data::DataLoader& loader) {
   return values;
 }
 
-void restore_loader(data::DataLoader& loader, const io::Checkpoint& checkpoint) {
+void check_order(const data::DataLoader& loader, const io::Checkpoint& checkpoint) {
   for (const auto& [name, now] : order_of(loader)) {
     const auto before = checkpoint.value<std::int64_t>(kLoader, name);
     check_arg(before == std::get<std::int64_t>(now), "resume", "the loader was one with ", name,
               " ", before, ", now it is ", std::get<std::int64_t>(now),
               ". Make the same loader, or begin in another folder");
   }
-  loader.seek({.epoch = checkpoint.value<std::int64_t>(kLoader, "epoch"),
-               .step = checkpoint.value<std::int64_t>(kLoader, "step")});
+}
+
+// Whatever may be wrong with it is seen before the random stream, which takes anything.
+void restore_all_but_network(const TrainingState& state, const io::Checkpoint& checkpoint) {
+  const RandomPosition random = checkpoint.random_position(kGenerator);
+  restore_scaler(state.step.scaler(), checkpoint);
+  restore_optimizer(state.step.optimizer(), checkpoint);
+  state.step.set_skipped_in_a_row(checkpoint.value<std::int64_t>(kStep, kSkippedInARow));
+  state.loader.seek({.epoch = checkpoint.value<std::int64_t>(kLoader, "epoch"),
+                     .step = checkpoint.value<std::int64_t>(kLoader, "step")});
+  default_generator().set_position(random);
 }
 
 }  // namespace
@@ -87,6 +115,7 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
                        {kOptimizer, state.step.optimizer().state()}};
   checkpoint.random[kGenerator] = default_generator().position();
   checkpoint.values[kOptimizer] = counters_of(state.step.optimizer());
+  checkpoint.values[kOptimizerKind] = kind_of(state.step.optimizer());
   checkpoint.values[kScaler] = values_of(state.step.scaler());
   checkpoint.values[kStep] = {{kSkippedInARow, state.step.skipped_in_a_row()}};
   checkpoint.values[kLoader] = values_of(state.loader);
@@ -94,12 +123,19 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
 }
 
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
-  restore_loader(state.loader, checkpoint);
-  state.step.net().load_state(checkpoint.tensors(kModel));
-  restore_optimizer(state.step.optimizer(), checkpoint);
-  restore_scaler(state.step.scaler(), checkpoint);
-  state.step.set_skipped_in_a_row(checkpoint.value<std::int64_t>(kStep, kSkippedInARow));
-  default_generator().set_position(checkpoint.random_position(kGenerator));
+  check_order(state.loader, checkpoint);
+  check_kind(state.step.optimizer(), checkpoint);
+  // Its tensors are no copies, and need not be: those of the optimizer are replaced, not written
+  // to.
+  const io::Checkpoint before = capture(state, 0);
+  try {
+    restore_all_but_network(state, checkpoint);
+    // Last, since this alone could not be taken back; it checks everything before it begins.
+    state.step.net().load_state(checkpoint.tensors(kModel));
+  } catch (...) {
+    restore_all_but_network(state, before);
+    throw;
+  }
 }
 
 std::vector<NamedTensor> read_weights(const std::string& path) {

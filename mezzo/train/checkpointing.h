@@ -23,7 +23,8 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step);
 
 // Puts all of that back: what follows is bit for bit what would have followed. Throws FileError if
 // the checkpoint is that of another program, ArgumentError if it does not fit the network, the
-// optimizer, or the loader: its images, batch size, order and seed.
+// optimizer (its kind and its number of parameters), or the loader: its images, batch size, order
+// and seed. What this throws leaves everything as it was.
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint);
 
 // The parameters and buffers in a safetensors file, in a checkpoint, or in the newest sound

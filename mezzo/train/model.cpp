@@ -17,6 +17,16 @@ namespace {
 constexpr const char* kProgress = "progress";
 constexpr const char* kMetrics = "metrics";
 
+std::map<std::string, double> metrics_in(const io::Checkpoint& checkpoint) {
+  std::map<std::string, double> metrics;
+  const auto section = checkpoint.values.find(kMetrics);
+  if (section == checkpoint.values.end()) return metrics;
+  for (const auto& [name, value] : section->second) {
+    metrics[name] = checkpoint.value<double>(kMetrics, name);
+  }
+  return metrics;
+}
+
 // The loop of fit().
 class Loop {
  public:
@@ -127,17 +137,16 @@ class Loop {
     if (options_.resume.empty() || io::list_checkpoints(options_.resume).empty()) return false;
     const io::FoundCheckpoint found = io::read_latest_checkpoint(options_.resume);
     const io::Checkpoint& checkpoint = found.checkpoint;
+    const auto epochs = checkpoint.value<std::int64_t>(kProgress, "epochs");
+    const auto skipped = checkpoint.value<std::int64_t>(kProgress, "skipped");
+    std::map<std::string, double> metrics = metrics_in(checkpoint);
     for (Callback* callback : options_.callbacks) callback->load(checkpoint);
     restore({model_.train_step(), loader_}, checkpoint);
     state_.resumed_from = found.path;
     state_.step = checkpoint.step;
-    state_.epoch = epochs_done_ = checkpoint.value<std::int64_t>(kProgress, "epochs");
-    state_.skipped_steps = checkpoint.value<std::int64_t>(kProgress, "skipped");
-    const auto metrics = checkpoint.values.find(kMetrics);
-    if (metrics == checkpoint.values.end()) return true;
-    for (const auto& [name, value] : metrics->second) {
-      state_.metrics[name] = checkpoint.value<double>(kMetrics, name);
-    }
+    state_.epoch = epochs_done_ = epochs;
+    state_.skipped_steps = skipped;
+    state_.metrics = std::move(metrics);
     return true;
   }
 
