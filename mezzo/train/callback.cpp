@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <typeindex>
 
 #include "mezzo/train/median.h"
 
@@ -16,6 +17,15 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 }  // namespace
+
+std::string Callback::section(std::string_view name) const {
+  return number_ == 1 ? std::string(name) : concat(name, ".", number_);
+}
+
+void number_by_class(std::span<Callback* const> callbacks) {
+  std::map<std::type_index, std::int64_t> counts;
+  for (Callback* callback : callbacks) callback->number_ = ++counts[typeid(*callback)];
+}
 
 LossMonitor::LossMonitor(std::int64_t per_print_times, std::FILE* out)
     : every_(per_print_times), out_(out) {
@@ -71,15 +81,16 @@ void StopOnDivergence::on_step_end(FitState& state) {
 }
 
 void StopOnDivergence::save(io::Checkpoint& checkpoint) const {
-  checkpoint.values[kDivergence] = {{"lowest", lowest_}, {"in_a_row", in_a_row_}};
+  checkpoint.values[section(kDivergence)] = {{"lowest", lowest_}, {"in_a_row", in_a_row_}};
 }
 
 void StopOnDivergence::load(const io::Checkpoint& checkpoint) {
   lowest_ = std::numeric_limits<double>::infinity();
   in_a_row_ = 0;
-  if (!checkpoint.values.contains(kDivergence)) return;
-  lowest_ = checkpoint.value<double>(kDivergence, "lowest");
-  in_a_row_ = checkpoint.value<std::int64_t>(kDivergence, "in_a_row");
+  const std::string own = section(kDivergence);
+  if (!checkpoint.values.contains(own)) return;
+  lowest_ = checkpoint.value<double>(own, "lowest");
+  in_a_row_ = checkpoint.value<std::int64_t>(own, "in_a_row");
 }
 
 }  // namespace mezzo::train

@@ -7,7 +7,9 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mezzo/amp/train_network.h"
@@ -68,12 +70,24 @@ class Callback {
   virtual void after_epoch(FitState&) {}
 
   // Adds to a checkpoint what the callback remembers from step to step, in a section of its own of
-  // `values`.
+  // `values`: section(name).
   virtual void save(io::Checkpoint&) const {}
   // Takes it back, before anything else of the checkpoint is: what this throws leaves everything as
   // it was. The section is missing if the callback was not there when the checkpoint was written.
   virtual void load(const io::Checkpoint&) {}
+
+ protected:
+  // `name`; for the second callback of its class in FitOptions::callbacks `name.2`, and so on.
+  std::string section(std::string_view name) const;
+
+ private:
+  friend void number_by_class(std::span<Callback* const> callbacks);
+
+  std::int64_t number_ = 1;
 };
+
+// Tells each callback which of its class it is, from 1 on. fit() does that before anything else.
+void number_by_class(std::span<Callback* const> callbacks);
 
 // Prints the loss every so many steps: `epoch: 1 step: 100, loss is 0.5714`.
 class LossMonitor final : public Callback {

@@ -35,6 +35,7 @@ class Loop {
     state_.steps_per_epoch = loader.steps_per_epoch();
     check_arg(std::ranges::count(options.callbacks, nullptr) == 0, "Model",
               "a callback is null. Leave it out");
+    number_by_class(options.callbacks);
     state_.has_validation = options.validation != nullptr;
     state_.capture = [this] { return capture_all(); };
   }

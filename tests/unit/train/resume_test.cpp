@@ -283,6 +283,52 @@ TEST(ModelCheckpoint, RefusesWhatItCannotDo) {
   EXPECT_THAT(io::names_in(folder.path()), ElementsAre());
 }
 
+// Losses as the callbacks behind it see them, by the step.
+LambdaCallback::Functions with_losses(const std::vector<double>& losses) {
+  return {.step_end = [losses](FitState& state) {
+    state.result.loss = losses.at(static_cast<std::size_t>(state.step - 1));
+  }};
+}
+
+// Two guards, of which the second alone has seen two bad steps in a row.
+TEST(FitResume, CallbacksOfOneKindKeepWhatIsTheirs) {
+  const TempFolder folder;
+  const std::vector<double> losses{1, 1, 4, 4, 4, 4};
+  const StopOnDivergence::Options patient{.patience = 2};
+  const StopOnDivergence::Options strict{.factor = 2, .patience = 3};
+  const auto fit = [&](std::int64_t epochs, std::vector<Callback*> guards) {
+    Small small({});
+    LambdaCallback script(with_losses(losses));
+    ModelCheckpoint checkpoints({.folder = folder.path()});
+    FitOptions options{.callbacks = {&script, &checkpoints}, .resume = folder.path()};
+    options.callbacks.insert(options.callbacks.end(), guards.begin(), guards.end());
+    return small.model.fit(epochs, small.loader, options);
+  };
+  {
+    StopOnDivergence first(patient);
+    StopOnDivergence second(strict);
+    EXPECT_EQ(fit(2, {&first, &second}).steps, 4);
+  }
+  StopOnDivergence first(patient);
+  StopOnDivergence second(strict);
+  StopOnDivergence third(strict);  // was not there before: begins
+  bool first_has_stopped = false;
+  LambdaCallback watch(
+      {.epoch_begin = [&](FitState&) { first_has_stopped = first.has_stopped(); }});
+  EXPECT_EQ(fit(3, {&watch, &first, &second, &third}).steps, 5);
+  EXPECT_FALSE(first_has_stopped) << "it has loaded what the second one saved";
+  EXPECT_TRUE(second.has_stopped());
+  EXPECT_FALSE(third.has_stopped());
+}
+
+// As all checkpoints are that were written when there was one section for each kind.
+TEST(FitResume, TheFirstCallbackOfAKindHasTheSectionOfThatName) {
+  StopOnDivergence guard;
+  io::Checkpoint checkpoint;
+  guard.save(checkpoint);
+  EXPECT_TRUE(checkpoint.values.contains("divergence"));
+}
+
 class Refusing final : public Callback {
  public:
   void load(const io::Checkpoint&) override { throw Broken(); }
