@@ -4,8 +4,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "mezzo/core/error.h"
+
 namespace mezzo::train {
 namespace {
+
+constexpr const char* kScheduleOp = "Schedule";
 
 constexpr ScheduleKind kAllKinds[] = {ScheduleKind::kConstant,   ScheduleKind::kSteps,
                                       ScheduleKind::kPoly,       ScheduleKind::kLinear,
@@ -16,6 +20,11 @@ double steps_factor(double progress) {
   if (progress < 0.3) return 1;
   if (progress < 0.6) return 0.1;
   return progress < 0.8 ? 0.01 : 0.001;
+}
+
+void check_number(const char* field, double value) {
+  check_arg(std::isfinite(value) && value >= 0, kScheduleOp, field,
+            " must be finite and not negative: ", value);
 }
 
 }  // namespace
@@ -55,7 +64,23 @@ double Schedule::warm_up(std::int64_t step) const {
   return init_lr + (lr - init_lr) * climbed / static_cast<double>(warmup_steps);
 }
 
+void Schedule::check() const {
+  check_arg(total_steps >= 1, kScheduleOp, "total_steps must be at least 1: ", total_steps);
+  check_arg(steps_per_epoch >= 1, kScheduleOp,
+            "steps_per_epoch must be at least 1: ", steps_per_epoch);
+  check_arg(warmup_steps >= 0, kScheduleOp, "warmup_steps must not be negative: ", warmup_steps);
+  check_number("lr", lr);
+  check_number("init_lr", init_lr);
+  check_number("end_lr", end_lr);
+  check_number("gamma", gamma);
+}
+
 double Schedule::at(std::int64_t step) const {
+  check();
+  return rate(step);
+}
+
+double Schedule::rate(std::int64_t step) const {
   step = std::clamp<std::int64_t>(step, 0, total_steps - 1);
   if (step < warmup_steps) return warm_up(step);
   const std::int64_t after = step - warmup_steps;
@@ -81,9 +106,10 @@ double Schedule::at(std::int64_t step) const {
 }
 
 std::vector<double> Schedule::values() const {
+  check();
   std::vector<double> rates;
   rates.reserve(static_cast<std::size_t>(total_steps));
-  for (std::int64_t step = 0; step < total_steps; ++step) rates.push_back(at(step));
+  for (std::int64_t step = 0; step < total_steps; ++step) rates.push_back(rate(step));
   return rates;
 }
 

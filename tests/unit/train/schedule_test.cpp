@@ -1,6 +1,13 @@
 #include "mezzo/train/schedule.h"
 
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/unit/message_of.h"
 
 namespace mezzo::train {
 namespace {
@@ -101,6 +108,38 @@ TEST(Schedule, ExponentialFallsOnceAnEpochAfterTheWarmUp) {
 TEST(Schedule, WarmUpLongerThanTheRunStillClimbs) {
   const Schedule schedule{.lr = 1, .total_steps = 2, .warmup_steps = 10};
   EXPECT_DOUBLE_EQ(schedule.at(1), 0.2);
+}
+
+TEST(Schedule, RefusesFieldsThatAreNoSchedule) {
+  const Schedule fine{.kind = ScheduleKind::kExponential, .lr = 1, .total_steps = 4};
+  const auto expect_refused = [](const Schedule& schedule, const char* text) {
+    for (const auto& use : {std::function<void()>([&] { schedule.at(0); }),
+                            std::function<void()>([&] { schedule.values(); })}) {
+      EXPECT_THAT(message_of<ArgumentError>(use), testing::HasSubstr(text));
+    }
+  };
+  Schedule schedule = fine;
+  schedule.total_steps = 0;
+  expect_refused(schedule, "[Schedule] total_steps must be at least 1: 0");
+  schedule = fine;
+  schedule.steps_per_epoch = 0;
+  expect_refused(schedule, "[Schedule] steps_per_epoch must be at least 1: 0");
+  schedule = fine;
+  schedule.warmup_steps = -1;
+  expect_refused(schedule, "[Schedule] warmup_steps must not be negative: -1");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [field, name] : {std::pair{&Schedule::lr, "lr"},
+                                    {&Schedule::init_lr, "init_lr"},
+                                    {&Schedule::end_lr, "end_lr"},
+                                    {&Schedule::gamma, "gamma"}}) {
+    for (const double value : {-0.5, nan, std::numeric_limits<double>::infinity()}) {
+      schedule = fine;
+      schedule.*field = value;
+      expect_refused(
+          schedule,
+          concat("[Schedule] ", name, " must be finite and not negative: ", value).c_str());
+    }
+  }
 }
 
 }  // namespace
