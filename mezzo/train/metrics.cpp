@@ -63,17 +63,32 @@ void MeanLoss::update(const Tensor& output, const Tensor&, double loss) {
 
 double MeanLoss::value() const { return quotient(name(), sum_, examples_); }
 
-std::unique_ptr<Metric> make_metric(std::string_view name) {
+namespace {
+
+// Null if there is none of that name.
+std::unique_ptr<Metric> find_metric(std::string_view name) {
   if (name == "accuracy" || name == "acc") return std::make_unique<TopK>();
   if (name == "loss") return std::make_unique<MeanLoss>();
-  if (name.starts_with("top")) {
-    std::int64_t k = 0;
-    const char* end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + 3, end, k);
-    if (parsed.ec == std::errc() && parsed.ptr == end) return std::make_unique<TopK>(k);
-  }
-  fail<ArgumentError>("metrics", "there is no metric `", name,
-                      "`. There are accuracy, loss and top5 (or another number)");
+  if (!name.starts_with("top")) return nullptr;
+  std::int64_t k = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + 3, end, k);
+  const bool is_number = parsed.ec == std::errc() && parsed.ptr == end && k >= 1;
+  return is_number ? std::make_unique<TopK>(k) : nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Metric> make_metric(std::string_view name) {
+  auto metric = find_metric(name);
+  check_arg(metric != nullptr, "metrics", "there is no metric `", name,
+            "`. There are accuracy, loss and top5 (or another number)");
+  return metric;
+}
+
+std::string metric_name(std::string_view name) {
+  const auto metric = find_metric(name);
+  return metric != nullptr ? metric->name() : std::string(name);
 }
 
 }  // namespace mezzo::train

@@ -64,5 +64,8 @@ class MeanLoss final : public Metric {
 
 // `accuracy` (or `acc`), `loss`, `top5` and other numbers. Throws ArgumentError for other names.
 std::unique_ptr<Metric> make_metric(std::string_view name);
+// What the metric that make_metric() gives for a name is called itself, `accuracy` for `acc`; names
+// that it does not know stay as they are.
+std::string metric_name(std::string_view name);
 
 }  // namespace mezzo::train

@@ -182,8 +182,12 @@ void Model::add_metric(std::unique_ptr<Metric> metric) {
 }
 
 const Metric& Model::metric(const std::string& name) const {
-  const auto found =
-      std::ranges::find_if(metrics_, [&](const auto& metric) { return metric->name() == name; });
+  const auto find = [&](const std::string& wanted) {
+    return std::ranges::find(metrics_, wanted, [](const auto& metric) { return metric->name(); });
+  };
+  // One of the user's own may be called what is another name of ours.
+  auto found = find(name);
+  if (found == metrics_.end()) found = find(metric_name(name));
   check_arg(found != metrics_.end(), "Model", "has no metric `", name,
             "`. Name it in ModelOptions, or call add_metric()");
   return **found;

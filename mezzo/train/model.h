@@ -74,7 +74,8 @@ class Model {
 
   // Adds a metric of the user's own. Throws ArgumentError if the name is taken.
   void add_metric(std::unique_ptr<Metric> metric);
-  // Throws ArgumentError if there is none of that name.
+  // The one of that name, or that make_metric() makes for it: `acc` is `accuracy`. Throws
+  // ArgumentError if there is none.
   const Metric& metric(const std::string& name) const;
 
   nn::Module& net() { return step_.net(); }

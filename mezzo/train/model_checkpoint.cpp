@@ -29,7 +29,7 @@ void ModelCheckpoint::on_train_begin(FitState& state) {
   if (config_.best.empty()) return;
   check_arg(state.has_validation, kOp, "there is no best `", config_.best,
             "` without a validation. Give FitOptions one");
-  state.model.metric(config_.best);
+  best_name_ = state.model.metric(config_.best).name();
 }
 
 void ModelCheckpoint::after_step(FitState& state) {
@@ -66,8 +66,8 @@ void ModelCheckpoint::write(FitState& state) {
 }
 
 void ModelCheckpoint::write_best(FitState& state) {
-  const double value = state.metrics.at(config_.best);
-  const bool low = state.model.metric(config_.best).prefers_low();
+  const double value = state.metrics.at(best_name_);
+  const bool low = state.model.metric(best_name_).prefers_low();
   const bool is_best =
       !std::isnan(value) && (!best_.has_value() || (low ? value < *best_ : value > *best_));
   if (!is_best) return;
@@ -77,15 +77,20 @@ void ModelCheckpoint::write_best(FitState& state) {
   io::write_checkpoint(config_.folder + "/best", checkpoint, {.keep = 1});
 }
 
+// Under the metric's own name, whatever name it was asked for by.
 void ModelCheckpoint::save(io::Checkpoint& checkpoint) const {
-  if (best_.has_value()) checkpoint.values[kBest][config_.best] = *best_;
+  if (best_.has_value()) checkpoint.values[kBest][best_name_] = *best_;
 }
 
 void ModelCheckpoint::load(const io::Checkpoint& checkpoint) {
   best_.reset();
   const auto section = checkpoint.values.find(kBest);
-  if (section == checkpoint.values.end() || !section->second.contains(config_.best)) return;
-  best_ = checkpoint.value<double>(kBest, config_.best);
+  if (section == checkpoint.values.end()) return;
+  for (const std::string& name : {config_.best, metric_name(config_.best)}) {
+    if (!section->second.contains(name)) continue;
+    best_ = checkpoint.value<double>(kBest, name);
+    return;
+  }
 }
 
 }  // namespace mezzo::train

@@ -51,6 +51,7 @@ class ModelCheckpoint final : public Callback {
 
   CheckpointConfig config_;
   std::optional<std::int64_t> written_{};  // the step of the last one; none before a training
+  std::string best_name_{};  // what the metric calls itself, once a training has begun
   std::optional<double> best_{};
 };
 

@@ -11,6 +11,7 @@
 #include "mezzo/models/mlp.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::train {
 namespace {
@@ -134,6 +135,19 @@ TEST(Model, TakesALearningRateForEachStep) {
   LambdaCallback watch({.step_end = [&](FitState& state) { seen.push_back(state.lr); }});
   model.fit(1, *f.loader, {.callbacks = {&watch}, .lr = {0.1, 0.2, 0.05}});
   EXPECT_THAT(seen, ElementsAre(0.1, 0.2, 0.05, 0.05));
+}
+
+TEST(Model, FindsAMetricByEveryNameThatItCanBeMadeBy) {
+  Fixture f;
+  const Model model(*f.net, loss_function, *f.optimizer, {.metrics = {"acc", "top05", "loss"}});
+  for (const char* name : {"acc", "accuracy", "top1"}) {
+    EXPECT_EQ(model.metric(name).name(), "accuracy") << name;
+  }
+  EXPECT_EQ(model.metric("top05").name(), "top5");
+  EXPECT_THAT(message_of<ArgumentError>([&] { model.metric("acuracy"); }),
+              HasSubstr("no metric `acuracy`"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { model.metric("top3"); }),
+              HasSubstr("no metric `top3`"));
 }
 
 TEST(Model, ACallbackCanEndTheTraining) {

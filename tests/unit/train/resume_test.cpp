@@ -225,6 +225,20 @@ TEST(ModelCheckpoint, KeepsTheBestEpochBesideTheNewest) {
   }
 }
 
+// Under any name that make_metric() takes.
+TEST(ModelCheckpoint, KnowsTheBestByAnotherNameOfItsMetric) {
+  const TempFolder folder;
+  Small small({0.1});
+  small.model.add_metric(make_metric("accuracy"));
+  ModelCheckpoint checkpoints({.folder = folder.path(), .best = "acc"});
+  const FitOptions options{.callbacks = {&checkpoints}, .validation = &small.test_loader};
+  const double accuracy = small.model.fit(1, small.loader, options).metrics.at("accuracy");
+  EXPECT_EQ(checkpoints.best(), accuracy);
+  ModelCheckpoint resumed({.folder = folder.path(), .best = "top1"});
+  resumed.load(io::read_latest_checkpoint(folder.path()).checkpoint);
+  EXPECT_EQ(resumed.best(), accuracy);
+}
+
 TEST(ModelCheckpoint, RemembersTheBestAfterAResume) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path(), .best = "score"};
