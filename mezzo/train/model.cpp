@@ -36,6 +36,7 @@ class Loop {
     check_arg(std::ranges::count(options.callbacks, nullptr) == 0, "Model",
               "a callback is null. Leave it out");
     number_by_class(options.callbacks);
+    check_rates();
     state_.has_validation = options.validation != nullptr;
     state_.capture = [this] { return capture_all(); };
   }
@@ -57,6 +58,14 @@ class Loop {
   }
 
  private:
+  // All of them now, not each when its step is there, which may be in a week.
+  void check_rates() const {
+    for (std::size_t i = 0; i < options_.lr.size(); ++i) {
+      check_arg(options_.lr[i] >= 0, "Model", "the learning rate of step ", i + 1, " is ",
+                options_.lr[i], ". Rates must not be negative");
+    }
+  }
+
   // Where the training ends, by epochs or by steps. As many epochs as can be named are legal.
   std::int64_t last_step(std::int64_t epochs, std::int64_t in_epoch) const {
     const std::int64_t countable =

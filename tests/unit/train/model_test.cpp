@@ -137,6 +137,21 @@ TEST(Model, TakesALearningRateForEachStep) {
   EXPECT_THAT(seen, ElementsAre(0.1, 0.2, 0.05, 0.05));
 }
 
+TEST(Model, ChecksAllLearningRatesBeforeItTrains) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  for (const double bad : {-1.0, std::nan("")}) {
+    const auto before = f.net->parameters()[0].to_vector<float>();
+    Diary diary;
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  model.fit(1, *f.loader, {.callbacks = {&diary}, .lr = {0.1, 0.2, bad}});
+                }),
+                HasSubstr(concat("[Model] the learning rate of step 3 is ", bad)));
+    EXPECT_THAT(diary.lines, ElementsAre());
+    EXPECT_EQ(f.net->parameters()[0].to_vector<float>(), before);
+  }
+}
+
 TEST(Model, FindsAMetricByEveryNameThatItCanBeMadeBy) {
   Fixture f;
   const Model model(*f.net, loss_function, *f.optimizer, {.metrics = {"acc", "top05", "loss"}});
