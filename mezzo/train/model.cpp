@@ -90,7 +90,8 @@ class Loop {
   void run_epoch() {
     ++state_.epoch;
     each(&Callback::on_epoch_begin);
-    model_.net().train(true);
+    // What is in it set to eval(), such as frozen batch norms, stays so.
+    if (!model_.net().is_training()) model_.net().train();
     for (data::Batch batch; state_.step < state_.total_steps && !state_.stop;) {
       if (!next_batch(batch)) break;
       run_step(batch);

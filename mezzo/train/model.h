@@ -64,12 +64,16 @@ class Model {
         const std::vector<std::string>& metrics = {"loss", "accuracy"});
 
   // Trains for that many epochs from the loader's position on; an epoch that it is in the middle of
-  // is finished first and counts. Throws ArgumentError unless epochs and steps are at least 1, and
-  // what restore() throws.
+  // is finished first and counts. If the network is in inference mode, it is put into training
+  // mode, and all of it; else each of its layers stays in the mode that it is in. Throws
+  // ArgumentError unless epochs and steps are at least 1, for negative learning rates, and what
+  // restore() throws.
   FitResult fit(std::int64_t epochs, data::DataLoader& loader, const FitOptions& options = {});
   // The metrics over one epoch of the loader, from its beginning, by name.
   std::map<std::string, double> eval(data::DataLoader& loader);
-  // The network's f32 output, in inference mode and without recording.
+  // The network's f32 output, in inference mode and without recording. Not to be called while
+  // another thread uses the network, be it for predict() too: the mode is one for all threads, and
+  // the call that ends first would put it back under the other.
   Tensor predict(const Tensor& input);
 
   // Adds a metric of the user's own. Throws ArgumentError if the name is taken.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/nn/inference.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/unit/nn/example_net.h"
 
@@ -78,6 +79,31 @@ TEST(Module, TrainAndEvalReachEveryModule) {
   net.body.train();
   EXPECT_TRUE(net.body.first.is_training());
   EXPECT_FALSE(net.is_training());
+}
+
+// Layers that are frozen, and one that is trained in a network that is not.
+TEST(Inference, GivesEveryModuleItsOwnModeBack) {
+  ExampleNet net;
+  net.body.eval();
+  net.body.second.train();
+  const auto modes = [&] {
+    std::vector<bool> result;
+    for (const auto& [name, module] : net.named_modules()) result.push_back(module->is_training());
+    return result;
+  };
+  for (const bool is_training : {true, false}) {
+    if (!is_training) {
+      net.eval();
+      net.body.first.train();
+    }
+    const std::vector<bool> before = modes();
+    {
+      const Inference outer(net);
+      const Inference inner(net);
+      EXPECT_THAT(modes(), testing::Each(false));
+    }
+    EXPECT_EQ(modes(), before);
+  }
 }
 
 TEST(Module, ApplyVisitsChildrenBeforeParents) {

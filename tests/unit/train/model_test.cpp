@@ -165,6 +165,27 @@ TEST(Model, FindsAMetricByEveryNameThatItCanBeMadeBy) {
               HasSubstr("no metric `top3`"));
 }
 
+TEST(Model, LayersThatWereSetToEvalStaySo) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  nn::Module& layer = *f.net->children()[0].module;
+  layer.eval();
+  std::vector<bool> modes;
+  LambdaCallback watch({.step_begin = [&](FitState&) {
+    modes.push_back(f.net->is_training());
+    modes.push_back(layer.is_training());
+  }});
+  model.fit(2, *f.loader, {.callbacks = {&watch}, .steps = 5, .validation = f.loader.get()});
+  model.predict(zeros({1, 1, 28, 28}));
+  EXPECT_TRUE(f.net->is_training());
+  EXPECT_FALSE(layer.is_training());
+  const std::vector<bool> one{true, false};
+  for (std::size_t i = 0; i < modes.size(); ++i) EXPECT_EQ(modes[i], one[i % 2]) << i;
+  f.net->eval();  // the whole of it: to train is to leave that
+  model.fit(1, *f.loader, {.steps = 1});
+  EXPECT_TRUE(layer.is_training());
+}
+
 TEST(Model, ACallbackCanEndTheTraining) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
