@@ -27,13 +27,20 @@ HWY_INLINE F32Vec true_gradient(const Factors& f, F32Vec grad) {
   return hn::Mul(hn::Mul(grad, set(f.inv_scale)), set(f.clip));
 }
 
+// Without a decay the parameter has no part in it: 0 times an infinity would be a NaN.
+template <class Factors>
+HWY_INLINE F32Vec decayed(const Factors& f, F32Vec param, F32Vec grad) {
+  const auto decay = set(f.weight_decay);
+  return hn::IfThenElse(hn::Ne(decay, set(0)), hn::MulAdd(decay, param, grad), grad);
+}
+
 // One element each: reads and writes through `get` and `put`, so that whole and partial vectors
 // share the rule.
 template <bool kMomentum, bool kNesterov>
 HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t i, auto get,
                            auto put) {
   const auto param = get(b.param + i);
-  const auto grad = hn::MulAdd(set(f.weight_decay), param, true_gradient(f, get(b.grad + i)));
+  const auto grad = decayed(f, param, true_gradient(f, get(b.grad + i)));
   auto direction = grad;
   if constexpr (kMomentum) {
     const auto momentum =
@@ -47,7 +54,7 @@ HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t 
 HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64_t i, auto get,
                             auto put) {
   auto param = get(b.param + i);
-  const auto grad = hn::MulAdd(set(f.weight_decay), param, true_gradient(f, get(b.grad + i)));
+  const auto grad = decayed(f, param, true_gradient(f, get(b.grad + i)));
   const auto old_avg = get(b.exp_avg + i);
   // old + (grad - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * grad, whose
   // two factors in f32 do not add up to 1.

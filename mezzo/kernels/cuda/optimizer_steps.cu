@@ -89,6 +89,12 @@ __device__ inline float true_gradient(const Factors& f, float grad) {
   return __fmul_rn(__fmul_rn(grad, f.inv_scale), f.clip);
 }
 
+// Without a decay the parameter has no part in it: 0 times an infinity would be a NaN.
+template <class Factors>
+__device__ inline float decayed(const Factors& f, float param, float grad) {
+  return f.weight_decay != 0 ? fmaf(f.weight_decay, param, grad) : grad;
+}
+
 // One element each, in the order of operations of the CPU's kernels.
 struct SgdRule {
   SgdFactors f;
@@ -101,7 +107,7 @@ struct SgdRule {
     if (has_momentum) load(b.momentum + i, momentum);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      const float g = fmaf(f.weight_decay, param[k], true_gradient(f, grad[k]));
+      const float g = decayed(f, param[k], true_gradient(f, grad[k]));
       float direction = g;
       if (has_momentum) {
         momentum[k] = fmaf(f.momentum, momentum[k], b.intake * g);
@@ -126,7 +132,7 @@ struct AdamRule {
     load(b.exp_avg_sq + i, avg_sq);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      const float g = fmaf(f.weight_decay, param[k], true_gradient(f, grad[k]));
+      const float g = decayed(f, param[k], true_gradient(f, grad[k]));
       // old + (g - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * g, whose
       // two factors in f32 do not add up to 1.
       avg[k] = fmaf(g - avg[k], f.one_minus_beta1, avg[k]);

@@ -159,6 +159,21 @@ TEST_F(CudaDevice, UpdatesOf16BitParametersAreThoseOfTheCpu) {
   }
 }
 
+// Without a weight decay: 0 times an infinity would be a NaN.
+TEST_F(CudaDevice, UpdatesLeaveInfiniteParametersInfinite) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto filled = [](double value) { return full({1003}, value).to(kCard); };
+  SgdTensors sgd{.param = filled(infinity), .grad = filled(0.5), .momentum = filled(0)};
+  sgd_step({&sgd, 1}, {.momentum = 0.9});
+  EXPECT_THAT(floats(sgd.param), testing::Each(infinity));
+  AdamTensors adam{.param = filled(-infinity),
+                   .grad = filled(0.5),
+                   .exp_avg = filled(0),
+                   .exp_avg_sq = filled(0)};
+  adam_step({&adam, 1}, {});
+  EXPECT_THAT(floats(adam.param), testing::Each(-infinity));
+}
+
 // Parameters and momenta after one queued update on the device, from the same numbers.
 std::vector<std::vector<float>> queued_update_on(Device device, std::int32_t flag,
                                                  double max_norm) {
