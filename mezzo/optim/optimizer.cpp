@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <utility>
 
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
@@ -51,10 +52,31 @@ void Optimizer::step(double inv_scale) {
   const NoGrad guard;
   const ActiveGroups active = begin_step();
   for (std::size_t g = 0; g < groups(); ++g) {
-    if (!active[g].empty()) update(g, active[g], inv_scale, nullptr);
+    if (!active[g].empty()) update_group(g, active[g], inv_scale);
   }
   count_steps(active);
+}
+
+// If it throws, as for want of memory, nothing is left of what it has made: the next step would
+// take it for what an earlier one has gathered.
+void Optimizer::update_group(std::size_t group, const std::vector<Active>& active,
+                             double inv_scale) {
+  const std::optional<Generator> rounding = rounding_;
+  try {
+    update(group, active, inv_scale, nullptr);
+  } catch (...) {
+    take_back(std::exchange(made_, {}));
+    rounding_ = rounding;
+    throw;
+  }
   made_.clear();
+}
+
+// What others have put in the place of what was made stays.
+void Optimizer::take_back(const std::vector<Made>& made) {
+  for (const Made& entry : made) {
+    if (entry.place->impl() == entry.tensor.get()) *entry.place = Tensor();
+  }
 }
 
 bool Optimizer::step_captured(double inv_scale) {

@@ -74,7 +74,8 @@ class Optimizer {
   // One update of every parameter that has a gradient, in place. Gradients are multiplied by
   // `inv_scale` on the way, which takes out a loss scale without a pass of its own.
   // Throws ArgumentError, before anything has changed, if a gradient is neither f32 nor in its
-  // parameter's dtype: a 16-bit gradient of an f32 parameter has lost what the step needs.
+  // parameter's dtype: a 16-bit gradient of an f32 parameter has lost what the step needs. If the
+  // update of a group throws, state that it has made is gone; groups before it have been updated.
   void step(double inv_scale = 1);
   // Drops all gradients. The next backward pass then writes them instead of adding to zeros.
   void zero_grad();
@@ -175,6 +176,8 @@ class Optimizer {
 
   bool step_captured(double inv_scale);
   ActiveGroups begin_step();
+  void update_group(std::size_t group, const std::vector<Active>& active, double inv_scale);
+  static void take_back(const std::vector<Made>& made);
   void count_steps(const ActiveGroups& active);
   bool set_rounding(std::string_view counter_name, std::int64_t value);
   bool has_half_state(std::size_t i) const;

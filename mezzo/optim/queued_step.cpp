@@ -56,11 +56,8 @@ void QueuedStep::put(double inv_scale) {
   rounding_behind_ = position();
 }
 
-// What others have put in the place of what this step has made stays.
 void QueuedStep::take_back() {
-  for (const Optimizer::Made& made : made_) {
-    if (made.place->impl() == made.tensor.get()) *made.place = Tensor();
-  }
+  Optimizer::take_back(made_);
   if (rounding_before_.has_value() && position() == rounding_behind_) {
     optimizer_.rounding_->set_position(*rounding_before_);
   }

@@ -8,10 +8,73 @@
 namespace mezzo::optim {
 namespace {
 
+// One group for each parameter; the update of one of them fails when its state has been made.
+class Failing final : public Optimizer {
+ public:
+  explicit Failing(const std::vector<Tensor>& params) : Optimizer("Failing") {
+    for (const Tensor& param : params) add_group({param}, 0.1, ParamUpdate::kStochastic);
+    sums_.resize(params.size());
+  }
+
+  std::vector<NamedTensor> state() const override {
+    std::vector<NamedTensor> result;
+    append_state(result, "sum", sums_);
+    return result;
+  }
+  std::vector<NamedCounter> counters() const override {
+    std::vector<NamedCounter> result;
+    append_shared_counters(result);
+    return result;
+  }
+  void set_state(std::string_view /*name*/, const Tensor& /*tensor*/) override {}
+  void set_counter(std::string_view /*name*/, std::int64_t /*value*/) override {}
+  void clear_state() override { clear_shared_state(); }
+
+  std::size_t failing_group = 0;
+
+ private:
+  void update(std::size_t group, const std::vector<Active>& active, double /*inv_scale*/,
+              UpdateQueue* /*queue*/) override {
+    for (const Active& a : active) {
+      ensure(sums_[a.index], [&] { return zeros_like(a.index); });
+      half_update(a.index);
+    }
+    if (group == failing_group) fail(name(), "out of luck");
+  }
+
+  std::vector<Tensor> sums_;
+};
+
 std::vector<std::string> names_of(const std::vector<NamedTensor>& state) {
   std::vector<std::string> names;
   for (const NamedTensor& entry : state) names.push_back(entry.name);
   return names;
+}
+
+// What a failed step has made would pass for that of a step that was done: Sgd's momentum would be
+// dampened as it is from the second step on.
+TEST(Optimizer, AFailedUpdateLeavesNoStateBehind) {
+  std::vector<Tensor> params;
+  for (int i = 0; i < 3; ++i) {
+    params.push_back(ones({4}, DType::kBf16).set_requires_grad(true));
+    params.back().set_grad(ones({4}));
+  }
+  Failing optimizer(params);
+  const auto offset = [&] { return optimizer.counters()[1].value; };
+  const std::int64_t before = offset();
+  EXPECT_THAT(message_of([&] { optimizer.step(); }), testing::HasSubstr("out of luck"));
+  EXPECT_THAT(names_of(optimizer.state()), testing::ElementsAre());
+  EXPECT_EQ(offset(), before);
+  EXPECT_EQ(optimizer.updates(), 0);
+  // The first group is done before the second one fails, and keeps what it has gathered.
+  optimizer.failing_group = 1;
+  EXPECT_THAT(message_of([&] { optimizer.step(); }), testing::HasSubstr("out of luck"));
+  EXPECT_THAT(names_of(optimizer.state()), testing::ElementsAre("sum.0"));
+  EXPECT_GT(offset(), before);
+  optimizer.failing_group = 3;
+  optimizer.step();
+  EXPECT_EQ(names_of(optimizer.state()).size(), 3U);
+  EXPECT_EQ(optimizer.updates(), 1);
 }
 
 template <class Optimizer, class Options>
