@@ -1,20 +1,34 @@
 #include "mezzo/data/batch_workers.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "mezzo/core/error.h"
 
 namespace mezzo::data {
 
 BatchWorkers::BatchWorkers(Plan plan) : plan_(std::move(plan)), next_step_(plan_.first) {
   threads_.reserve(static_cast<std::size_t>(plan_.workers));
-  for (std::int64_t i = 0; i < plan_.workers; ++i) {
+  for (std::int64_t i = 0; i < plan_.workers; ++i) start(i);
+}
+
+// Limits of processes, of the user or of a container are met here.
+void BatchWorkers::start(std::int64_t worker) {
+  try {
     threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  } catch (const std::system_error& error) {
+    fail<UnsupportedError>("loader", "worker ", worker + 1, " of ", plan_.workers,
+                           " cannot be started: ", error.what(),
+                           ". Use fewer workers, or raise the limit of threads");
   }
 }
 
 Batch BatchWorkers::take() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !jobs_.empty() && jobs_.front().is_complete(); });
+  changed_.wait(lock,
+                [this] { return jobs_.empty() ? error_ != nullptr : jobs_.front().is_complete(); });
+  if (jobs_.empty()) std::rethrow_exception(error_);
   if (jobs_.front().error != nullptr) std::rethrow_exception(jobs_.front().error);
   Batch batch = std::move(jobs_.front().batch);
   jobs_.pop_front();
@@ -66,7 +80,19 @@ void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
   job.done += end - begin;
 }
 
+// What escapes from a thread would end the program.
 void BatchWorkers::run(const std::stop_token& stop) {
+  try {
+    work(stop);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    error_ = std::current_exception();
+  }
+  changed_.notify_all();
+}
+
+void BatchWorkers::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return has_work(); })) {
     if (stop.stop_requested()) return;

@@ -33,10 +33,11 @@ class BatchWorkers {
     std::function<void(Batch& batch, std::int64_t begin, std::int64_t end)> fill;
   };
 
+  // Throws UnsupportedError if a thread cannot be started; those that were are gone then.
   explicit BatchWorkers(Plan plan);
 
   // Waits for the next batch. If making it threw, throws that (of its first image that did), and
-  // again whenever asked; no batch follows.
+  // again whenever asked; no batch follows. The same if a thread failed before there was a batch.
   Batch take();
 
  private:
@@ -57,7 +58,9 @@ class BatchWorkers {
     }
   };
 
+  void start(std::int64_t worker);
   void run(const std::stop_token& stop);
+  void work(const std::stop_token& stop);
   bool has_work() const;
   // The newest batch, with images that nobody has claimed; opened if need be. has_work() was true.
   Job& claimable_job();
@@ -69,6 +72,7 @@ class BatchWorkers {
   std::deque<Job> jobs_;  // in the order of steps; references stay good while others come and go
   std::int64_t next_step_;
   bool failed_ = false;
+  std::exception_ptr error_{};         // that no job holds; what came before it is still taken
   std::vector<std::jthread> threads_;  // last: they stop before what they use goes
 };
 

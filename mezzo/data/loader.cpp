@@ -135,8 +135,11 @@ void DataLoader::start_epoch() {
     const auto epoch = static_cast<std::uint64_t>(position_.epoch);
     shuffle(order_, stream_of(options_.seed, epoch, kOrderStream));
   }
-  started_ = true;
-  if (options_.prefetch == 0 || options_.workers == 0) return;
+  if (options_.prefetch > 0 && options_.workers > 0) start_workers();
+  started_ = true;  // last: what fails is tried again by the next call
+}
+
+void DataLoader::start_workers() {
   ahead_ = std::make_unique<BatchWorkers>(
       BatchWorkers::Plan{.first = position_.step,
                          .end = steps_per_epoch(),

@@ -68,7 +68,9 @@ class DataLoader {
   ~DataLoader();
 
   // The next batch of this epoch. False, with `batch` empty, at the end of the epoch: the call
-  // after that gives the first batch of the next epoch. Rethrows what reading the data set threw.
+  // after that gives the first batch of the next epoch. Rethrows what reading the data set threw,
+  // and throws UnsupportedError if the workers' threads cannot be started; the call after that
+  // tries again.
   bool next(Batch& batch);
 
   // Of the batch that next() gives next; after the last one {epoch, steps_per_epoch()} until next()
@@ -86,6 +88,7 @@ class DataLoader {
 
  private:
   void start_epoch();
+  void start_workers();
   Tensor room_for(const Shape& shape, DType dtype, Format format = Format::kContiguous) const;
   Batch open_batch(std::int64_t step) const;
   void fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
