@@ -162,20 +162,20 @@ HWY_INLINE F32Vec load_up_to(const T* p, std::int64_t count) {
 template <class T, int kSize>
 class Squares {
  public:
-  // `zeros`: a pixel of them.
-  Squares(const T* images, Size2d size, std::int64_t channels, const T* zeros)
-      : images_(images), size_(size), channels_(channels), zeros_(zeros) {}
+  // `pixel`: numbers from one pixel to the next, of which `channels` are read. `zeros`: as many.
+  Squares(const T* images, Size2d size, std::int64_t channels, std::int64_t pixel, const T* zeros)
+      : images_(images), size_(size), channels_(channels), pixel_(pixel), zeros_(zeros) {}
 
   // Goes to the square that begins there.
   void move_to(std::int64_t image, std::int64_t row, std::int64_t column) {
-    const T* const first = images_ + image * size_.h * size_.w * channels_;
+    const T* const first = images_ + image * size_.h * size_.w * pixel_;
     for (int i = 0; i < kSize; ++i) {
       const std::int64_t h = row + i;
       const bool in_rows = h >= 0 && h < size_.h;
       for (int j = 0; j < kSize; ++j) {
         const std::int64_t w = column + j;
         const bool inside = in_rows && w >= 0 && w < size_.w;
-        pixels_[i][j] = inside ? first + (h * size_.w + w) * channels_ : zeros_;
+        pixels_[i][j] = inside ? first + (h * size_.w + w) * pixel_ : zeros_;
       }
     }
   }
@@ -200,6 +200,7 @@ class Squares {
   const T* images_;
   Size2d size_;
   std::int64_t channels_;
+  std::int64_t pixel_;
   const T* zeros_;
   const T* pixels_[kSize][kSize] = {};
 };

@@ -144,7 +144,7 @@ class TileWorker {
         tiles_(empty({copies_.floats()})),
         results_(empty({products_.floats()})),
         zeros_(zeros({convolution.in}, kDTypeOf<T>)),
-        squares_(x, convolution.tiling.image, convolution.in, zeros_.data<T>()) {}
+        squares_(x, convolution.tiling.image, convolution.in, convolution.in, zeros_.data<T>()) {}
 
   // The tiles [begin, end). `y` has those strides.
   template <class Out>

@@ -27,42 +27,59 @@ struct Sums {
   std::int64_t floats() const { return kPoints * point(); }
 };
 
-// Transformed tiles of the images and of the gradients, as many as are added up at a time.
+// Transformed tiles of the images and of the gradients by some of the outputs, as many as are added
+// up at a time.
 struct Operands {
   TileCopies x_copies, grad_copies;
   Tensor x, grad;
 
-  Operands(const WeightGradient& gradient, std::int64_t tiles)
-      : x_copies(gradient.in, tiles),
-        grad_copies(gradient.out, tiles),
+  Operands(std::int64_t in, std::int64_t outs, std::int64_t tiles)
+      : x_copies(in, tiles),
+        grad_copies(outs, tiles),
         x(empty({x_copies.floats()})),
         grad(empty({grad_copies.floats()})) {}
 };
 
-template <class T>
-void read_tiles(const WeightGradient& gradient, const T* grad, const T* x, std::int64_t begin,
-                std::int64_t end, const Operands& to) {
-  const Tensor zero = zeros({std::max(gradient.in, gradient.out)}, kDTypeOf<T>);
+// The tiles [begin, end).
+struct Run {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+
+void read_images(const WeightGradient& gradient, const Tensor& x, const Run& run,
+                 const Operands& to) {
   const Tiling& tiling = gradient.tiling;
-  float* const x_tiles = to.x.mutable_data<float>();
-  float* const grad_tiles = to.grad.mutable_data<float>();
-  parallel_for(end - begin, 1, [&](std::int64_t first, std::int64_t last) {
-    Squares<T, kTile> squares(x, tiling.image, gradient.in, zero.data<T>());
-    Squares<T, kResults> results(grad, tiling.results, gradient.out, zero.data<T>());
-    for (std::int64_t i = first; i < last; ++i) {
-      const Tiling::Tile tile = tiling.tile(begin + i);
-      squares.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
-      squares.template transform_to<ImageTransform>(to.x_copies, i, x_tiles);
-      results.move_to(tile.image, tile.row, tile.column);
-      results.template transform_to<ResultGradTransform>(to.grad_copies, i, grad_tiles);
-    }
+  float* const tiles = to.x.mutable_data<float>();
+  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
+    const Tensor zero = zeros({gradient.in}, kDTypeOf<T>);
+    parallel_for(run.count(), 1, [&](std::int64_t first, std::int64_t last) {
+      Squares<T, kTile> squares(x.data<T>(), tiling.image, gradient.in, gradient.in,
+                                zero.data<T>());
+      for (std::int64_t i = first; i < last; ++i) {
+        const Tiling::Tile tile = tiling.tile(run.begin + i);
+        squares.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
+        squares.template transform_to<ImageTransform>(to.x_copies, i, tiles);
+      }
+    });
   });
 }
 
-void read_tiles(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
-                std::int64_t begin, std::int64_t end, const Operands& to) {
-  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
-    read_tiles(gradient, grad.data<T>(), x.data<T>(), begin, end, to);
+// Of the outputs from `first_out` on, as many as there is room for.
+void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int64_t first_out,
+                    const Run& run, const Operands& to) {
+  const Tiling& tiling = gradient.tiling;
+  float* const tiles = to.grad.mutable_data<float>();
+  kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
+    const Tensor zero = zeros({gradient.out}, kDTypeOf<T>);
+    parallel_for(run.count(), 1, [&](std::int64_t first, std::int64_t last) {
+      Squares<T, kResults> squares(grad.data<T>() + first_out, tiling.results,
+                                   gradient.out - first_out, gradient.out, zero.data<T>());
+      for (std::int64_t i = first; i < last; ++i) {
+        const Tiling::Tile tile = tiling.tile(run.begin + i);
+        squares.move_to(tile.image, tile.row, tile.column);
+        squares.template transform_to<ResultGradTransform>(to.grad_copies, i, tiles);
+      }
+    });
   });
 }
 
@@ -100,8 +117,7 @@ void add_point(const Operands& operands, const Sums& layout, const PointMatrices
 void add_tiles(const Operands& operands, const Sums& layout, std::int64_t count, bool first,
                float* sums) {
   const float* const x = operands.x.data<float>();
-  const float* const grad =
-      operands.grad.data<float>() + layout.first_out * operands.grad_copies.panel();
+  const float* const grad = operands.grad.data<float>();
   parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const PointMatrices point{grad + i * operands.grad_copies.point(),
@@ -147,17 +163,18 @@ void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, cons
   const std::int64_t out_panels = panels(gradient.out);
   const std::int64_t count = gradient.tiling.tiles();
   const std::int64_t step = gradient.tiles_at_a_time();
-  const Operands operands(gradient, step);
   Sums layout{0, std::min(gradient.panels_at_a_time(), out_panels), panels(gradient.in)};
+  const Operands operands(gradient.in, layout.out_panels * kPanel, step);
   const Tensor sums = empty({layout.floats()});
   float* const all_sums = sums.mutable_data<float>();
   for (; layout.first_out < out_panels; layout.first_out += layout.out_panels) {
     layout.out_panels = std::min(layout.out_panels, out_panels - layout.first_out);
     const bool are_read = layout.first_out > 0 && step >= count;
-    for (std::int64_t begin = 0; begin < count; begin += step) {
-      const std::int64_t end = std::min(count, begin + step);
-      if (!are_read) read_tiles(gradient, grad, x, begin, end, operands);
-      add_tiles(operands, layout, end - begin, begin == 0, all_sums);
+    for (Run run; run.begin < count; run.begin = run.end) {
+      run.end = std::min(count, run.begin + step);
+      if (!are_read) read_images(gradient, x, run, operands);
+      read_gradients(gradient, grad, layout.first_out * kPanel, run, operands);
+      add_tiles(operands, layout, run.count(), run.begin == 0, all_sums);
     }
     write_all(gradient, layout, all_sums, out);
   }
