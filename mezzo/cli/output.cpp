@@ -173,7 +173,7 @@ void Progress::on_start(std::int64_t total_steps) {
 void Progress::on_resume(const std::string& path, std::int64_t step) {
   first_step_ = step;
   json_.write({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
-  if (!quiet_) fmt::print("{}  goes on from {}, after step {}\n", label_, path, step);
+  if (!quiet_) fmt::print(stderr, "{}  goes on from {}, after step {}\n", label_, path, step);
 }
 
 void Progress::on_step(const train::StepEvent& event) {

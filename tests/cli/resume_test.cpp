@@ -93,6 +93,17 @@ TEST_F(Command, ATornLineOfTheLogIsDropped) {
   EXPECT_EQ(steps_of(read_events("log")).size(), 3U);
 }
 
+// Standard output has the result alone.
+TEST_F(Command, WhereARunGoesOnIsProgress) {
+  const std::string options =
+      "train --model mlp --batch-size 500 --checkpoint-dir " + path("run") + " --steps ";
+  ASSERT_EQ(run(options + "1").status, 0);
+  const Outcome outcome = run(options + "2 --resume");
+  EXPECT_THAT(outcome.errors, HasSubstr("goes on from " + path("run")));
+  EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
+  EXPECT_THAT(run(options + "3 --resume --quiet").errors, testing::Not(HasSubstr("goes on")));
+}
+
 TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
   const std::string options = "train --batch-size 500 --steps 2 --quiet ";
   ASSERT_EQ(run(options + "--checkpoint-dir " + path("run")).status, 0);
