@@ -26,7 +26,7 @@ std::vector<std::string> table_row(const train::RunOptions& run, const train::Ru
           fmt::format("{}", result.epochs),
           format_bytes(result.peak_bytes),
           fmt::format("{}", result.skipped_steps),
-          fmt::format("{:.4f}", result.test.loss),
+          fmt::format("{:.4f}", without_sign(result.test.loss)),
           fmt::format("{:.2f} %", 100 * result.test.accuracy)};
 }
 

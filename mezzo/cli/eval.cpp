@@ -49,7 +49,7 @@ void run_eval(const EvalOptions& options) {
   if (!options.logits.empty()) write_logits(options.logits, logits);
   fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images\n", run.model,
              amp::name_of(run.policy.level), name_of(run.policy.dtype()), 100 * result.accuracy,
-             result.loss, dataset->size());
+             without_sign(result.loss), dataset->size());
 }
 
 }  // namespace

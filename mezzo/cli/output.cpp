@@ -25,6 +25,10 @@ std::string format_seconds(double seconds) {
   return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
+bool is_number(const std::string& cell) {
+  return cell.find_first_of("0123456789-") == 0 || cell == "nan" || cell == "inf";
+}
+
 // How wide a column is, and whether it holds numbers, which are aligned to the right.
 struct Column {
   std::size_t width = 0;
@@ -32,7 +36,7 @@ struct Column {
 
   void add(const std::string& cell, bool is_header) {
     width = std::max(width, cell.size());
-    if (!is_header && cell.find_first_of("0123456789-") != 0) numbers = false;
+    if (!is_header && !is_number(cell)) numbers = false;
   }
 };
 
@@ -202,8 +206,8 @@ void Progress::on_epoch(const train::EpochEvent& event) {
   if (quiet_) return;
   clear_line();
   fmt::print(stderr, "{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %, {}\n",
-             label_, event.epoch, event.train_loss, event.test.loss, 100 * event.test.accuracy,
-             format_seconds(event.seconds));
+             label_, event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
+             100 * event.test.accuracy, format_seconds(event.seconds));
 }
 
 void Progress::draw(const train::StepEvent& event) {
@@ -218,7 +222,7 @@ void Progress::draw(const train::StepEvent& event) {
   const int filled = static_cast<int>(done * kBarWidth);
   fmt::print(stderr, "\r\033[K{}  [{}{}] {}/{}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
              std::string(filled, '='), std::string(kBarWidth - filled, ' '), event.step,
-             total_steps_, event.report.loss, event.report.total_ms(),
+             total_steps_, without_sign(event.report.loss), event.report.total_ms(),
              format_seconds(elapsed / steps_done * steps_left));
   std::fflush(stderr);
   line_open_ = true;
@@ -246,6 +250,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   }
   return text;
 }
+
+double without_sign(double loss) { return std::isnan(loss) ? std::fabs(loss) : loss; }
 
 std::string format_bytes(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);

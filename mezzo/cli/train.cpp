@@ -21,8 +21,8 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
   fmt::print(
       "{} at {}/{}: accuracy {:.2f} %, loss {:.4f}, {:.2f} ms/step, {:.0f} images/s, peak {}",
       options.model, amp::name_of(options.policy.level), name_of(options.policy.dtype()),
-      100 * result.test.accuracy, result.test.loss, result.step_ms_median, result.images_per_s,
-      format_bytes(result.peak_bytes));
+      100 * result.test.accuracy, without_sign(result.test.loss), result.step_ms_median,
+      result.images_per_s, format_bytes(result.peak_bytes));
   if (result.skipped_steps > 0) fmt::print(", {} steps skipped", result.skipped_steps);
   fmt::print("\n");
 }

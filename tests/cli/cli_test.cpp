@@ -306,6 +306,21 @@ TEST_F(Command, BenchShowsWhereTheTimeGoes) {
   EXPECT_THAT(phases, UnorderedElementsAre("forward", "backward", "update"));
 }
 
+// The sign of a NaN means nothing, and JSON has no NaN.
+TEST_F(Command, ALossThatIsNoNumberIsNan) {
+  const std::string options = " --model mlp --lr 1e30 --steps 3 --batch-size 500 --json ";
+  const Outcome trained = run("train" + options + path("log") + " --save " + path("weights"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Json result = read_events("log").back();
+  ASSERT_TRUE(result["loss"].is_null()) << result;
+  const Outcome compared = run("compare --levels O0" + options + path("log"));
+  const Outcome evaluated = run("eval --model mlp --weights " + path("weights"));
+  for (const std::string& text :
+       {trained.output, trained.errors, compared.output, compared.errors, evaluated.output}) {
+    EXPECT_THAT(text, AllOf(HasSubstr("nan"), testing::Not(HasSubstr("-nan"))));
+  }
+}
+
 TEST_F(Command, ADeviceMustBeThere) {
   EXPECT_EQ(run("bench --device gpu --steps 1").status, 2);
   EXPECT_EQ(run("bench --device cuda:100 --steps 1").status, 1);
