@@ -40,12 +40,16 @@ train::ScheduleKind parse_schedule_name(const std::string& text) {
   return *kind;
 }
 
-// Throws UnsupportedError if there is no such device here.
+// A device that is not here is a wrong value like a folder that is not here: nothing has run yet.
 Device parse_device_option(const std::string& text) {
   const std::optional<Device> device = parse_device(text);
   check_arg(device.has_value(), "--device", "unknown device `", text,
             "`. There are cpu, cuda and cuda:N");
-  if (device->type != DeviceType::kCpu) static_cast<void>(backend_of(*device));
+  try {
+    if (device->type != DeviceType::kCpu) static_cast<void>(backend_of(*device));
+  } catch (const UnsupportedError& error) {
+    throw ArgumentError(error.what());
+  }
   return *device;
 }
 

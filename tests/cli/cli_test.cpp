@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "mezzo/core/error.h"
 #include "tests/cli/command.h"
 
 namespace mezzo::cli_tests {
@@ -322,8 +323,14 @@ TEST_F(Command, ALossThatIsNoNumberIsNan) {
 }
 
 TEST_F(Command, ADeviceMustBeThere) {
-  EXPECT_EQ(run("bench --device gpu --steps 1").status, 2);
-  EXPECT_EQ(run("bench --device cuda:100 --steps 1").status, 1);
+  for (const char* command :
+       {"train --steps 1", "bench --steps 1", "compare", "eval --weights w"}) {
+    for (const char* device : {"gpu", "cuda:100"}) {
+      const Outcome outcome = run(concat(command, " --device ", device));
+      EXPECT_EQ(outcome.status, 2) << command << " on " << device;
+      EXPECT_THAT(outcome.errors, HasSubstr("device")) << command << " on " << device;
+    }
+  }
   EXPECT_THAT(run("info").output, HasSubstr("cuda"));
 }
 
