@@ -49,6 +49,7 @@ void run_compare(const CompareOptions& options) {
   apply_machine_options(options);
   RunReport report(fmt::format("{} on {}", runs.front().model, runs.front().data), options.report);
   const train::DataPair data = train::open_data(runs.front());
+  for (train::RunOptions& run : runs) fit_epochs(options, *data.train, run);
   JsonLines json(options.json);
   std::vector<std::vector<std::string>> rows{kHeader};
   for (const train::RunOptions& run : runs) {

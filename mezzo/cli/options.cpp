@@ -1,5 +1,6 @@
 #include "mezzo/cli/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -74,6 +75,7 @@ train::RunOptions SharedOptions::parsed() const {
   result.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", keep_batchnorm);
   result.loss_scale = parse_loss_scale(loss_scale);
   result.schedule = parse_schedule_name(schedule);
+  result.epochs = epochs.value_or(result.epochs);
   check_arg(!report.empty() || (!histogram_every.has_value() && !run.activation_gradients),
             "--report",
             "is missing: --histogram-every and --activation-gradients gather what only ",
@@ -148,8 +150,10 @@ void add_data_options(CLI::App& command, SharedOptions& options) {
 
 void add_training_options(CLI::App& command, SharedOptions& options) {
   add_data_options(command, options);
-  command.add_option("--epochs", options.run.epochs, "Passes over the data")->capture_default_str();
-  command.add_option("--steps", options.run.steps, "End after so many steps");
+  command.add_option("--epochs", options.epochs,
+                     "Passes over the data (1, or as many as --steps takes)");
+  command.add_option("--steps", options.run.steps,
+                     "End after so many steps, of all epochs together");
   command.add_option("--lr-schedule", options.schedule, train::schedule_names())
       ->capture_default_str();
   command
@@ -168,6 +172,14 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
   command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
   command.add_flag("!--no-augment", options.run.augment,
                    "Training images as they are: cifar10 and images are cropped and flipped else");
+}
+
+void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {
+  if (options.epochs.has_value() || !run.steps.has_value()) return;
+  constexpr std::int64_t kMostEpochs = 1'000'000'000;  // of a run; nobody sees their end
+  // Where there is no whole batch, the loader says so.
+  const std::int64_t per_epoch = std::max<std::int64_t>(images.size() / run.batch_size, 1);
+  run.epochs = std::min((*run.steps - 1) / per_epoch + 1, kMostEpochs);
 }
 
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {

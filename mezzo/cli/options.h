@@ -22,6 +22,7 @@ struct SharedOptions {
   std::string loss_scale{};
   std::string schedule = "constant";
   std::string device = "cpu";
+  std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
   bool tf32 = false;
   std::optional<int> threads{};  // as many as there are cores
   std::string json{};
@@ -44,6 +45,9 @@ void add_precision_options(CLI::App& command, SharedOptions& options);
 void add_data_options(CLI::App& command, SharedOptions& options);
 // Those, and --epochs --lr-schedule --no-augment ...: what only training on data needs.
 void add_training_options(CLI::App& command, SharedOptions& options);
+
+// Sets the epochs of a run to those that --steps takes, if only that was given.
+void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run);
 
 // --checkpoint-dir --checkpoint-every --keep --keep-best --resume
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);

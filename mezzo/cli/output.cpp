@@ -122,6 +122,7 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"graph", options.graph},
           {"batch_size", options.batch_size},
           {"epochs", options.epochs},
+          {"steps", options.steps.has_value() ? Json(*options.steps) : Json()},
           {"lr", options.lr},
           {"lr_schedule", train::name_of(options.schedule)},
           {"momentum", options.momentum},

@@ -34,6 +34,7 @@ void run_train(const TrainOptions& options) {
                                        name_of(run.policy.dtype()));
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
+  fit_epochs(options, *data.train, run);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run));
   Progress progress(json, run.model, options.quiet);

@@ -215,6 +215,27 @@ TEST_F(Command, CompareWritesOneReportOfAllRuns) {
   }
 }
 
+TEST_F(Command, StepsGoOnOverAsManyEpochsAsTheyTake) {
+  write_cifar10(folder_);  // five batches of four
+  const std::string options = " --model mlp --batch-size 4 --quiet --data cifar10:" + path("") +
+                              " --json " + path("log") + " --steps ";
+  const auto length = [&](const std::string& arguments) {
+    EXPECT_EQ(run(arguments).status, 0);
+    const Json result = read_events("log").back();
+    EXPECT_EQ(read_events("log").front()["epochs"], result["epochs"]);
+    return std::pair<int, int>(result["steps"], result["epochs"]);
+  };
+  using testing::Pair;
+  EXPECT_THAT(length("train" + options + "5"), Pair(5, 1));
+  EXPECT_THAT(length("train" + options + "12"), Pair(12, 3));
+  EXPECT_THAT(length("compare --levels O0" + options + "6"), Pair(6, 2));
+  EXPECT_THAT(length("train --epochs 2" + options + "12"), Pair(10, 2));
+  EXPECT_THAT(length("train --lr-schedule half-cosine" + options + "12"), Pair(12, 3));
+  const double last_rate = events_of(read_events("log"), "step").back()["lr"];
+  EXPECT_GT(last_rate, 0);
+  EXPECT_LT(last_rate, 0.001) << "the schedule ends with the run";
+}
+
 // The losses of all steps that were logged to that file.
 std::vector<double> losses_of(const std::vector<Json>& events) {
   std::vector<double> losses;
