@@ -31,7 +31,7 @@ void run_bench(const BenchOptions& options) {
   if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
   apply_machine_options(options);
   JsonLines json(options.json);
-  json.write(start_event("bench", run));
+  json.begin(start_event("bench", run));
   Progress progress(json, run.model, options.quiet);
   train::Profile profile;
   train::BenchOptions bench = options.bench;

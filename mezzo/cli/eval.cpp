@@ -30,7 +30,7 @@ void run_eval(const EvalOptions& options) {
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
   const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
   JsonLines json(options.json);
-  json.write(start_event("eval", run));
+  json.begin(start_event("eval", run));
   if (!options.logits.empty()) report::check_writable(options.logits);
   const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
   std::vector<Tensor> logits;

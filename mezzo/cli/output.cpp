@@ -55,6 +55,22 @@ std::string line_of(const Json& event) {
   return event.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Every line begins so, the first of a run that was killed as far as it came.
+constexpr std::string_view kLineBegin = R"({"event":")";
+
+// A name that was mistyped must not cost a file: logs are emptied, or go on behind their last line.
+void check_is_log(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(kLineBegin.size(), '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  if (!kLineBegin.starts_with(begin)) {
+    fail<FileError>("json", path, ": exists and is no log of mezzo. Name another file");
+  }
+}
+
 // Of a regular file; there is nothing to take out of others.
 void drop_lines(const std::string& path) {
   std::error_code ignored;
@@ -83,6 +99,7 @@ void drop_torn_line(const std::string& path) {
 
 JsonLines::JsonLines(const std::string& path, bool append) : path_(path), append_(append) {
   if (path.empty()) return;
+  check_is_log(path);
   file_.open(path, std::ios::app);
   if (!file_)
     fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");

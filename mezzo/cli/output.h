@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 class JsonLines {
  public:
   // `append`: keep the lines that are there, but not a last one without an end. Throws FileError if
-  // the file cannot be written. It stays as it is until the first line is written.
+  // the file cannot be written, or exists and is no log. It stays as it is until the first line is
+  // written.
   explicit JsonLines(const std::string& path, bool append = false);
   // Keeps the first event of a run until there is another one: a run that is refused before its
   // first step leaves the log of an earlier one alone.

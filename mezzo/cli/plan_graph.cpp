@@ -191,11 +191,11 @@ void print_memory(const graph::GraphMemory& memory) {
 
 void run_plan_graph(const PlanOptions& options) {
   const train::RunOptions run = options.parsed();
+  JsonLines json(options.json);
   const CapturedStep captured = capture_step(options, run);
   const GraphReport& report = captured.report;
   write_text(options.dot, captured.dot);
   write_text(options.text, captured.text);
-  JsonLines json(options.json);
   for (const graph::PaintedCall& call : report.calls) json.write(event_of(call));
   for (const graph::PassRecord& pass : report.passes) json.write(event_of(pass));
   json.write(totals_of(run, captured));
