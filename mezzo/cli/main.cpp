@@ -2,6 +2,7 @@
 // input.
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -25,6 +26,15 @@ int report(std::string message, int status) {
 
 int report(const std::exception& error, int status) {
   return report(std::string(error.what()), status);
+}
+
+// Weights that do not fit: what the library advises is a parameter of load_state(), which nobody
+// can give here.
+std::string in_terms_of_options(const std::string& message) {
+  const std::size_t end = message.rfind(';');
+  if (!message.starts_with("[load_state] ") || end == std::string::npos) return message;
+  return message.substr(0, end) +
+         ". Use the --model, image size and number of classes that the weights were made for";
 }
 
 bool is_command(const CLI::App& app, const std::string& name) {
@@ -71,7 +81,7 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     return report("[output] writing to standard output failed. Is the disk full?", kFailed);
   } catch (const mezzo::ArgumentError& error) {
-    return report(error, kWrongUsage);
+    return report(in_terms_of_options(error.what()), kWrongUsage);
   } catch (const mezzo::DiskError& error) {
     return report(error, kFailed);
   } catch (const mezzo::FileError& error) {

@@ -305,6 +305,18 @@ TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
   EXPECT_EQ(run("eval --model mlp --weights " + path("mlp")).status, 2);
 }
 
+TEST_F(Command, WeightsThatDoNotFitGetAdviceThatCanBeFollowed) {
+  ASSERT_EQ(run("train --model mlp --steps 1 --quiet --save " + path("mlp")).status, 0);
+  for (const char* command :
+       {"train --quiet --model lenet5", "compare --quiet --model lenet5", "eval --model lenet5",
+        "eval --model mlp --data shapes", "export --model mlp --classes 7 --out /dev/null"}) {
+    const Outcome outcome = run(concat(command, " --weights ", path("mlp")));
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_THAT(outcome.errors, HasSubstr("Use the --model, image size and number")) << command;
+    EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("strict"))) << command;
+  }
+}
+
 TEST_F(Command, CompareStartsEveryLevelFromTheSameWeightsAndPrintsOneTable) {
   const Outcome outcome =
       run("compare --steps 2 --levels O0,O0,O2,O2/f16 --batch-size 16 --quiet "
