@@ -1,4 +1,6 @@
 // mezzo compare: trains one model from the same weights in several precisions.
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
@@ -6,6 +8,7 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/run_report.h"
+#include "mezzo/cli/stop_on_signal.h"
 
 namespace mezzo::cli {
 namespace {
@@ -38,34 +41,65 @@ std::string log_folder(const std::string& parent, std::size_t number,
                      name_of(run.policy.dtype()));
 }
 
-void run_compare(const CompareOptions& options) {
+std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
   std::vector<train::RunOptions> runs;
   for (const std::string& level : options.levels) {
     const SharedOptions& shared = options;
     SharedOptions run = shared;
     run.level = level;
     runs.push_back(run.parsed());
+    runs.back().should_stop = [] { return StopOnSignal::was_asked(); };
   }
+  return runs;
+}
+
+std::string label_of(const train::RunOptions& run) {
+  return fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
+                     name_of(run.policy.dtype()));
+}
+
+// Where the runs of a comparison are logged.
+struct Logs {
+  JsonLines json;
+  RunReport report;
+  std::string folder;  // of event files
+  bool quiet;
+};
+
+train::RunResult train_one(const train::RunOptions& run, const train::DataPair& data,
+                           std::size_t number, Logs& logs) {
+  logs.json.begin(start_event("compare", run));
+  Progress progress(logs.json, label_of(run), logs.quiet);
+  logs.report.begin(label_of(run), run, data);
+  EventLog log(log_folder(logs.folder, number, run), progress);
+  ReportObserver observer(logs.report, log);
+  const train::RunResult result = train::run(run, data, observer);
+  logs.json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
+  return result;
+}
+
+void run_compare(const CompareOptions& options) {
+  std::vector<train::RunOptions> runs = parsed_runs(options);
   apply_machine_options(options);
-  RunReport report(fmt::format("{} on {}", runs.front().model, runs.front().data), options.report);
+  const std::string title = fmt::format("{} on {}", runs.front().model, runs.front().data);
+  RunReport report(title, options.report);
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) fit_epochs(options, *data.train, run);
-  JsonLines json(options.json);
+  Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
   std::vector<std::vector<std::string>> rows{kHeader};
-  for (const train::RunOptions& run : runs) {
-    json.begin(start_event("compare", run));
-    const std::string label = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
-                                          name_of(run.policy.dtype()));
-    Progress progress(json, label, options.quiet);
-    report.begin(label, run, data);
-    EventLog log(log_folder(options.logdir, rows.size(), run), progress);
-    ReportObserver observer(report, log);
-    const train::RunResult result = train::run(run, data, observer);
-    json.write(result_event(run, result, true));
-    rows.push_back(table_row(run, result));
+  const StopOnSignal stop;
+  train::RunResult result;
+  for (std::size_t i = 0; i < runs.size() && !result.stopped; ++i) {
+    result = train_one(runs[i], data, rows.size(), logs);
+    if (!result.stopped) rows.push_back(table_row(runs[i], result));
   }
-  fmt::print("{}", format_table(rows));
-  report.write();
+  if (rows.size() > 1) fmt::print("{}", format_table(rows));
+  logs.report.write();
+  if (result.stopped) {
+    fail<Error>("compare", "stopped by a signal after step ", result.steps, " of ",
+                label_of(runs[rows.size() - 1]), ": ", rows.size() - 1, " of ", runs.size(),
+                " runs are done. A comparison cannot go on, begin it again");
+  }
 }
 
 }  // namespace

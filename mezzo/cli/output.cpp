@@ -179,6 +179,10 @@ Json result_event(const train::RunOptions& options, const train::RunResult& resu
   return event;
 }
 
+Json stopped_event(const train::RunResult& result) {
+  return {{"event", "stopped"}, {"step", result.steps}};
+}
+
 Progress::Progress(JsonLines& json, std::string label, bool quiet)
     : json_(json),
       label_(std::move(label)),

@@ -44,6 +44,8 @@ class JsonLines {
 Json start_event(const std::string& command, const train::RunOptions& options);
 // The outcome of a run. `with_data`: loss and accuracy were measured.
 Json result_event(const train::RunOptions& options, const train::RunResult& result, bool with_data);
+// Instead of that, of a run that a signal ended.
+Json stopped_event(const train::RunResult& result);
 
 // Shows steps on a terminal as a bar, elsewhere as a line per epoch, and writes events.
 class Progress final : public train::RunObserver {

@@ -46,8 +46,7 @@ void run_train(const TrainOptions& options) {
   run.should_stop = [] { return StopOnSignal::was_asked(); };
   if (!options.save.empty()) report::check_writable(options.save);
   const train::RunResult result = train::run(run, data, observer, &trained);
-  json.write(result.stopped ? Json{{"event", "stopped"}, {"step", result.steps}}
-                            : result_event(run, result, true));
+  json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
   if (!options.save.empty()) io::write_safetensors(options.save, trained->state());
   if (!result.stopped) print_result(run, result);
   report.write();

@@ -49,15 +49,43 @@ TEST_F(Command, ARunThatLostItsLastStepsDoesThemAgain) {
   EXPECT_EQ(steps_of(read_events("b")), expected);
 }
 
+// A command line that sends SIGTERM to a command once the file has a line of the pattern, and ends
+// with its status.
+std::string signalled(const std::string& arguments, const std::string& file,
+                      const std::string& pattern) {
+  return concat(MEZZO_COMMAND, " ", arguments, " & pid=$!; until grep -q '", pattern, "' ", file,
+                " 2>/dev/null; do sleep 0.02; done; kill -TERM $pid; wait $pid");
+}
+
 TEST_F(Command, ASignalEndsTheRunAfterItsStepAndKeepsIt) {
-  const std::string script = std::string(MEZZO_COMMAND) +
-                             " train --batch-size 500 --epochs 100000 --quiet --checkpoint-dir " +
-                             path("run") + " --json " + path("log") + " 2>" + path("errors") +
-                             " & pid=$!; until grep -q step " + path("log") +
-                             " 2>/dev/null; do sleep 0.02; done; kill -TERM $pid; wait $pid";
+  const std::string script = signalled(
+      "train --batch-size 500 --epochs 100000 --quiet "
+      "--checkpoint-dir " +
+          path("run") + " --json " + path("log") + " 2>" + path("errors"),
+      path("log"), "step");
   EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 1);
   EXPECT_THAT(read_text("errors"), HasSubstr("Go on with --resume"));
   EXPECT_FALSE(newest_checkpoint(path("run")).empty());
+}
+
+// The runs that were done by then are in the table, the log and the report.
+TEST_F(Command, ASignalEndsAComparisonAfterItsStep) {
+  const std::string script = signalled(
+      "compare --model mlp --batch-size 500 --epochs 2 --quiet "
+      "--levels O0,O1,O2,O3,O0,O1,O2,O3 --report " +
+          path("run.html") + " --json " + path("log") + " >" + path("table") + " 2>" +
+          path("errors"),
+      path("log"), "result");
+  EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 1);
+  EXPECT_THAT(read_text("errors"), testing::ContainsRegex("stopped by a signal after step [0-9]+ "
+                                                          "of mlp O[0-3]/.*: [0-9] of 8 runs"));
+  const std::vector<Json> events = read_events("log");
+  EXPECT_EQ(events.back()["event"], "stopped");
+  EXPECT_EQ(events.back()["step"], events[events.size() - 2]["step"]);
+  const std::string table = read_text("table");
+  EXPECT_EQ(static_cast<std::size_t>(std::count(table.begin(), table.end(), '\n')),
+            2 + events_of(events, "result").size());
+  EXPECT_THAT(read_text("run.html"), HasSubstr("</html>"));
 }
 
 // The best epoch's checkpoint stays, and eval finds its accuracy again.
