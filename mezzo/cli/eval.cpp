@@ -1,9 +1,11 @@
 // mezzo eval: loss and accuracy of saved weights on a data set.
 #include <fmt/format.h>
 
+#include "mezzo/cli/batch_watch.h"
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/core/device_backend.h"
 #include "mezzo/data/open.h"
 #include "mezzo/io/npy.h"
 #include "mezzo/ops/grad_mode.h"
@@ -23,33 +25,65 @@ void write_logits(const std::string& path, const std::vector<Tensor>& batches) {
   io::write_npy(path, cat(batches, 0));
 }
 
+struct Measured {
+  train::Evaluation result{};
+  double batch_ms_median = 0;
+  double images_per_s = 0;
+  std::int64_t peak_bytes = 0;
+  std::vector<Tensor> logits{};  // if they are wanted
+};
+
+Measured measure(const EvalOptions& options, const train::RunOptions& run,
+                 const data::Dataset& images, nn::Module& net) {
+  const amp::Policy policy = amp::apply_options(net, run.policy, run.precision);
+  Measured measured;
+  reset_peak_memory(run.device);
+  BatchWatch watch(run.model, (images.size() - 1) / run.batch_size + 1, options.quiet);
+  measured.result =
+      train::evaluate(net, images, run.batch_size, policy, run.workers, [&](const Tensor& logits) {
+        if (!options.logits.empty()) {
+          measured.logits.push_back(logits.to(kCpuDevice));
+        }
+        watch.next();
+      });
+  measured.batch_ms_median = watch.median_ms();
+  measured.images_per_s = 1000 * static_cast<double>(images.size()) / watch.total_ms();
+  measured.peak_bytes = memory_stats(run.device).peak_bytes;
+  return measured;
+}
+
+// The fields of a training run's result; nothing is skipped where nothing is trained.
+Json event_of(const train::RunOptions& run, const data::Dataset& images, const Measured& measured) {
+  return {{"event", "result"},
+          {"model", run.model},
+          {"level", amp::name_of(run.policy.level)},
+          {"dtype", name_of(run.policy.dtype())},
+          {"batch_size", run.batch_size},
+          {"images", images.size()},
+          {"step_ms_median", measured.batch_ms_median},
+          {"images_per_s", measured.images_per_s},
+          {"peak_bytes", measured.peak_bytes},
+          {"skipped_steps", 0},
+          {"accuracy", measured.result.accuracy},
+          {"loss", measured.result.loss}};
+}
+
 void run_eval(const EvalOptions& options) {
   const train::RunOptions run = options.parsed();
   apply_machine_options(options);
-  const auto dataset =
+  const auto images =
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
-  const auto net = train::make_model(run, dataset->image_shape(), dataset->num_classes());
+  const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines json(options.json);
   json.begin(start_event("eval", run));
   if (!options.logits.empty()) report::check_writable(options.logits);
-  const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
-  std::vector<Tensor> logits;
-  std::function<void(const Tensor&)> keep_logits;
-  if (!options.logits.empty()) {
-    keep_logits = [&](const Tensor& batch) { logits.push_back(batch.to(kCpuDevice)); };
-  }
-  const train::Evaluation result =
-      train::evaluate(*net, *dataset, run.batch_size, policy, run.workers, keep_logits);
-  json.write({{"event", "result"},
-              {"model", run.model},
-              {"level", amp::name_of(run.policy.level)},
-              {"dtype", name_of(run.policy.dtype())},
-              {"loss", result.loss},
-              {"accuracy", result.accuracy}});
-  if (!options.logits.empty()) write_logits(options.logits, logits);
-  fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images\n", run.model,
-             amp::name_of(run.policy.level), name_of(run.policy.dtype()), 100 * result.accuracy,
-             without_sign(result.loss), dataset->size());
+  const Measured measured = measure(options, run, *images, *net);
+  json.write(event_of(run, *images, measured));
+  if (!options.logits.empty()) write_logits(options.logits, measured.logits);
+  fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
+             run.model, amp::name_of(run.policy.level), name_of(run.policy.dtype()),
+             100 * measured.result.accuracy, without_sign(measured.result.loss), images->size(),
+             measured.images_per_s, format_bytes(measured.peak_bytes));
 }
 
 }  // namespace
@@ -69,6 +103,7 @@ void add_eval(CLI::App& app) {
   add_device_options(*command, *options);
   command->add_option("--threads", options->threads, "Threads to use (all cores)");
   command->add_option("--json", options->json, "Write events to this file");
+  command->add_flag("--quiet", options->quiet, "No progress");
   command->add_option("--logits", options->logits,
                       "Write the logits of all images to this .npy file");
   command->callback([options] { run_eval(*options); });

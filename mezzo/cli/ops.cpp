@@ -14,9 +14,11 @@ struct OpsOptions {
 };
 
 void print_table() {
-  std::vector<std::vector<std::string>> rows{{"op", "bf16", "f16", "gradient", "cpu kernels"}};
+  std::vector<std::vector<std::string>> rows{
+      {"op", "bf16", "f16", "gradient", "cpu kernels", "reason"}};
   for (const OpDescription& op : describe_ops()) {
-    rows.push_back({op.name, op.bf16, op.f16, op.differentiable ? "yes" : "no", op.kernels});
+    rows.push_back(
+        {op.name, op.bf16, op.f16, op.differentiable ? "yes" : "no", op.kernels, op.reason});
   }
   fmt::print("{}", format_table(rows));
 }

@@ -17,9 +17,6 @@
 namespace mezzo::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kRedraw{100};
-constexpr int kBarWidth = 24;
-
 std::string format_seconds(double seconds) {
   const long whole = std::lround(seconds);
   return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
@@ -173,9 +170,9 @@ Json result_event(const train::RunOptions& options, const train::RunResult& resu
   if (with_data) {
     event["epochs"] = result.epochs;
     event["wait_ms"] = result.wait_ms_mean;
-    event["accuracy"] = result.test.accuracy;
-    event["loss"] = result.test.loss;
   }
+  event["accuracy"] = with_data ? Json(result.test.accuracy) : Json();
+  event["loss"] = with_data ? Json(result.test.loss) : Json();
   return event;
 }
 
@@ -236,16 +233,13 @@ void Progress::draw(const train::StepEvent& event) {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_draw_ < kRedraw && event.step < total_steps_) return;
   last_draw_ = now;
-  const double done = static_cast<double>(event.step) / static_cast<double>(total_steps_);
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   // By the steps of this part of a run that was resumed.
   const auto steps_done = static_cast<double>(event.step - first_step_);
   const auto steps_left = static_cast<double>(total_steps_ - event.step);
-  const int filled = static_cast<int>(done * kBarWidth);
-  fmt::print(stderr, "\r\033[K{}  [{}{}] {}/{}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
-             std::string(filled, '='), std::string(kBarWidth - filled, ' '), event.step,
-             total_steps_, without_sign(event.report.loss), event.report.total_ms(),
-             format_seconds(elapsed / steps_done * steps_left));
+  fmt::print(stderr, "\r\033[K{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
+             bar(event.step, total_steps_), without_sign(event.report.loss),
+             event.report.total_ms(), format_seconds(elapsed / steps_done * steps_left));
   std::fflush(stderr);
   line_open_ = true;
 }
@@ -274,6 +268,12 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 double without_sign(double loss) { return std::isnan(loss) ? std::fabs(loss) : loss; }
+
+std::string bar(std::int64_t done, std::int64_t total) {
+  constexpr std::int64_t kWidth = 24;
+  const auto filled = static_cast<std::size_t>(done * kWidth / std::max<std::int64_t>(total, 1));
+  return fmt::format("[{:<{}}] {}/{}", std::string(filled, '='), kWidth, done, total);
+}
 
 std::string format_bytes(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);

@@ -42,7 +42,7 @@ class JsonLines {
 
 // The configuration of a run and the machine it runs on.
 Json start_event(const std::string& command, const train::RunOptions& options);
-// The outcome of a run. `with_data`: loss and accuracy were measured.
+// The outcome of a run. `with_data`: loss and accuracy were measured; else they are null.
 Json result_event(const train::RunOptions& options, const train::RunResult& result, bool with_data);
 // Instead of that, of a run that a signal ended.
 Json stopped_event(const train::RunResult& result);
@@ -77,6 +77,10 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
 // A loss as it is printed: `nan`, where fmt would print `-nan` if the bit of the sign is set.
 double without_sign(double loss);
+
+// `[======            ] 10/30`
+std::string bar(std::int64_t done, std::int64_t total);
+constexpr std::chrono::milliseconds kRedraw{100};  // between two states of a bar
 
 // `1.25 GB`, `12.3 MB`.
 std::string format_bytes(std::int64_t bytes);
