@@ -1,8 +1,10 @@
 // `mezzo plan --graph`: what a captured training step looks like, as text, JSON lines and picture.
 #include <algorithm>
+#include <map>
 
 #include <gmock/gmock.h>
 
+#include "mezzo/core/error.h"
 #include "tests/cli/command.h"
 #include "tests/unit/graph/dot_text.h"
 
@@ -54,6 +56,30 @@ TEST_F(PlanGraph, SaysWhatTheStepConsistsOf) {
   EXPECT_LE(result["least_bytes"], result["arena_bytes"]);
   EXPECT_LE(result["least_bytes"], result["eager_bytes"]);
   EXPECT_GT(result["nodes_backward"], 0);
+}
+
+// By path and operation, of those that both commands call the same.
+std::map<std::string, std::string> rules_of(const std::vector<Json>& events) {
+  std::map<std::string, std::string> rules;
+  for (const Json& event : events_of(events, "op")) {
+    rules[concat(event["path"].get<std::string>(), " ", event["op"].get<std::string>())] =
+        event["rule"];
+  }
+  return rules;
+}
+
+TEST_F(PlanGraph, TheRulesAreThoseOfTheForwardPass) {
+  for (const char* options :
+       {"--amp O0", "--amp O1", "--amp O2 --dtype f16", "--amp O3",
+        "--amp auto --keep-f32 relu,fc3 --lower max_pool2d", "--amp O3 --keep-f32 conv1,linear"}) {
+    const auto in_graph = rules_of(events_for(concat("lenet5 ", options)));
+    ASSERT_EQ(run(concat("plan lenet5 ", options, " --json ", path("eager.json"))).status, 0);
+    for (const auto& [call, rule] : rules_of(read_events("eager.json"))) {
+      if (call.ends_with(" cast")) continue;  // the graph counts them apart
+      ASSERT_TRUE(in_graph.contains(call)) << call << " with " << options;
+      EXPECT_EQ(in_graph.at(call), rule) << call << " with " << options;
+    }
+  }
 }
 
 TEST_F(PlanGraph, NothingIsCastAtO0) {
