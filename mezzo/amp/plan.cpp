@@ -31,6 +31,20 @@ DType dtype_of(const OpDef& op, Inputs inputs) {
   return found.value_or(inputs.empty() || !inputs[0]->defined() ? DType::kF32 : inputs[0]->dtype());
 }
 
+bool is_set_by_user(const Policy& policy, const OpDef& op) {
+  return policy.rules != nullptr && policy.rules->action_of(op).has_value();
+}
+
+}  // namespace
+
+const char* rule_name(const Policy* policy, const OpDef& op) {
+  if (policy == nullptr) return "none";
+  if (policy->lower == DType::kF32 || is_set_by_user(*policy, op)) return "user";
+  return name_of(op.precision.of(policy->lower));
+}
+
+namespace {
+
 class Recorder final : public CallObserver {
  public:
   void on_call(const ObservedCall& call) override {
@@ -48,20 +62,16 @@ class Recorder final : public CallObserver {
 
  private:
   static void explain(const ObservedCall& call, PlannedOp& planned) {
+    planned.rule = rule_name(call.policy, call.op);
     if (call.policy == nullptr) {
-      planned.rule = "none";
       planned.reason = "outside of mixed precision: computes in the dtype of its inputs";
       return;
     }
-    const PrecisionClass own = call.op.precision.of(call.policy->lower);
-    planned.rule = name_of(own);
     planned.reason = call.op.precision.reason;
-    const OpRules* rules = call.policy->rules.get();
+    const PrecisionClass own = call.op.precision.of(call.policy->lower);
     if (call.policy->lower == DType::kF32) {
-      planned.rule = "user";
       planned.reason = "its module is set to f32";
-    } else if (rules != nullptr && rules->action_of(call.op).has_value()) {
-      planned.rule = "user";
+    } else if (is_set_by_user(*call.policy, call.op)) {
       planned.reason = "set by the user";
     } else if (own == PrecisionClass::kFloat32 && call.action == CastAction::kToLower) {
       planned.reason = concat("everything is cast here, although it ", planned.reason);

@@ -20,12 +20,16 @@ struct PlannedCast {
   bool shared = false;     // that copy was made before and costs nothing
 };
 
+// The rule that a call under the policy is subject to: the operation's class at the lower dtype;
+// `user` for rules of the user and modules that are set to f32, and `none` without a policy.
+const char* rule_name(const Policy* policy, const OpDef& op);
+
 // One call of an operation.
 struct PlannedOp {
   std::string path{};  // of the module that called it; empty for the network itself
   std::string op{};
   DType dtype = DType::kF32;  // that it computes in
-  std::string rule{};         // its class at the lower dtype, or `user`
+  std::string rule{};         // rule_name()
   std::string reason{};
   std::vector<PlannedCast> casts{};
 };

@@ -10,7 +10,6 @@
 #include "mezzo/io/npy.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
-#include "mezzo/report/page.h"
 
 namespace mezzo::cli {
 namespace {
@@ -76,7 +75,7 @@ void run_eval(const EvalOptions& options) {
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines json(options.json);
   json.begin(start_event("eval", run));
-  if (!options.logits.empty()) report::check_writable(options.logits);
+  if (!options.logits.empty()) check_writable(options.logits, "--logits");
   const Measured measured = measure(options, run, *images, *net);
   json.write(event_of(run, *images, measured));
   if (!options.logits.empty()) write_logits(options.logits, measured.logits);

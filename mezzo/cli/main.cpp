@@ -66,7 +66,10 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return report(mezzo::concat(error.what(), ". See `mezzo --help`"), kWrongUsage);
+    const std::string command = argc > 1 && is_command(app, argv[1]) ? argv[1] : "";
+    return report(mezzo::concat(error.what(), ". See `mezzo ", command, command.empty() ? "" : " ",
+                                "--help`"),
+                  kWrongUsage);
   }
 }
 

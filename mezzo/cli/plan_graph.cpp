@@ -15,7 +15,6 @@
 #include "mezzo/models/model.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/losses.h"
-#include "mezzo/ops/registry.h"
 #include "mezzo/optim/sgd.h"
 
 namespace mezzo::cli {
@@ -72,24 +71,10 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
   return captured;
 }
 
-// As amp::PlannedOp has it: the operation's class at the lower dtype, or `user`. A program knows
-// the region of a call, and in the reason what of it decided; only modules that were set to f32 are
-// regions of level O3 in which something is painted black.
-std::string rule_of(const graph::PaintedCall& call, const amp::Policy& policy) {
-  if (call.reason == "outside of mixed precision") return "none";
-  const bool is_set_to_f32 = call.colour == "black" && call.reason == "level O3";
-  if (is_set_to_f32 || call.reason.starts_with("a rule of the user")) return "user";
-  const OpDef* op = find_op(call.op);
-  return op == nullptr ? "none" : name_of(op->precision.of(policy.lower));
-}
-
-Json event_of(const graph::PaintedCall& call, const amp::Policy& policy) {
-  return {{"event", "op"},
-          {"path", call.path},
-          {"op", call.op},
-          {"dtype", name_of(call.dtype)},
-          {"rule", rule_of(call, policy)},
-          {"colour", call.colour},
+Json event_of(const graph::PaintedCall& call) {
+  return {{"event", "op"},        {"path", call.path},
+          {"op", call.op},        {"dtype", name_of(call.dtype)},
+          {"rule", call.rule},    {"colour", call.colour},
           {"reason", call.reason}};
 }
 
@@ -143,10 +128,10 @@ Json totals_of(const train::RunOptions& run, const CapturedStep& captured) {
   return event;
 }
 
-void print_calls(const GraphReport& report, const amp::Policy& policy) {
+void print_calls(const GraphReport& report) {
   std::vector<std::vector<std::string>> rows{{"path", "op", "dtype", "rule", "reason"}};
   for (const graph::PaintedCall& call : report.calls) {
-    rows.push_back({call.path, call.op, name_of(call.dtype), rule_of(call, policy), call.reason});
+    rows.push_back({call.path, call.op, name_of(call.dtype), call.rule, call.reason});
   }
   fmt::print("{}\n", format_table(rows));
 }
@@ -212,10 +197,10 @@ void run_plan_graph(const PlanOptions& options) {
   const GraphReport& report = captured.report;
   write_text(options.dot, captured.dot);
   write_text(options.text, captured.text);
-  for (const graph::PaintedCall& call : report.calls) json.write(event_of(call, run.policy));
+  for (const graph::PaintedCall& call : report.calls) json.write(event_of(call));
   for (const graph::PassRecord& pass : report.passes) json.write(event_of(pass));
   json.write(totals_of(run, captured));
-  print_calls(report, run.policy);
+  print_calls(report);
   fmt::print("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
              name_of_policy(run.policy), captured.input[0], captured.input[1], captured.input[2],
              captured.input[3]);

@@ -1,6 +1,9 @@
 #include "mezzo/cli/strict_values.h"
 
+#include <charconv>
+#include <cstdint>
 #include <string>
+#include <system_error>
 
 namespace mezzo::cli {
 namespace {
@@ -9,12 +12,21 @@ std::string check_text(const std::string& text) {
   return text.empty() ? "an empty value. Leave the option out, or give it one" : std::string();
 }
 
+template <class Number>
+bool fits(const std::string& text) {
+  Number number{};
+  return std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc();
+}
+
 std::string check_digits(const std::string& text, bool may_be_negative) {
   const std::size_t first = may_be_negative && text.starts_with('-') ? 1 : 0;
   const bool has_digits =
       first < text.size() && text.find_first_not_of("0123456789", first) == std::string::npos;
   const bool has_leading_zero = text.size() > first + 1 && text[first] == '0';
-  if (has_digits && !has_leading_zero) return {};
+  if (has_digits && !has_leading_zero) {
+    const bool in_range = may_be_negative ? fits<std::int64_t>(text) : fits<std::uint64_t>(text);
+    return in_range ? std::string() : "`" + text + "` is beyond 64 bits";
+  }
   return "`" + text + "` is not a whole decimal number" +
          (may_be_negative ? "" : " of at least 0") +
          (has_leading_zero ? " without leading zeros" : "");

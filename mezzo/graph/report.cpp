@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "mezzo/amp/plan.h"
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/passes/cast_plan.h"
 #include "mezzo/graph/passes/insert_casts.h"
@@ -116,6 +117,7 @@ std::vector<PaintedCall> painted_calls(const Program& painted) {
     calls.push_back({.path = node.path,
                      .op = node.op->name,
                      .dtype = computing_dtype(program, node),
+                     .rule = amp::rule_name(before.policy.get(), *before.op),
                      .colour = colour_of(before.paint),
                      .reason = reason_of(before)});
   }

@@ -24,6 +24,7 @@ struct PaintedCall {
   std::string path{};  // of the module that called it; empty for the network itself
   std::string op{};
   DType dtype = DType::kF32;  // that it computes in
+  std::string rule{};         // amp::rule_name()
   // `white`: was decided to compute in 16 bits; `black`: in f32; `none`: takes what comes.
   std::string colour{};
   std::string reason{};
