@@ -8,6 +8,7 @@
 #include <string>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/core/error.h"
 
@@ -76,6 +77,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  mezzo::cli::wait_for_signals();
 #if defined(SIGXFSZ)
   std::signal(SIGXFSZ, SIG_IGN);  // then a write beyond `ulimit -f` is an error like others
 #endif

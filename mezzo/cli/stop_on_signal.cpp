@@ -1,41 +1,63 @@
 #include "mezzo/cli/stop_on_signal.h"
 
-#include <array>
+#include <atomic>
 #include <csignal>
-#include <cstddef>
+#include <system_error>
+#include <thread>
 
 namespace mezzo::cli {
 namespace {
 
-volatile std::sig_atomic_t asked = 0;
+constexpr int kSignals[] = {SIGINT, SIGTERM};
 
-constexpr std::array kSignals{SIGINT, SIGTERM};
-std::array<struct sigaction, kSignals.size()> before{};
+std::atomic<bool> may_ask{false};
+std::atomic<bool> asked{false};
 
-// Where signals are ignored, as in the background of a script, they stay ignored.
-void set_back() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-void on_signal(int) {
-  asked = 1;
-  set_back();
+void act_on(int signal, const sigset_t& blocked) {
+  if (may_ask && !asked.exchange(true)) return;
+  pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
+  std::raise(signal);
+}
+
+[[noreturn]] void act_on_all(const sigset_t& blocked) {
+  for (;;) {
+    int signal = 0;
+    if (sigwait(&blocked, &signal) == 0) act_on(signal, blocked);
+  }
 }
 
 }  // namespace
 
-StopOnSignal::StopOnSignal() {
-  asked = 0;
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
+void wait_for_signals() {
+  sigset_t waited_for;
+  sigemptyset(&waited_for);
+  bool any = false;
+  for (const int signal : kSignals) {
+    if (is_ignored(signal)) continue;
+    sigaddset(&waited_for, signal);
+    any = true;
+  }
+  if (!any) return;
+  pthread_sigmask(SIG_BLOCK, &waited_for, nullptr);
+  try {
+    std::thread([waited_for] { act_on_all(waited_for); }).detach();
+  } catch (const std::system_error&) {  // no more threads: signals end the process as ever
+    pthread_sigmask(SIG_UNBLOCK, &waited_for, nullptr);
   }
 }
 
-StopOnSignal::~StopOnSignal() { set_back(); }
+StopOnSignal::StopOnSignal() {
+  asked = false;
+  may_ask = true;
+}
 
-bool StopOnSignal::was_asked() { return asked != 0; }
+StopOnSignal::~StopOnSignal() { may_ask = false; }
+
+bool StopOnSignal::was_asked() { return asked; }
 
 }  // namespace mezzo::cli
