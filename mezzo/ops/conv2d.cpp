@@ -288,8 +288,10 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
   Conv2dAttrs attrs{options.stride, {}, options.dilation, options.groups};
   if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below says what is wrong
-    const Size2d span = attrs.window(size_of_image(weight.shape())).span();
-    attrs.padding = options.padding.resolve(size_of_image(x.shape()), span, options.stride);
+    const Window2d window = attrs.window(size_of_image(weight.shape()));
+    window.check_numbers(ops::conv2d.name);
+    attrs.padding =
+        options.padding.resolve(size_of_image(x.shape()), window.span(), options.stride);
   }
   return call_one(ops::conv2d, {&x, &weight, &bias}, attrs);
 }

@@ -206,10 +206,11 @@ extern const OpDef avg_pool2d_grad{
 
 namespace {
 
-Pool2dAttrs make_attrs(const Tensor& x, const Pool2dOptions& options) {
+Pool2dAttrs make_attrs(const char* op, const Tensor& x, const Pool2dOptions& options) {
   Pool2dAttrs attrs{options.kernel, options.stride.value_or(options.kernel), {}};
   attrs.count_include_pad = options.count_include_pad;
   if (x.rank() == 4) {  // otherwise the call says what is wrong
+    attrs.window().check_numbers(op);
     attrs.padding =
         options.padding.resolve({x.shape()[2], x.shape()[3]}, attrs.kernel, attrs.stride);
   }
@@ -219,11 +220,11 @@ Pool2dAttrs make_attrs(const Tensor& x, const Pool2dOptions& options) {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
-  return call_one(ops::max_pool2d, {&x}, make_attrs(x, options));
+  return call_one(ops::max_pool2d, {&x}, make_attrs(ops::max_pool2d.name, x, options));
 }
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
-  return call_one(ops::avg_pool2d, {&x}, make_attrs(x, options));
+  return call_one(ops::avg_pool2d, {&x}, make_attrs(ops::avg_pool2d.name, x, options));
 }
 
 Tensor global_avg_pool(const Tensor& x) {

@@ -52,7 +52,7 @@ Sides Padding2d::resolve(Size2d in, Size2d span, Size2d stride) const {
   return {top, bottom, left, right};
 }
 
-Size2d Window2d::output_size(Size2d in, std::string_view op) const {
+void Window2d::check_numbers(std::string_view op) const {
   check_arg(kernel.h >= 1 && kernel.w >= 1, op, "the kernel must have pixels, its size is ",
             kernel);
   check_arg(stride.h >= 1 && stride.w >= 1, op, "the stride must be at least 1, it is ", stride);
@@ -64,6 +64,10 @@ Size2d Window2d::output_size(Size2d in, std::string_view op) const {
                       padding.bottom, padding.left, padding.right}) <= kMost,
             op, "a number of the window is larger than ", kMost, ": kernel ", kernel, ", stride ",
             stride, ", dilation ", dilation, ", padding ", padding);
+}
+
+Size2d Window2d::output_size(Size2d in, std::string_view op) const {
+  check_numbers(op);
   const Size2d padded{in.h + padding.top + padding.bottom, in.w + padding.left + padding.right};
   const std::string spread = dilation == Size2d(1) ? "" : concat(" (dilation ", dilation, ")");
   check_arg(span().h <= padded.h && span().w <= padded.w, op, "the kernel ", kernel, spread,

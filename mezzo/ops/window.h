@@ -69,7 +69,10 @@ struct Window2d {
   Size2d dilation;
   Sides padding;
 
-  // The pixels from a window's first to its last, both included.
+  // Throws ArgumentError naming `op` if a number makes no sense, or is so large that products of
+  // two could not be counted.
+  void check_numbers(std::string_view op) const;
+  // The pixels from a window's first to its last, both included; of numbers that were checked.
   Size2d span() const { return {(kernel.h - 1) * dilation.h + 1, (kernel.w - 1) * dilation.w + 1}; }
   // How many windows fit into an image. Throws ArgumentError naming `op` if none does or a number
   // makes no sense.
