@@ -21,7 +21,7 @@ bool is_writable(const Tensor& tensor) {
 // A gradient that may stay with a leaf: nobody else, such as another leaf or the caller of
 // backward(), would see it change, its elements lie apart, and it holds on to no graph. A step that
 // is being captured keeps all its values and shares them out itself.
-Tensor of_its_own(Tensor grad) {
+Tensor of_its_own(const Tensor& grad) {
   const bool is_dense = grad.is_dense() || grad.is_dense(Format::kChannelsLast);
   if (!is_dense || (capture_hook() == nullptr && !grad.is_unshared())) {
     return affine(grad.detach(), 1, -0.0);  // plus minus zero is every number itself
@@ -154,7 +154,7 @@ class Engine {
     }
     AutogradMeta& meta = leaf.require_autograd_meta();
     if (!meta.requires_grad) return;  // frozen since the forward pass
-    if (!meta.grad.defined() && !options_.create_graph) grad = of_its_own(std::move(grad));
+    if (!meta.grad.defined() && !options_.create_graph) grad = of_its_own(grad);
     accumulate(meta.grad, std::move(grad), options_.create_graph);
   }
 

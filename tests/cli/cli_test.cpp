@@ -123,13 +123,12 @@ TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
 TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
   const std::string options =
       " --model mlp --batch-size 500 --quiet --steps 1 --json " + path("log");
-  const std::string run_folder = " --checkpoint-dir " + path("run");
+  const std::string resumed = concat("train --resume", options, " --checkpoint-dir ", path("run"));
   for (const std::string text : {"notes\nwithout an end", "{\"loss\": 1}", "\n"}) {
     std::ofstream(path("log")) << text;
     for (const std::string& command :
-         {"train" + options, "train --resume" + options + run_folder, "compare" + options,
-          "bench" + options, "plan mlp --json " + path("log"),
-          "plan mlp --graph --json " + path("log")}) {
+         {"train" + options, resumed, "compare" + options, "bench" + options,
+          "plan mlp --json " + path("log"), "plan mlp --graph --json " + path("log")}) {
       const Outcome outcome = run(command);
       EXPECT_EQ(outcome.status, 2) << command;
       EXPECT_THAT(outcome.errors, HasSubstr("exists and is no log of mezzo")) << command;
@@ -139,7 +138,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
   for (const std::string text : {"", "{\"ev", "{\"event\":\"start\""}) {
     std::ofstream(path("log")) << text;
     fs::remove_all(path("run"));
-    EXPECT_EQ(run("train --resume" + options + run_folder).status, 0) << text;
+    EXPECT_EQ(run(resumed).status, 0) << text;
     EXPECT_EQ(read_events("log").front()["event"], "start") << text;
   }
 }

@@ -131,7 +131,8 @@ TEST_F(Command, KeepBestKeepsTheBestEpoch) {
   EXPECT_TRUE(kept.string().ends_with("-step-" + std::to_string(10 * (best - epochs.begin() + 1))))
       << kept;
   for (const std::string& weights : {path("run/best"), kept.string()}) {
-    const Outcome evaluated = run("eval --weights " + weights + data + " --json " + path("eval"));
+    const Outcome evaluated =
+        run(concat("eval --weights ", weights, data, " --json ", path("eval")));
     ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
     EXPECT_EQ(read_events("eval").back()["accuracy"], (*best)["accuracy"]);
   }
