@@ -7,6 +7,7 @@
 #include "mezzo/cli/output.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/data/open.h"
+#include "mezzo/io/atomic_file.h"
 #include "mezzo/io/npy.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
@@ -75,7 +76,7 @@ void run_eval(const EvalOptions& options) {
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines json(options.json);
   json.begin(start_event("eval", run));
-  if (!options.logits.empty()) check_writable(options.logits, "--logits");
+  if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
   const Measured measured = measure(options, run, *images, *net);
   json.write(event_of(run, *images, measured));
   if (!options.logits.empty()) write_logits(options.logits, measured.logits);

@@ -12,7 +12,6 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
-#include "mezzo/io/atomic_file.h"
 #include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
@@ -248,10 +247,6 @@ void Progress::draw(const train::StepEvent& event) {
 void Progress::clear_line() {
   if (line_open_) fmt::print(stderr, "\r\033[K");
   line_open_ = false;
-}
-
-void check_writable(const std::string& path, const char* option) {
-  const io::AtomicFile file(path, option);  // creates the temporary and removes it again
 }
 
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {

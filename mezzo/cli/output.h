@@ -72,10 +72,6 @@ class Progress final : public train::RunObserver {
   std::chrono::steady_clock::time_point last_draw_{};
 };
 
-// Throws FileError, in the name of the option, if the file could not be written: better before the
-// work than after.
-void check_writable(const std::string& path, const char* option);
-
 // Rows of cells under a header; columns of numbers are aligned to the right, others to the left.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 

@@ -7,6 +7,7 @@
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
+#include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::cli {
@@ -43,7 +44,7 @@ void run_train(const TrainOptions& options) {
   std::unique_ptr<nn::Module> trained;
   const StopOnSignal stop;
   run.should_stop = [] { return StopOnSignal::was_asked(); };
-  if (!options.save.empty()) check_writable(options.save, "--save");
+  if (!options.save.empty()) io::check_writable(options.save, "--save");
   const train::RunResult result = train::run(run, data, observer, &trained);
   json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
   if (!options.save.empty()) io::write_safetensors(options.save, trained->state());

@@ -86,4 +86,8 @@ void write_file(const std::string& path, std::span<const std::byte> bytes, std::
   file.commit();
 }
 
+void check_writable(const std::string& path, std::string_view op) {
+  const AtomicFile file(path, op);  // creates the temporary and removes it again
+}
+
 }  // namespace mezzo::io

@@ -53,4 +53,7 @@ class AtomicFile {
 void write_file(const std::string& path, std::span<const std::byte> bytes,
                 std::string_view op = "file");
 
+// Throws FileError if such a file could not be written: better before the work than after.
+void check_writable(const std::string& path, std::string_view op = "file");
+
 }  // namespace mezzo::io

@@ -268,9 +268,6 @@ void write_page(const std::string& path, const Report& report) {
   io::write_file(path, std::as_bytes(std::span(html.data(), html.size())), kOp);
 }
 
-void check_writable(const std::string& path) {
-  // Creates the temporary and removes it again.
-  const io::AtomicFile file(path, kOp);
-}
+void check_writable(const std::string& path) { io::check_writable(path, kOp); }
 
 }  // namespace mezzo::report
