@@ -18,11 +18,16 @@ struct TrainOptions : SharedOptions {
 };
 
 void print_result(const train::RunOptions& options, const train::RunResult& result) {
-  fmt::print(
-      "{} at {}/{}: accuracy {:.2f} %, loss {:.4f}, {:.2f} ms/step, {:.0f} images/s, peak {}",
-      options.model, amp::name_of(options.policy.level), name_of(options.policy.dtype()),
-      100 * result.test.accuracy, without_sign(result.test.loss), result.step_ms_median,
-      result.images_per_s, format_bytes(result.peak_bytes));
+  fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f}", options.model,
+             amp::name_of(options.policy.level), name_of(options.policy.dtype()),
+             100 * result.test.accuracy, without_sign(result.test.loss));
+  // A run that was resumed may have been done before.
+  if (result.total_ms > 0) {
+    fmt::print(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
+               result.images_per_s, format_bytes(result.peak_bytes));
+  } else {
+    fmt::print(", no step was left to do");
+  }
   if (result.skipped_steps > 0) fmt::print(", {} steps skipped", result.skipped_steps);
   fmt::print("\n");
 }
