@@ -38,7 +38,7 @@ void run_export(const ExportOptions& options) {
 void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "A network as an ONNX file");
   auto options = std::make_shared<ExportOptions>();
-  command->add_option("--model", options->run.model, "Network")->capture_default_str();
+  add_model_option(*command, options->run);
   command->add_option(
       "--weights", options->run.weights,
       "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");

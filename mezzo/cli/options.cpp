@@ -7,6 +7,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/models/model.h"
 #include "mezzo/ops/tf32.h"
 #include "mezzo/train/configuration.h"
 
@@ -90,8 +91,14 @@ train::RunOptions SharedOptions::parsed() const {
   return result;
 }
 
+void add_model_option(CLI::App& command, train::RunOptions& run) {
+  std::string names;
+  for (const std::string& name : models::names()) names += (names.empty() ? "" : ", ") + name;
+  command.add_option("--model", run.model, "Network: " + names)->capture_default_str();
+}
+
 void add_precision_options(CLI::App& command, SharedOptions& options) {
-  command.add_option("--model", options.run.model, "Network")->capture_default_str();
+  add_model_option(command, options.run);
   command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16")
       ->capture_default_str();
   command
@@ -168,10 +175,13 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
                   "Epochs over which the learning rate climbs")
       ->capture_default_str();
   command.add_option("--weights", options.run.weights,
-                     "Start from this safetensors file or checkpoint");
-  command.add_flag("!--no-shuffle", options.run.shuffle, "Images in file order");
-  command.add_flag("!--no-augment", options.run.augment,
-                   "Training images as they are: cifar10 and images are cropped and flipped else");
+                     "Start from this safetensors file, checkpoint or folder of checkpoints");
+  // As flags that are set to false, they would be called `--no-shuffle{false}` in the help.
+  command.add_flag_callback(
+      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order");
+  command.add_flag_callback(
+      "--no-augment", [&options] { options.run.augment = false; },
+      "Training images as they are: cifar10 and images are cropped and flipped else");
 }
 
 void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {

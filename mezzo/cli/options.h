@@ -37,6 +37,8 @@ struct SharedOptions {
 
 // Those of add_precision_options(), --loss-scale --batch-size --seed --threads --json --quiet ...
 void add_model_options(CLI::App& command, SharedOptions& options);
+// --model
+void add_model_option(CLI::App& command, train::RunOptions& run);
 // --amp
 void add_level_option(CLI::App& command, SharedOptions& options);
 // --model --dtype --keep-f32 --lower --keep-batchnorm-fp32: what names a model and its precision.

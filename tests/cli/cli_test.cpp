@@ -412,7 +412,9 @@ TEST_F(Command, OpsSaysWhy) {
 TEST_F(Command, InfoAndHelp) {
   EXPECT_THAT(run("info").output, HasSubstr("oneDNN"));
   EXPECT_EQ(run("--help").status, 0);
-  EXPECT_THAT(run("train --help").output, HasSubstr("--loss-scale"));
+  EXPECT_THAT(run("train --help").output,
+              AllOf(HasSubstr("--loss-scale"), HasSubstr("resnet101"), HasSubstr("--no-shuffle "),
+                    HasSubstr("--no-augment ")));
   EXPECT_EQ(run("--version").status, 0);
 }
 
