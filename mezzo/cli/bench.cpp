@@ -5,6 +5,7 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/profile_table.h"
+#include "mezzo/cli/strict_values.h"
 #include "mezzo/models/model.h"
 
 namespace mezzo::cli {
@@ -53,8 +54,8 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   add_model_options(*command, *options);
   add_level_option(*command, *options);
-  command->add_option("--image-size", options->run.image_size,
-                      "Height and width (the model's usual)");
+  add_size(*command, "--image-size", options->run.image_size,
+           "Height and width (the model's usual)");
   command->add_option("--warmup", options->bench.warmup, "Steps that do not count")
       ->capture_default_str();
   command->add_option("--steps", options->bench.steps, "Steps to time")->capture_default_str();

@@ -6,6 +6,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/strict_values.h"
 #include "mezzo/interchange/onnx.h"
 #include "mezzo/models/model.h"
 
@@ -43,9 +44,9 @@ void add_export(CLI::App& app) {
       "--weights", options->run.weights,
       "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");
   command->add_option("--out", options->out, "File to write")->required();
-  command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
-  command->add_option("--channels", options->channels, "Of the input (the model's usual)");
-  command->add_option("--classes", options->classes, "Of the output (the model's usual)");
+  add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)");
+  add_size(*command, "--channels", options->channels, "Of the input (the model's usual)");
+  add_size(*command, "--classes", options->classes, "Of the output (the model's usual)");
   command->add_option("--seed", options->run.seed, "Of the initial weights")->capture_default_str();
   command->callback([options] { run_export(*options); });
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "mezzo/cli/strict_values.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/models/model.h"
@@ -85,7 +86,6 @@ train::RunOptions SharedOptions::parsed() const {
   if (!report.empty()) result.histogram_every = histogram_every.value_or(kHistogramEvery);
   check_arg(!run.activation_gradients || result.histogram_every != 0, "--activation-gradients",
             "are counted with the others, which --histogram-every 0 turns off");
-  check_arg(result.image_size >= 0, "--image-size", "must be at least 1: ", result.image_size);
   check_arg(result.workers >= 0, "--workers", "must not be negative: ", result.workers);
   train::check_options(result);
   return result;
@@ -149,8 +149,8 @@ void add_level_option(CLI::App& command, SharedOptions& options) {
 void add_data_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--data", options.run.data, std::string(data::kDatasetNames))
       ->capture_default_str();
-  command.add_option("--image-size", options.run.image_size,
-                     "Height and width that images are brought to (the data's own; images: 224)");
+  add_size(command, "--image-size", options.run.image_size,
+           "Height and width that images are brought to (the data's own; images: 224)");
   command.add_option("--workers", options.run.workers, "Threads that make batches; 0: none")
       ->capture_default_str();
 }

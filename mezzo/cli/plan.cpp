@@ -6,6 +6,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/plan_graph.h"
+#include "mezzo/cli/strict_values.h"
 #include "mezzo/models/model.h"
 
 namespace mezzo::cli {
@@ -86,7 +87,7 @@ void add_plan(CLI::App& app) {
   add_precision_options(*command, *options);
   model->excludes("--model");
   add_level_option(*command, *options);
-  command->add_option("--image-size", options->run.image_size, "Of the input (the model's usual)");
+  add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)");
   command->add_option("--batch-size", options->batch_size,
                       "Images (1; 2 with --graph, which batch norm may need)");
   command->add_option("--json", options->json, "Write the plan to this file, a line per operation");

@@ -32,6 +32,13 @@ std::string check_digits(const std::string& text, bool may_be_negative) {
          (has_leading_zero ? " without leading zeros" : "");
 }
 
+std::string check_size(const std::string& text) {
+  std::int64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  if (error != std::errc() || size >= 1) return {};  // check_digits() says what is no number
+  return "must be at least 1: " + text + ". Leave the option out for the usual";
+}
+
 void refuse_odd_values_of(CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type.starts_with("TEXT")) {
@@ -43,6 +50,11 @@ void refuse_odd_values_of(CLI::Option& option) {
 }
 
 }  // namespace
+
+void add_size(CLI::App& command, const std::string& name, std::int64_t& size,
+              const std::string& help) {
+  command.add_option(name, size, help)->check(check_size);
+}
 
 void refuse_odd_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace mezzo::logging {
@@ -19,16 +20,35 @@ constexpr std::string_view name_of(Topic topic) {
   return "";
 }
 
+constexpr Topic kOnDemand[] = {Topic::kDispatch, Topic::kAmp, Topic::kData};
+
+unsigned bit_of(Topic topic) { return 1U << static_cast<unsigned>(topic); }
+
+// The topics that a word of MEZZO_LOG switches on; none for a word that is not known.
+unsigned topics_of(std::string_view word) {
+  unsigned mask = 0;
+  for (const Topic topic : kOnDemand) {
+    if (word == name_of(topic) || word == "all") mask |= bit_of(topic);
+  }
+  return mask;
+}
+
+void warn_of_unknown_topic(std::string_view word) {
+  std::string line = "[MEZZO_LOG] unknown topic: `" + std::string(word) + "`. Use ";
+  for (const Topic topic : kOnDemand) line += std::string(name_of(topic)) + ", ";
+  warn_once(line + "or all for every one.");
+}
+
 unsigned enabled_topics() {
-  unsigned mask = 1U << static_cast<unsigned>(Topic::kWarning);
+  unsigned mask = bit_of(Topic::kWarning);
   const char* environment = std::getenv("MEZZO_LOG");  // NOLINT(concurrency-mt-unsafe)
   std::string_view rest = environment != nullptr ? environment : "";
   while (!rest.empty()) {
     const std::size_t comma = rest.find(',');
     const std::string_view word = rest.substr(0, comma);
-    for (const Topic topic : {Topic::kDispatch, Topic::kAmp, Topic::kData}) {
-      if (word == name_of(topic) || word == "all") mask |= 1U << static_cast<unsigned>(topic);
-    }
+    const unsigned topics = topics_of(word);
+    if (topics == 0 && !word.empty()) warn_of_unknown_topic(word);
+    mask |= topics;
     rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
   }
   return mask;
@@ -49,7 +69,7 @@ State& state() {
 
 bool is_enabled(Topic topic) {
   static const unsigned kMask = enabled_topics();
-  return (kMask >> static_cast<unsigned>(topic) & 1U) != 0;
+  return (kMask & bit_of(topic)) != 0;
 }
 
 void set_sink(Sink sink) {

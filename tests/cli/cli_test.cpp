@@ -51,6 +51,9 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --data cifar10:/no/such/folder", "/no/such/folder"},
       {"train --data images:/no/such/folder", "/no/such/folder"},
       {"train --image-size -1", "--image-size"},
+      {"train --image-size 0", "--image-size: must be at least 1: 0"},
+      {"export --classes 0 --out /dev/null", "--classes: must be at least 1: 0"},
+      {"export --classes -1 --out /dev/null", "--classes: must be at least 1: -1"},
       {"train --image-size 5000", "image size"},
       {"train --workers -1", "--workers"},
       {"train --workers 5000", "workers"},
@@ -97,6 +100,20 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
         << outcome.errors;
     EXPECT_EQ(outcome.output, "") << wrong.arguments;
   }
+}
+
+TEST_F(Command, AnUnknownLogTopicDrawsOneLine) {
+  const auto errors_under = [&](const std::string& topics) {
+    setenv("MEZZO_LOG", topics.c_str(), 1);
+    const Outcome outcome = run("plan lenet5");
+    unsetenv("MEZZO_LOG");
+    EXPECT_EQ(outcome.status, 0);
+    return outcome.errors;
+  };
+  EXPECT_EQ(errors_under("dispatsh,data"),
+            "mezzo warning: [MEZZO_LOG] unknown topic: `dispatsh`. Use dispatch, amp, data, or all "
+            "for every one.\n");
+  EXPECT_EQ(errors_under("data"), "");
 }
 
 TEST_F(Command, AFullDiskIsAFailureOnTheWay) {

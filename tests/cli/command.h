@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace mezzo::cli_tests {
 
@@ -28,7 +29,8 @@ class Command : public testing::Test {
  protected:
   void SetUp() override {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / (std::string("mezzo_cli_") + info->name());
+    folder_ = fs::temp_directory_path() /
+              (std::string("mezzo_cli_") + info->name() + "_" + std::to_string(getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
