@@ -206,6 +206,36 @@ TEST(Compile, ASharedGradientIsUnscaledOnceForEachOptimizer) {
   EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 3}));
 }
 
+// The penalty is computed behind a backward pass, from what that gave.
+TEST(Compile, GradientsOfGradientsAreDecidedInRegions) {
+  const auto train = [](bool captures) {
+    Generator generator(3);
+    const Tensor weight = (randn({8, 8}, generator) * 0.3).set_requires_grad(true);
+    optim::Sgd sgd({weight}, {.lr = 0.1});
+    const auto penalised = [&](Tensors in) {
+      const amp::Autocast region(DType::kBf16);
+      const Tensor x = in[0].detach().set_requires_grad(true);
+      const Tensor score = sum(relu(matmul(x, weight)).astype(DType::kF32));
+      const Tensor slope = grad({&score, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+      const Tensor loss = score + sum(matmul(slope, weight).astype(DType::kF32));
+      loss.backward();
+      sgd.step();
+      sgd.zero_grad();
+      return std::vector<Tensor>{loss};
+    };
+    CompiledStep step = compile(penalised);
+    std::vector<std::vector<double>> numbers;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor x = randn({4, 8}, generator);
+      const std::vector<Tensor> out = captures ? step({&x, 1}) : penalised({&x, 1});
+      numbers.push_back(out[0].to_vector<double>());
+    }
+    numbers.push_back(weight.to_vector<double>());
+    return numbers;
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
 TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {
   CompiledStep step = compile([](Tensors in) { return std::vector<Tensor>{in[0] * in[0].item()}; });
   const Tensor x = ones({1});
