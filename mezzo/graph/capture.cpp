@@ -88,6 +88,7 @@ class Recorder final : public CaptureHook {
   void on_change(const FinishedCall& call) override {
     const Tensor& destination = call.outputs[0];
     Placeholder* contents = placeholder_of(destination);
+    check_no_old_gradient(destination.storage().get());
     check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
               destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
@@ -143,11 +144,13 @@ class Recorder final : public CaptureHook {
       program_.outputs.push_back(value_of(leaf.grad()));
     }
     check_states_unchanged();
+    for (const auto& [storage, known] : outside_) check_no_old_gradient(storage);
     for (const Tensor& leaf : with_gradient_) {
       if (!dropped_first_.contains(leaf.impl())) program_.adds_to.push_back(leaf);
     }
     program_.random_words = default_generator().position().offset - start_.offset;
     program_.device = device_.value_or(kCpuDevice);
+    is_finished_ = true;
     return std::move(program_);
   }
 
@@ -155,6 +158,9 @@ class Recorder final : public CaptureHook {
   void clean_up() {
     for (const Tensor& leaf : leaves_) {
       if (has_gradient_of_this_run(leaf)) leaf.clear_grad();
+    }
+    for (const auto& [leaf, grad] : old_gradients_) {
+      if (!is_finished_ && !dropped_first_.contains(leaf.impl())) leaf.set_grad(grad);
     }
     default_generator().set_position(before_);
   }
@@ -278,6 +284,15 @@ class Recorder final : public CaptureHook {
     }
   }
 
+  // What a leaf had before would be added to its gradient in every run.
+  void check_no_old_gradient(const Storage* used) const {
+    for (const auto& [leaf, grad] : old_gradients_) {
+      check_arg(grad.storage().get() != used, kCapture, "the step uses the gradient that ", leaf,
+                " has from before. Call zero_grad() before each run or in the step, or gather "
+                "gradients within one step");
+    }
+  }
+
   ValueId add_state(const Tensor& tensor) {
     const auto named = names_.find(tensor.impl());
     const std::string name = named != names_.end() ? named->second : concat("const", unnamed_++);
@@ -297,11 +312,17 @@ class Recorder final : public CaptureHook {
               ". A program runs on one device: use to()");
   }
 
-  static void add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
+  // False if the leaf is there already.
+  static bool add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
     const auto is_same = [&](const Tensor& known) { return known.impl() == leaf.impl(); };
-    if (std::ranges::none_of(leaves, is_same)) leaves.push_back(leaf);
+    if (std::ranges::any_of(leaves, is_same)) return false;
+    leaves.push_back(leaf);
+    return true;
   }
-  void note_leaf(const Tensor& leaf) { add_once(leaves_, leaf); }
+  void note_leaf(const Tensor& leaf) {
+    if (!add_once(leaves_, leaf) || !leaf.grad().defined()) return;
+    if (!has_gradient_of_this_run(leaf)) old_gradients_.emplace_back(leaf, leaf.grad());
+  }
   void note_gradient(const Tensor& leaf) { add_once(with_gradient_, leaf); }
 
   const CaptureOptions& options_;
@@ -314,12 +335,14 @@ class Recorder final : public CaptureHook {
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states when they were first used
   std::vector<Tensor> leaves_;
-  std::vector<Tensor> with_gradient_;  // leaves that get one from the step
+  std::vector<std::pair<Tensor, Tensor>> old_gradients_;  // of leaves when they were first used
+  std::vector<Tensor> with_gradient_;                     // leaves that get one from the step
   std::set<const TensorImpl*> dropped_first_;
   std::optional<Device> device_;
   int unnamed_ = 0;
   std::size_t painted_ = 0;    // calls so far
   bool is_preparing_ = false;  // the casts for one
+  bool is_finished_ = false;
 };
 
 // While it exists, calls of this thread go to the recorder.

@@ -206,6 +206,31 @@ TEST(Compile, ASharedGradientIsUnscaledOnceForEachOptimizer) {
   EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 3}));
 }
 
+// In the program it would be a constant, and added to the gradients of every run.
+TEST(Compile, RefusesGradientsFromBeforeTheCapture) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  const Tensor x = full({2}, 3);
+  const auto gather = [&](Tensors in) {
+    sum(in[0] * weight).backward();
+    return std::vector<Tensor>{};
+  };
+  for (const bool is_held : {false, true}) {  // then it is not added to in place
+    weight.clear_grad();
+    gather({&x, 1});
+    const Tensor held = is_held ? weight.grad() : Tensor();
+    CompiledStep step = compile(gather);
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  step({&x, 1});
+                }),
+                HasSubstr("the step uses the gradient that f32[2] has from before"));
+    ASSERT_TRUE(weight.grad().defined());
+    EXPECT_EQ(weight.grad().to_vector<double>(), (std::vector<double>{3, 3}));
+    weight.clear_grad();
+    step({&x, 1});
+    EXPECT_EQ(weight.grad().to_vector<double>(), (std::vector<double>{3, 3}));
+  }
+}
+
 // The penalty is computed behind a backward pass, from what that gave.
 TEST(Compile, GradientsOfGradientsAreDecidedInRegions) {
   const auto train = [](bool captures) {
