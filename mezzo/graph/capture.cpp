@@ -148,7 +148,7 @@ class Recorder final : public CaptureHook {
     for (const Tensor& leaf : with_gradient_) {
       if (!dropped_first_.contains(leaf.impl())) program_.adds_to.push_back(leaf);
     }
-    program_.random_words = default_generator().position().offset - start_.offset;
+    program_.random_words = words_drawn();
     program_.device = device_.value_or(kCpuDevice);
     is_finished_ = true;
     return std::move(program_);
@@ -221,12 +221,23 @@ class Recorder final : public CaptureHook {
     return node;
   }
 
-  void make_relative(const FinishedCall& call, RandomPosition& position) const {
-    check_arg(position.seed == start_.seed && position.offset >= start_.offset, kCapture,
-              call.op.name,
+  // The numbers of the default generator lie between where the run began and where it has come to.
+  void make_relative(const FinishedCall& call, RandomPosition& position) {
+    drawn_to_ = std::max(drawn_to_, default_generator().position().offset);
+    const bool is_drawn = position.offset >= start_.offset && position.offset < drawn_to_;
+    const bool is_empty = call.outputs[0].numel() == 0;
+    check_arg(position.seed == start_.seed && (is_drawn || is_empty), kCapture, call.op.name,
               " takes random numbers from a generator of its own. In a captured step use "
               "default_generator()");
     position = {0, position.offset - start_.offset};
+  }
+
+  std::uint64_t words_drawn() const {
+    const RandomPosition end = default_generator().position();
+    check_arg(end.seed == start_.seed && end.offset >= start_.offset, kCapture,
+              "the step seeds default_generator() or moves it back, which a run would not do. Do "
+              "that outside of the step");
+    return end.offset - start_.offset;
   }
 
   ValueId random_start() {
@@ -326,8 +337,9 @@ class Recorder final : public CaptureHook {
   void note_gradient(const Tensor& leaf) { add_once(with_gradient_, leaf); }
 
   const CaptureOptions& options_;
-  RandomPosition before_;  // the place of the generator
-  RandomPosition start_;   // the same at a whole block of words, where a run begins
+  RandomPosition before_;       // the place of the generator
+  RandomPosition start_;        // the same at a whole block of words, where a run begins
+  std::uint64_t drawn_to_ = 0;  // the furthest place that the step has come to
   Program program_;
   int backward_depth_ = 0;
   std::unordered_map<const TensorImpl*, std::string> names_;
