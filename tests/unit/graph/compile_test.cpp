@@ -12,6 +12,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/nn/recompute.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/softmax.h"
@@ -259,6 +260,25 @@ TEST(Compile, GradientsOfGradientsAreDecidedInRegions) {
     return numbers;
   };
   EXPECT_EQ(train(true), train(false));
+}
+
+// But for its layout, which is that of the copy.
+TEST(Compile, CopiesOverWhatNobodyReads) {
+  const auto step = [](Tensors in) {
+    const Tensor image = to_format(in[0] * 2, Format::kChannelsLast);
+    convert_into(in[0] + 1, image);
+    return std::vector<Tensor>{image, image * 3};
+  };
+  CompiledStep compiled = compile(step);
+  const Tensor x = from_values(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 2, 2});
+  for (int run = 0; run < 2; ++run) {
+    const std::vector<Tensor> eager = step({&x, 1});
+    const std::vector<Tensor> captured = compiled({&x, 1});
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      EXPECT_EQ(captured[i].to_vector<double>(), eager[i].to_vector<double>());
+      EXPECT_EQ(captured[i].strides(), eager[i].strides());
+    }
+  }
 }
 
 TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {
