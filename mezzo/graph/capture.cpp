@@ -88,6 +88,7 @@ class Recorder final : public CaptureHook {
   void on_change(const FinishedCall& call) override {
     const Tensor& destination = call.outputs[0];
     Placeholder* contents = placeholder_of(destination);
+    check_no_old_gradient(destination.storage().get());
     check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
               destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
@@ -143,11 +144,13 @@ class Recorder final : public CaptureHook {
       program_.outputs.push_back(value_of(leaf.grad()));
     }
     check_states_unchanged();
+    for (const auto& [storage, known] : outside_) check_no_old_gradient(storage);
     for (const Tensor& leaf : with_gradient_) {
       if (!dropped_first_.contains(leaf.impl())) program_.adds_to.push_back(leaf);
     }
-    program_.random_words = default_generator().position().offset - start_.offset;
+    program_.random_words = words_drawn();
     program_.device = device_.value_or(kCpuDevice);
+    is_finished_ = true;
     return std::move(program_);
   }
 
@@ -155,6 +158,9 @@ class Recorder final : public CaptureHook {
   void clean_up() {
     for (const Tensor& leaf : leaves_) {
       if (has_gradient_of_this_run(leaf)) leaf.clear_grad();
+    }
+    for (const auto& [leaf, grad] : old_gradients_) {
+      if (!is_finished_ && !dropped_first_.contains(leaf.impl())) leaf.set_grad(grad);
     }
     default_generator().set_position(before_);
   }
@@ -215,12 +221,23 @@ class Recorder final : public CaptureHook {
     return node;
   }
 
-  void make_relative(const FinishedCall& call, RandomPosition& position) const {
-    check_arg(position.seed == start_.seed && position.offset >= start_.offset, kCapture,
-              call.op.name,
+  // The numbers of the default generator lie between where the run began and where it has come to.
+  void make_relative(const FinishedCall& call, RandomPosition& position) {
+    drawn_to_ = std::max(drawn_to_, default_generator().position().offset);
+    const bool is_drawn = position.offset >= start_.offset && position.offset < drawn_to_;
+    const bool is_empty = call.outputs[0].numel() == 0;
+    check_arg(position.seed == start_.seed && (is_drawn || is_empty), kCapture, call.op.name,
               " takes random numbers from a generator of its own. In a captured step use "
               "default_generator()");
     position = {0, position.offset - start_.offset};
+  }
+
+  std::uint64_t words_drawn() const {
+    const RandomPosition end = default_generator().position();
+    check_arg(end.seed == start_.seed && end.offset >= start_.offset, kCapture,
+              "the step seeds default_generator() or moves it back, which a run would not do. Do "
+              "that outside of the step");
+    return end.offset - start_.offset;
   }
 
   ValueId random_start() {
@@ -278,6 +295,15 @@ class Recorder final : public CaptureHook {
     }
   }
 
+  // What a leaf had before would be added to its gradient in every run.
+  void check_no_old_gradient(const Storage* used) const {
+    for (const auto& [leaf, grad] : old_gradients_) {
+      check_arg(grad.storage().get() != used, kCapture, "the step uses the gradient that ", leaf,
+                " has from before. Call zero_grad() before each run or in the step, or gather "
+                "gradients within one step");
+    }
+  }
+
   ValueId add_state(const Tensor& tensor) {
     const auto named = names_.find(tensor.impl());
     const std::string name = named != names_.end() ? named->second : concat("const", unnamed_++);
@@ -297,16 +323,23 @@ class Recorder final : public CaptureHook {
               ". A program runs on one device: use to()");
   }
 
-  static void add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
+  // False if the leaf is there already.
+  static bool add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
     const auto is_same = [&](const Tensor& known) { return known.impl() == leaf.impl(); };
-    if (std::ranges::none_of(leaves, is_same)) leaves.push_back(leaf);
+    if (std::ranges::any_of(leaves, is_same)) return false;
+    leaves.push_back(leaf);
+    return true;
   }
-  void note_leaf(const Tensor& leaf) { add_once(leaves_, leaf); }
+  void note_leaf(const Tensor& leaf) {
+    if (!add_once(leaves_, leaf) || !leaf.grad().defined()) return;
+    if (!has_gradient_of_this_run(leaf)) old_gradients_.emplace_back(leaf, leaf.grad());
+  }
   void note_gradient(const Tensor& leaf) { add_once(with_gradient_, leaf); }
 
   const CaptureOptions& options_;
-  RandomPosition before_;  // the place of the generator
-  RandomPosition start_;   // the same at a whole block of words, where a run begins
+  RandomPosition before_;       // the place of the generator
+  RandomPosition start_;        // the same at a whole block of words, where a run begins
+  std::uint64_t drawn_to_ = 0;  // the furthest place that the step has come to
   Program program_;
   int backward_depth_ = 0;
   std::unordered_map<const TensorImpl*, std::string> names_;
@@ -314,12 +347,14 @@ class Recorder final : public CaptureHook {
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states when they were first used
   std::vector<Tensor> leaves_;
-  std::vector<Tensor> with_gradient_;  // leaves that get one from the step
+  std::vector<std::pair<Tensor, Tensor>> old_gradients_;  // of leaves when they were first used
+  std::vector<Tensor> with_gradient_;                     // leaves that get one from the step
   std::set<const TensorImpl*> dropped_first_;
   std::optional<Device> device_;
   int unnamed_ = 0;
   std::size_t painted_ = 0;    // calls so far
   bool is_preparing_ = false;  // the casts for one
+  bool is_finished_ = false;
 };
 
 // While it exists, calls of this thread go to the recorder.
@@ -351,9 +386,20 @@ Program forward_part(const Program& program) {
   forward.values = program.values;
   forward.inputs = program.inputs;
   forward.device = program.device;
+  const std::vector<std::size_t> made_by = makers(program);
   std::vector<bool> is_made(program.values.size(), false);
+  // What a backward pass made, such as a gradient that is part of a loss, is an input here.
+  const auto give = [&](ValueId value) {
+    if (value == kNoValue || is_made[value] || made_by[value] == kNoNode) return;
+    Value& given = forward.values[value];
+    if (given.kind == ValueKind::kInput) return;
+    given.kind = ValueKind::kInput;
+    forward.inputs.push_back(value);
+  };
   for (const Node& node : program.nodes) {
     if (node.phase != Phase::kForward) continue;
+    for (const ValueId input : node.inputs) give(input);
+    for (const ValueId over : node.over) give(over);
     for (const ValueId output : node.outputs) is_made[output] = true;
     forward.nodes.push_back(node);
   }

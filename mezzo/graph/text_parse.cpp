@@ -30,10 +30,21 @@ Shape read_sizes(LineScanner& line) {
   return sizes;
 }
 
+// The bytes from the first element to the last are a number of 62 bits.
+bool is_in_reach(const ValueSpec& spec) {
+  double bytes = static_cast<double>(size_of(spec.dtype));
+  for (std::size_t i = 0; i < spec.shape.rank(); ++i) {
+    bytes += static_cast<double>(spec.shape[i]) * static_cast<double>(spec.strides[i]) *
+             static_cast<double>(size_of(spec.dtype));
+  }
+  return bytes < 0x1p62;
+}
+
 ValueSpec read_spec(LineScanner& line) {
   const DType dtype = read_dtype(line, "[ ,)");
   const LineScanner before = line;
   const Shape shape = read_sizes(line);
+  if (!is_countable(shape, size_of(dtype))) before.expected("sizes whose bytes can be counted");
   if (line.take(" channels_last")) {
     if (shape.rank() != 4) before.expected("4 sizes, for they are channels_last");
     return ValueSpec::dense(shape, dtype, Format::kChannelsLast);
@@ -42,7 +53,9 @@ ValueSpec read_spec(LineScanner& line) {
   const LineScanner before_strides = line;
   const Strides strides = read_sizes(line);
   if (strides.rank() != shape.rank()) before_strides.expected("one stride per size");
-  return {shape, dtype, strides};
+  const ValueSpec spec{shape, dtype, strides};
+  if (!is_in_reach(spec)) before_strides.expected("strides whose bytes can be counted");
+  return spec;
 }
 
 Device read_device(LineScanner& line) {

@@ -193,8 +193,9 @@ Tensor unfilled_source(const Tensor& x) {
   if (storage.is_materialized()) return {};
   const CastContents* contents = contents_of(storage);
   if (contents == nullptr || !contents->is_current()) return {};
-  // The copy's elements lie as the parameter's do: x is the same view of both.
   const Tensor& parameter = contents->source();
+  if (parameter.dtype() != DType::kF32) return {};
+  // The copy's elements lie as the parameter's do: x is the same view of both.
   return alias(parameter, x.shape(), x.strides(), parameter.offset() + x.offset());
 }
 

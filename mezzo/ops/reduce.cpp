@@ -43,6 +43,10 @@ ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool 
 
 void infer_reduce(Infer& infer) {
   const auto& attrs = infer.attrs<ReduceAttrs>();
+  for (const std::int64_t axis : attrs.axes) {
+    normalize_axis(axis, infer.shape(0).rank(), infer.op());
+    infer.check(axis >= 0, "an axis is negative: ", attrs.axes);
+  }
   const bool widen = attrs.f32_result && is_lower(infer.dtype(0));
   infer.output(reduced_shape(infer.shape(0), attrs, attrs.keepdim),
                widen ? DType::kF32 : infer.dtype(0));
@@ -115,9 +119,9 @@ extern const OpDef mean{
     .infer =
         [](Infer& infer) {
           infer.check_floating(0, "x");
+          infer_reduce(infer);
           infer.check(reduced_count(infer.shape(0), infer.attrs<ReduceAttrs>()) > 0,
                       "there is nothing to average: the shape is ", infer.shape(0));
-          infer_reduce(infer);
         },
     .backward =
         [](Backward& ctx) {
@@ -138,9 +142,9 @@ extern const OpDef max{
     .saves = {.inputs = 0b1, .outputs = 0b1},
     .infer =
         [](Infer& infer) {
+          infer_reduce(infer);
           infer.check(reduced_count(infer.shape(0), infer.attrs<ReduceAttrs>()) > 0,
                       "there is nothing to compare: the shape is ", infer.shape(0));
-          infer_reduce(infer);
         },
     .backward =
         [](Backward& ctx) {

@@ -21,6 +21,7 @@ struct ShapeAttrs {
 // Strides under which the elements of x, in row-major order, have another shape; none if a copy is
 // needed. Walks both shapes from the back and matches groups of axes with the same element count.
 std::optional<Strides> strides_for_view(const Tensor& x, const Shape& shape) {
+  if (!is_countable(shape, 1) || shape.numel() != x.numel()) return std::nullopt;
   Strides strides = Shape::filled(shape.rank(), 1);
   if (x.numel() == 0) return strides_for(shape, Format::kContiguous);
   std::size_t to = shape.rank();
@@ -53,6 +54,8 @@ std::optional<Strides> strides_for_view(const Tensor& x, const Shape& shape) {
 
 Tensor view_expand(const Tensor& x, const Attrs& attrs) {
   const Shape& shape = attrs.as<ShapeAttrs>().shape;
+  check_arg(shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand",
+            "the shape ", x.shape(), " cannot be broadcast to ", shape);
   const std::size_t extra = shape.rank() - x.rank();
   Strides strides = Shape::filled(shape.rank(), 0);
   for (std::size_t i = extra; i < shape.rank(); ++i) {
@@ -62,9 +65,15 @@ Tensor view_expand(const Tensor& x, const Attrs& attrs) {
 }
 
 Tensor view_permute(const Tensor& x, const Attrs& attrs) {
+  const Shape& axes = attrs.as<ShapeAttrs>().shape;
   Shape shape;
   Strides strides;
-  for (const std::int64_t axis : attrs.as<ShapeAttrs>().shape) {
+  for (std::size_t i = 0; i < x.rank(); ++i) {
+    const bool is_named = std::ranges::count(axes, static_cast<std::int64_t>(i)) == 1;
+    check_arg(is_named && axes.rank() == x.rank(), "permute", axes, " is no order of ", x.rank(),
+              " axes");
+  }
+  for (const std::int64_t axis : axes) {
     shape.push_back(x.shape()[static_cast<std::size_t>(axis)]);
     strides.push_back(x.strides()[static_cast<std::size_t>(axis)]);
   }

@@ -15,13 +15,29 @@ Tensor slice_of(const Tensor& x, const SliceAttrs& slice) {
   return alias(x, shape, strides, x.offset() + slice.start * x.strides()[axis]);
 }
 
+namespace {
+
+Tensor view_slice(const Tensor& x, const Attrs& attrs) {
+  const auto& slice = attrs.as<SliceAttrs>();
+  const std::size_t axis = normalize_axis(slice.axis, x.rank(), "slice");
+  // Steps that fit between the first element and the last of the axis.
+  const std::int64_t room = x.shape()[axis] - 1 - slice.start;
+  const bool is_there =
+      slice.axis >= 0 && slice.start >= 0 && slice.count >= 0 && slice.step >= 1 &&
+      (slice.count <= 1 ? room >= slice.count - 1 : room / slice.step >= slice.count - 1);
+  check_arg(is_there, "slice", x, " has no such elements: {", attrs.to_text(), "}");
+  return slice_of(x, slice);
+}
+
+}  // namespace
+
 namespace ops {
 
 extern const OpDef slice{
     .name = "slice",
     .doc = "every step-th element along one axis, from a start on",
     .precision = {.reason = "moves data without arithmetic"},
-    .view = [](const Tensor& x, const Attrs& attrs) { return slice_of(x, attrs.as<SliceAttrs>()); },
+    .view = view_slice,
     .backward =
         [](Backward& ctx) {
           ctx.set(0, slice_grad(ctx.grad(), ctx.input_shape(0), ctx.attrs<SliceAttrs>()));

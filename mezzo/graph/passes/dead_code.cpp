@@ -5,6 +5,15 @@
 #include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
+namespace {
+
+// True if a result lies as what it is written over does, and otherwise than a new one would.
+bool takes_layout(const Program& program, const Node& node) {
+  if (node.over.empty() || node.inputs.empty() || node.inputs[0] == kNoValue) return false;
+  return !same_layout(program.spec(node.outputs[0]), program.spec(node.inputs[0]));
+}
+
+}  // namespace
 
 std::size_t dead_code(Program& program) {
   std::vector<bool> is_needed(program.values.size(), false);
@@ -18,6 +27,10 @@ std::size_t dead_code(Program& program) {
     if (is_dead[i]) continue;
     for (const ValueId input : node.inputs) {
       if (input != kNoValue) is_needed[input] = true;
+    }
+    if (!takes_layout(program, node)) continue;
+    for (const ValueId over : node.over) {
+      if (over != kNoValue) is_needed[over] = true;
     }
   }
   erase_nodes(program, is_dead);

@@ -226,13 +226,35 @@ TEST(Capture, RefusesTensorsOfRandomNumbers) {
 
 TEST(Capture, RefusesRandomNumbersOfAnotherGenerator) {
   manual_seed(1);
-  Generator own(99);
   const Tensor x = ones({4});
-  const auto step = [&](Tensors in) { return std::vector<Tensor>{dropout(in[0], 0.5, true, own)}; };
-  EXPECT_THAT(message_of<ArgumentError>([&] {
-                capture(step, {&x, 1});
-              }),
-              HasSubstr("a generator of its own"));
+  for (const std::uint64_t seed : {99, 1}) {  // the second is that of the default one
+    Generator own(seed);
+    const auto step = [&](Tensors in) {
+      return std::vector<Tensor>{dropout(in[0], 0.5, true, own)};
+    };
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  capture(step, {&x, 1});
+                }),
+                HasSubstr("a generator of its own"));
+  }
+}
+
+TEST(Capture, RefusesToSeedTheDefaultGenerator) {
+  const Tensor x = ones({4});
+  for (const std::uint64_t seed : {1, 2}) {
+    const auto step = [&](Tensors in) {
+      manual_seed(seed);
+      return std::vector<Tensor>{in[0] * 2};
+    };
+    manual_seed(1);
+    default_generator().reserve(64);
+    const RandomPosition before = default_generator().position();
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  capture(step, {&x, 1});
+                }),
+                HasSubstr("the step seeds default_generator() or moves it back"));
+    EXPECT_EQ(default_generator().position(), before);
+  }
 }
 
 TEST(Capture, AChangeInPlaceIsANewValueWrittenOverTheOld) {

@@ -12,6 +12,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/nn/recompute.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/softmax.h"
@@ -204,6 +205,80 @@ TEST(Compile, ASharedGradientIsUnscaledOnceForEachOptimizer) {
   step({&x, 1});
   EXPECT_EQ(a.grad().to_vector<float>(), (std::vector<float>{3, 3}));
   EXPECT_EQ(b.grad().to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+// In the program it would be a constant, and added to the gradients of every run.
+TEST(Compile, RefusesGradientsFromBeforeTheCapture) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  const Tensor x = full({2}, 3);
+  const auto gather = [&](Tensors in) {
+    sum(in[0] * weight).backward();
+    return std::vector<Tensor>{};
+  };
+  for (const bool is_held : {false, true}) {  // then it is not added to in place
+    weight.clear_grad();
+    gather({&x, 1});
+    const Tensor held = is_held ? weight.grad() : Tensor();
+    CompiledStep step = compile(gather);
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  step({&x, 1});
+                }),
+                HasSubstr("the step uses the gradient that f32[2] has from before"));
+    ASSERT_TRUE(weight.grad().defined());
+    EXPECT_EQ(weight.grad().to_vector<double>(), (std::vector<double>{3, 3}));
+    weight.clear_grad();
+    step({&x, 1});
+    EXPECT_EQ(weight.grad().to_vector<double>(), (std::vector<double>{3, 3}));
+  }
+}
+
+// The penalty is computed behind a backward pass, from what that gave.
+TEST(Compile, GradientsOfGradientsAreDecidedInRegions) {
+  const auto train = [](bool captures) {
+    Generator generator(3);
+    const Tensor weight = (randn({8, 8}, generator) * 0.3).set_requires_grad(true);
+    optim::Sgd sgd({weight}, {.lr = 0.1});
+    const auto penalised = [&](Tensors in) {
+      const amp::Autocast region(DType::kBf16);
+      const Tensor x = in[0].detach().set_requires_grad(true);
+      const Tensor score = sum(relu(matmul(x, weight)).astype(DType::kF32));
+      const Tensor slope = grad({&score, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+      const Tensor loss = score + sum(matmul(slope, weight).astype(DType::kF32));
+      loss.backward();
+      sgd.step();
+      sgd.zero_grad();
+      return std::vector<Tensor>{loss};
+    };
+    CompiledStep step = compile(penalised);
+    std::vector<std::vector<double>> numbers;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor x = randn({4, 8}, generator);
+      const std::vector<Tensor> out = captures ? step({&x, 1}) : penalised({&x, 1});
+      numbers.push_back(out[0].to_vector<double>());
+    }
+    numbers.push_back(weight.to_vector<double>());
+    return numbers;
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
+// But for its layout, which is that of the copy.
+TEST(Compile, CopiesOverWhatNobodyReads) {
+  const auto step = [](Tensors in) {
+    const Tensor image = to_format(in[0] * 2, Format::kChannelsLast);
+    convert_into(in[0] + 1, image);
+    return std::vector<Tensor>{image, image * 3};
+  };
+  CompiledStep compiled = compile(step);
+  const Tensor x = from_values(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 2, 2});
+  for (int run = 0; run < 2; ++run) {
+    const std::vector<Tensor> eager = step({&x, 1});
+    const std::vector<Tensor> captured = compiled({&x, 1});
+    for (std::size_t i = 0; i < eager.size(); ++i) {
+      EXPECT_EQ(captured[i].to_vector<double>(), eager[i].to_vector<double>());
+      EXPECT_EQ(captured[i].strides(), eager[i].strides());
+    }
+  }
 }
 
 TEST(Compile, AFailedCaptureLeavesTheCacheAsItWas) {

@@ -57,5 +57,14 @@ TEST(DeadCode, IsNothingToWriteOver) {
 )");
 }
 
+TEST(DeadCode, IsNotWhatDecidesALayout) {
+  expect_no_change(kDeadCode, R"(program(x: f32[1, 2, 2, 2]) {
+  %0: f32[1, 2, 2, 2] channels_last = to_format(x) {format=channels_last}
+  %1: f32[1, 2, 2, 2] channels_last = cast(x) {dtype=f32} over(%0)
+  return %1
+}
+)");
+}
+
 }  // namespace
 }  // namespace mezzo::graph

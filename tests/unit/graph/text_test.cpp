@@ -168,6 +168,12 @@ TEST(ProgramText, SaysWhatIsWrongInWhichLine) {
   EXPECT_EQ(fault_of("%0: f32[-2] = relu(x)"),
             "[program] line 2: expected sizes such as [2, 3], up to 6 that are not negative, found "
             "\"[-2] = relu(x)\"");
+  EXPECT_EQ(fault_of("%0: f32[4294967296, 4294967296] = relu(x)"),
+            "[program] line 2: expected sizes whose bytes can be counted, found "
+            "\"[4294967296, 4294967296] = relu(x)\"");
+  EXPECT_EQ(fault_of("%0: f32[3] strides=[4611686018427387904] = relu(x)"),
+            "[program] line 2: expected strides whose bytes can be counted, found "
+            "\"[4611686018427387904] = relu(x)\"");
   EXPECT_EQ(fault_of("%0: f32[2] channels_last = relu(x)"),
             "[program] line 2: expected 4 sizes, for they are channels_last, found "
             "\"[2] channels_last = relu(x)\"");

@@ -59,6 +59,31 @@ TEST(Verify, AViewMustExist) {
             "%5: bf16[60] = reshape(%4) {shape=[60]}");
 }
 
+// A program that was read may have attributes that no function would have made.
+TEST(Verify, AttributesMustSuitTheInput) {
+  const auto fault_of = [](std::string_view call) {
+    return message_of<ArgumentError>([&] {
+      verify(parse_program(concat("program(x: f32[4, 6]) {\n  ", call, "\n  return %0\n}\n")));
+    });
+  };
+  EXPECT_EQ(fault_of("%0: f32[] = mean(x) {axes=[0, 4294967296] keepdim=false f32_result=false}")
+                .substr(0, 41),
+            "[graph] [mean] axis out of range: 4294967");
+  EXPECT_EQ(
+      fault_of("%0: f32[4] = sum(x) {axes=[-1] keepdim=false f32_result=false}").substr(0, 45),
+      "[graph] [sum] an axis is negative: [-1]: %0: ");
+  EXPECT_EQ(fault_of("%0: f32[6, 6] strides=[1, 1] = permute(x) {shape=[1, 1]}").substr(0, 51),
+            "[graph] [permute] [1, 1] is no order of 2 axes: %0:");
+  EXPECT_EQ(fault_of("%0: f32[4, 6] = permute(x) {shape=[0, 4294967296]}").substr(0, 43),
+            "[graph] [permute] [0, 4294967296] is no ord");
+  EXPECT_EQ(fault_of("%0: f32[5, 6] strides=[0, 1] = expand(x) {shape=[5, 6]}").substr(0, 60),
+            "[graph] [expand] shapes cannot be broadcast together: [4, 6]");
+  EXPECT_EQ(fault_of("%0: f32[2, 4, 6] = reshape(x) {shape=[2, 4, 6]}").substr(0, 48),
+            "[graph] no view of that input is such a result: ");
+  EXPECT_EQ(fault_of("%0: f32[2, 6] = slice(x) {axis=0 start=3 count=2 step=1}").substr(0, 71),
+            "[graph] [slice] f32[4, 6] has no such elements: {axis=0 start=3 count=2");
+}
+
 TEST(Verify, InputsMustBeThere) {
   EXPECT_EQ(fault_with("linear(m, weight)", "linear(m)"),
             "[graph] lacks input 1: %3: bf16[4, 3, 5] = linear(m)");

@@ -1,4 +1,5 @@
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -147,6 +148,21 @@ TEST(Conv2d, APlainBf16CopyOfAParameterIsNeverMade) {
   y.backward(random_tensor(y.shape(), 3, DType::kBf16));
   EXPECT_TRUE(unfilled_source(low).defined());
   EXPECT_EQ(low.to_vector<double>(), plain_copy(weight).astype(DType::kBf16).to_vector<double>());
+}
+
+// Only f32 ones are read in the place of their copies.
+TEST(Conv2d, CopiesOfOtherParametersAreReadThemselves) {
+  for (const auto& [from, to] :
+       {std::pair(DType::kF16, DType::kBf16), std::pair(DType::kBf16, DType::kF16),
+        std::pair(DType::kF64, DType::kBf16)}) {
+    const Tensor weight = random_tensor({8, 8, 3, 3}, 1, from).set_requires_grad(true);
+    const Tensor x = random_tensor({2, 8, 6, 6}, 2, to);
+    const Tensor low = weight.astype(to);
+    EXPECT_FALSE(unfilled_source(low).defined());
+    const Tensor y = conv2d(x, low, {}, {.padding = 1});
+    const Tensor want = conv2d(x, weight.detach().astype(to), {}, {.padding = 1});
+    EXPECT_EQ(y.to_vector<double>(), want.to_vector<double>());
+  }
 }
 
 // What kernels read instead of a copy's view are the parameter's numbers at the same places.
