@@ -1,6 +1,7 @@
 #include "mezzo/ops/batch_norm.h"
 
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/batch_norm_grad.h"
 #include "mezzo/ops/call.h"
@@ -133,6 +134,7 @@ extern const OpDef batch_norm{
     .saves = {.inputs = 0b11111, .outputs = 0b110},
     .infer = infer_batch_norm,
     .backward = batch_norm_backward,
+    .again = norm_again,
     .grad_inputs = 0b111,
     .samples =
         [] {

@@ -205,7 +205,7 @@ extern const OpDef conv2d{
                   .cast_mask = 0b011,
                   .reason = "products of 16-bit numbers are exact in f32, where they are added up; "
                             "16 bits halve the memory traffic and double the arithmetic"},
-    .saves = {.inputs = 0b011},
+    .saves = {.inputs = 0b011, .again = 0b001},
     .promote = 0b011,
     .infer = infer_conv2d,
     .flops = [](Inputs inputs, std::span<const Tensor> outputs,

@@ -67,6 +67,28 @@ bool should_record(const OpDef& op, Inputs inputs) {
   });
 }
 
+namespace {
+
+// The tensor in a form that does not keep its elements; undefined if there is none.
+Tensor computed_again(const NodeInput& input, const Tensor& tensor) {
+  // One that was changed in place since it was made would not be what the operation gives.
+  const bool is_as_made =
+      input.node && input.output == 0 && tensor.version() == input.node->outputs()[0].version;
+  if (!is_as_made || input.node->op().again == nullptr) return {};
+  return input.node->op().again(*input.node);
+}
+
+// A tensor without history as output `output` of a node.
+Tensor as_output_of(Node& node, std::uint32_t output, const Tensor& saved) {
+  const Tensor tensor = saved.detach();
+  AutogradMeta& meta = tensor.require_autograd_meta();
+  meta.node = Ref<RefCounted>(&node);
+  meta.output = output;
+  return tensor;
+}
+
+}  // namespace
+
 void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs,
             Ref<RefCounted> context) {
   const Ref<Node> node = make_ref<Node>(op, attrs, inputs.size(), outputs.size());
@@ -88,18 +110,17 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
       }
     }
     if (has_bit(op.saves.inputs, i)) {
-      input.saved = tensor;
-      input.version = tensor.version();
+      const Tensor again = has_bit(op.saves.again, i) ? computed_again(input, tensor) : Tensor();
+      input.saved = again.defined() ? again : tensor;
+      input.version = input.saved.version();
     }
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& tensor = outputs[i];
     NodeOutput& output = node->outputs()[i];
     output.spec = {tensor.shape(), tensor.dtype(), tensor.format()};
-    if ((op.saves.outputs >> i & 1U) != 0) {
-      output.saved = tensor.detach();
-      output.version = tensor.version();
-    }
+    output.version = tensor.version();
+    if ((op.saves.outputs >> i & 1U) != 0) output.saved = tensor.detach();
     if ((op.grad_outputs >> i & 1U) == 0) continue;
     AutogradMeta& meta = tensor.require_autograd_meta();
     meta.node = Ref<RefCounted>(node.get());
@@ -130,18 +151,17 @@ Backward::Backward(Node& node, std::span<Tensor> grad_outputs, std::span<Tensor>
 Tensor Backward::input(std::size_t i) const {
   const NodeInput& input = node_.inputs()[i];
   check_version(node_, input.saved, input.version, "input", i);
-  return input.saved;
+  // What is computed again has no history of its own.
+  const bool has_history = input.saved.autograd_meta() != nullptr || !input.node;
+  if (!mode_.create_graph || has_history) return input.saved;
+  return as_output_of(*input.node, input.output, input.saved);
 }
 
 Tensor Backward::output(std::size_t i) const {
   const NodeOutput& output = node_.outputs()[i];
   check_version(node_, output.saved, output.version, "output", i);
   if (!mode_.create_graph) return output.saved;
-  const Tensor tensor = output.saved.detach();
-  AutogradMeta& meta = tensor.require_autograd_meta();
-  meta.node = Ref<RefCounted>(&node_);
-  meta.output = static_cast<std::uint32_t>(i);
-  return tensor;
+  return as_output_of(node_, static_cast<std::uint32_t>(i), output.saved);
 }
 
 RefCounted& Backward::context() const {

@@ -25,9 +25,9 @@ struct NodeInput {
 
 struct NodeOutput {
   TensorSpec spec;
-  Tensor saved;  // without history: the tensor's own would be a cycle
-  std::uint64_t version = 0;
-  Tensor grad;  // gathered while backward() runs
+  Tensor saved;               // without history: the tensor's own would be a cycle
+  std::uint64_t version = 0;  // of the output, when it was made
+  Tensor grad;                // gathered while backward() runs
 };
 
 class Node final : public RefCounted {

@@ -183,6 +183,8 @@ struct ErrorSample {
 struct Saves {
   std::uint32_t inputs = 0;
   std::uint32_t outputs = 0;
+  // Of the inputs, those that may be computed again rather than kept: see OpDef::again.
+  std::uint32_t again = 0;
 };
 
 struct OpDef {
@@ -199,6 +201,9 @@ struct OpDef {
   double (*flops)(Inputs inputs, std::span<const Tensor> outputs, const Attrs& attrs) = nullptr;
   // Gives the gradients of the inputs; null if the operation is not differentiable.
   void (*backward)(Backward&) = nullptr;
+  // A tensor like output 0, which it does not keep, but computes again when it is asked for its
+  // elements; undefined where keeping them is better. Null for operations without such a form.
+  Tensor (*again)(Node&) = nullptr;
   std::uint32_t grad_inputs = kAllInputs;  // inputs that have gradients
   std::uint32_t grad_outputs = 0b1;  // outputs that carry gradients; others are for the backward
   // What the sweeps try. `exact`: on small integers every dtype must give the exact result.

@@ -9,7 +9,7 @@
 
 #include "mezzo/kernels/cpu/channels.h"
 #include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/rows-inl.h"
+#include "mezzo/kernels/cpu/normalize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -60,24 +60,6 @@ inline void load_channels(const ChannelRows& rows, const Tensor& values, float o
     std::fill_n(array, rows.channels, otherwise);
   }
   spread(rows, array);
-}
-
-// rstd = 1 / sqrt(var + eps) and scale = weight * rstd for whole rows. Forward and backward call
-// this same function, so that the backward pass finds the signs that the forward pass saw.
-inline void compute_scale(const ChannelRows& rows, float eps, const float* weight, const float* var,
-                          float* rstd, float* scale) {
-  const auto one = hn::Set(F32(), 1.0F);
-  for_row(rows.width(), [&](std::int64_t c, auto part) HWY_ATTR {
-    const auto r = hn::Div(one, hn::Sqrt(hn::Add(load(var + c, part), hn::Set(F32(), eps))));
-    store(r, rstd + c, part);
-    store(hn::Mul(r, load(weight + c, part)), scale + c, part);
-  });
-}
-
-// (x - mean) * scale + bias. Folding mean * scale into the bias would save the subtraction and
-// cancel in f32 what the subtraction removes exactly: a mean of 1000 deviations costs 10 bits.
-HWY_INLINE F32Vec normalize(F32Vec x, F32Vec mean, F32Vec scale, F32Vec bias) {
-  return hn::MulAdd(hn::Sub(x, mean), scale, bias);
 }
 
 // Two sums per channel over a range of rows, gathered by one thread.

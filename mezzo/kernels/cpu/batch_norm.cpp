@@ -114,12 +114,6 @@ struct Affine {
   const float* bias;
 };
 
-// A NaN is not <= 0 and stays.
-HWY_INLINE F32Vec positive_part(F32Vec v) {
-  const auto zero = hn::Zero(F32());
-  return hn::IfThenElse(hn::Le(v, zero), zero, v);
-}
-
 template <Tail kTail, class T>
 void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const Affine& affine) {
   const std::int64_t width = rows.width();
@@ -165,8 +159,8 @@ void batch_norm_typed(const KernelArgs& args) {
                 arrays[kVar]);
   load_channels(rows, args.input(In::kWeight), 1, arrays[kWeight]);
   load_channels(rows, args.input(In::kBias), 0, arrays[kBias]);
-  compute_scale(rows, static_cast<float>(attrs.eps), arrays[kWeight], arrays[kVar], arrays[kRstd],
-                arrays[kScale]);
+  compute_scale(rows.width(), static_cast<float>(attrs.eps), arrays[kWeight], arrays[kVar],
+                arrays[kRstd], arrays[kScale]);
   const Affine affine{arrays[kMean], arrays[kScale], arrays[kBias]};
   T* y = out.mutable_data<T>();
   if (args.has(In::kResidual)) {

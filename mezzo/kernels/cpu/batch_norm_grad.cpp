@@ -152,7 +152,8 @@ void run_grad(const KernelArgs& args, const ChannelRows& rows, SumPart sum, Writ
   load_channels(rows, args.input(In::kVar), 1, a[kVar]);
   load_channels(rows, args.input(In::kWeight), 1, a[kWeight]);
   load_channels(rows, args.input(In::kBias), 0, a[kBias]);
-  compute_scale(rows, static_cast<float>(attrs.eps), a[kWeight], a[kVar], a[kRstd], a[kScale]);
+  compute_scale(rows.width(), static_cast<float>(attrs.eps), a[kWeight], a[kVar], a[kRstd],
+                a[kScale]);
   const GradArrays arrays{a[kMean], a[kRstd], a[kScale], a[kBias], a[kSlope], a[kConstant]};
 
   const RowArrays sums(rows, rows.parts * kSumArrays);

@@ -1,5 +1,4 @@
-// Copying images into panels, and multiplying panels with the vector unit. Included once per
-// instruction set, like simd-inl.h.
+// Multiplying panels with the vector unit. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
 #undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
@@ -21,90 +20,13 @@ using kernels::grad_weight::kPanel;
 // Vectors of a panel.
 inline constexpr std::int64_t kVectors = kPanel / kMaxLanes;
 
-// Pixels of one or two image rows, each `step` elements after the one before. Zeros stand for a row
-// that is null.
-template <class T>
-struct PixelRow {
-  const T* a = nullptr;
-  const T* b = nullptr;
-  std::int64_t step = 0;
-
-  const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
-  const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
-};
-
-// 16 numbers of a pixel as f32.
-template <class T>
-HWY_INLINE void pack_single(const T* a, std::int64_t count, float* out) {
-  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
-    const std::int64_t left = count - v;
-    const auto value = left >= kMaxLanes ? load(a + v)
-                       : left > 0        ? load_part(a + v, left)
-                                         : hn::Zero(F32());
-    hn::StoreU(value, F32(), out + v);
-  }
-}
-
-// The numbers p[v], p[v + 1], ... below `count`, in the upper halves of the elements.
-HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t v, std::int64_t count) {
-  if (p == nullptr || v >= count) return hn::Zero(U32());
-  if (v + kMaxLanes <= count) return hn::BitCast(U32(), load(p + v));
-  return hn::BitCast(U32(), load_part(p + v, count - v));
-}
-
-// 16 numbers of two pixels, side by side: that of `a` in the lower half of each element.
-HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t count, float* out) {
-  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
-    const auto lower = hn::ShiftRight<16>(upper_halves(a, v, count));
-    const auto upper = upper_halves(b, v, count);
-    hn::StoreU(hn::BitCast(F32(), hn::Or(lower, upper)), F32(), out + v);
-  }
-}
-
-// All channels of a pixel, or zeros, to panels that lie `panel` elements apart.
-template <class T>
-HWY_INLINE void pack_pixel(const T* a, std::int64_t channels, std::int64_t panel, float* to) {
-  for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
-    if (a == nullptr) {
-      std::fill_n(to, kPanel, 0.0F);
-    } else {
-      pack_single(a + c, channels - c, to);
-    }
-  }
-}
-
-// The same of two pixels, side by side.
-HWY_INLINE void pack_pixels(const BFloat16* a, const BFloat16* b, std::int64_t channels,
-                            std::int64_t panel, float* to) {
-  for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
-    pack_pair(a != nullptr ? a + c : nullptr, b != nullptr ? b + c : nullptr, channels - c, to);
-  }
-}
-
-// Copies `pixels` pixels. One after the other, for numbers side by side are read faster than they
-// are from pixel to pixel.
-template <class T>
-void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t channels, bool paired,
-              std::int64_t panel, float* out) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (paired) {
-      for (std::int64_t i = 0; i < pixels; ++i) {
-        pack_pixels(row.pixel_a(i), row.pixel_b(i), channels, panel, out + i * kPanel);
-      }
-      return;
-    }
-  }
-  for (std::int64_t i = 0; i < pixels; ++i) {
-    pack_pixel(row.pixel_a(i), channels, panel, out + i * kPanel);
-  }
-}
-
 // What is added up: q runs over slots, rows and pixels of panels.
 struct VectorRun {
   std::int64_t slots = 0, rows = 0, pixels = 0;
   std::int64_t a_slot = 0, a_row = 0;  // distances, in elements
   std::int64_t b_slot = 0, b_row = 0;
-  bool first = true;  // the sums begin here
+  std::int64_t c_row = kPanel;  // from one row of sums to the next
+  bool first = true;            // the sums begin here
 
   // The same pixels with rows, and slots, that lie side by side as one: short loops cost more.
   VectorRun flat() const {
@@ -212,7 +134,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
     for (int g = 0; g < kGroups; ++g) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        float* const to = c[g] + m * kPanel + v * kMaxLanes;
+        float* const to = c[g] + m * run.c_row + v * kMaxLanes;
         // Sums of sums: thousands of products added up one after the other would lose more.
         hn::StoreU(run.first ? sums[m][g][v] : hn::Add(hn::LoadU(d, to), sums[m][g][v]), d, to);
       }
@@ -224,7 +146,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
 template <bool kPaired, int kGroups, int kFirst, int kRows, int... kMore>
 void multiply_rows(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
   float* rows[kGroups];
-  for (int g = 0; g < kGroups; ++g) rows[g] = c[g] + kFirst * kPanel;
+  for (int g = 0; g < kGroups; ++g) rows[g] = c[g] + kFirst * run.c_row;
   multiply<kPaired, kGroups, kRows>(run, a + kFirst, b, rows);
   if constexpr (sizeof...(kMore) > 0) {
     multiply_rows<kPaired, kGroups, kFirst + kRows, kMore...>(run, a, b, c);

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/grad_weight-inl.h"
+#include "mezzo/kernels/cpu/grad_weight_pack-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_tiles.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/tiles.h"
@@ -29,27 +30,32 @@ using kernels::grad_weight::TileOperands;
 using kernels::grad_weight::TileRun;
 
 // One thread's part of the work: its copies of images, and what it does with them.
-template <class T>
+template <class T, class ReadX>
 class Worker {
  public:
-  Worker(const Plan& plan, const T* grad, const T* x, std::int64_t first_panel,
-         std::int64_t end_panel)
+  // The panels [first_panel, end_panel) of output channels, of a part of the chunks; `sums` are
+  // those of all parts.
+  Worker(const Plan& plan, const T* grad, const T* x, const ReadX& read_x, std::int64_t chunk_part,
+         std::int64_t first_panel, std::int64_t end_panel, float* sums)
       : plan_(plan),
         grad_(grad),
         x_(x),
+        read_x_(read_x),
+        sums_(sums),
+        chunk_part_(chunk_part),
         first_panel_(first_panel),
         panels_(end_panel - first_panel),
         packed_grad_(empty({plan.most_grad(panels_)}, DType::kF32)),
         packed_x_(empty({plan.most_x()}, DType::kF32)) {}
 
-  // Adds the products of a chunk to `sums`, [panel][vector][16][16], or begins them.
-  void add(const Chunk& chunk, bool first, float* sums) {
+  // Adds the products of a chunk to the sums, or begins them.
+  void add(const Chunk& chunk, bool first) {
     pack_x(chunk);
     pack_grad(chunk);
     if (plan_.problem.products == Products::kTiles) {
-      multiply_by_tiles(chunk, first, sums);
+      multiply_by_tiles(chunk, first);
     } else {
-      multiply_by_vectors(chunk, first, sums);
+      multiply_by_vectors(chunk, first);
     }
   }
 
@@ -105,10 +111,10 @@ class Worker {
         std::fill_n(to + end * kPanel, (plan_.pitch - end) * kPanel, 0.0F);
       }
       const std::int64_t offset = first * p.in_channels;
-      pack_row<T>({a != nullptr ? a + offset : nullptr, b != nullptr ? b + offset : nullptr,
-                   stride * p.in_channels},
-                  end - begin, p.in_channels, paired(), x_panel(chunk),
-                  out + (r * plan_.pitch + begin) * kPanel);
+      const PixelRow<T> row{a != nullptr ? a + offset : nullptr,
+                            b != nullptr ? b + offset : nullptr, stride * p.in_channels};
+      float* const to = out + (r * plan_.pitch + begin) * kPanel;
+      pack_row(row, end - begin, p.in_channels, paired(), x_panel(chunk), read_x_, to);
     }
     // What a tile may read beyond the last row.
     const std::int64_t used = rows * plan_.pitch;
@@ -123,18 +129,31 @@ class Worker {
     const std::int64_t pitch = tiles() ? plan_.pitch : p.y.w;
     const std::int64_t channel = first_panel_ * kPanel;
     const std::int64_t channels = std::min(p.out_channels - channel, panels_ * kPanel);
-    if (tiles()) std::fill_n(grad_data(), panels_ * grad_panel(chunk), 0.0F);
     for (std::int64_t slot = 0; slot < chunk.slots(); ++slot) {
       const Slot& from = plan_.slots[static_cast<std::size_t>(chunk.first_slot + slot)];
       float* out = grad_data() + slot * grad_slot(chunk);
       for (std::int64_t r = 0; r < chunk.rows(); ++r) {
         const T* a = grad_row(from, 0, chunk.first_row + r, channel);
         const T* b = paired() ? grad_row(from, 1, chunk.first_row + r, channel) : nullptr;
-        pack_row<T>({a, b, p.out_channels}, p.y.w, channels, paired(), grad_panel(chunk),
-                    out + r * pitch * kPanel);
+        pack_row(PixelRow<T>{a, b, p.out_channels}, p.y.w, channels, paired(), grad_panel(chunk),
+                 AsStored(), out + r * pitch * kPanel);
       }
+      if (tiles()) clear_gaps(chunk, out);
     }
     if (tiles()) transpose_blocks(grad_data(), panels_ * grad_panel(chunk) / kPanel / kPanel);
+  }
+
+  // Zeros between the rows of a slot of the gradient, and behind the last one: what tiles read
+  // there meets pixels of the input.
+  void clear_gaps(const Chunk& chunk, float* slot) {
+    const std::int64_t end = plan_.grad_pixels(chunk);
+    for (std::int64_t panel = 0; panel < panels_; ++panel, slot += grad_panel(chunk)) {
+      for (std::int64_t r = 0; r < chunk.rows(); ++r) {
+        const std::int64_t gap = r * plan_.pitch + plan_.problem.y.w;
+        const std::int64_t next = r + 1 < chunk.rows() ? (r + 1) * plan_.pitch : end;
+        std::fill(slot + gap * kPanel, slot + next * kPanel, 0.0F);
+      }
+    }
   }
 
   const T* grad_row(const Slot& slot, int half, std::int64_t row, std::int64_t channel) const {
@@ -153,11 +172,11 @@ class Worker {
            tap.offset * kPanel;
   }
 
-  float* sums_of(float* sums, std::int64_t panel, std::int64_t v) const {
-    return sums + (panel * plan_.vectors() + v) * kPanel * kPanel;
+  float* sums_of(std::int64_t panel, std::int64_t v) const {
+    return sums_ + plan_.sums_at(chunk_part_, first_panel_ + panel, v);
   }
 
-  void multiply_by_vectors(const Chunk& chunk, bool first, float* sums) {
+  void multiply_by_vectors(const Chunk& chunk, bool first) {
     const VectorRun all{.slots = chunk.slots(),
                         .rows = chunk.rows(),
                         .pixels = plan_.problem.y.w,
@@ -165,6 +184,7 @@ class Worker {
                         .a_row = plan_.problem.y.w * kPanel,
                         .b_slot = x_slot(chunk),
                         .b_row = plan_.pitch * kPanel,
+                        .c_row = plan_.sum_row(),
                         .first = first};
     for_parts(all.flat(), [&](const VectorRun& part, std::int64_t in_grad, std::int64_t in_x) {
       for_tiles(kMostGroups, 1, [&](std::int64_t v, int groups, std::int64_t panel, int) {
@@ -173,7 +193,7 @@ class Worker {
         float* c[kMostGroups];
         for (int g = 0; g < groups; ++g) {
           b[g] = x_of(chunk, v + g) + in_x;
-          c[g] = sums_of(sums, panel, v + g);
+          c[g] = sums_of(panel, v + g);
         }
         if (paired()) {
           multiply_panel<true>(groups, part, a, b, c);
@@ -184,18 +204,19 @@ class Worker {
     });
   }
 
-  void multiply_by_tiles(const Chunk& chunk, bool first, float* sums) {
+  void multiply_by_tiles(const Chunk& chunk, bool first) {
     const TileRun run{.slots = chunk.slots(),
                       .blocks = plan_.grad_pixels(chunk) / kPanel,
                       .a_slot = grad_slot(chunk),
                       .b_slot = x_slot(chunk),
+                      .c_row = plan_.sum_row(),
                       .first = first};
     for_tiles(2, 2, [&](std::int64_t v, int groups, std::int64_t panel, int panels) {
       TileOperands o;
       for (int i = 0; i < panels; ++i) o.a[i] = grad_data() + (panel + i) * grad_panel(chunk);
       for (int j = 0; j < groups; ++j) o.b[j] = x_of(chunk, v + j);
       for (int i = 0; i < panels; ++i) {
-        for (int j = 0; j < groups; ++j) o.c[i][j] = sums_of(sums, panel + i, v + j);
+        for (int j = 0; j < groups; ++j) o.c[i][j] = sums_of(panel + i, v + j);
       }
       multiply_tiles(run, o);
     });
@@ -240,6 +261,9 @@ class Worker {
   const Plan& plan_;
   const T* grad_;
   const T* x_;
+  ReadX read_x_;
+  float* sums_;
+  std::int64_t chunk_part_;
   std::int64_t first_panel_;
   std::int64_t panels_;
   Tensor packed_grad_;
@@ -247,8 +271,9 @@ class Worker {
 };
 
 // The sums of one part of the chunks for one part of the output channels.
-template <class T>
-void run_part(const Plan& plan, const KernelArgs& args, std::int64_t part, float* all_sums) {
+template <class T, class ReadX>
+void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, std::int64_t part,
+              float* sums) {
   const std::int64_t chunk_part = part / plan.out_parts;
   const std::int64_t out_part = part % plan.out_parts;
   const std::int64_t first_panel = plan.out_panels * out_part / plan.out_parts;
@@ -256,16 +281,11 @@ void run_part(const Plan& plan, const KernelArgs& args, std::int64_t part, float
   const auto count = static_cast<std::int64_t>(plan.chunks.size());
   const std::int64_t begin = count * chunk_part / plan.chunk_parts;
   const std::int64_t end = count * (chunk_part + 1) / plan.chunk_parts;
-  const std::int64_t panel_sums = plan.vectors() * kPanel * kPanel;
-  float* sums = all_sums + (chunk_part * plan.out_panels + first_panel) * panel_sums;
-  if (begin == end) {
-    std::fill_n(sums, (end_panel - first_panel) * panel_sums, 0.0F);
-    return;
-  }
-  Worker<T> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), first_panel, end_panel);
+  Worker<T, ReadX> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), read_x,
+                          chunk_part, first_panel, end_panel, sums);
   const auto add_chunks = [&] {
     for (std::int64_t i = begin; i < end; ++i) {
-      worker.add(plan.chunks[static_cast<std::size_t>(i)], i == begin, sums);
+      worker.add(plan.chunks[static_cast<std::size_t>(i)], i == begin);
     }
   };
   if (plan.problem.products == Products::kTiles) {
@@ -278,14 +298,20 @@ void run_part(const Plan& plan, const KernelArgs& args, std::int64_t part, float
 
 }  // namespace
 
-void grad_weight(const Plan& plan, const KernelArgs& args, float* sums) {
+// `norm`: what x is to be normalised by as it is read, or null.
+void grad_weight(const Plan& plan, const KernelArgs& args, const NormAgain* norm, float* sums) {
   const std::int64_t parts = plan.chunk_parts * plan.out_parts;
-  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      kernels::visit_vector_dtype(args.input(0).dtype(),
-                                  [&]<class T>() { run_part<T>(plan, args, part, sums); });
-    }
-  });
+  const auto run = [&](const auto& read_x) {
+    parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = begin; part < end; ++part) {
+        kernels::visit_vector_dtype(
+            args.input(0).dtype(), [&]<class T>() { run_part<T>(plan, args, read_x, part, sums); });
+      }
+    });
+  };
+  if (norm == nullptr) return run(AsStored());
+  const NormArrays arrays(*norm);
+  run(arrays.read());
 }
 
 namespace {
@@ -295,14 +321,22 @@ namespace {
 void gather_channel(const Plan& plan, const float* sums, float* out) {
   const auto taps = static_cast<std::int64_t>(plan.taps.size());
   const std::int64_t part_sums = plan.out_panels * plan.vectors() * kPanel * kPanel;
-  for (std::int64_t i = 0; i < plan.problem.in_channels; ++i) {
-    for (std::int64_t tap = 0; tap < taps; ++tap) {
-      const std::int64_t at = (i / kPanel * taps + tap) * kPanel * kPanel + i % kPanel;
-      float sum = sums[at];
-      for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
-        sum += sums[part * part_sums + at];
+  for (std::int64_t i = 0; i < plan.problem.in_channels; i += kPanel, out += kPanel * taps) {
+    const std::int64_t count = std::min(plan.problem.in_channels - i, kPanel);
+    for (std::int64_t tap = 0; tap < taps; ++tap, sums += kPanel * kPanel) {
+      float added[kPanel];
+      for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
+        auto sum = load(sums + v);
+        for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
+          sum = hn::Add(sum, load(sums + part * part_sums + v));
+        }
+        store(sum, added + v);
       }
-      *out++ = sum;
+      if (taps == 1) {
+        std::copy_n(added, count, out);
+      } else {
+        for (std::int64_t j = 0; j < count; ++j) out[j * taps + tap] = added[j];
+      }
     }
   }
 }
@@ -396,17 +430,21 @@ void run_grad_weight(const KernelArgs& args) {
 
 void run_grad_weight(const KernelArgs& args, Products products) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
-  const Tensor x = dense(args.input(1), Format::kChannelsLast);
+  const NormAgain* const norm = unfilled_norm(args.input(1));
+  const Tensor x = dense(norm != nullptr ? norm->x : args.input(1), Format::kChannelsLast);
   const Plan plan(problem_of(args, products), num_threads());
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   const KernelArgs dense_args{inputs, args.outputs, args.attributes};
-  const Tensor sums =
-      empty({plan.chunk_parts * plan.out_panels * plan.vectors() * kPanel * kPanel});
-  HWY_DYNAMIC_DISPATCH(grad_weight)(plan, dense_args, sums.mutable_data<float>());
   const Tensor& out = args.output();
   const bool direct = out.dtype() == DType::kF32 && out.is_dense();
   const Tensor result = direct ? out : empty(out.shape());
-  HWY_DYNAMIC_DISPATCH(gather)(plan, sums.data<float>(), result.mutable_data<float>());
+  if (plan.sums_are_weight()) {
+    HWY_DYNAMIC_DISPATCH(grad_weight)(plan, dense_args, norm, result.mutable_data<float>());
+  } else {
+    const Tensor sums = empty({plan.sum_count()});
+    HWY_DYNAMIC_DISPATCH(grad_weight)(plan, dense_args, norm, sums.mutable_data<float>());
+    HWY_DYNAMIC_DISPATCH(gather)(plan, sums.data<float>(), result.mutable_data<float>());
+  }
   if (!direct) copy_elements(result, out);
 }
 

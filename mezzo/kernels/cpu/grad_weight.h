@@ -11,6 +11,9 @@ namespace mezzo::kernels {
 // kernels are slower for.
 Support supports_grad_weight(const KernelArgs& args);
 
+// An x that is to be computed again by batch normalization (unfilled_norm()) is normalised as it is
+// copied, and stays unfilled.
+//
 // f32 sums of products that are exact in f32, rounded once if the result is bf16 or f16. Which
 // number is added to which depends on the shapes and the number of threads only. On CPUs with AMX a
 // number of x that is not finite may also make sums NaN that it only meets with a factor of 0.

@@ -120,6 +120,20 @@ void Plan::divide(int threads) {
   chunk_parts = std::clamp<std::int64_t>(threads / out_parts, 1, std::max<std::int64_t>(count, 1));
 }
 
+bool Plan::sums_are_weight() const {
+  return taps.size() == 1 && chunk_parts == 1 && problem.in_channels % kPanel == 0 &&
+         problem.out_channels % kPanel == 0;
+}
+
+std::int64_t Plan::sum_count() const {
+  return chunk_parts * out_panels * vectors() * kPanel * kPanel;
+}
+
+std::int64_t Plan::sums_at(std::int64_t chunk_part, std::int64_t panel, std::int64_t vector) const {
+  if (sums_are_weight()) return panel * kPanel * problem.in_channels + vector * kPanel;
+  return ((chunk_part * out_panels + panel) * vectors() + vector) * kPanel * kPanel;
+}
+
 std::int64_t Plan::plane_pixels(const Chunk& chunk) const {
   return (chunk.rows() + halo) * pitch + (problem.products == Products::kTiles ? kPanel - 1 : 0);
 }

@@ -80,6 +80,13 @@ struct Plan {
 
   // Groups of 16 rows of the result's transposed form: (input panel, tap).
   std::int64_t vectors() const { return in_panels * static_cast<std::int64_t>(taps.size()); }
+  // True if the sums of whole panels, one after the other, are the weight [o][i] itself.
+  bool sums_are_weight() const;
+  // Elements of all sums, [chunk part][panel][vector][16][16], or of the weight.
+  std::int64_t sum_count() const;
+  // Where those of a panel of output channels and a vector begin, and from row to row.
+  std::int64_t sums_at(std::int64_t chunk_part, std::int64_t panel, std::int64_t vector) const;
+  std::int64_t sum_row() const { return sums_are_weight() ? problem.in_channels : kPanel; }
   // Pixels of one slot's plane, with what a tile may read beyond the last one.
   std::int64_t plane_pixels(const Chunk& chunk) const;
   // Pixels of one slot of dy: rows side by side, or at the planes' pitch and in whole tiles.

@@ -14,16 +14,17 @@ constexpr int kRowBytes = static_cast<int>(kTileRowBytes);
 // Tiles 0 to 3 are the sums, 4 and 5 those of a, 6 and 7 those of b.
 template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
+  const std::int64_t row_bytes = run.c_row * static_cast<std::int64_t>(sizeof(float));
   if (run.first) {
     _tile_zero(0);
     if (kB == 2) _tile_zero(1);
     if (kA == 2) _tile_zero(2);
     if (kA == 2 && kB == 2) _tile_zero(3);
   } else {
-    _tile_loadd(0, o.c[0][0], kRowBytes);
-    if (kB == 2) _tile_loadd(1, o.c[0][1], kRowBytes);
-    if (kA == 2) _tile_loadd(2, o.c[1][0], kRowBytes);
-    if (kA == 2 && kB == 2) _tile_loadd(3, o.c[1][1], kRowBytes);
+    _tile_loadd(0, o.c[0][0], row_bytes);
+    if (kB == 2) _tile_loadd(1, o.c[0][1], row_bytes);
+    if (kA == 2) _tile_loadd(2, o.c[1][0], row_bytes);
+    if (kA == 2 && kB == 2) _tile_loadd(3, o.c[1][1], row_bytes);
   }
   for (std::int64_t slot = 0; slot < run.slots; ++slot) {
     for (std::int64_t block = 0; block < run.blocks; ++block) {
@@ -43,10 +44,10 @@ MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
       if (kA == 2 && kB == 2) _tile_dpbf16ps(3, 5, 7);
     }
   }
-  _tile_stored(0, o.c[0][0], kRowBytes);
-  if (kB == 2) _tile_stored(1, o.c[0][1], kRowBytes);
-  if (kA == 2) _tile_stored(2, o.c[1][0], kRowBytes);
-  if (kA == 2 && kB == 2) _tile_stored(3, o.c[1][1], kRowBytes);
+  _tile_stored(0, o.c[0][0], row_bytes);
+  if (kB == 2) _tile_stored(1, o.c[0][1], row_bytes);
+  if (kA == 2) _tile_stored(2, o.c[1][0], row_bytes);
+  if (kA == 2 && kB == 2) _tile_stored(3, o.c[1][1], row_bytes);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ namespace mezzo::kernels::grad_weight {
 struct TileRun {
   std::int64_t slots = 0, blocks = 0;   // blocks of 16 pixels per slot
   std::int64_t a_slot = 0, b_slot = 0;  // distances, in elements
+  std::int64_t c_row = 16;              // from one row of sums to the next
   bool first = true;                    // the sums begin here
 };
 struct TileOperands {

@@ -1,0 +1,170 @@
+// Copying images into panels, and normalising them on the way. Included once per instruction set,
+// like simd-inl.h.
+#if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
+#undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
+#else
+#define MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "mezzo/kernels/cpu/grad_weight_plan.h"
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/normalize-inl.h"
+#include "mezzo/ops/batch_norm_again.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+using kernels::grad_weight::kPanel;
+
+// Pixels of one or two image rows, each `step` elements after the one before. Zeros stand for a row
+// that is null.
+template <class T>
+struct PixelRow {
+  const T* a = nullptr;
+  const T* b = nullptr;
+  std::int64_t step = 0;
+
+  const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
+  const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
+};
+
+// How channel c of a pixel is read: as it is stored.
+struct AsStored {
+  template <class T, class Part>
+  HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
+    return load(p + c, part);
+  }
+  // The same as bf16 in the upper halves of the elements.
+  template <class Part>
+  HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
+    return hn::BitCast(U32(), load(p + c, part));
+  }
+};
+
+// Or normalised, and rounded as the result of batch normalization is. The arrays are as long as
+// whole panels, with zeros behind the last channel.
+struct Normalized {
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+  bool relu = false;
+
+  template <class T, class Part>
+  HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
+    T rounded[kMaxLanes];
+    store(normalized(p, c, part), rounded);
+    return load(rounded);
+  }
+  template <class Part>
+  HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
+    return hn::ShiftLeft<16>(hn::PromoteTo(U32(), round_to_bf16(normalized(p, c, part))));
+  }
+
+ private:
+  template <class T, class Part>
+  HWY_INLINE F32Vec normalized(const T* p, std::int64_t c, Part part) const {
+    const auto v = normalize(load(p + c, part), load(mean + c), load(scale + c), load(bias + c));
+    return relu ? positive_part(v) : v;
+  }
+};
+
+// The arrays of a normalisation.
+class NormArrays {
+ public:
+  explicit NormArrays(const NormAgain& norm)
+      : length_((norm.x.size(1) + kPanel - 1) / kPanel * kPanel),
+        block_(empty({kArrays, length_}, DType::kF32)),
+        relu_(norm.attrs.relu) {
+    fill(kMean, norm.mean, 0);
+    fill(kVar, norm.var, 1);
+    fill(kWeight, norm.weight, 1);
+    fill(kBias, norm.bias, 0);
+    const std::int64_t channels = norm.x.size(1);
+    compute_scale(channels, static_cast<float>(norm.attrs.eps), array(kWeight), array(kVar),
+                  array(kRstd), array(kScale));
+    std::fill(array(kScale) + channels, array(kScale) + length_, 0.0F);
+  }
+  Normalized read() const { return {array(kMean), array(kScale), array(kBias), relu_}; }
+
+ private:
+  enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };
+  float* array(std::int64_t i) const { return block_.mutable_data<float>() + i * length_; }
+  void fill(std::int64_t i, const Tensor& values, float otherwise) const {
+    std::fill_n(array(i), length_, values.defined() ? 0.0F : otherwise);
+    if (!values.defined()) return;
+    const Tensor dense = kernels::dense(values, Format::kContiguous);
+    std::copy_n(dense.data<float>(), dense.numel(), array(i));
+  }
+
+  std::int64_t length_;
+  Tensor block_;
+  bool relu_;
+};
+
+// 16 numbers of a pixel, from channel c on, as f32.
+template <class T, class Read>
+HWY_INLINE void pack_single(const T* a, std::int64_t c, std::int64_t channels, const Read& read,
+                            float* out) {
+  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
+    const std::int64_t left = channels - c - v;
+    const auto value = a == nullptr || left <= 0 ? hn::Zero(F32())
+                       : left >= kMaxLanes       ? read.values(a, c + v, Whole{})
+                                                 : read.values(a, c + v, Part{left});
+    hn::StoreU(value, F32(), out + v);
+  }
+}
+
+// The numbers from channel c on, in the upper halves of the elements.
+template <class Read>
+HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, std::int64_t channels,
+                                     const Read& read) {
+  if (p == nullptr || c >= channels) return hn::Zero(U32());
+  if (c + kMaxLanes <= channels) return read.upper_halves(p, c, Whole{});
+  return read.upper_halves(p, c, Part{channels - c});
+}
+
+// 16 numbers of two pixels, side by side: that of `a` in the lower half of each element.
+template <class Read>
+HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t c,
+                          std::int64_t channels, const Read& read, float* out) {
+  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
+    const auto lower = hn::ShiftRight<16>(upper_halves(a, c + v, channels, read));
+    const auto upper = upper_halves(b, c + v, channels, read);
+    hn::StoreU(hn::BitCast(F32(), hn::Or(lower, upper)), F32(), out + v);
+  }
+}
+
+// Copies `pixels` pixels to panels that lie `panel` elements apart. One pixel after the other, for
+// numbers side by side are read faster than they are from pixel to pixel.
+template <class T, class Read>
+void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t channels, bool paired,
+              std::int64_t panel, const Read& read, float* out) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (paired) {
+      for (std::int64_t i = 0; i < pixels; ++i, out += kPanel) {
+        const T* const a = row.pixel_a(i);
+        const T* const b = row.pixel_b(i);
+        float* to = out;
+        for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
+          pack_pair(a, b, c, channels, read, to);
+        }
+      }
+      return;
+    }
+  }
+  for (std::int64_t i = 0; i < pixels; ++i, out += kPanel) {
+    const T* const a = row.pixel_a(i);
+    float* to = out;
+    for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
+      pack_single(a, c, channels, read, to);
+    }
+  }
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,32 @@
+// Results of batch normalization that are computed again when they are asked for, instead of being
+// kept until the backward pass.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+
+namespace mezzo {
+
+class Node;
+
+// What a normalisation reads, with the statistics that it has found. Its result is the batch_norm()
+// of these outside of training: the same instructions on the same numbers, hence the same bits.
+struct NormAgain {
+  Tensor x;             // [n, c] or [n, c, h, w]
+  Tensor weight, bias;  // f32 [c], or undefined for 1 and 0
+  Tensor mean, var;     // f32 [c]
+  BatchNormAttrs attrs;
+};
+
+// A tensor like the result of a recorded batch_norm, whose elements are computed when they are
+// first asked for, from what the node keeps for its own gradient; undefined unless that is certain
+// to be worth it. It is for 16 bits on CPUs, where the gradient by a convolution's weight copies
+// its images anyway and normalises them on the way; f32 images are read where they are, and would
+// take a pass over memory of their own.
+Tensor norm_again(Node& norm);
+
+// What the elements of such a tensor will be computed from, while nobody has asked for them; null
+// for any other tensor.
+const NormAgain* unfilled_norm(const Tensor& tensor);
+
+}  // namespace mezzo
