@@ -62,8 +62,9 @@ void infer_batch_norm(Infer& infer) {
 // a residual it is the sign of (x - mean) * scale + bias, computed again by the very instructions
 // of the forward pass from an x that must be read anyway. With a residual that would read the
 // residual as well; y, which the next layer keeps alive for its own gradient, holds the same signs
-// for the same traffic. A bit mask would need 1/8 byte per element more memory, all the time, to
-// save an eighth of the traffic of these layers' first backward pass.
+// for the same traffic. If the next layer does without y, the residual is read: see norm_again(). A
+// bit mask would need 1/8 byte per element more memory, all the time, to save an eighth of the
+// traffic of these layers' first backward pass.
 void batch_norm_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<BatchNormAttrs>();
   BatchNormSaved saved;
@@ -71,7 +72,10 @@ void batch_norm_backward(Backward& ctx) {
   if (ctx.has_input(NormIn::kBias)) saved.bias = ctx.input(NormIn::kBias);
   saved.mean = attrs.training ? ctx.output(1) : ctx.input(NormIn::kRunningMean);
   saved.var = attrs.training ? ctx.output(2) : ctx.input(NormIn::kRunningVar);
-  if (ctx.has_input(NormIn::kResidual)) saved.y = ctx.output(0);
+  if (ctx.has_input(NormIn::kResidual)) {
+    (ctx.keeps_output(0) ? saved.y : saved.residual) =
+        ctx.keeps_output(0) ? ctx.output(0) : ctx.input(NormIn::kResidual);
+  }
   saved.x = ctx.take_input(NormIn::kX);  // last: an exception above leaves the graph as it was
   const BatchNormGrads grads = ctx.create_graph()
                                    ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
@@ -164,10 +168,11 @@ extern const OpDef batch_norm_add_relu{
                   .f16 = PrecisionClass::kKeep,
                   .cast_mask = 1U << NormIn::kX | 1U << NormIn::kResidual,
                   .reason = kStatisticsReason},
-    .saves = {.inputs = 0b11111, .outputs = 0b111},
+    .saves = {.inputs = 0b11111, .outputs = 0b111, .if_kept = 1U << NormIn::kResidual},
     .promote = 1U << NormIn::kX | 1U << NormIn::kResidual,
     .infer = infer_batch_norm,
     .backward = batch_norm_backward,
+    .again = norm_again,
     .grad_inputs = 0b100111,
     .samples =
         [] {

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/node.h"
@@ -25,8 +26,12 @@ class NormContents final : public LazyContents {
         make_ref<Storage>(destination, x.bytes(), x.device(), Ref<RefCounted>(this));
     const Format format = x.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
     Tensor y(make_ref<TensorImpl>(block, 0, x.shape(), strides_for(x.shape(), format), x.dtype()));
-    static const OpDef* const kBatchNorm = find_op("batch_norm");
-    run_kernel(*kBatchNorm, inputs(), {&y, 1}, norm_.attrs);
+    static const OpDef* const kNorm = find_op("batch_norm");
+    static const OpDef* const kNormAddRelu = find_op("batch_norm_add_relu");
+    const auto all = inputs();
+    const bool adds = norm_.residual.defined();
+    run_kernel(adds ? *kNormAddRelu : *kNorm, Inputs(all).first(adds ? kInputs : In::kResidual),
+               {&y, 1}, norm_.attrs);
   }
 
   bool is_current() const override {
@@ -40,21 +45,28 @@ class NormContents final : public LazyContents {
   const NormAgain& norm() const { return norm_; }
 
  private:
+  static constexpr std::size_t kInputs = In::kResidual + 1;
+
   // In the order of BatchNormInput.
-  std::array<const Tensor*, 5> inputs() const {
-    return {&norm_.x, &norm_.weight, &norm_.bias, &norm_.mean, &norm_.var};
+  std::array<const Tensor*, kInputs> inputs() const {
+    return {&norm_.x, &norm_.weight, &norm_.bias, &norm_.mean, &norm_.var, &norm_.residual};
   }
   static std::uint64_t version_of(const Tensor& tensor) {
     return tensor.defined() ? tensor.version() : 0;
   }
 
   NormAgain norm_;
-  std::array<std::uint64_t, 5> versions_{};
+  std::array<std::uint64_t, kInputs> versions_{};
 };
 
-bool is_worth_it(const Node& norm, const NodeOutput& y, const Tensor& x) {
+bool is_worth_it(const Node& norm, const Tensor& x) {
   return norm.attrs().as<BatchNormAttrs>().training && !norm.is_released() && x.defined() &&
-         is_lower(y.spec.dtype) && x.device() == kCpuDevice && x.numel() > 0;
+         is_lower(x.dtype()) && x.device() == kCpuDevice && x.numel() > 0 && cpu_features().avx2 &&
+         !is_kernel_disabled("cpu_norm_again");
+}
+
+Tensor without_history(const NodeInput& input) {
+  return input.saved.defined() ? input.saved.detach() : Tensor();
 }
 
 }  // namespace
@@ -62,21 +74,23 @@ bool is_worth_it(const Node& norm, const NodeOutput& y, const Tensor& x) {
 Tensor norm_again(Node& norm) {
   // A program that is captured is changed by a pass instead, which knows what it is worth.
   if (capture_hook() != nullptr) return {};
-  const Tensor& x = norm.inputs()[In::kX].saved;
-  if (!is_worth_it(norm, norm.outputs()[0], x)) return {};
+  const auto inputs = norm.inputs();
+  const Tensor& x = inputs[In::kX].saved;
+  if (!is_worth_it(norm, x)) return {};
+  const bool adds = inputs.size() > In::kResidual && inputs[In::kResidual].present;
+  if (adds && !inputs[In::kResidual].saved.defined()) return {};
   BatchNormAttrs attrs = norm.attrs().as<BatchNormAttrs>();
   attrs.training = false;
-  NormAgain again{x.detach(), {}, {}, norm.outputs()[1].saved, norm.outputs()[2].saved, attrs};
-  const auto parameter = [&](std::size_t i) {
-    const NodeInput& input = norm.inputs()[i];
-    return input.present ? input.saved.detach() : Tensor();
-  };
-  again.weight = parameter(In::kWeight);
-  again.bias = parameter(In::kBias);
-  const TensorSpec& y = norm.outputs()[0].spec;
-  const Ref<Storage> storage = make_ref<Storage>(
-      x.bytes(), x.device(), Ref<LazyContents>(new NormContents(std::move(again))));
-  return Tensor(make_ref<TensorImpl>(storage, 0, y.shape, strides_for(y.shape, y.format), y.dtype));
+  NodeOutput& y = norm.outputs()[0];
+  const Ref<LazyContents> contents(new NormContents(
+      {x.detach(), without_history(inputs[In::kWeight]), without_history(inputs[In::kBias]),
+       norm.outputs()[1].saved, norm.outputs()[2].saved,
+       adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs}));
+  y.saved = Tensor();
+  y.is_kept = false;
+  const Ref<Storage> storage = make_ref<Storage>(x.bytes(), x.device(), contents);
+  return Tensor(make_ref<TensorImpl>(storage, 0, y.spec.shape,
+                                     strides_for(y.spec.shape, y.spec.format), y.spec.dtype));
 }
 
 const NormAgain* unfilled_norm(const Tensor& tensor) {

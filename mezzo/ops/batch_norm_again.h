@@ -15,14 +15,19 @@ struct NormAgain {
   Tensor x;             // [n, c] or [n, c, h, w]
   Tensor weight, bias;  // f32 [c], or undefined for 1 and 0
   Tensor mean, var;     // f32 [c]
+  Tensor residual;      // like x, or undefined
   BatchNormAttrs attrs;
 };
 
-// A tensor like the result of a recorded batch_norm, whose elements are computed when they are
-// first asked for, from what the node keeps for its own gradient; undefined unless that is certain
-// to be worth it. It is for 16 bits on CPUs, where the gradient by a convolution's weight copies
-// its images anyway and normalises them on the way; f32 images are read where they are, and would
-// take a pass over memory of their own.
+// A tensor like the result of a recorded batch_norm or batch_norm_add_relu, whose elements are
+// computed when they are first asked for, from what the node keeps for its own gradient; undefined
+// unless that is worth it. It is in 16 bits on CPUs, where the gradient by a convolution's weight
+// copies its images anyway and normalises them on the way; f32 images are read where they are, and
+// would take a pass over memory of their own.
+//
+// With a residual, that must be kept by another gradient: of residual blocks in a row, every other
+// result goes and its neighbours stay. The node then has the residual for its gradient and gives up
+// its result. Disabling `cpu_norm_again` (disable_kernels()) has all results kept.
 Tensor norm_again(Node& norm);
 
 // What the elements of such a tensor will be computed from, while nobody has asked for them; null

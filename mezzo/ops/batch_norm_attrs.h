@@ -20,10 +20,11 @@ struct BatchNormInput {
   enum : std::size_t { kX, kWeight, kBias, kRunningMean, kRunningVar, kResidual };
 };
 
-// Inputs of batch_norm_grad: y is given if there was a residual, else it is absent. With y there
-// may be a second gradient, of another reader of the result, which is added to the first one.
+// Inputs of batch_norm_grad: if a residual was added, it or the result y is given, whichever is
+// there; without one, both are absent. With either there may be a second gradient, of another
+// reader of the result, which is added to the first one.
 struct BatchNormGradInput {
-  enum : std::size_t { kGrad, kX, kWeight, kBias, kMean, kVar, kY, kOtherGrad };
+  enum : std::size_t { kGrad, kX, kWeight, kBias, kMean, kVar, kY, kOtherGrad, kResidual };
 };
 
 }  // namespace mezzo

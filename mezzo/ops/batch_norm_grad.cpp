@@ -18,9 +18,16 @@ void infer_batch_norm_grad(Infer& infer) {
   infer.check_same_dtype(NormGradIn::kX, NormGradIn::kGrad);
   infer.check(infer.shape(NormGradIn::kGrad) == shape, "the gradient has shape ",
               infer.shape(NormGradIn::kGrad), ", x has ", shape);
+  const bool has_residual = infer.has(NormGradIn::kY) || infer.has(NormGradIn::kResidual);
+  if (infer.has(NormGradIn::kResidual)) {
+    infer.check_same_dtype(NormGradIn::kX, NormGradIn::kResidual);
+    infer.check(!infer.has(NormGradIn::kY) && infer.shape(NormGradIn::kResidual) == shape,
+                "the residual is given instead of y and has the shape of x, ", shape, ", not ",
+                infer.shape(NormGradIn::kResidual));
+  }
   if (infer.has(NormGradIn::kOtherGrad)) {
     infer.check_same_dtype(NormGradIn::kX, NormGradIn::kOtherGrad);
-    infer.check(infer.has(NormGradIn::kY) && infer.shape(NormGradIn::kOtherGrad) == shape,
+    infer.check(has_residual && infer.shape(NormGradIn::kOtherGrad) == shape,
                 "a second gradient goes with y and has the shape of x, ", shape, ", not ",
                 infer.shape(NormGradIn::kOtherGrad));
   }
@@ -29,7 +36,7 @@ void infer_batch_norm_grad(Infer& infer) {
   infer.output(shape, infer.dtype(NormGradIn::kX), format);
   infer.output({shape[1]}, stats);
   infer.output({shape[1]}, stats);
-  if (infer.has(NormGradIn::kY)) infer.output(shape, infer.dtype(NormGradIn::kX), format);
+  if (has_residual) infer.output(shape, infer.dtype(NormGradIn::kX), format);
 }
 
 Sample sample(const Shape& x, const BatchNormAttrs& attrs, bool residual) {
@@ -51,8 +58,18 @@ Sample sample_of_two(const Shape& x) {
   return result;
 }
 
+// The residual in the place of y.
+Sample with_residual(Sample sample) {
+  sample.inputs.resize(NormGradIn::kResidual + 1, {.shape = {}, .absent = true});
+  std::swap(sample.inputs[NormGradIn::kY], sample.inputs[NormGradIn::kResidual]);
+  return sample;
+}
+
 std::vector<Sample> grad_samples() {
-  std::vector<Sample> samples{sample_of_two({4, 65, 3, 3}), sample_of_two({5, 3})};
+  std::vector<Sample> samples{sample_of_two({4, 65, 3, 3}), sample_of_two({5, 3}),
+                              with_residual(sample_of_two({3, 17, 4, 4})),
+                              with_residual(sample({4, 65, 3, 3}, {true, true, 1e-3}, true)),
+                              with_residual(sample({7, 5}, {false, true, 1e-3}, true))};
   for (const bool training : {true, false}) {
     for (const bool relu : {false, true}) {
       const BatchNormAttrs attrs{training, relu, 1e-3};
@@ -78,7 +95,8 @@ extern const OpDef batch_norm_grad{
     .name = "batch_norm_grad",
     .doc = "the gradients of batch_norm and batch_norm_add_relu",
     .precision = {.cast_mask = 1U << NormGradIn::kGrad | 1U << NormGradIn::kX |
-                               1U << NormGradIn::kY | 1U << NormGradIn::kOtherGrad,
+                               1U << NormGradIn::kY | 1U << NormGradIn::kOtherGrad |
+                               1U << NormGradIn::kResidual,
                   .reason = "part of a backward pass, which runs in its forward's dtype"},
     .infer = infer_batch_norm_grad,
     .samples = grad_samples,
@@ -90,11 +108,14 @@ extern const OpDef batch_norm_grad{
 BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs) {
   // Results over operands: their lines are in the caches already, where new memory would be read
   // before it is written, and push the operands out that are read twice.
-  const bool has_residual = saved.y.defined();
-  Outputs outputs = call_over(
-      ops::batch_norm_grad,
-      {&grad, &saved.x, &saved.weight, &saved.bias, &saved.mean, &saved.var, &saved.y}, attrs,
-      {has_residual ? &saved.x : &grad, nullptr, nullptr, has_residual ? &grad : nullptr});
+  const bool has_residual = saved.has_residual();
+  const Tensor* const over_x = has_residual ? &saved.x : &grad;
+  const Tensor* const over_grad = has_residual ? &grad : nullptr;
+  const Tensor none;
+  Outputs outputs = call_over(ops::batch_norm_grad,
+                              {&grad, &saved.x, &saved.weight, &saved.bias, &saved.mean, &saved.var,
+                               &saved.y, &none, &saved.residual},
+                              attrs, {over_x, nullptr, nullptr, over_grad});
   BatchNormGrads grads{std::move(outputs[0]), std::move(outputs[1]), std::move(outputs[2]), {}};
   if (has_residual) grads.residual = std::move(outputs[3]);
   return grads;
@@ -124,12 +145,13 @@ BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& 
   } else if (attrs.relu) {
     Tensor y = centered.detach() * scale.detach();
     if (saved.bias.defined()) y = y + spread(saved.bias).detach();
+    if (saved.residual.defined()) y = y + cast(saved.residual.detach(), dtype);
     masked = relu_grad(masked, y);
   }
   BatchNormGrads grads;
   grads.bias = sum(masked, axes);
   grads.weight = sum(masked * normal, axes);
-  if (saved.y.defined()) grads.residual = cast(masked, saved.x.dtype());
+  if (saved.has_residual()) grads.residual = cast(masked, saved.x.dtype());
   Tensor rest = masked;
   if (attrs.training) {
     rest = masked - (spread(grads.bias) + normal * spread(grads.weight)) * share;

@@ -7,7 +7,7 @@
 namespace mezzo {
 
 // What the gradient is computed from: see batch_norm(). `mean` and `var` are those that x was
-// normalised by; `y` only if a residual was added before the ReLU.
+// normalised by; `y` or `residual` only if a residual was added before the ReLU.
 struct BatchNormSaved {
   Tensor x;
   Tensor weight;
@@ -15,13 +15,16 @@ struct BatchNormSaved {
   Tensor mean;
   Tensor var;
   Tensor y;
+  Tensor residual;  // instead of y
+
+  bool has_residual() const { return y.defined() || residual.defined(); }
 };
 
 struct BatchNormGrads {
   Tensor x;
   Tensor weight;
   Tensor bias;
-  Tensor residual;  // defined if y was given
+  Tensor residual;  // defined if there was one
 };
 
 // The gradients of batch_norm, all in one kernel; the result cannot be differentiated. They are

@@ -69,6 +69,10 @@ bool should_record(const OpDef& op, Inputs inputs) {
 
 namespace {
 
+bool is_kept(const NodeInput& input) {
+  return input.node && input.node->outputs()[input.output].is_kept;
+}
+
 // The tensor in a form that does not keep its elements; undefined if there is none.
 Tensor computed_again(const NodeInput& input, const Tensor& tensor) {
   // One that was changed in place since it was made would not be what the operation gives.
@@ -109,8 +113,9 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
         input.leaf = tensor.impl_ref();
       }
     }
-    if (has_bit(op.saves.inputs, i)) {
+    if (has_bit(op.saves.inputs, i) || (has_bit(op.saves.if_kept, i) && is_kept(input))) {
       const Tensor again = has_bit(op.saves.again, i) ? computed_again(input, tensor) : Tensor();
+      if (!again.defined() && input.node) input.node->outputs()[input.output].is_kept = true;
       input.saved = again.defined() ? again : tensor;
       input.version = input.saved.version();
     }
@@ -120,7 +125,8 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     NodeOutput& output = node->outputs()[i];
     output.spec = {tensor.shape(), tensor.dtype(), tensor.format()};
     output.version = tensor.version();
-    if ((op.saves.outputs >> i & 1U) != 0) output.saved = tensor.detach();
+    output.is_kept = (op.saves.outputs >> i & 1U) != 0;
+    if (output.is_kept) output.saved = tensor.detach();
     if ((op.grad_outputs >> i & 1U) == 0) continue;
     AutogradMeta& meta = tensor.require_autograd_meta();
     meta.node = Ref<RefCounted>(node.get());
@@ -163,6 +169,8 @@ Tensor Backward::output(std::size_t i) const {
   if (!mode_.create_graph) return output.saved;
   return as_output_of(node_, static_cast<std::uint32_t>(i), output.saved);
 }
+
+bool Backward::keeps_output(std::size_t i) const { return node_.outputs()[i].saved.defined(); }
 
 RefCounted& Backward::context() const {
   MEZZO_INVARIANT(node_.context() != nullptr);

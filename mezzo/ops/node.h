@@ -27,6 +27,7 @@ struct NodeOutput {
   TensorSpec spec;
   Tensor saved;               // without history: the tensor's own would be a cycle
   std::uint64_t version = 0;  // of the output, when it was made
+  bool is_kept = false;       // saved, here or as another node's input
   Tensor grad;                // gathered while backward() runs
 };
 

@@ -115,6 +115,8 @@ class Backward {
   // A saved input or output. Throws ArgumentError if it was changed in place since.
   Tensor input(std::size_t i) const;
   Tensor output(std::size_t i = 0) const;
+  // False if an output that the definition saves is to be done without: see OpDef::again.
+  bool keeps_output(std::size_t i = 0) const;
   // The same for the last time: unless the graph is retained, or somebody else has the tensor, the
   // caller is the only one who still sees it and may have results written over it (see
   // call_over()).
@@ -185,6 +187,8 @@ struct Saves {
   std::uint32_t outputs = 0;
   // Of the inputs, those that may be computed again rather than kept: see OpDef::again.
   std::uint32_t again = 0;
+  // Inputs that are saved, too, if the gradient of another operation keeps them anyway.
+  std::uint32_t if_kept = 0;
 };
 
 struct OpDef {
@@ -201,8 +205,9 @@ struct OpDef {
   double (*flops)(Inputs inputs, std::span<const Tensor> outputs, const Attrs& attrs) = nullptr;
   // Gives the gradients of the inputs; null if the operation is not differentiable.
   void (*backward)(Backward&) = nullptr;
-  // A tensor like output 0, which it does not keep, but computes again when it is asked for its
-  // elements; undefined where keeping them is better. Null for operations without such a form.
+  // A tensor like output 0 that computes its elements again when it is asked for them, from what
+  // the node saves besides; the node itself need not keep output 0 from then on. Undefined where
+  // keeping is better. Null for operations without such a form.
   Tensor (*again)(Node&) = nullptr;
   std::uint32_t grad_inputs = kAllInputs;  // inputs that have gradients
   std::uint32_t grad_outputs = 0b1;  // outputs that carry gradients; others are for the backward

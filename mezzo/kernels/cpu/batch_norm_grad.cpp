@@ -12,11 +12,14 @@ namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormGradInput;
 
-// Where the gradient is cut off: nowhere, where (x - mean) * scale + bias <= 0, or where y <= 0;
-// and kJoined: where y <= 0, of a sum of two gradients.
-enum class Mask { kNone, kRecomputed, kFromY, kJoined };
+// Where the gradient is cut off: nowhere, or where the result of the forward pass is not positive,
+// which is computed again from x, or from x and the residual, or read.
+enum class Mask { kNone, kFromX, kFromResidual, kFromY };
 
-constexpr bool reads_y(Mask mask) { return mask == Mask::kFromY || mask == Mask::kJoined; }
+// With a residual, the gradient behind the mask is a result, too.
+constexpr bool has_residual(Mask mask) {
+  return mask == Mask::kFromResidual || mask == Mask::kFromY;
+}
 
 // Per-channel values as whole rows. grad_x = scale * grad + (x - mean) * slope + constant.
 struct GradArrays {
@@ -33,35 +36,45 @@ struct GradTensors {
   const T* x;
   const T* grad;
   T* grad_x;
-  const T* y = nullptr;        // if it is read
-  T* grad_residual = nullptr;  // with y: the gradient after the mask, read again by pass 2
-  const T* other = nullptr;    // kJoined: the second gradient
+  const T* signs = nullptr;    // y or the residual
+  T* grad_residual = nullptr;  // the gradient after the mask, read again by pass 2
+  const T* other = nullptr;    // a second gradient, which is added to the first
 };
+
+template <class T>
+HWY_INLINE F32Vec normalized(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
+                             std::int64_t c, auto part) {
+  return normalize(load(t.x + i, part), load(a.mean + c), load(a.scale + c), load(a.bias + c));
+}
 
 template <class T>
 HWY_INLINE F32Vec masked_by_x(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
                               std::int64_t c, auto part) {
-  const auto z =
-      normalize(load(t.x + i, part), load(a.mean + c), load(a.scale + c), load(a.bias + c));
-  return hn::IfThenElseZero(hn::Gt(z, hn::Zero(F32())), load(t.grad + i, part));
+  const auto y = normalized(t, a, i, c, part);
+  return hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), load(t.grad + i, part));
 }
 
-// The gradient behind the mask. Where y is read, it is kept for pass 2 and for the residual.
-template <Mask kMask, class T>
+// The gradient behind the mask. With a residual, it is kept for pass 2 and for the residual.
+template <Mask kMask, bool kJoined, class T>
 HWY_INLINE F32Vec masked(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
                          std::int64_t c, auto part) {
-  if constexpr (kMask == Mask::kRecomputed) return masked_by_x(t, a, i, c, part);
+  if constexpr (kMask == Mask::kFromX) return masked_by_x(t, a, i, c, part);
   auto grad = load(t.grad + i, part);
-  if constexpr (!reads_y(kMask)) return grad;
-  if constexpr (kMask == Mask::kJoined) grad = hn::Add(grad, load(t.other + i, part));
-  grad = hn::IfThenElseZero(hn::Gt(load(t.y + i, part), hn::Zero(F32())), grad);
+  if constexpr (!has_residual(kMask)) return grad;
+  if constexpr (kJoined) grad = hn::Add(grad, load(t.other + i, part));
+  auto y = load(t.signs + i, part);
+  // Rounded, as y was: a small number may have become 0.
+  if constexpr (kMask == Mask::kFromResidual) {
+    y = as_stored<T>(hn::Add(normalized(t, a, i, c, part), y));
+  }
+  grad = hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), grad);
   store(grad, t.grad_residual + i, part);
   // Rounded to T, as the sum of a call of its own is.
-  return kMask == Mask::kJoined ? load(t.grad_residual + i, part) : grad;
+  return kJoined ? load(t.grad_residual + i, part) : grad;
 }
 
 // Sums of the masked gradient and of its product with x - mean over one part of the rows.
-template <Mask kMask, class T>
+template <Mask kMask, bool kJoined, class T>
 void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows, int number,
               const ChannelSums& sums) {
   const std::int64_t width = rows.width();
@@ -72,7 +85,7 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
       auto products = load(sums.chunk_second + c);
       for (std::int64_t r = 0; r < group; ++r) {
         const std::int64_t i = (row + r) * width + c;
-        const auto grad = masked<kMask>(t, a, i, c, part);
+        const auto grad = masked<kMask, kJoined>(t, a, i, c, part);
         // Lanes beyond the end hold a gradient of 0 already.
         sum = hn::Add(sum, grad);
         products = hn::MulAdd(grad, hn::Sub(load(t.x + i, part), mean), products);
@@ -81,10 +94,10 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
       store(products, sums.chunk_second + c);
     });
   };
-  // With y, up to five arrays are walked through. Eight rows of each, some kilobytes apart, would
-  // push each other out of the first-level cache, which costs a third of the time where rows have
-  // 1024 channels.
-  constexpr std::int64_t kGroup = reads_y(kMask) ? 1 : kGroupRows;
+  // With a residual, up to five arrays are walked through. Eight rows of each, some kilobytes
+  // apart, would push each other out of the first-level cache, which costs a third of the time
+  // where rows have 1024 channels.
+  constexpr std::int64_t kGroup = has_residual(kMask) ? 1 : kGroupRows;
   sum_rows<kGroup>(rows, rows.first_row(number), rows.first_row(number + 1), sums, add);
 }
 
@@ -176,16 +189,29 @@ void run_grad(const KernelArgs& args, const ChannelRows& rows, SumPart sum, Writ
   write(arrays);
 }
 
-template <Mask kMask, class T>
+template <Mask kMask, bool kJoined, class T>
 void run_masked(const GradTensors<T>& t, const KernelArgs& args, const ChannelRows& rows) {
   GradTensors<T> second = t;
-  if (reads_y(kMask)) second.grad = t.grad_residual;
+  if (has_residual(kMask)) second.grad = t.grad_residual;
   run_grad(
       args, rows,
       [&](const GradArrays& a, int part, const ChannelSums& sums) {
-        sum_part<kMask>(t, a, rows, part, sums);
+        sum_part<kMask, kJoined>(t, a, rows, part, sums);
       },
-      [&](const GradArrays& a) { write_grad_x<kMask == Mask::kRecomputed>(second, a, rows); });
+      [&](const GradArrays& a) { write_grad_x<kMask == Mask::kFromX>(second, a, rows); });
+}
+
+template <Mask kMask, class T>
+void run_residual(GradTensors<T> t, const KernelArgs& args, const ChannelRows& rows,
+                  Format format) {
+  const Tensor signs =
+      kernels::dense(args.input(kMask == Mask::kFromY ? In::kY : In::kResidual), format);
+  t.signs = signs.data<T>();
+  t.grad_residual = args.output(3).mutable_data<T>();
+  if (!args.has(In::kOtherGrad)) return run_masked<kMask, false>(t, args, rows);
+  const Tensor other = kernels::dense(args.input(In::kOtherGrad), format);
+  t.other = other.data<T>();
+  run_masked<kMask, true>(t, args, rows);
 }
 
 template <class T>
@@ -195,20 +221,11 @@ void batch_norm_grad_typed(const KernelArgs& args) {
   const Tensor x = kernels::dense(args.input(In::kX), format);
   const Tensor grad = kernels::dense(args.input(In::kGrad), format);
   const ChannelRows rows(x.shape(), lanes(), kElementGrain);
-  GradTensors<T> t{x.data<T>(), grad.data<T>(), out.mutable_data<T>()};
-  if (args.has(In::kY)) {
-    const Tensor y = kernels::dense(args.input(In::kY), format);
-    t.y = y.data<T>();
-    t.grad_residual = args.output(3).mutable_data<T>();
-    if (!args.has(In::kOtherGrad)) return run_masked<Mask::kFromY>(t, args, rows);
-    const Tensor other = kernels::dense(args.input(In::kOtherGrad), format);
-    t.other = other.data<T>();
-    run_masked<Mask::kJoined>(t, args, rows);
-  } else if (args.attrs<BatchNormAttrs>().relu) {
-    run_masked<Mask::kRecomputed>(t, args, rows);
-  } else {
-    run_masked<Mask::kNone>(t, args, rows);
-  }
+  const GradTensors<T> t{x.data<T>(), grad.data<T>(), out.mutable_data<T>()};
+  if (args.has(In::kY)) return run_residual<Mask::kFromY>(t, args, rows, format);
+  if (args.has(In::kResidual)) return run_residual<Mask::kFromResidual>(t, args, rows, format);
+  if (args.attrs<BatchNormAttrs>().relu) return run_masked<Mask::kFromX, false>(t, args, rows);
+  run_masked<Mask::kNone, false>(t, args, rows);
 }
 
 void batch_norm_grad(const KernelArgs& args) {

@@ -311,7 +311,10 @@ void grad_weight(const Plan& plan, const KernelArgs& args, const NormAgain* norm
   };
   if (norm == nullptr) return run(AsStored());
   const NormArrays arrays(*norm);
-  run(arrays.read());
+  const Tensor& x = args.input(1);
+  if (!norm->residual.defined()) return run(arrays.read<false>(x, {}));
+  const Tensor residual = kernels::dense(norm->residual, Format::kChannelsLast);
+  run(arrays.read<true>(x, residual));
 }
 
 namespace {

@@ -44,19 +44,20 @@ struct AsStored {
   }
 };
 
-// Or normalised, and rounded as the result of batch normalization is. The arrays are as long as
-// whole panels, with zeros behind the last channel.
+// Or normalised, perhaps with a residual, and rounded as the result of batch normalization is. The
+// arrays are as long as whole panels, with zeros behind the last channel.
+template <bool kAdds>
 struct Normalized {
   const float* mean = nullptr;
   const float* scale = nullptr;
   const float* bias = nullptr;
   bool relu = false;
+  const void* x = nullptr;         // where the images begin
+  const void* residual = nullptr;  // and their residuals, which lie as they do
 
   template <class T, class Part>
   HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
-    T rounded[kMaxLanes];
-    store(normalized(p, c, part), rounded);
-    return load(rounded);
+    return as_stored<T>(normalized(p, c, part));
   }
   template <class Part>
   HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
@@ -66,7 +67,12 @@ struct Normalized {
  private:
   template <class T, class Part>
   HWY_INLINE F32Vec normalized(const T* p, std::int64_t c, Part part) const {
-    const auto v = normalize(load(p + c, part), load(mean + c), load(scale + c), load(bias + c));
+    auto v = normalize(load(p + c, part), load(mean + c), load(scale + c), load(bias + c));
+    if constexpr (kAdds) {
+      const std::int64_t place = p - static_cast<const T*>(x);
+      v = hn::Add(v, load(static_cast<const T*>(residual) + place + c, part));
+      return positive_part(v);
+    }
     return relu ? positive_part(v) : v;
   }
 };
@@ -87,7 +93,11 @@ class NormArrays {
                   array(kRstd), array(kScale));
     std::fill(array(kScale) + channels, array(kScale) + length_, 0.0F);
   }
-  Normalized read() const { return {array(kMean), array(kScale), array(kBias), relu_}; }
+  template <bool kAdds>
+  Normalized<kAdds> read(const Tensor& x, const Tensor& residual) const {
+    return {array(kMean), array(kScale), array(kBias),
+            relu_,        x.raw_data(),  kAdds ? residual.raw_data() : nullptr};
+  }
 
  private:
   enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };

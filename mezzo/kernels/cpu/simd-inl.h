@@ -99,6 +99,16 @@ HWY_INLINE void store(F32Vec v, Float16* p) {
 #endif
 }
 
+// v as it is read again after store(v, T*).
+template <class T>
+HWY_INLINE F32Vec as_stored(F32Vec v) {
+  if constexpr (std::is_same_v<T, float>) return v;
+  if constexpr (std::is_same_v<T, BFloat16>) return widen_bf16(round_to_bf16(v));
+  alignas(64) T values[kMaxLanes];
+  store(v, values);
+  return load(values);
+}
+
 // The bytes of fewer elements than a vector has. The minimum says nothing new, but gcc cannot know
 // it where vectors have one lane.
 template <class T>

@@ -7,36 +7,44 @@ namespace {
 
 using In = BatchNormGradInput;
 
-// Where the signs before the ReLU come from; kJoined: from y, and the gradient is a sum of two.
-enum class Mask { kNone, kRecomputed, kFromY, kJoined };
+// Where the signs before the ReLU come from: there is none, they are computed again from x, or from
+// x and the residual, or are those of y.
+enum class Mask { kNone, kFromX, kFromResidual, kFromY };
 
-constexpr bool reads_y(Mask mask) { return mask == Mask::kFromY || mask == Mask::kJoined; }
+// With a residual, the gradient behind the mask is a result, too.
+constexpr bool has_residual(Mask mask) {
+  return mask == Mask::kFromResidual || mask == Mask::kFromY;
+}
 
 template <class T>
 struct GradTensors {
   const T* grad;
   const T* x;
   T* grad_x;                   // may lie over x or grad: each element is read before it is written
-  const T* y = nullptr;        // if it is read
-  T* grad_residual = nullptr;  // with y; the same
-  const T* other = nullptr;    // of kJoined: the second gradient
+  const T* signs = nullptr;    // y or the residual
+  T* grad_residual = nullptr;  // with either; the same
+  const T* other = nullptr;    // a second gradient, which is added to the first
 };
 
 // N values of x, and their gradients before the ReLU.
-template <int N, Mask kMask, class T>
+template <int N, Mask kMask, bool kJoined, class T>
 __device__ void read_values(const GradTensors<T>& t, const ChannelNumbers (&numbers)[N],
                             std::int64_t at, float (&x)[N], float (&grad)[N]) {
   load(t.x + at, x);
   load(t.grad + at, grad);
   float y[N] = {};
-  if constexpr (reads_y(kMask)) load(t.y + at, y);
+  if constexpr (has_residual(kMask)) load(t.signs + at, y);
   float other[N] = {};
-  if constexpr (kMask == Mask::kJoined) load(t.other + at, other);
+  if constexpr (kJoined) load(t.other + at, other);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     // Rounded to T, as the sum of a call of its own is.
-    if constexpr (kMask == Mask::kJoined) grad[k] = widen(narrow<T>(grad[k] + other[k]));
-    if constexpr (kMask == Mask::kRecomputed) y[k] = numbers[k].normalized(x[k]);
+    if constexpr (kJoined) grad[k] = widen(narrow<T>(grad[k] + other[k]));
+    if constexpr (kMask == Mask::kFromX) y[k] = numbers[k].normalized(x[k]);
+    // Rounded, as y was: a small number may have become 0.
+    if constexpr (kMask == Mask::kFromResidual) {
+      y[k] = widen(narrow<T>(numbers[k].normalized(x[k]) + y[k]));
+    }
     if constexpr (kMask != Mask::kNone) grad[k] = y[k] > 0 ? grad[k] : 0.0F;
   }
 }
@@ -48,7 +56,7 @@ __device__ void add_pair(float2& sum, const float2& other) {
 
 // The sums of the gradients, and of their products with the normalised values: the gradients of
 // bias and weight.
-template <int N, Mask kMask, class T>
+template <int N, Mask kMask, bool kJoined, class T>
 __global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float2* partial) {
   __shared__ float2 shared[kThreads];
   const ChannelRange range(g, N);
@@ -60,7 +68,7 @@ __global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, f
   for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
     float x[N];
     float grad[N];
-    read_values<N, kMask>(t, numbers, p * g.channels + range.channel, x, grad);
+    read_values<N, kMask, kJoined>(t, numbers, p * g.channels + range.channel, x, grad);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       sums[k] += grad[k];
@@ -85,7 +93,7 @@ __global__ void combine_sums_kernel(ChannelGrid g, const float2* partial, float*
 }
 
 // `share`: 1 / pixels in training, where the statistics depend on x; else 0.
-template <int N, Mask kMask, class T>
+template <int N, Mask kMask, bool kJoined, class T>
 __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float share,
                               const float* grad_weight, const float* grad_bias) {
   const ChannelRange range(g, N);
@@ -103,8 +111,8 @@ __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
     const std::int64_t at = p * g.channels + range.channel;
     float x[N];
     float grad[N];
-    read_values<N, kMask>(t, numbers, at, x, grad);
-    if constexpr (reads_y(kMask)) store(grad, t.grad_residual + at);
+    read_values<N, kMask, kJoined>(t, numbers, at, x, grad);
+    if constexpr (has_residual(kMask)) store(grad, t.grad_residual + at);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const float normal = (x[k] - numbers[k].mean) * numbers[k].rstd;
@@ -114,7 +122,7 @@ __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
   }
 }
 
-template <int N, Mask kMask, class T>
+template <int N, Mask kMask, bool kJoined, class T>
 void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors<T>& t,
                  const ChannelInputs& inputs) {
   const Shape& shape = args.output().shape();
@@ -123,7 +131,7 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   auto* grad_bias = out<float>(args.output(2));
   const Scratch partial(static_cast<std::size_t>(g.parts * g.channels) * sizeof(float2),
                         launch.device());
-  sums_kernel<N, kMask>
+  sums_kernel<N, kMask, kJoined>
       <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, partial.as<float2>());
   check_launch("sums_kernel");
   combine_sums_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
@@ -131,20 +139,32 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   check_launch("combine_sums_kernel");
   const float share =
       args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
-  grad_x_kernel<N, kMask>
+  grad_x_kernel<N, kMask, kJoined>
       <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, share, grad_weight, grad_bias);
   check_launch("grad_x_kernel");
 }
 
-template <Mask kMask, class T>
+template <Mask kMask, bool kJoined, class T>
 void run_packs(const Launch& launch, const KernelArgs& args, const GradTensors<T>& t,
                const ChannelInputs& inputs) {
   if (takes_packs<T>(args.output().shape(),
-                     {t.grad, t.x, t.y, t.grad_x, t.grad_residual, t.other})) {
-    run_kernels<kPackOf<T>, kMask>(launch, args, t, inputs);
+                     {t.grad, t.x, t.signs, t.grad_x, t.grad_residual, t.other})) {
+    run_kernels<kPackOf<T>, kMask, kJoined>(launch, args, t, inputs);
   } else {
-    run_kernels<1, kMask>(launch, args, t, inputs);
+    run_kernels<1, kMask, kJoined>(launch, args, t, inputs);
   }
+}
+
+template <Mask kMask, class T>
+void run_residual(const Launch& launch, const KernelArgs& args, GradTensors<T> t,
+                  const ChannelInputs& inputs, Format format) {
+  const Tensor signs = dense(args.input(kMask == Mask::kFromY ? In::kY : In::kResidual), format);
+  t.signs = in<T>(signs);
+  t.grad_residual = out<T>(args.output(3));
+  if (!args.has(In::kOtherGrad)) return run_packs<kMask, false>(launch, args, t, inputs);
+  const Tensor other = dense(args.input(In::kOtherGrad), format);
+  t.other = in<T>(other);
+  run_packs<kMask, true>(launch, args, t, inputs);
 }
 
 template <class T>
@@ -154,20 +174,15 @@ void run_typed(const KernelArgs& args, const ChannelInputs& inputs) {
   const Tensor x = dense(args.input(In::kX), format);
   const Tensor grad = dense(args.input(In::kGrad), format);
   const Launch launch(x);
-  GradTensors<T> t{in<T>(grad), in<T>(x), out<T>(output)};
-  if (args.has(In::kY)) {
-    const Tensor y = dense(args.input(In::kY), format);
-    t.y = in<T>(y);
-    t.grad_residual = out<T>(args.output(3));
-    if (!args.has(In::kOtherGrad)) return run_packs<Mask::kFromY>(launch, args, t, inputs);
-    const Tensor other = dense(args.input(In::kOtherGrad), format);
-    t.other = in<T>(other);
-    run_packs<Mask::kJoined>(launch, args, t, inputs);
-  } else if (args.attrs<BatchNormAttrs>().relu) {
-    run_packs<Mask::kRecomputed>(launch, args, t, inputs);
-  } else {
-    run_packs<Mask::kNone>(launch, args, t, inputs);
+  const GradTensors<T> t{in<T>(grad), in<T>(x), out<T>(output)};
+  if (args.has(In::kY)) return run_residual<Mask::kFromY>(launch, args, t, inputs, format);
+  if (args.has(In::kResidual)) {
+    return run_residual<Mask::kFromResidual>(launch, args, t, inputs, format);
   }
+  if (args.attrs<BatchNormAttrs>().relu) {
+    return run_packs<Mask::kFromX, false>(launch, args, t, inputs);
+  }
+  run_packs<Mask::kNone, false>(launch, args, t, inputs);
 }
 
 void run(const KernelArgs& args) {

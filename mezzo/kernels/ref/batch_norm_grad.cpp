@@ -25,7 +25,8 @@ Value value_at(const RefArgs& args, std::int64_t i) {
   const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;
   const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
   const double normal = (x[i] - args.inputs[In::kMean][c]) * rstd;
-  const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias;
+  const double residual = args.has(In::kResidual) ? args.inputs[In::kResidual][i] : 0;
+  const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias + residual;
   const double other = args.has(In::kOtherGrad) ? args.inputs[In::kOtherGrad][i] : 0;
   const double grad = attrs.relu && !(y > 0) ? 0 : args.inputs[In::kGrad][i] + other;
   return {c, normal, weight * rstd, grad};
@@ -42,7 +43,7 @@ extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
     const Value v = value_at(args, i);
     grad_weight[v.c] += v.grad * v.normal;
     grad_bias[v.c] += v.grad;
-    if (args.has(In::kY)) args.outputs[3][i] = v.grad;
+    if (args.outputs.size() > 3) args.outputs[3][i] = v.grad;
   }
   // The statistics depend on x in training, and are constants otherwise.
   const bool training = args.attrs<BatchNormAttrs>().training;
