@@ -365,6 +365,76 @@ TEST(FitResume, RefusesAnotherLoaderAndChangesNothing) {
   EXPECT_EQ(other.loader.position(), data::LoaderPosition{});
 }
 
+class Remembering final : public Callback {
+ public:
+  explicit Remembering(std::int64_t value) : value_(value) {}
+  void save(io::Checkpoint& checkpoint) const override {
+    checkpoint.values[section("remembering")] = {{"value", value_}};
+  }
+  void load(const io::Checkpoint& checkpoint) override {
+    value_ = checkpoint.value<std::int64_t>(section("remembering"), "value");
+  }
+  std::int64_t value() const { return value_; }
+
+ private:
+  std::int64_t value_;
+};
+
+// Whether a callback behind them refuses, or the loader.
+TEST(FitResume, CallbacksForgetWhatTheyLoadedIfTheRestDoesNotFit) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
+  const auto fit = [&](Small&& small, std::vector<Callback*> callbacks) {
+    const FitOptions options{.callbacks = std::move(callbacks),
+                             .validation = &small.test_loader,
+                             .resume = folder.path()};
+    small.model.fit(2, small.loader, options);
+  };
+  ModelCheckpoint checkpoints(config);
+  Remembering seven(7);
+  fit(Small({0.1, 0.2}), {&checkpoints, &seven});
+  ModelCheckpoint others(config);
+  Remembering three(3);
+  Remembering four(4);
+  Refusing refusing;
+  EXPECT_THROW(fit(Small({}), {&others, &three, &refusing, &four}), Broken);
+  EXPECT_EQ(three.value(), 3);
+  EXPECT_EQ(others.best(), std::nullopt);
+  EXPECT_THROW(fit(Small({}, false, 2), {&others, &three}), ArgumentError);
+  EXPECT_EQ(three.value(), 3);
+  EXPECT_EQ(others.best(), std::nullopt);
+  fit(Small({}), {&others, &three});
+  EXPECT_EQ(three.value(), 7);
+  EXPECT_EQ(others.best(), 0.2);
+}
+
+// It may have been loaded, and no training begun.
+TEST(ModelCheckpoint, SavesWhatItLoaded) {
+  ModelCheckpoint checkpoints({.folder = "x", .best = "acc"});
+  io::Checkpoint checkpoint;
+  checkpoint.values["best"]["accuracy"] = 0.5;
+  checkpoints.load(checkpoint);
+  io::Checkpoint saved;
+  checkpoints.save(saved);
+  checkpoints.load({});
+  EXPECT_EQ(checkpoints.best(), std::nullopt);
+  checkpoints.load(saved);
+  EXPECT_EQ(checkpoints.best(), 0.5);
+}
+
+TEST(StopOnDivergence, LoadsAllOrNothing) {
+  StopOnDivergence guard;
+  io::Checkpoint whole;
+  whole.values["divergence"] = {{"lowest", 2.0}, {"in_a_row", std::int64_t{3}}};
+  guard.load(whole);
+  io::Checkpoint part;
+  part.values["divergence"] = {{"lowest", 1.0}};
+  EXPECT_THROW(guard.load(part), FileError);
+  io::Checkpoint after;
+  guard.save(after);
+  EXPECT_EQ(after.values, whole.values);
+}
+
 // As many batches as before, of other images.
 TEST(FitResume, RefusesAnotherNumberOfImages) {
   const TempFolder folder;
