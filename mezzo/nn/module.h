@@ -105,6 +105,7 @@ class Module {
   std::vector<Module*> matching(const std::string& pattern);
   // The module at a path relative to this one, `layer1.0.conv2`, or null; this one for "".
   Module* find(std::string_view path);
+  // The tensors of named_parameters(): the module's own, not copies.
   std::vector<Tensor> parameters() const;
   // Numbers in all parameters.
   std::int64_t parameter_count() const;
@@ -144,7 +145,8 @@ class Module {
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 
   // Surrounds the forward pass of this module from now on. Hooks nest: the first one is outermost,
-  // unless another one is made that.
+  // unless another one is made that. Throws ArgumentError for null. Removing one that is not there
+  // does nothing.
   void add_forward_hook(std::shared_ptr<ForwardHook> hook);
   void add_outermost_forward_hook(std::shared_ptr<ForwardHook> hook);
   void remove_forward_hook(const ForwardHook* hook);
