@@ -25,47 +25,29 @@ void write_logits(const std::string& path, const std::vector<Tensor>& batches) {
   io::write_npy(path, cat(batches, 0));
 }
 
-struct Measured {
-  train::Evaluation result{};
-  double batch_ms_median = 0;
-  double images_per_s = 0;
-  std::int64_t peak_bytes = 0;
+struct Evaluated {
+  Measured measured{};
   std::vector<Tensor> logits{};  // if they are wanted
 };
 
-Measured measure(const EvalOptions& options, const train::RunOptions& run,
-                 const data::Dataset& images, nn::Module& net) {
+Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
+                   const data::Dataset& images, nn::Module& net) {
   const amp::Policy policy = amp::apply_options(net, run.policy, run.precision);
-  Measured measured;
+  Evaluated evaluated;
+  Measured& measured = evaluated.measured;
   reset_peak_memory(run.device);
   BatchWatch watch(run.model, (images.size() - 1) / run.batch_size + 1, options.quiet);
-  measured.result =
+  measured.test =
       train::evaluate(net, images, run.batch_size, policy, run.workers, [&](const Tensor& logits) {
         if (!options.logits.empty()) {
-          measured.logits.push_back(logits.to(kCpuDevice));
+          evaluated.logits.push_back(logits.to(kCpuDevice));
         }
         watch.next();
       });
-  measured.batch_ms_median = watch.median_ms();
+  measured.step_ms_median = watch.median_ms();
   measured.images_per_s = 1000 * static_cast<double>(images.size()) / watch.total_ms();
   measured.peak_bytes = memory_stats(run.device).peak_bytes;
-  return measured;
-}
-
-// The fields of a training run's result; nothing is skipped where nothing is trained.
-Json event_of(const train::RunOptions& run, const data::Dataset& images, const Measured& measured) {
-  return {{"event", "result"},
-          {"model", run.model},
-          {"level", amp::name_of(run.policy.level)},
-          {"dtype", name_of(run.policy.dtype())},
-          {"batch_size", run.batch_size},
-          {"images", images.size()},
-          {"step_ms_median", measured.batch_ms_median},
-          {"images_per_s", measured.images_per_s},
-          {"peak_bytes", measured.peak_bytes},
-          {"skipped_steps", 0},
-          {"accuracy", measured.result.accuracy},
-          {"loss", measured.result.loss}};
+  return evaluated;
 }
 
 void run_eval(const EvalOptions& options) {
@@ -77,12 +59,13 @@ void run_eval(const EvalOptions& options) {
   JsonLines json(options.json);
   json.begin(start_event("eval", run));
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
-  const Measured measured = measure(options, run, *images, *net);
-  json.write(event_of(run, *images, measured));
-  if (!options.logits.empty()) write_logits(options.logits, measured.logits);
+  const Evaluated evaluated = evaluate(options, run, *images, *net);
+  const Measured& measured = evaluated.measured;
+  json.write(result_event(run, measured, {{"images", images->size()}}));
+  if (!options.logits.empty()) write_logits(options.logits, evaluated.logits);
   fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
              run.model, amp::name_of(run.policy.level), name_of(run.policy.dtype()),
-             100 * measured.result.accuracy, without_sign(measured.result.loss), images->size(),
+             100 * measured.test->accuracy, without_sign(measured.test->loss), images->size(),
              measured.images_per_s, format_bytes(measured.peak_bytes));
 }
 

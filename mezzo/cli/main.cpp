@@ -2,7 +2,6 @@
 // input.
 #include <algorithm>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -11,6 +10,7 @@
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/core/error.h"
+#include "mezzo/nn/module.h"
 
 namespace {
 
@@ -31,10 +31,8 @@ int report(const std::exception& error, int status) {
 
 // Weights that do not fit: what the library advises is a parameter of load_state(), which nobody
 // can give here.
-std::string in_terms_of_options(const std::string& message) {
-  const std::size_t end = message.rfind(';');
-  if (!message.starts_with("[load_state] ") || end == std::string::npos) return message;
-  return message.substr(0, end) +
+std::string in_terms_of_options(const mezzo::nn::StateMismatch& error) {
+  return error.difference() +
          ". Use the --model, image size and number of classes that the weights were made for";
 }
 
@@ -85,8 +83,10 @@ int main(int argc, char** argv) {
     const int status = run(argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
     return report("[output] writing to standard output failed. Is the disk full?", kFailed);
+  } catch (const mezzo::nn::StateMismatch& error) {
+    return report(in_terms_of_options(error), kWrongUsage);
   } catch (const mezzo::ArgumentError& error) {
-    return report(in_terms_of_options(error.what()), kWrongUsage);
+    return report(error, kWrongUsage);
   } catch (const mezzo::DiskError& error) {
     return report(error, kFailed);
   } catch (const mezzo::FileError& error) {

@@ -14,19 +14,31 @@ struct OpsOptions {
 };
 
 void print_table() {
+  const std::vector<OpDescription> ops = describe_ops();
   std::vector<std::vector<std::string>> rows{
-      {"op", "bf16", "f16", "gradient", "cpu kernels", "reason"}};
-  for (const OpDescription& op : describe_ops()) {
-    rows.push_back(
-        {op.name, op.bf16, op.f16, op.differentiable ? "yes" : "no", op.kernels, op.reason});
+      {"op", "bf16", "f16", "gradient", "cpu kernels", "cuda kernels", "reason"}};
+  for (const OpDescription& op : ops) {
+    rows.push_back({op.name, op.bf16, op.f16, op.differentiable ? "yes" : "no", op.cpu_kernels,
+                    op.cuda_kernels, op.reason});
+  }
+  const bool with_cuda = !ops.front().cuda_kernels.empty();
+  for (std::vector<std::string>& row : rows) {
+    if (!with_cuda) row.erase(row.begin() + 5);
   }
   fmt::print("{}", format_table(rows));
 }
 
 void print_one(const OpDescription& op) {
-  fmt::print(
-      "{}: {}\n  bf16      {}\n  f16       {}\n  reason    {}\n  gradient  {}\n  kernels   {}\n",
-      op.name, op.doc, op.bf16, op.f16, op.reason, op.differentiable ? "yes" : "no", op.kernels);
+  fmt::print("{}: {}\n", op.name, op.doc);
+  const auto print_line = [](const char* name, const std::string& value) {
+    if (!value.empty()) fmt::print("  {:<13}{}\n", name, value);
+  };
+  print_line("bf16", op.bf16);
+  print_line("f16", op.f16);
+  print_line("reason", op.reason);
+  print_line("gradient", op.differentiable ? "yes" : "no");
+  print_line("cpu kernels", op.cpu_kernels);
+  print_line("cuda kernels", op.cuda_kernels);
 }
 
 void run_ops(const OpsOptions& options) {

@@ -150,30 +150,44 @@ Json start_event(const std::string& command, const train::RunOptions& options) {
           {"avx512_bf16", cpu_features().avx512_bf16}};
 }
 
+Json begin_result(const train::RunOptions& options) {
+  return {{"event", "result"},
+          {"model", options.model},
+          {"level", amp::name_of(options.policy.level)},
+          {"dtype", name_of(options.policy.dtype())}};
+}
+
+Json result_event(const train::RunOptions& options, const Measured& measured, const Json& own) {
+  Json event = begin_result(options);
+  event["batch_size"] = options.batch_size;
+  event["step_ms_median"] = measured.step_ms_median;
+  event["images_per_s"] = measured.images_per_s;
+  event["peak_bytes"] = measured.peak_bytes;
+  event["skipped_steps"] = measured.skipped_steps;
+  event.update(own);
+  event["accuracy"] = measured.test.has_value() ? Json(measured.test->accuracy) : Json();
+  event["loss"] = measured.test.has_value() ? Json(measured.test->loss) : Json();
+  return event;
+}
+
 Json result_event(const train::RunOptions& options, const train::RunResult& result,
                   bool with_data) {
-  Json event{{"event", "result"},
-             {"model", options.model},
-             {"level", amp::name_of(options.policy.level)},
-             {"dtype", name_of(options.policy.dtype())},
-             {"batch_size", options.batch_size},
-             {"steps", result.steps},
-             {"step_ms_median", result.step_ms_median},
-             {"step_ms_min", result.step_ms_min},
-             {"step_ms_max", result.step_ms_max},
-             {"forward_ms", result.forward_ms_median},
-             {"backward_ms", result.backward_ms_median},
-             {"update_ms", result.update_ms_median},
-             {"images_per_s", result.images_per_s},
-             {"peak_bytes", result.peak_bytes},
-             {"skipped_steps", result.skipped_steps}};
+  Measured measured{.step_ms_median = result.step_ms_median,
+                    .images_per_s = result.images_per_s,
+                    .peak_bytes = result.peak_bytes,
+                    .skipped_steps = result.skipped_steps};
+  Json own{{"steps", result.steps},
+           {"step_ms_min", result.step_ms_min},
+           {"step_ms_max", result.step_ms_max},
+           {"forward_ms", result.forward_ms_median},
+           {"backward_ms", result.backward_ms_median},
+           {"update_ms", result.update_ms_median}};
   if (with_data) {
-    event["epochs"] = result.epochs;
-    event["wait_ms"] = result.wait_ms_mean;
+    measured.test = result.test;
+    own["epochs"] = result.epochs;
+    own["wait_ms"] = result.wait_ms_mean;
   }
-  event["accuracy"] = with_data ? Json(result.test.accuracy) : Json();
-  event["loss"] = with_data ? Json(result.test.loss) : Json();
-  return event;
+  return result_event(options, measured, own);
 }
 
 Json stopped_event(const train::RunResult& result) {

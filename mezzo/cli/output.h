@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -42,7 +43,19 @@ class JsonLines {
 
 // The configuration of a run and the machine it runs on.
 Json start_event(const std::string& command, const train::RunOptions& options);
-// The outcome of a run. `with_data`: loss and accuracy were measured; else they are null.
+// What all commands measure that run a network on images.
+struct Measured {
+  double step_ms_median = 0;  // of an evaluation: of its batches
+  double images_per_s = 0;
+  std::int64_t peak_bytes = 0;
+  std::int64_t skipped_steps = 0;
+  std::optional<train::Evaluation> test{};  // null if nothing was evaluated
+};
+// How every result begins: what it is of.
+Json begin_result(const train::RunOptions& options);
+// The outcome of such a command, with the fields that are its own.
+Json result_event(const train::RunOptions& options, const Measured& measured, const Json& own);
+// That of a run. `with_data`: loss and accuracy were measured; else they are null.
 Json result_event(const train::RunOptions& options, const train::RunResult& result, bool with_data);
 // Instead of that, of a run that a signal ended.
 Json stopped_event(const train::RunResult& result);

@@ -26,15 +26,13 @@ Json event_of(const amp::PlannedOp& op) {
 }
 
 Json totals_of(const train::RunOptions& options, const amp::Plan& plan) {
-  return {{"event", "result"},
-          {"model", options.model},
-          {"level", amp::name_of(options.policy.level)},
-          {"dtype", name_of(options.policy.dtype())},
-          {"ops", plan.ops.size()},
-          {"ops_f32", plan.count(DType::kF32)},
-          {"casts", plan.casts},
-          {"shared_casts", plan.shared_casts},
-          {"avoided_casts", plan.avoided_casts}};
+  Json event = begin_result(options);
+  event.update({{"ops", plan.ops.size()},
+                {"ops_f32", plan.count(DType::kF32)},
+                {"casts", plan.casts},
+                {"shared_casts", plan.shared_casts},
+                {"avoided_casts", plan.avoided_casts}});
+  return event;
 }
 
 void print_plan(const train::RunOptions& options, const amp::Plan& plan) {

@@ -97,19 +97,16 @@ Json counts_of(const std::vector<graph::NamedCount>& counts) {
 
 Json totals_of(const train::RunOptions& run, const CapturedStep& captured) {
   const GraphReport& report = captured.report;
-  Json event{{"event", "result"},
-             {"model", run.model},
-             {"level", amp::name_of(run.policy.level)},
-             {"dtype", name_of(run.policy.dtype())},
-             {"graph", true},
-             {"batch_size", captured.input[0]},
-             {"image_size", captured.input[2]},
-             {"ops", report.paint.ops},
-             {"ops_lower", report.paint.ops_lower},
-             {"ops_f32", report.paint.ops_f32},
-             {"casts", report.paint.casts},
-             {"parameter_casts", report.paint.parameter_casts},
-             {"nodes", report.nodes}};
+  Json event = begin_result(run);
+  event.update({{"graph", true},
+                {"batch_size", captured.input[0]},
+                {"image_size", captured.input[2]},
+                {"ops", report.paint.ops},
+                {"ops_lower", report.paint.ops_lower},
+                {"ops_f32", report.paint.ops_f32},
+                {"casts", report.paint.casts},
+                {"parameter_casts", report.paint.parameter_casts},
+                {"nodes", report.nodes}});
   for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate}) {
     event[fmt::format("nodes_{}", name_of(phase))] =
         report.nodes_in_phase[static_cast<std::size_t>(phase)];

@@ -1,4 +1,5 @@
-// Layers without parameters that work element by element, or only change the shape.
+// Layers without parameters that work element by element, or only change the shape. All keep the
+// dtype of x; those that compute throw ArgumentError for integers.
 #pragma once
 
 #include "mezzo/nn/module.h"
@@ -41,7 +42,8 @@ class Identity : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
-// The axes from `start` to `end` as one: [n, c, h, w] becomes [n, c * h * w].
+// The axes from `start` to `end` as one: [n, c, h, w] becomes [n, c * h * w]. Negative axes count
+// from the end. When called, throws ArgumentError for axes that x does not have.
 class Flatten : public Module {
  public:
   explicit Flatten(std::int64_t start = 1, std::int64_t end = -1) : start_(start), end_(end) {}

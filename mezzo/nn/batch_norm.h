@@ -6,7 +6,7 @@
 namespace mezzo::nn {
 
 struct BatchNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;      // added to the variance
   double momentum = 0.1;  // the weight of the new value in the running statistics
 };
 
@@ -23,6 +23,8 @@ class BatchNorm : public Module {
   // Throws ArgumentError unless channels > 0.
   explicit BatchNorm(std::int64_t channels, BatchNormOptions options = {});
 
+  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32, bf16 or f16, of
+  // the layer's rank and of as many channels, and in training for less than two values per channel.
   Tensor forward(const Tensor& x) override;
   // relu(forward(x)), in one pass over memory.
   Tensor forward_relu(const Tensor& x);

@@ -20,9 +20,10 @@ struct Conv2dOptions {
   Initializer weight_init{};  // instead of PyTorch's default
 };
 
-// conv2d of x [n, in, h, w] with `weight` [out, in / groups, kh, kw] and `bias` [out]. Unless
-// options say otherwise the initial values are PyTorch's, see init::default_weight. Throws
-// ArgumentError if a count is not positive or not divisible by `groups`.
+// conv2d of x [n, in, h, w] with `weight` [out, in / groups, kh, kw] and `bias` [out], which are
+// f32: [n, out, oh, ow]. Unless options say otherwise the initial values are PyTorch's, see
+// init::default_weight. Throws ArgumentError if a count is not positive or not divisible by
+// `groups` and, when called, for what conv2d() refuses.
 class Conv2d : public Module {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2d kernel,

@@ -6,7 +6,8 @@
 namespace mezzo::nn {
 
 // In training, sets each element to 0 with probability p and divides the others by 1 - p; else the
-// identity. The random numbers come from default_generator().
+// identity. Keeps shape and dtype. The random numbers come from default_generator(). When called in
+// training with p > 0, throws ArgumentError for integers.
 class Dropout : public Module {
  public:
   // Throws ArgumentError unless 0 <= p < 1.

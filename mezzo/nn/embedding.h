@@ -5,9 +5,9 @@
 
 namespace mezzo::nn {
 
-// Row x[...] of `weight` [count, size] for every i64 or i32 number in x [...]: [..., size]. The
+// Row x[...] of `weight` [count, size], which is f32, for every number in x [...]: [..., size]. The
 // rows begin as standard normal numbers, as in PyTorch. Throws ArgumentError if a size is not
-// positive and, when called, for a number that is not in [0, count).
+// positive and, when called, unless x is i64, of rank at most 5 and in [0, count).
 class Embedding : public Module {
  public:
   Embedding(std::int64_t count, std::int64_t size);

@@ -1,5 +1,6 @@
 // Initial values of parameters. All write over a floating tensor in place; random ones draw f32
-// numbers in row-major order, so a seed gives the same values in every dtype and memory format.
+// numbers in row-major order, so a seed gives the same values in every dtype and memory format. All
+// throw ArgumentError for other tensors, and those that need fans for a rank under 2.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,10 @@ struct Fans {
 Fans fans_of(const Tensor& weight);
 
 void constant(const Tensor& tensor, double value);
-// Uniform in [low, high).
+// Uniform in [low, high). Throws ArgumentError if low is above high.
 void uniform(const Tensor& tensor, double low, double high,
              Generator& generator = default_generator());
+// This one and the next throw ArgumentError for a negative deviation.
 void normal(const Tensor& tensor, double mean, double deviation,
             Generator& generator = default_generator());
 // Normal, where numbers more than two deviations from the mean are drawn again. The deviation of

@@ -9,15 +9,15 @@ namespace {
 
 using Index = std::unordered_map<std::string_view, const Tensor*>;
 
-// ` heading: a, b, c;`, or nothing if there are no entries.
+// `; heading: a, b, c`, or nothing if there are no entries.
 std::string listed(std::string_view heading, const std::vector<std::string>& entries) {
   if (entries.empty()) return "";
-  std::string text = concat(" ", heading, ": ");
+  std::string text = concat("; ", heading, ": ");
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i > 0) text += ", ";
     text += entries[i];
   }
-  return text + ";";
+  return text;
 }
 
 Index index_of(std::span<const NamedTensor> state) {
@@ -64,11 +64,13 @@ void Module::load_state(std::span<const NamedTensor> state, bool strict) {
     unexpected.clear();
   }
   const bool names_fit = missing.empty() && unexpected.empty();
-  check_arg(names_fit && different.empty(), "load_state", "the state does not fit the module;",
-            listed("missing", missing), listed("unexpected", unexpected),
-            listed("different", different),
-            names_fit ? " Load the state of the same network"
-                      : " Load with strict = false to take only the names in common");
+  if (!names_fit || !different.empty()) {
+    throw StateMismatch(
+        concat("[load_state] the state does not fit the module", listed("missing", missing),
+               listed("unexpected", unexpected), listed("different", different)),
+        names_fit ? "Load the state of the same network"
+                  : "Load with strict = false to take only the names in common");
+  }
   for (const auto& [from, to] : copies) copy_elements(*from, to);
 }
 

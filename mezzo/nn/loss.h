@@ -11,7 +11,8 @@ class CrossEntropyLoss {
  public:
   explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(options) {}
 
-  // logits: [n, c]; labels: i64 [n] or probabilities [n, c]. The loss is f32.
+  // logits: floating [n, c]; labels: i64 [n] or probabilities [n, c]. The loss is f32, a scalar or
+  // [n]. Throws ArgumentError like cross_entropy().
   Tensor operator()(const Tensor& logits, const Tensor& labels) const {
     return cross_entropy(logits, labels, options_);
   }
@@ -25,7 +26,8 @@ class MseLoss {
  public:
   explicit MseLoss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
 
-  // Both of one shape. The loss is f32.
+  // Both floating and of one shape. The loss is f32, a scalar or of that shape. Throws
+  // ArgumentError if the shapes differ.
   Tensor operator()(const Tensor& prediction, const Tensor& target) const {
     return mse_loss(prediction, target, reduction_);
   }

@@ -11,6 +11,7 @@
 //   };
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,12 +21,27 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/error.h"
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::nn {
 
 class Module;
+
+// What load_state() throws for a state of another network. The message ends with what to do, which
+// a program may say in other words.
+class StateMismatch : public ArgumentError {
+ public:
+  StateMismatch(const std::string& difference, const std::string& advice)
+      : ArgumentError(concat(difference, ". ", advice)), difference_length_(difference.size()) {}
+
+  // The message without the advice and the full stop before it.
+  std::string difference() const { return std::string(what(), difference_length_); }
+
+ private:
+  std::size_t difference_length_;
+};
 
 // What surrounds a module's forward pass: a precision region, a measurement.
 class ForwardHook {
@@ -89,6 +105,7 @@ class Module {
   std::vector<Module*> matching(const std::string& pattern);
   // The module at a path relative to this one, `layer1.0.conv2`, or null; this one for "".
   Module* find(std::string_view path);
+  // The tensors of named_parameters(): the module's own, not copies.
   std::vector<Tensor> parameters() const;
   // Numbers in all parameters.
   std::int64_t parameter_count() const;
@@ -121,13 +138,15 @@ class Module {
   // the module's own, not copies.
   std::vector<NamedTensor> state() const;
   // Copies the values into the module's tensors, converting between floating types. Throws
-  // ArgumentError, and changes nothing, if shapes or kinds of dtype differ, or, when strict, if
-  // names are missing or unexpected; the message lists all of them.
+  // StateMismatch, and changes nothing, if shapes or kinds of dtype differ, or, when strict, if
+  // names are missing or unexpected; the message lists all of them. Throws ArgumentError if a name
+  // appears twice or a tensor is undefined.
   void load_state(std::span<const NamedTensor> state, bool strict = true);
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 
   // Surrounds the forward pass of this module from now on. Hooks nest: the first one is outermost,
-  // unless another one is made that.
+  // unless another one is made that. Throws ArgumentError for null. Removing one that is not there
+  // does nothing.
   void add_forward_hook(std::shared_ptr<ForwardHook> hook);
   void add_outermost_forward_hook(std::shared_ptr<ForwardHook> hook);
   void remove_forward_hook(const ForwardHook* hook);

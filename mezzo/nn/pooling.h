@@ -1,4 +1,5 @@
-// Pooling layers.
+// Pooling layers. All keep the dtype of x, which is floating. Windows are checked when the layer is
+// called: throws ArgumentError if none fits, or if one could lie in the padding alone.
 #pragma once
 
 #include <optional>
@@ -14,7 +15,7 @@ struct Pool2dOptions {
   bool count_include_pad = true;  // means only: padding counts as zeros
 };
 
-// The largest value of each window of x [n, c, h, w]; padding never wins.
+// The largest value of each window of x [n, c, h, w]: [n, c, oh, ow]. Padding never wins.
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(Size2d kernel, Pool2dOptions options = {})
@@ -27,7 +28,7 @@ class MaxPool2d : public Module {
   Pool2dOptions options_;
 };
 
-// The mean of each window of x [n, c, h, w].
+// The mean of each window of x [n, c, h, w]: [n, c, oh, ow].
 class AvgPool2d : public Module {
  public:
   explicit AvgPool2d(Size2d kernel, Pool2dOptions options = {})

@@ -27,6 +27,7 @@ void recompute(Module& module);
 // Undoes recompute(). Does nothing for modules that are not recomputed.
 void stop_recompute(Module& module);
 
+// Whether recompute() holds for the module itself, not for one around it.
 bool is_recomputed(const Module& module);
 
 }  // namespace mezzo::nn

@@ -1,4 +1,4 @@
-// The attributes of affine, for its definition and kernels.
+// The attributes of affine and div_number, for their definitions and kernels.
 #pragma once
 
 #include <cmath>
@@ -8,21 +8,27 @@
 
 namespace mezzo {
 
+// False if the number would become 0 or infinite in f32, or lose digits, while what is computed
+// with it need not.
+inline bool is_in_f32_range(double number) {
+  const double size = number < 0 ? -number : number;
+  return number == 0 ||
+         (size >= std::numeric_limits<float>::min() && size <= std::numeric_limits<float>::max()) ||
+         !std::isfinite(number);
+}
+
 struct AffineAttrs {
   double scale = 1;
   double shift = 0;
   static constexpr auto kFields =
       std::tuple(Field{"scale", &AffineAttrs::scale}, Field{"shift", &AffineAttrs::shift});
   bool operator==(const AffineAttrs&) const = default;
+};
 
-  // False if the factor would become 0 or infinite in f32, while its products need not.
-  bool is_in_f32_range() const {
-    const double size = scale < 0 ? -scale : scale;
-    return scale == 0 ||
-           (size >= std::numeric_limits<float>::min() &&
-            size <= std::numeric_limits<float>::max()) ||
-           !std::isfinite(scale);
-  }
+struct DivNumberAttrs {
+  double divisor = 1;
+  static constexpr auto kFields = std::tuple(Field{"divisor", &DivNumberAttrs::divisor});
+  bool operator==(const DivNumberAttrs&) const = default;
 };
 
 }  // namespace mezzo

@@ -146,12 +146,37 @@ extern const OpDef affine{
     .ulps = 2,
 };
 
+extern const OpDef div_number{
+    .name = "div_number",
+    .doc = "x / divisor with one number",
+    .precision = {.reason = "one rounding of the result, whatever the dtype"},
+    .infer =
+        [](Infer& infer) {
+          infer.check_floating(0, "x");
+          infer.output_like(0);
+        },
+    .backward =
+        [](Backward& ctx) {
+          ctx.set(0, mezzo::div(ctx.grad(), ctx.attrs<DivNumberAttrs>().divisor));
+        },
+    .samples = []() -> std::vector<Sample> {
+      return {{{{{2, 3, 4, 5}}}, DivNumberAttrs{3}, 2, 1},
+              {{{{37}}}, DivNumberAttrs{-0.7}},
+              {{{{0}}}, DivNumberAttrs{}}};
+    },
+    .ulps = 2,
+};
+
 }  // namespace ops
 
 Tensor add(const Tensor& a, const Tensor& b) { return call_one(ops::add, {&a, &b}); }
 Tensor sub(const Tensor& a, const Tensor& b) { return call_one(ops::sub, {&a, &b}); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_one(ops::mul, {&a, &b}); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_one(ops::div, {&a, &b}); }
+
+Tensor div(const Tensor& x, double number) {
+  return call_one(ops::div_number, {&x}, DivNumberAttrs{number});
+}
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   return call_one(ops::affine, {&x}, AffineAttrs{scale, shift});

@@ -12,7 +12,13 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
 
-// a * x + b with two numbers; keeps the dtype of x. Computed in f32 for 16-bit x.
+// x / number, a division and not a product with the reciprocal; keeps the dtype of x. Computed in
+// f32 for 16-bit x, and but for f64 x with the f32 number next to `number`. Throws ArgumentError
+// unless x is floating.
+Tensor div(const Tensor& x, double number);
+
+// scale * x + shift with two numbers; keeps the dtype of x. Computed in f32 for 16-bit x. Throws
+// ArgumentError unless x is floating.
 Tensor affine(const Tensor& x, double scale, double shift);
 
 // a += b in place, not recorded. b has the shape of a, or broadcasts to it.
@@ -29,7 +35,7 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator+(const Tensor& x, double number) { return affine(x, 1, number); }
 inline Tensor operator-(const Tensor& x, double number) { return affine(x, 1, -number); }
 inline Tensor operator*(const Tensor& x, double number) { return affine(x, number, 0); }
-inline Tensor operator/(const Tensor& x, double number) { return affine(x, 1 / number, 0); }
+inline Tensor operator/(const Tensor& x, double number) { return div(x, number); }
 inline Tensor operator+(double number, const Tensor& x) { return affine(x, 1, number); }
 inline Tensor operator-(double number, const Tensor& x) { return affine(x, -1, number); }
 inline Tensor operator*(double number, const Tensor& x) { return affine(x, number, 0); }

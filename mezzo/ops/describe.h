@@ -13,13 +13,15 @@ struct OpDescription {
   std::string f16;
   std::string reason;
   bool differentiable = false;
-  std::string kernels;  // on the CPU, in order of preference; `view` for views
+  // In order of preference; `view` for views. Those for cards are empty where CUDA is not built.
+  std::string cpu_kernels;
+  std::string cuda_kernels;
 };
 
 // All operations by name.
 std::vector<OpDescription> describe_ops();
 
-// docs/ops.md.
+// docs/ops.md, which is the same whether CUDA is built or not: it lists the kernels for the CPU.
 std::string ops_as_markdown();
 
 }  // namespace mezzo

@@ -11,7 +11,8 @@ namespace mezzo::optim {
 
 // Parameters without a gradient are passed over everywhere. A gradient that shares its memory (two
 // parameters that were added have the same one), with whomever, is replaced by a copy before it is
-// changed. In a captured step, clipping is done in each of its runs.
+// changed. Gradients are f32, bf16 or f16 and all on one device; for others, ArgumentError is
+// thrown. In a captured step, clipping is done in each of its runs.
 
 // Multiplies the gradients so that their common Euclidean norm is at most max_norm, and returns the
 // norm they had, computed in f64. If that norm is not finite, no factor makes it so: the gradients

@@ -85,7 +85,7 @@ class Optimizer {
   // exist.
   double lr(std::size_t group = 0) const;
   // Sets the learning rate of all groups, or of one, instead of a number or an array that was set
-  // before. Throws ArgumentError for negative ones.
+  // before. Throws ArgumentError for negative ones, and for a group that does not exist.
   void set_lr(const LearningRate& lr);
   void set_lr(const LearningRate& lr, std::size_t group);
   // Updates done, which is the place in an array of learning rates: calls of step() that found a
@@ -98,7 +98,8 @@ class Optimizer {
   virtual std::vector<NamedTensor> state() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
   // Puts one back, as a checkpoint is loaded; a tensor is copied. Throws ArgumentError for names
-  // that state() or counters() could never give, and for tensors of another shape.
+  // that state() or counters() could never give, for tensors of another shape, and for negative
+  // counters but the seed of stochastic rounding.
   virtual void set_state(std::string_view name, const Tensor& tensor) = 0;
   virtual void set_counter(std::string_view name, std::int64_t value) = 0;
   // Forgets all state and all counters, as if no step had been done; learning rates and the place

@@ -19,8 +19,8 @@ struct SgdOptions {
 // counters and 16-bit parameters.
 class Sgd final : public Optimizer {
  public:
-  // Throws ArgumentError for parameters that cannot be trained, negative options, and Nesterov
-  // momentum without momentum or with dampening.
+  // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
+  // negative rates, momentum and decays, and Nesterov momentum without momentum or with dampening.
   explicit Sgd(std::vector<Tensor> params, SgdOptions options = {});
   explicit Sgd(const std::vector<Group<SgdOptions>>& groups);
 

@@ -85,12 +85,12 @@ void StopOnDivergence::save(io::Checkpoint& checkpoint) const {
 }
 
 void StopOnDivergence::load(const io::Checkpoint& checkpoint) {
-  lowest_ = std::numeric_limits<double>::infinity();
-  in_a_row_ = 0;
   const std::string own = section(kDivergence);
-  if (!checkpoint.values.contains(own)) return;
-  lowest_ = checkpoint.value<double>(own, "lowest");
-  in_a_row_ = checkpoint.value<std::int64_t>(own, "in_a_row");
+  const bool is_there = checkpoint.values.contains(own);
+  const double lowest =
+      is_there ? checkpoint.value<double>(own, "lowest") : std::numeric_limits<double>::infinity();
+  in_a_row_ = is_there ? checkpoint.value<std::int64_t>(own, "in_a_row") : 0;
+  lowest_ = lowest;
 }
 
 }  // namespace mezzo::train

@@ -70,10 +70,11 @@ class Callback {
   virtual void after_epoch(FitState&) {}
 
   // Adds to a checkpoint what the callback remembers from step to step, in a section of its own of
-  // `values`: section(name).
+  // `values`: section(name). Called before load(), too, for what may have to be taken back.
   virtual void save(io::Checkpoint&) const {}
   // Takes it back, before anything else of the checkpoint is: what this throws leaves everything as
-  // it was. The section is missing if the callback was not there when the checkpoint was written.
+  // it was. So does what is thrown later: each callback then loads what it saved right before. The
+  // section is missing if the callback was not there when the checkpoint was written.
   virtual void load(const io::Checkpoint&) {}
 
  protected:

@@ -151,14 +151,38 @@ class Loop {
     const auto epochs = checkpoint.value<std::int64_t>(kProgress, "epochs");
     const auto skipped = checkpoint.value<std::int64_t>(kProgress, "skipped");
     std::map<std::string, double> metrics = metrics_in(checkpoint);
-    for (Callback* callback : options_.callbacks) callback->load(checkpoint);
-    restore({model_.train_step(), loader_}, checkpoint);
+    restore_all(checkpoint);
     state_.resumed_from = found.path;
     state_.step = checkpoint.step;
     state_.epoch = epochs_done_ = epochs;
     state_.skipped_steps = skipped;
     state_.metrics = std::move(metrics);
     return true;
+  }
+
+  // What this throws leaves everything as it was.
+  void restore_all(const io::Checkpoint& checkpoint) {
+    std::vector<io::Checkpoint> before;  // what each callback remembers, of those that have begun
+    try {
+      for (Callback* callback : options_.callbacks) {
+        io::Checkpoint own;
+        callback->save(own);
+        before.push_back(std::move(own));
+        callback->load(checkpoint);
+      }
+      restore({model_.train_step(), loader_}, checkpoint);
+    } catch (...) {
+      for (std::size_t i = 0; i < before.size(); ++i) take_back(*options_.callbacks[i], before[i]);
+      throw;
+    }
+  }
+
+  // One that refuses what it has saved must not hide what was wrong, nor keep others from theirs.
+  static void take_back(Callback& callback, const io::Checkpoint& before) {
+    try {
+      callback.load(before);
+    } catch (...) {  // NOLINT(bugprone-empty-catch)
+    }
   }
 
   Model& model_;

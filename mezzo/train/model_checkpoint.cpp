@@ -77,20 +77,22 @@ void ModelCheckpoint::write_best(FitState& state) {
   io::write_checkpoint(config_.folder + "/best", checkpoint, {.keep = 1});
 }
 
-// Under the metric's own name, whatever name it was asked for by.
+// Under the metric's own name, whatever name it was asked for by, once that is known.
 void ModelCheckpoint::save(io::Checkpoint& checkpoint) const {
-  if (best_.has_value()) checkpoint.values[kBest][best_name_] = *best_;
+  if (!best_.has_value()) return;
+  checkpoint.values[kBest][best_name_.empty() ? config_.best : best_name_] = *best_;
 }
 
 void ModelCheckpoint::load(const io::Checkpoint& checkpoint) {
-  best_.reset();
   const auto section = checkpoint.values.find(kBest);
-  if (section == checkpoint.values.end()) return;
-  for (const std::string& name : {config_.best, metric_name(config_.best)}) {
-    if (!section->second.contains(name)) continue;
-    best_ = checkpoint.value<double>(kBest, name);
-    return;
+  if (section != checkpoint.values.end()) {
+    for (const std::string& name : {config_.best, metric_name(config_.best)}) {
+      if (!section->second.contains(name)) continue;
+      best_ = checkpoint.value<double>(kBest, name);
+      return;
+    }
   }
+  best_.reset();
 }
 
 }  // namespace mezzo::train

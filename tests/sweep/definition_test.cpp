@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/device_backend.h"
+#include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/describe.h"
 #include "tests/sweep/sweep.h"
 
 namespace mezzo::sweep {
@@ -36,6 +39,38 @@ TEST_P(EveryDefinition, RefusesBadInputsWithItsMessage) {
       EXPECT_THAT(caught.what(), testing::HasSubstr(error.message));
     }
   }
+}
+
+std::string names_of(const KernelList* list) {
+  std::string names;
+  if (list == nullptr) return names;
+  for (const Kernel& kernel : list->entries()) names += concat(kernel.name, ", ");
+  return names;
+}
+
+// Where CUDA is not built, nothing is said of cards.
+TEST(Description, NamesTheKernelsOfBothKindsOfDevices) {
+  const bool with_cuda = find_device_backend(DeviceType::kCuda) != nullptr;
+  for (const OpDescription& description : describe_ops()) {
+    const OpDef& op = *find_op(description.name);
+    if (op.view != nullptr) {
+      EXPECT_EQ(description.cpu_kernels, "view");
+      EXPECT_EQ(description.cuda_kernels, with_cuda ? "view" : "") << op.name;
+      continue;
+    }
+    const OpKernels& kernels = kernels_of(op);
+    EXPECT_EQ(description.cpu_kernels, names_of(kernels.cpu) + "reference");
+    EXPECT_EQ(description.cuda_kernels, with_cuda ? names_of(kernels.cuda) + "reference" : "")
+        << op.name;
+  }
+}
+
+// It must not change with what is built.
+TEST(Description, TheDocumentIsAboutTheCpu) {
+  const std::string document = ops_as_markdown();
+  EXPECT_THAT(document, testing::HasSubstr("| CPU kernels |"));
+  EXPECT_THAT(document, testing::HasSubstr("| cpu_simd, reference |"));
+  EXPECT_THAT(document, testing::Not(testing::HasSubstr("| cuda")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Definition, EveryDefinition, testing::ValuesIn(all_ops()),

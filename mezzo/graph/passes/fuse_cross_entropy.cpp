@@ -22,6 +22,7 @@ struct Ops {
   const OpDef* mul = find_op("mul");
   const OpDef* div = find_op("div");
   const OpDef* affine = find_op("affine");
+  const OpDef* div_number = find_op("div_number");
   const OpDef* log = find_op("log");
   const OpDef* softmax = find_op("softmax");
   const OpDef* softmax_grad = find_op("softmax_grad");
@@ -99,9 +100,11 @@ class CrossEntropyFuser {
     return found ? std::optional(std::move(loss)) : std::nullopt;
   }
 
-  // The scale of an affine without a shift.
+  // The factor of an affine without a shift, or of a quotient by a number.
   std::optional<double> scale_of(std::size_t i) const {
-    if (i == kNoNode || !is_call(node(i), ops().affine)) return std::nullopt;
+    if (i == kNoNode) return std::nullopt;
+    if (is_call(node(i), ops().div_number)) return 1 / node(i).attrs.as<DivNumberAttrs>().divisor;
+    if (!is_call(node(i), ops().affine)) return std::nullopt;
     const auto& attrs = node(i).attrs.as<AffineAttrs>();
     return attrs.shift == 0 ? std::optional(attrs.scale) : std::nullopt;
   }

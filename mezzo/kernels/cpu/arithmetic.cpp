@@ -97,6 +97,16 @@ void affine(const KernelArgs& args) {
   });
 }
 
+void div_number(const KernelArgs& args) {
+  const Tensor& out = args.output();
+  const Tensor x = kernels::dense(args.input(0), out.format());
+  const auto divisor = static_cast<float>(args.attrs<DivNumberAttrs>().divisor);
+  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
+    map(x.data<T>(), out.mutable_data<T>(), x.numel(),
+        [=](F32Vec v) HWY_ATTR { return hn::Div(v, hn::Set(F32(), divisor)); });
+  });
+}
+
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -109,6 +119,7 @@ HWY_EXPORT(sub_rows);
 HWY_EXPORT(mul_rows);
 HWY_EXPORT(div_rows);
 HWY_EXPORT(affine);
+HWY_EXPORT(div_number);
 
 Loop<3> broadcast_loop(const KernelArgs& args) {
   const Shape& shape = args.output().shape();
@@ -219,11 +230,17 @@ void div_floats(const KernelArgs& args) {
   combine(args, HWY_DYNAMIC_DISPATCH(div_rows)(args.output().dtype()));
 }
 void affine_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(affine)(args); }
+void div_number_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(div_number)(args); }
+
+Support supports_number(const KernelArgs& args, double number) {
+  return is_in_f32_range(number) ? vector_dtypes_only(args)
+                                 : Support::no("the number is outside the range of f32");
+}
 Support supports_affine(const KernelArgs& args) {
-  if (!args.attrs<AffineAttrs>().is_in_f32_range()) {
-    return Support::no("the factor is outside the range of f32");
-  }
-  return vector_dtypes_only(args);
+  return supports_number(args, args.attrs<AffineAttrs>().scale);
+}
+Support supports_div_number(const KernelArgs& args) {
+  return supports_number(args, args.attrs<DivNumberAttrs>().divisor);
 }
 
 }  // namespace
@@ -233,6 +250,7 @@ extern const KernelList sub = list(sub_floats, sub_integers);
 extern const KernelList mul = list(mul_floats, mul_integers);
 extern const KernelList div{{{{"cpu_simd", vector_dtypes_only, div_floats}}}};
 extern const KernelList affine{{{{"cpu_simd", supports_affine, affine_floats}}}};
+extern const KernelList div_number{{{{"cpu_simd", supports_div_number, div_number_floats}}}};
 
 }  // namespace mezzo::kernels::cpu
 #endif

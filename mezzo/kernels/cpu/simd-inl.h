@@ -109,11 +109,11 @@ HWY_INLINE F32Vec as_stored(F32Vec v) {
   return load(values);
 }
 
-// The bytes of fewer elements than a vector has. The minimum says nothing new, but gcc cannot know
-// it where vectors have one lane.
+// The bytes of fewer elements than a vector has: none where vectors have one lane, which gcc cannot
+// know. It then warns of copies past the end.
 template <class T>
 constexpr std::size_t part_bytes(std::int64_t count) {
-  return static_cast<std::size_t>(std::min(count, kMaxLanes)) * sizeof(T);
+  return kMaxLanes == 1 ? 0 : static_cast<std::size_t>(count) * sizeof(T);
 }
 
 // The same for the first `count` < lanes() elements; the others are read as 0 and not written.

@@ -31,11 +31,20 @@ struct Affine {
   float shift;
   __device__ float operator()(float x) const { return fmaf(x, scale, shift); }
 };
-// For factors that f32 does not hold.
+// For numbers that f32 does not hold.
 struct WideAffine {
   double scale;
   double shift;
   __device__ float operator()(float x) const { return static_cast<float>(x * scale + shift); }
+};
+
+struct DivNumber {
+  float divisor;
+  __device__ float operator()(float x) const { return x / divisor; }
+};
+struct WideDivNumber {
+  double divisor;
+  __device__ float operator()(float x) const { return static_cast<float>(x / divisor); }
 };
 
 // A function of a tensor and one number, which is read once per thread and turn.
@@ -122,8 +131,14 @@ constexpr KernelList floats_and_integers() {
 
 void run_affine(const KernelArgs& args) {
   const auto& attrs = args.attrs<AffineAttrs>();
-  if (!attrs.is_in_f32_range()) return run_unary(args, WideAffine{attrs.scale, attrs.shift});
+  if (!is_in_f32_range(attrs.scale)) return run_unary(args, WideAffine{attrs.scale, attrs.shift});
   run_unary(args, Affine{static_cast<float>(attrs.scale), static_cast<float>(attrs.shift)});
+}
+
+void run_div_number(const KernelArgs& args) {
+  const double divisor = args.attrs<DivNumberAttrs>().divisor;
+  if (!is_in_f32_range(divisor)) return run_unary(args, WideDivNumber{divisor});
+  run_unary(args, DivNumber{static_cast<float>(divisor)});
 }
 
 }  // namespace
@@ -133,5 +148,6 @@ extern const KernelList sub = floats_and_integers<Sub>();
 extern const KernelList mul = floats_and_integers<Mul>();
 extern const KernelList div{{{{"cuda", float_dtypes_only, floats<Div>}}}};
 extern const KernelList affine{{{{"cuda", float_dtypes_only, run_affine}}}};
+extern const KernelList div_number{{{{"cuda", float_dtypes_only, run_div_number}}}};
 
 }  // namespace mezzo::kernels::cuda

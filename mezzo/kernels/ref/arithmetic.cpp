@@ -34,5 +34,11 @@ extern const RefKernel affine = [](const RefArgs& args) {
     args.outputs[0][i] = attrs.scale * args.inputs[0][i] + attrs.shift;
   }
 };
+extern const RefKernel div_number = [](const RefArgs& args) {
+  const double divisor = args.attrs<DivNumberAttrs>().divisor;
+  for (std::int64_t i = 0; i < args.outputs[0].numel(); ++i) {
+    args.outputs[0][i] = args.inputs[0][i] / divisor;
+  }
+};
 
 }  // namespace mezzo::kernels::ref

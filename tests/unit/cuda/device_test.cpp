@@ -109,6 +109,17 @@ TEST_F(CudaDevice, CastsRoundAsOnTheCpu) {
   }
 }
 
+// Divided, not multiplied by the reciprocal; 1e-42 and 1e50 are beyond f32.
+TEST_F(CudaDevice, QuotientsByNumbersAreThoseOfTheCpu) {
+  const Tensor x = randn({1000});
+  for (const double divisor : {3.0, -10.0, 0.1, 0.0, 1e-42, 1e50}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+      const Tensor narrow = x.astype(dtype);
+      EXPECT_EQ(floats(narrow.to(kCard) / divisor), floats(narrow / divisor)) << divisor;
+    }
+  }
+}
+
 TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
   std::vector<Tensor> host;
   for (std::int64_t i = 0; i < 150; ++i) {

@@ -56,9 +56,24 @@ TEST(State, AllFaultsAreInOneMessageAndNothingChanges) {
   EXPECT_EQ(message_of([&] { net.load_state(state); }),
             "[load_state] the state does not fit the module; missing: second.weight, "
             "second.calls; unexpected: head.bias, head.weight; different: first.weight is f32[2] "
-            "here but f32[3] there, first.calls is i64[] here but f32[] there; Load with strict = "
+            "here but f32[3] there, first.calls is i64[] here but f32[] there. Load with strict = "
             "false to take only the names in common");
   EXPECT_EQ(net.parameters()[0].to_vector<float>(), (Floats{1, 1}));
+}
+
+// Names are any text, also such as separates the parts of a message.
+TEST(State, AMismatchSaysTheDifferenceWithoutTheAdvice) {
+  Scale scale;
+  std::vector<NamedTensor> state = scale.state();
+  state.push_back({"head; bias. Load", ones({1})});
+  try {
+    scale.load_state(state);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const StateMismatch& error) {
+    EXPECT_EQ(error.difference(),
+              "[load_state] the state does not fit the module; unexpected: head; bias. Load");
+    EXPECT_THAT(error.what(), testing::StartsWith(error.difference() + ". Load with strict"));
+  }
 }
 
 TEST(State, NotStrictTakesTheNamesInCommon) {

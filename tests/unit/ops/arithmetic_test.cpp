@@ -178,6 +178,53 @@ TEST(ArgMax, ComparesIntegersExactly) {
   EXPECT_EQ(argmax(x, 0).to_vector<std::int64_t>(), (Longs{0, 0}));
 }
 
+// Every second number by 3 or so would have another last bit if it were multiplied by the
+// reciprocal.
+TEST(DivNumber, IsRoundedOnce) {
+  Floats numbers;
+  for (int i = -37; i < 100; ++i) numbers.push_back(static_cast<float>(i) * 1.0625F);
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  const Tensor x = from_values(numbers, {count});
+  const Tensor wide = x.astype(DType::kF64);
+  for (const double divisor : {3.0, 10.0, -49.0, 0.1}) {
+    Floats expected;
+    std::vector<double> expected_wide;
+    for (const float number : numbers) {
+      expected.push_back(number / static_cast<float>(divisor));
+      expected_wide.push_back(static_cast<double>(number) / divisor);
+    }
+    EXPECT_EQ((x / divisor).to_vector<float>(), expected) << divisor;
+    EXPECT_EQ((wide / divisor).to_vector<double>(), expected_wide) << divisor;
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      const Tensor narrow = x.astype(dtype);
+      const Tensor quotient = (narrow.astype(DType::kF32) / divisor).astype(dtype);
+      EXPECT_EQ((narrow / divisor).to_vector<float>(), quotient.to_vector<float>()) << divisor;
+    }
+  }
+}
+
+TEST(DivNumber, KeepsTheSignOfZeroAndDividesByIt) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor x = from_values({-0.0F, 1.0F, -1.0F}, {3});
+  const Floats quarters = (x / 4).to_vector<float>();
+  EXPECT_EQ(quarters, (Floats{-0.0F, 0.25F, -0.25F}));
+  EXPECT_TRUE(std::signbit(quarters[0]));
+  const Floats by_zero = (x / 0).to_vector<float>();
+  EXPECT_TRUE(std::isnan(by_zero[0]));
+  EXPECT_EQ(by_zero[1], infinity);
+  EXPECT_EQ(by_zero[2], -infinity);
+  EXPECT_EQ((x / infinity).to_vector<float>(), (Floats{0, 0, 0}));
+}
+
+// As an f32 number the divisor would be 0 or infinite.
+TEST(DivNumber, TakesDivisorsThatF32DoesNotHold) {
+  const Tensor x = from_values({1e30F, 0.0F}, {2});
+  EXPECT_EQ((x / 1e50).to_vector<float>(),
+            (Floats{static_cast<float>(static_cast<double>(1e30F) / 1e50), 0}));
+  const Tensor small = from_values({0x1p-120F, 0.0F}, {2});
+  EXPECT_EQ((small / 0x1p-140).to_vector<float>(), (Floats{0x1p20F, 0}));
+}
+
 // As an f32 number the factor would be 0 or infinite.
 TEST(Affine, TakesFactorsThatF32DoesNotHold) {
   const Tensor x = from_values({1e30F, -0x1p100F, 0.0F}, {3});

@@ -1,6 +1,5 @@
 // Model::fit() with checkpoints: broken off and gone on with is the same as never broken off, bit
 // for bit.
-#include <limits>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -18,12 +17,13 @@
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
 #include "tests/unit/io/stateful_net.h"
+#include "tests/unit/message_of.h"
+#include "tests/unit/train/small_training.h"
 
 namespace mezzo::train {
 namespace {
 
 using data::TempFolder;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr std::int64_t kEpochs = 3;
@@ -167,136 +167,6 @@ TEST(FitResume, AStoppedTrainingGoesOn) {
   EXPECT_TRUE(io::same_checkpoint(second.last_checkpoint(), whole.last_checkpoint()));
 }
 
-// A validation that says what it is told to.
-class Scripted final : public Metric {
- public:
-  Scripted(std::vector<double> values, bool low) : values_(std::move(values)), low_(low) {}
-  std::string name() const override { return "score"; }
-  void reset() override {}
-  void update(const Tensor&, const Tensor&, double) override {}
-  double value() const override { return values_.at(next_++); }
-  bool prefers_low() const override { return low_; }
-
- private:
-  std::vector<double> values_;
-  bool low_;
-  mutable std::size_t next_ = 0;
-};
-
-// Two steps an epoch, one epoch for each score.
-struct Small {
-  explicit Small(const std::vector<double>& scores, bool low = false, std::int64_t batch_size = 4)
-      : loader(*digits, {.batch_size = batch_size, .drop_remainder = true, .seed = 5}) {
-    model.add_metric(std::make_unique<Scripted>(scores, low));
-  }
-
-  FitResult fit(std::int64_t epochs, const CheckpointConfig& config, const std::string& resume = {},
-                Callback* callback = nullptr) {
-    ModelCheckpoint checkpoints(config);
-    FitOptions options{.callbacks = {&checkpoints}, .validation = &test_loader, .resume = resume};
-    if (callback != nullptr) options.callbacks.push_back(callback);
-    return model.fit(epochs, loader, options);
-  }
-
-  std::unique_ptr<data::Dataset> digits = data::open_digits(data::Split::kTrain, 8);
-  data::DataLoader loader;
-  data::DataLoader test_loader{*digits, {.batch_size = 8, .shuffle = false}};
-  test::StatefulNet net;
-  optim::Adam optimizer{net.parameters()};
-  Model model{net, amp::class_loss, optimizer, {.metrics = {}}};
-};
-
-TEST(ModelCheckpoint, KeepsTheBestEpochBesideTheNewest) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  struct Case {
-    std::vector<double> scores;
-    bool low;
-  };
-  // Epochs 2, 3 and 5 are better than all before.
-  for (const Case& c : {Case{{nan, 0.1, 0.5, nan, 0.6, 0.6, 0.2}, false},
-                        Case{{nan, 5, 3, nan, 2.5, 2.5, 6}, true}}) {
-    const TempFolder folder;
-    Small small(c.scores, c.low);
-    small.fit(7, {.folder = folder.path(), .keep = 2, .best = "score"});
-    EXPECT_THAT(io::names_in(folder.path()),
-                ElementsAre("000006-step-12", "000007-step-14", "best"));
-    EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-10"));
-    EXPECT_EQ(io::read_latest_checkpoint(folder.path("best")).checkpoint.score, c.scores[4]);
-  }
-}
-
-// Under any name that make_metric() takes.
-TEST(ModelCheckpoint, KnowsTheBestByAnotherNameOfItsMetric) {
-  const TempFolder folder;
-  Small small({0.1});
-  small.model.add_metric(make_metric("accuracy"));
-  ModelCheckpoint checkpoints({.folder = folder.path(), .best = "acc"});
-  const FitOptions options{.callbacks = {&checkpoints}, .validation = &small.test_loader};
-  const double accuracy = small.model.fit(1, small.loader, options).metrics.at("accuracy");
-  EXPECT_EQ(checkpoints.best(), accuracy);
-  ModelCheckpoint resumed({.folder = folder.path(), .best = "top1"});
-  resumed.load(io::read_latest_checkpoint(folder.path()).checkpoint);
-  EXPECT_EQ(resumed.best(), accuracy);
-}
-
-TEST(ModelCheckpoint, RemembersTheBestAfterAResume) {
-  const TempFolder folder;
-  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
-  Small({0.1, 0.9, 0.3}).fit(3, config, folder.path());
-  Small({0.5, 0.8}).fit(5, config, folder.path());
-  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
-  Small({0.95}).fit(6, config, folder.path());
-  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-12"));
-}
-
-TEST(ModelCheckpoint, WritesEverySoManyStepsOrEpochsAndAtTheEnd) {
-  const auto names = [](const CheckpointConfig& config, const TempFolder& folder) {
-    Small(std::vector<double>(7)).fit(7, config);
-    return io::names_in(folder.path());
-  };
-  const TempFolder a;
-  EXPECT_THAT(names({.folder = a.path(), .every_epochs = 2, .keep = 2}, a),
-              ElementsAre("000003-step-12", "000004-step-14"));
-  const TempFolder b;
-  EXPECT_THAT(names({.folder = b.path(), .every_steps = 5, .keep = 0}, b),
-              ElementsAre("000001-step-5", "000002-step-10", "000003-step-14"));
-}
-
-// They would be removed, one after the other.
-TEST(ModelCheckpoint, LeavesCheckpointsOfAnotherTrainingAlone) {
-  const TempFolder folder;
-  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
-  Small({0.1, 0.9}).fit(2, config);
-  EXPECT_THAT(message_of<ArgumentError>([&] { Small({0.5}).fit(1, config); }),
-              HasSubstr("holds checkpoints of another run"));
-  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
-}
-
-TEST(ModelCheckpoint, TwoTrainingsOfOneCallbackFollowEachOther) {
-  const TempFolder folder;
-  Small small({0.1, 0.2});
-  ModelCheckpoint checkpoints({.folder = folder.path()});
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_NO_THROW(small.model.fit(1, small.loader, {.callbacks = {&checkpoints}}));
-  }
-}
-
-TEST(ModelCheckpoint, RefusesWhatItCannotDo) {
-  EXPECT_THROW(ModelCheckpoint({}), ArgumentError);
-  EXPECT_THROW(ModelCheckpoint({.folder = "x", .every_epochs = 0}), ArgumentError);
-  EXPECT_THROW(ModelCheckpoint({.folder = "x", .keep = -1}), ArgumentError);
-  const TempFolder folder;
-  Small small({});
-  EXPECT_THAT(message_of<ArgumentError>(
-                  [&] { small.fit(1, {.folder = folder.path(), .best = "acuracy"}); }),
-              HasSubstr("no metric `acuracy`"));
-  ModelCheckpoint checkpoints({.folder = folder.path(), .best = "score"});
-  EXPECT_THAT(message_of<ArgumentError>(
-                  [&] { small.model.fit(1, small.loader, {.callbacks = {&checkpoints}}); }),
-              HasSubstr("without a validation"));
-  EXPECT_THAT(io::names_in(folder.path()), ElementsAre());
-}
-
 // Losses as the callbacks behind it see them, by the step.
 LambdaCallback::Functions with_losses(const std::vector<double>& losses) {
   return {.step_end = [losses](FitState& state) {
@@ -363,6 +233,62 @@ TEST(FitResume, RefusesAnotherLoaderAndChangesNothing) {
   EXPECT_EQ(third.net.parameters()[0].to_vector<float>(), weights);
   EXPECT_EQ(other.net.parameters()[0].to_vector<float>(), before);
   EXPECT_EQ(other.loader.position(), data::LoaderPosition{});
+}
+
+class Remembering final : public Callback {
+ public:
+  explicit Remembering(std::int64_t value) : value_(value) {}
+  void save(io::Checkpoint& checkpoint) const override {
+    checkpoint.values[section("remembering")] = {{"value", value_}};
+  }
+  void load(const io::Checkpoint& checkpoint) override {
+    value_ = checkpoint.value<std::int64_t>(section("remembering"), "value");
+  }
+  std::int64_t value() const { return value_; }
+
+ private:
+  std::int64_t value_;
+};
+
+// Whether a callback behind them refuses, or the loader.
+TEST(FitResume, CallbacksForgetWhatTheyLoadedIfTheRestDoesNotFit) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
+  const auto fit = [&](Small&& small, std::vector<Callback*> callbacks) {
+    const FitOptions options{.callbacks = std::move(callbacks),
+                             .validation = &small.test_loader,
+                             .resume = folder.path()};
+    small.model.fit(2, small.loader, options);
+  };
+  ModelCheckpoint checkpoints(config);
+  Remembering seven(7);
+  fit(Small({0.1, 0.2}), {&checkpoints, &seven});
+  ModelCheckpoint others(config);
+  Remembering three(3);
+  Remembering four(4);
+  Refusing refusing;
+  EXPECT_THROW(fit(Small({}), {&others, &three, &refusing, &four}), Broken);
+  EXPECT_EQ(three.value(), 3);
+  EXPECT_EQ(others.best(), std::nullopt);
+  EXPECT_THROW(fit(Small({}, false, 2), {&others, &three}), ArgumentError);
+  EXPECT_EQ(three.value(), 3);
+  EXPECT_EQ(others.best(), std::nullopt);
+  fit(Small({}), {&others, &three});
+  EXPECT_EQ(three.value(), 7);
+  EXPECT_EQ(others.best(), 0.2);
+}
+
+TEST(StopOnDivergence, LoadsAllOrNothing) {
+  StopOnDivergence guard;
+  io::Checkpoint whole;
+  whole.values["divergence"] = {{"lowest", 2.0}, {"in_a_row", std::int64_t{3}}};
+  guard.load(whole);
+  io::Checkpoint part;
+  part.values["divergence"] = {{"lowest", 1.0}};
+  EXPECT_THROW(guard.load(part), FileError);
+  io::Checkpoint after;
+  guard.save(after);
+  EXPECT_EQ(after.values, whole.values);
 }
 
 // As many batches as before, of other images.
