@@ -114,7 +114,7 @@ void grad_weight(const KernelArgs& args) {
     }
     const onednn::Temporary blocked(primitive->weights);
     run(blocked.memory);
-    onednn::reorder(blocked.memory, result);
+    onednn::unpacked(blocked.memory, out, p.weight_dims(), p.weight_strides(out));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/pack_weight.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/kernel_listener.h"
 
@@ -223,6 +224,32 @@ void note_read(const Tensor& weight, const Shape& dims, const Shape& strides) {
   put_note(weight, read_key(weight, dims, strides));
 }
 
+namespace {
+
+// As reorders in profiles, which they are.
+template <class Body>
+void run_packing(const Desc& from, const Desc& to, const Body& body) {
+  const auto work = [&] {
+    return KernelWork{.op = "reorder",
+                      .kernel = "cpu_pack",
+                      .dtype = DType::kF32,
+                      .bytes = static_cast<double>(from.get_size() + to.get_size())};
+  };
+  run_listened(work, body);
+}
+
+void pack(const Tensor& source, const Shape& dims, const Shape& strides, const dnnl::memory& to) {
+  const Desc plain = describe(dims, source.dtype(), strides);
+  const Desc wanted = to.get_desc();
+  const auto blocked = source.dtype() == DType::kF32 ? blocked_weight(dims, strides, wanted)
+                                                     : std::optional<BlockedWeight>();
+  if (!blocked) return reorder(memory_of(source, plain), to);
+  run_packing(plain, wanted,
+              [&] { pack_weight(*blocked, source.data<float>(), to.get_data_handle()); });
+}
+
+}  // namespace
+
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted) {
   const Desc plain = describe(dims, weight.dtype(), strides);
   if (plain == wanted) return {memory_of(weight, plain), nullptr};
@@ -244,11 +271,23 @@ Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, con
   const Tensor parameter = unfilled_source(weight);
   const Tensor& source = parameter.defined() ? parameter : weight;
   const auto copy = make_ref<PackedWeight>(wanted);
-  reorder(memory_of(source, describe(dims, source.dtype(), strides)), copy->storage.memory);
+  pack(source, dims, strides, copy->storage.memory);
   Ref<RefCounted> owner(copy.get());
   if (may_keep && is_used_again) weight.storage()->derived().put(key, version, owner);
   if (may_keep && !is_used_again) put_note(weight, once);
   return {copy->storage.memory, std::move(owner)};
+}
+
+void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,
+              const Shape& strides) {
+  const Desc plain = describe(dims, weight.dtype(), strides);
+  const Desc blocks = from.get_desc();
+  const auto blocked = weight.dtype() == DType::kF32 ? blocked_weight(dims, strides, blocks)
+                                                     : std::optional<BlockedWeight>();
+  if (!blocked || !can_unpack(*blocked)) return reorder(from, memory_of(weight, plain));
+  run_packing(blocks, plain, [&] {
+    unpack_weight(*blocked, from.get_data_handle(), weight.mutable_data<float>());
+  });
 }
 
 Tensor as_f32(const Tensor& tensor) {

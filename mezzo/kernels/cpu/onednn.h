@@ -92,6 +92,10 @@ struct Packed {
 // straight from the f32 numbers, and the plain 16-bit copy never exists.
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted);
 
+// Copies a weight's numbers out of a primitive's layout to a tensor; the reverse of packed().
+void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,
+              const Shape& strides);
+
 // True for parameters and shared copies of them.
 bool is_worth_keeping(const Tensor& weight);
 
