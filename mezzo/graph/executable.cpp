@@ -9,6 +9,7 @@
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/move_host_work.h"
 #include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 
@@ -70,9 +71,11 @@ void Executable::find_done_inputs() {
   for (auto instruction = instructions_.rbegin(); instruction != instructions_.rend();
        ++instruction) {
     for (const ValueId input : instruction->node->inputs) {
-      if (input == kNoValue || memory_.homes[input] != Home::kCopy) continue;
+      if (input == kNoValue) continue;
+      const Home home = memory_.homes[input];
+      if (home != Home::kCopy && home != Home::kReaders) continue;
       if (needed_later.insert(input).second) instruction->unneeded.push_back(input);
-      if (instruction->node->is_host()) continue;
+      if (instruction->node->is_host() || home != Home::kCopy) continue;
       const bool is_last = read_later.emplace(instruction->node->op, input).second;
       if (is_last) instruction->done.push_back(input);
     }
@@ -96,7 +99,8 @@ bool Executable::is_lasting(ValueId value) const {
     case Home::kArena: return true;
     case Home::kOutside: return homes_[memory_.blocks[value]].defined();
     case Home::kCopy:
-    case Home::kFresh: return false;
+    case Home::kFresh:
+    case Home::kReaders: return false;
   }
   return false;
 }
@@ -157,6 +161,7 @@ void Executable::make_instruction(Node& node) {
   }
   if (!node.is_host() && !is_view) {
     instruction.is_copy = is_parameter_copy(program_, node);
+    instruction.is_by_readers = memory_.homes[node.outputs[0]] == Home::kReaders;
     for (const ValueId output : node.outputs) instruction.outputs.push_back(homes_[output]);
     instruction.is_empty = std::ranges::all_of(
         node.outputs, [&](ValueId output) { return program_.spec(output).shape.numel() == 0; });
@@ -258,12 +263,24 @@ bool Executable::run_instruction(Instruction& instruction) {
   return true;
 }
 
+Tensor Executable::norm_when_read(const Instruction& instruction) {
+  using In = BatchNormInput;
+  const auto input = [&](std::size_t i) {
+    return i < instruction.inputs.size() ? *instruction.inputs[i] : Tensor();
+  };
+  return norm_when_asked({input(In::kX), input(In::kWeight), input(In::kBias),
+                          input(In::kRunningMean), input(In::kRunningVar), input(In::kResidual),
+                          instruction.node->attrs.as<BatchNormAttrs>()});
+}
+
 // A view, or the copy of a parameter: no work that is queued, as far as the copy is there already.
 void Executable::prepare(Instruction& instruction) {
   const Node& node = *instruction.node;
   const Tensor& input = *instruction.inputs[0];
   if (node.op->view != nullptr) {
     slots_[node.outputs[0]] = node.op->view(input, node.attrs);
+  } else if (instruction.is_by_readers) {
+    slots_[node.outputs[0]] = norm_when_read(instruction);
   } else {
     const NoGrad guard;
     slots_[node.outputs[0]] = cast(input, program_.spec(node.outputs[0]).dtype);

@@ -43,6 +43,7 @@ class Executable {
     std::vector<const Tensor*> inputs{};
     std::vector<Tensor> outputs{};  // in the order of the node's; a fresh one is made in every run
     bool is_copy = false;           // of a parameter
+    bool is_by_readers = false;     // computed when it is read
     bool is_empty = false;          // no element to compute
     bool is_ready = false;          // queued work whose host part is done in this run
     std::optional<PreparedCall> call{};  // found when it is first run
@@ -51,7 +52,8 @@ class Executable {
     std::vector<ValueId> done{};
     // Gradients that calls behind host work read.
     std::vector<ValueId> read_by_calls{};
-    // 16-bit copies of parameters that nothing reads later: an update renews what nobody holds.
+    // Values that nothing reads later, and that are better let go: 16-bit copies of parameters, for
+    // an update renews what nobody holds, and what a reader may have had to fill.
     std::vector<ValueId> unneeded{};
   };
 
@@ -63,10 +65,12 @@ class Executable {
   void find_done_inputs();
   void find_what_passes();
   bool is_lasting(ValueId value) const;
-  // True for views and copies of parameters, which the host makes.
+  // True for views, copies of parameters and what is computed when it is read, which the host
+  // makes.
   static bool is_prepared(const Instruction& instruction) {
     const Node& node = *instruction.node;
-    return !node.is_host() && (node.op->view != nullptr || instruction.is_copy);
+    return !node.is_host() &&
+           (node.op->view != nullptr || instruction.is_copy || instruction.is_by_readers);
   }
 
   void bind(std::span<const Tensor> inputs);
@@ -76,6 +80,7 @@ class Executable {
   bool run_nodes(bool replays);
   bool run_instruction(Instruction& instruction);
   void prepare(Instruction& instruction);
+  static Tensor norm_when_read(const Instruction& instruction);
   void run_kernel(Instruction& instruction);
   void place_outputs(Instruction& instruction);
   void queue(Instruction& instruction);

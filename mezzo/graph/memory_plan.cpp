@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mezzo/graph/norms_by_readers.h"
 #include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
@@ -32,7 +33,11 @@ bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <=
 class Blocks {
  public:
   Blocks(const Program& program, bool copies_results)
-      : program_(program), copies_results_(copies_results) {
+      : program_(program),
+        copies_results_(copies_results),
+        // What is recorded is recorded where it stands.
+        by_readers_(copies_results ? std::vector<bool>(program.nodes.size(), false)
+                                   : norms_by_readers(program)) {
     plan_.homes.assign(program.values.size(), Home::kOutside);
     plan_.blocks.resize(program.values.size());
     std::iota(plan_.blocks.begin(), plan_.blocks.end(), ValueId{0});
@@ -53,8 +58,9 @@ class Blocks {
         last_read_[node.inputs[0]] =
             std::max(last_read_[node.inputs[0]], last_read_[node.outputs[0]]);
       }
+      const std::size_t read = by_readers_[i] ? last_read_[node.outputs[0]] : i;
       for (const ValueId input : node.inputs) {
-        if (input != kNoValue) last_read_[input] = std::max(last_read_[input], i);
+        if (input != kNoValue) last_read_[input] = std::max(last_read_[input], read);
       }
     }
     for (const ValueId output : program_.outputs) last_read_[output] = program_.nodes.size();
@@ -67,6 +73,10 @@ class Blocks {
       const ValueId base = plan_.blocks[node.inputs[0]];
       plan_.blocks[node.outputs[0]] = base;
       plan_.homes[node.outputs[0]] = plan_.homes[base];
+      return;
+    }
+    if (by_readers_[i]) {
+      plan_.homes[node.outputs[0]] = Home::kReaders;
       return;
     }
     const bool is_copy = is_parameter_copy(program_, node);
@@ -109,6 +119,7 @@ class Blocks {
 
   const Program& program_;
   bool copies_results_;
+  std::vector<bool> by_readers_;
   MemoryPlan plan_;
   std::vector<std::size_t> last_read_;
 };
@@ -122,9 +133,17 @@ std::vector<Life> lives_of_blocks(const Program& program, const MemoryPlan& plan
     begun[block] = true;
     lives[block].last = at;
   };
+  const std::vector<std::size_t> all_makers = makers(program);
+  const auto extend_all = [&](const std::vector<ValueId>& inputs, std::size_t at) {
+    for (const ValueId input : inputs) {
+      if (input != kNoValue) extend(input, at);
+    }
+  };
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    extend_all(program.nodes[i].inputs, i);
     for (const ValueId input : program.nodes[i].inputs) {
-      if (input != kNoValue) extend(input, i);
+      if (input == kNoValue || plan.homes[input] != Home::kReaders) continue;
+      extend_all(program.nodes[all_makers[input]].inputs, i);
     }
     for (const ValueId output : program.nodes[i].outputs) extend(output, i);
   }

@@ -15,6 +15,7 @@ enum class Home : std::uint8_t {
   kCopy,     // the 16-bit copy of a parameter, which belongs to the parameter; or a view of one
   kFresh,    // returned by the program: memory of its own in every run; or a view of such
   kArena,    // a place in the arena
+  kReaders,  // nowhere: computed by those who read it
 };
 
 struct MemoryPlan {

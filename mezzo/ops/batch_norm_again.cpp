@@ -59,38 +59,46 @@ class NormContents final : public LazyContents {
   std::array<std::uint64_t, kInputs> versions_{};
 };
 
-bool is_worth_it(const Node& norm, const Tensor& x) {
-  return norm.attrs().as<BatchNormAttrs>().training && !norm.is_released() && x.defined() &&
-         is_lower(x.dtype()) && x.device() == kCpuDevice && x.numel() > 0 && cpu_features().avx2 &&
-         !is_kernel_disabled("cpu_norm_again");
-}
-
 Tensor without_history(const NodeInput& input) {
   return input.saved.defined() ? input.saved.detach() : Tensor();
 }
 
 }  // namespace
 
+bool is_norm_worth_again(DType dtype, Device device) {
+  return is_lower(dtype) && device == kCpuDevice && cpu_features().avx2 &&
+         !is_kernel_disabled("cpu_norm_again");
+}
+
+Tensor norm_when_asked(NormAgain norm) {
+  norm.attrs.training = false;
+  const Tensor x = norm.x;
+  const Format format = x.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const Ref<Storage> storage = make_ref<Storage>(
+      x.bytes(), x.device(), Ref<LazyContents>(new NormContents(std::move(norm))));
+  return Tensor(
+      make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), format), x.dtype()));
+}
+
 Tensor norm_again(Node& norm) {
   // A program that is captured is changed by a pass instead, which knows what it is worth.
-  if (capture_hook() != nullptr) return {};
+  if (capture_hook() != nullptr || norm.is_released()) return {};
+  const auto& attrs = norm.attrs().as<BatchNormAttrs>();
   const auto inputs = norm.inputs();
   const Tensor& x = inputs[In::kX].saved;
-  if (!is_worth_it(norm, x)) return {};
+  if (!attrs.training || !x.defined() || x.numel() == 0 ||
+      !is_norm_worth_again(x.dtype(), x.device())) {
+    return {};
+  }
   const bool adds = inputs.size() > In::kResidual && inputs[In::kResidual].present;
   if (adds && !inputs[In::kResidual].saved.defined()) return {};
-  BatchNormAttrs attrs = norm.attrs().as<BatchNormAttrs>();
-  attrs.training = false;
   NodeOutput& y = norm.outputs()[0];
-  const Ref<LazyContents> contents(new NormContents(
-      {x.detach(), without_history(inputs[In::kWeight]), without_history(inputs[In::kBias]),
-       norm.outputs()[1].saved, norm.outputs()[2].saved,
-       adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs}));
   y.saved = Tensor();
   y.is_kept = false;
-  const Ref<Storage> storage = make_ref<Storage>(x.bytes(), x.device(), contents);
-  return Tensor(make_ref<TensorImpl>(storage, 0, y.spec.shape,
-                                     strides_for(y.spec.shape, y.spec.format), y.spec.dtype));
+  return norm_when_asked({x.detach(), without_history(inputs[In::kWeight]),
+                          without_history(inputs[In::kBias]), norm.outputs()[1].saved,
+                          norm.outputs()[2].saved,
+                          adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs});
 }
 
 const NormAgain* unfilled_norm(const Tensor& tensor) {

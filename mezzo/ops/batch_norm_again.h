@@ -19,6 +19,14 @@ struct NormAgain {
   BatchNormAttrs attrs;
 };
 
+// True where the elements are better computed again than kept: 16 bits on CPUs, unless the kernel
+// `cpu_norm_again` is disabled.
+bool is_norm_worth_again(DType dtype, Device device);
+
+// The result of such a normalisation, whose elements are computed when they are first asked for.
+// What it reads must not be changed before.
+Tensor norm_when_asked(NormAgain norm);
+
 // A tensor like the result of a recorded batch_norm or batch_norm_add_relu, whose elements are
 // computed when they are first asked for, from what the node keeps for its own gradient; undefined
 // unless that is worth it. It is in 16 bits on CPUs, where the gradient by a convolution's weight

@@ -112,10 +112,15 @@ BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNor
   const Tensor* const over_x = has_residual ? &saved.x : &grad;
   const Tensor* const over_grad = has_residual ? &grad : nullptr;
   const Tensor none;
-  Outputs outputs = call_over(ops::batch_norm_grad,
-                              {&grad, &saved.x, &saved.weight, &saved.bias, &saved.mean, &saved.var,
-                               &saved.y, &none, &saved.residual},
-                              attrs, {over_x, nullptr, nullptr, over_grad});
+  const BatchNormSaved& of = saved;
+  Outputs outputs = of.residual.defined()
+                        ? call_over(ops::batch_norm_grad,
+                                    {&grad, &of.x, &of.weight, &of.bias, &of.mean, &of.var, &none,
+                                     &none, &of.residual},
+                                    attrs, {over_x, nullptr, nullptr, over_grad})
+                        : call_over(ops::batch_norm_grad,
+                                    {&grad, &of.x, &of.weight, &of.bias, &of.mean, &of.var, &of.y},
+                                    attrs, {over_x, nullptr, nullptr, over_grad});
   BatchNormGrads grads{std::move(outputs[0]), std::move(outputs[1]), std::move(outputs[2]), {}};
   if (has_residual) grads.residual = std::move(outputs[3]);
   return grads;

@@ -14,7 +14,7 @@ bool takes_two_gradients(const Node& node) {
   static const OpDef* const kNormGrad = find_op("batch_norm_grad");
   return is_call(node, kNormGrad) && node.inputs.size() > GradIn::kY &&
          node.inputs[GradIn::kY] != kNoValue &&
-         (node.inputs.size() == GradIn::kOtherGrad || node.inputs[GradIn::kOtherGrad] == kNoValue);
+         (node.inputs.size() <= GradIn::kOtherGrad || node.inputs[GradIn::kOtherGrad] == kNoValue);
 }
 
 class Joiner {

@@ -4,7 +4,7 @@
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/passes/recompute.h"
-#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
@@ -47,6 +47,24 @@ std::vector<Kept> without_chains(const Program& program, const std::vector<Kept>
   return chosen;
 }
 
+// The gradient of a norm that is computed again reads the residual in the place of the result, for
+// the same signs: then none but gradients by weights read that, and it needs no memory at all.
+void read_residuals(Program& program) {
+  using GradIn = BatchNormGradInput;
+  static const OpDef* const kNormGrad = find_op("batch_norm_grad");
+  const std::vector<std::size_t> all_makers = makers(program);
+  for (Node& grad : program.nodes) {
+    if (!is_call(grad, kNormGrad) || grad.inputs.size() <= GradIn::kY) continue;
+    const ValueId y = grad.inputs[GradIn::kY];
+    const std::size_t maker = y != kNoValue ? all_makers[y] : kNoNode;
+    if (maker == kNoNode || program.nodes[maker].phase != Phase::kBackward) continue;
+    if (!is_norm_worth_again(program.spec(y).dtype, program.device)) continue;
+    grad.inputs.resize(GradIn::kResidual + 1, kNoValue);
+    grad.inputs[GradIn::kY] = kNoValue;
+    grad.inputs[GradIn::kResidual] = residual_of(program.nodes[maker]);
+  }
+}
+
 }  // namespace
 
 std::size_t recompute_norms(Program& program) {
@@ -59,7 +77,9 @@ std::size_t recompute_norms(Program& program) {
     return residual == kNoValue || memory.last_read(residual) >= reader;
   };
   const std::vector<Kept> kept = kept_results(program, are_inputs_kept);
-  return recompute(program, without_chains(program, kept), again);
+  const std::size_t count = recompute(program, without_chains(program, kept), again);
+  if (count > 0) read_residuals(program);
+  return count;
 }
 
 }  // namespace mezzo::graph
