@@ -12,11 +12,11 @@ class Node;
 // What a normalisation reads, with the statistics that it has found. Its result is the batch_norm()
 // of these outside of training: the same instructions on the same numbers, hence the same bits.
 struct NormAgain {
-  Tensor x;             // [n, c] or [n, c, h, w]
-  Tensor weight, bias;  // f32 [c], or undefined for 1 and 0
-  Tensor mean, var;     // f32 [c]
-  Tensor residual;      // like x, or undefined
-  BatchNormAttrs attrs;
+  Tensor x{};               // [n, c] or [n, c, h, w]
+  Tensor weight{}, bias{};  // f32 [c], or undefined for 1 and 0
+  Tensor mean{}, var{};     // f32 [c]
+  Tensor residual{};        // like x, or undefined
+  BatchNormAttrs attrs{};
 };
 
 // True where the elements are better computed again than kept: 16 bits on CPUs, unless the kernel

@@ -9,13 +9,13 @@ namespace mezzo {
 // What the gradient is computed from: see batch_norm(). `mean` and `var` are those that x was
 // normalised by; `y` or `residual` only if a residual was added before the ReLU.
 struct BatchNormSaved {
-  Tensor x;
-  Tensor weight;
-  Tensor bias;
-  Tensor mean;
-  Tensor var;
-  Tensor y;
-  Tensor residual;  // instead of y
+  Tensor x{};
+  Tensor weight{};
+  Tensor bias{};
+  Tensor mean{};
+  Tensor var{};
+  Tensor y{};
+  Tensor residual{};  // instead of y
 
   bool has_residual() const { return y.defined() || residual.defined(); }
 };
