@@ -6,6 +6,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/grad_weight-inl.h"
+#include "mezzo/kernels/cpu/grad_weight_columns.h"
 #include "mezzo/kernels/cpu/grad_weight_pack-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_tiles.h"
 #include "mezzo/kernels/cpu/layout.h"
@@ -394,8 +395,11 @@ Problem problem_of(const KernelArgs& args, Products products) {
 }
 
 // Panels of 16 are so empty that other kernels are faster; with the tile unit, that begins later.
-bool are_few(std::int64_t in, std::int64_t out, Products products) {
-  return products == Products::kTiles ? in < (out < kPanel ? 4 : 3) : std::min(in, out) < 8;
+bool are_few_channels(const Problem& p) {
+  constexpr std::int64_t kMany = 64;
+  if (p.products != Products::kTiles) return std::min(p.in_channels, p.out_channels) < 8;
+  if (joins_columns(p)) return p.in_channels == 1 && p.out_channels < kMany;
+  return p.in_channels < (p.out_channels < kPanel ? 4 : 3);
 }
 
 // f32 images that are worth copying: those of enough channels for the products to count. Without
@@ -423,7 +427,9 @@ Support supports_grad_weight(const KernelArgs& args) {
   if (!cpu_features().avx2) return Support::no("needs AVX2");
   if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
   if (grad.numel() == 0 || x.numel() == 0) return Support::no("there is nothing to add up");
-  if (are_few(x.size(1), grad.size(1), products_for(x.dtype()))) return Support::no("few channels");
+  if (are_few_channels(problem_of(args, products_for(x.dtype())))) {
+    return Support::no("few channels");
+  }
   return Support::yes();
 }
 
@@ -431,24 +437,52 @@ void run_grad_weight(const KernelArgs& args) {
   run_grad_weight(args, products_for(args.input(1).dtype()));
 }
 
+namespace {
+
+// The gradient [o, c, kh, kw] in f32, over `out` if that is such a dense block. Dense channels-last
+// images; `norm` is what x is to be normalised by as it is read, or null.
+Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor& x,
+                       const NormAgain* norm, const Tensor& out) {
+  const Plan plan(problem, num_threads());
+  const std::array<const Tensor*, 2> inputs{&grad, &x};
+  const Attrs none;
+  const KernelArgs images{inputs, {}, none};
+  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
+  const Tensor result =
+      direct
+          ? out
+          : empty({problem.out_channels, problem.in_channels, problem.kernel.h, problem.kernel.w});
+  if (plan.sums_are_weight()) {
+    HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, result.mutable_data<float>());
+    return result;
+  }
+  const Tensor sums = empty({plan.sum_count()});
+  HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, sums.mutable_data<float>());
+  HWY_DYNAMIC_DISPATCH(gather)(plan, sums.data<float>(), result.mutable_data<float>());
+  return result;
+}
+
+// The same for images of few channels.
+void run_joined(const Problem& problem, const KernelArgs& args) {
+  const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+  const Problem joined = with_joined_columns(problem);
+  const Tensor x = join_columns(dense(args.input(1), Format::kChannelsLast), problem);
+  const Tensor place = empty({joined.out_channels, joined.in_channels, joined.kernel.h, 1});
+  f32_grad_weight(joined, grad, x, nullptr, place);
+  copy_elements(split_columns(place, problem), args.output());
+}
+
+}  // namespace
+
 void run_grad_weight(const KernelArgs& args, Products products) {
+  const Problem problem = problem_of(args, products);
+  if (joins_columns(problem)) return run_joined(problem, args);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const NormAgain* const norm = unfilled_norm(args.input(1));
   const Tensor x = dense(norm != nullptr ? norm->x : args.input(1), Format::kChannelsLast);
-  const Plan plan(problem_of(args, products), num_threads());
-  const std::array<const Tensor*, 2> inputs{&grad, &x};
-  const KernelArgs dense_args{inputs, args.outputs, args.attributes};
   const Tensor& out = args.output();
-  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
-  const Tensor result = direct ? out : empty(out.shape());
-  if (plan.sums_are_weight()) {
-    HWY_DYNAMIC_DISPATCH(grad_weight)(plan, dense_args, norm, result.mutable_data<float>());
-  } else {
-    const Tensor sums = empty({plan.sum_count()});
-    HWY_DYNAMIC_DISPATCH(grad_weight)(plan, dense_args, norm, sums.mutable_data<float>());
-    HWY_DYNAMIC_DISPATCH(gather)(plan, sums.data<float>(), result.mutable_data<float>());
-  }
-  if (!direct) copy_elements(result, out);
+  const Tensor result = f32_grad_weight(problem, grad, x, norm, out);
+  if (result.impl() != out.impl()) copy_elements(result, out);
 }
 
 }  // namespace mezzo::kernels

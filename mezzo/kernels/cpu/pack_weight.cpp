@@ -2,6 +2,9 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pack_weight.cpp"
 #include "mezzo/kernels/cpu/pack_weight.h"
 
+#include <algorithm>
+#include <array>
+
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
@@ -43,9 +46,12 @@ HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
   return hn::BitCast(U32(), hn::Combine(d, round_to_bf16(b), round_to_bf16(a)));
 }
 
-// to[c * step + r] = from[r * row + c] for a tile.
-HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t row, std::uint32_t* to,
-                             std::int64_t step) {
+// Where the rows of a tile begin in the blocks.
+using Rows = std::array<std::int64_t, kTile>;
+
+// to[rows[c] + r] = from[r * step + c] for a tile.
+HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t step, std::uint32_t* to,
+                             const Rows& rows) {
   const hn::CappedTag<std::uint32_t, 4> d;
   const hn::CappedTag<std::uint64_t, 2> pairs;
   const auto lower = [&](auto a, auto b) HWY_ATTR {
@@ -54,21 +60,21 @@ HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t row, std::u
   const auto upper = [&](auto a, auto b) HWY_ATTR {
     return hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, a), hn::BitCast(pairs, b)));
   };
-  for (std::int64_t c = 0; c < kTile; c += 4, to += 4 * step) {
+  for (std::size_t c = 0; c < rows.size(); c += 4) {
     for (std::int64_t r = 0; r < kTile; r += 4) {
-      const std::uint32_t* const in = from + r * row + c;
+      const std::uint32_t* const in = from + r * step + c;
       const auto r0 = hn::LoadU(d, in);
-      const auto r1 = hn::LoadU(d, in + row);
-      const auto r2 = hn::LoadU(d, in + 2 * row);
-      const auto r3 = hn::LoadU(d, in + 3 * row);
+      const auto r1 = hn::LoadU(d, in + step);
+      const auto r2 = hn::LoadU(d, in + 2 * step);
+      const auto r3 = hn::LoadU(d, in + 3 * step);
       const auto a = hn::InterleaveLower(d, r0, r1);
       const auto b = hn::InterleaveUpper(d, r0, r1);
       const auto e = hn::InterleaveLower(d, r2, r3);
       const auto f = hn::InterleaveUpper(d, r2, r3);
-      hn::StoreU(lower(a, e), d, to + r);
-      hn::StoreU(upper(a, e), d, to + step + r);
-      hn::StoreU(lower(b, f), d, to + 2 * step + r);
-      hn::StoreU(upper(b, f), d, to + 3 * step + r);
+      hn::StoreU(lower(a, e), d, to + rows[c] + r);
+      hn::StoreU(upper(a, e), d, to + rows[c + 1] + r);
+      hn::StoreU(lower(b, f), d, to + rows[c + 2] + r);
+      hn::StoreU(upper(b, f), d, to + rows[c + 3] + r);
     }
   }
 }
@@ -76,15 +82,16 @@ HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t row, std::u
 // One tile. Vectors are read along the axis whose numbers lie closer together; along k, they are
 // transposed.
 template <bool kPaired>
-void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, std::int64_t row) {
+void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, const Rows& rows) {
   if (p.from_n < p.from_k) {
-    for (std::int64_t j = 0; j < kTile; ++j, to += row) {
-      const float* const first = from + j * (kPaired ? 2 : 1) * p.from_k;
+    for (const std::int64_t row : rows) {
+      const auto first = load_apart(from, p.from_n);
+      from += p.from_k;
       if constexpr (kPaired) {
-        hn::StoreU(interleaved(load_apart(first, p.from_n), load_apart(first + p.from_k, p.from_n)),
-                   U32(), to);
+        hn::StoreU(interleaved(first, load_apart(from, p.from_n)), U32(), to + row);
+        from += p.from_k;
       } else {
-        hn::StoreU(hn::BitCast(U32(), load_apart(first, p.from_n)), U32(), to);
+        hn::StoreU(hn::BitCast(U32(), first), U32(), to + row);
       }
     }
     return;
@@ -103,31 +110,34 @@ void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, std
       hn::Store(hn::BitCast(U32(), first), U32(), square + i * kTile);
     }
   }
-  transpose_to(square, kTile, to, row);
+  transpose_to(square, kTile, to, rows);
 }
 
-// Where those numbers lie in the blocks, and from one row of a tile to the next.
-std::int64_t place_of(const BlockedWeight& p, std::int64_t n, std::int64_t k) {
-  return n / p.n_block * p.to_n + n % p.n_block + k / p.k_block * p.to_k +
-         k % p.k_block / p.pair * p.n_block;
+// The rows of the tile that begins with those.
+Rows rows_of(const BlockedWeight& p, std::int64_t n, std::int64_t k) {
+  Rows rows;
+  for (std::int64_t& row : rows) {
+    row = n / p.n_block * p.to_n + n % p.n_block + k / p.k_block * p.to_k +
+          k % p.k_block / p.pair * p.n_block;
+    k += p.pair;
+  }
+  return rows;
 }
-std::int64_t row_of(const BlockedWeight& p) { return p.k_block == p.pair ? p.to_k : p.n_block; }
 
 // The tiles of all taps for n's and k's from those on.
 template <bool kPaired>
 void pack_taps(const BlockedWeight& p, const float* from, std::uint32_t* to, std::int64_t n,
                std::int64_t k) {
-  const std::int64_t row = row_of(p);
-  to += place_of(p, n, k);
+  const Rows rows = rows_of(p, n, k);
   const bool is_padding = n >= p.n;
   from += n * p.from_n + k * p.from_k;
   for (std::int64_t h = 0; h < p.h; ++h) {
     for (std::int64_t w = 0; w < p.w; ++w) {
       std::uint32_t* const tile = to + h * p.to_h + w * p.to_w;
       if (is_padding) {
-        for (std::int64_t j = 0; j < kTile; ++j) std::fill_n(tile + j * row, kTile, 0U);
+        for (const std::int64_t row : rows) std::fill_n(tile + row, kTile, 0U);
       } else {
-        pack_tile<kPaired>(p, from + h * p.from_h + w * p.from_w, tile, row);
+        pack_tile<kPaired>(p, from + h * p.from_h + w * p.from_w, tile, rows);
       }
     }
   }
@@ -157,13 +167,15 @@ void pack(const BlockedWeight& p, const float* from, std::uint32_t* to) {
   parallel_for(tiles_n * tiles_k, std::max<std::int64_t>(1, kGrainNumbers / numbers), body);
 }
 
+// The weight's own rows take the place of a tile's.
 void unpack(const BlockedWeight& p, const std::uint32_t* from, std::uint32_t* to) {
-  const std::int64_t tiles_n = p.n / kTile;
-  const std::int64_t row = row_of(p);
-  parallel_for(tiles_n, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(p.n / kTile, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin * kTile; n < end * kTile; n += kTile) {
+      Rows rows;
+      for (std::int64_t i = 0; i < kTile; ++i)
+        rows[static_cast<std::size_t>(i)] = (n + i) * p.from_n;
       for (std::int64_t k = 0; k < p.k; k += kTile) {
-        transpose_to(from + place_of(p, n, k), row, to + n * p.from_n + k, p.from_n);
+        transpose_to(from + rows_of(p, n, k)[0], p.n_block, to + k, rows);
       }
     }
   });
@@ -220,9 +232,7 @@ int read_blocks(const InnerBlocks& b, bool is_bf16, BlockedWeight& weight) {
 
 bool fits_tiles(const BlockedWeight& weight) {
   const std::int64_t tile = HWY_DYNAMIC_DISPATCH(tile)();
-  const std::int64_t depth = tile * weight.pair;
-  return weight.n % tile == 0 && weight.n_block % tile == 0 && weight.k % depth == 0 &&
-         (weight.k_block == weight.pair || weight.k_block % depth == 0);
+  return weight.n % tile == 0 && weight.n_block % tile == 0 && weight.k % (tile * weight.pair) == 0;
 }
 
 }  // namespace
@@ -266,7 +276,9 @@ void pack_weight(const BlockedWeight& weight, const float* from, void* to) {
 }
 
 bool can_unpack(const BlockedWeight& weight) {
-  return weight.pair == 1 && weight.from_k == 1 && weight.h * weight.w == 1;
+  const std::int64_t tile = HWY_DYNAMIC_DISPATCH(tile)();
+  return weight.pair == 1 && weight.k_block % tile == 0 && weight.from_k == 1 &&
+         weight.h * weight.w == 1;
 }
 
 void unpack_weight(const BlockedWeight& weight, const void* from, float* to) {

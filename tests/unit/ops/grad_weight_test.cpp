@@ -50,6 +50,11 @@ std::vector<GradWeightCase> cases() {
       {{2, 19, 8, 7}, 1, {3, 3}, {.stride = 2}},
       {{3, 32, 20, 20}, 18, {1, 1}},
       {{2, 17, 4, 150}, 20, {1, 3}, {.padding = {0, 0, 1, 1}}},
+      // Few channels and many columns, which are joined.
+      {{3, 3, 23, 21}, 24, {7, 7}, {.stride = 2, .padding = {3, 3, 3, 3}}},
+      {{2, 1, 9, 14}, 33, {3, 5}, {.stride = {1, 3}, .padding = {1, 1, 0, 6}}},
+      {{5, 6, 8, 9}, 17, {5, 5}, {.padding = {2, 2, 4, 1}, .dilation = {1, 2}}},
+      {{1, 2, 6, 40}, 70, {1, 9}, {.stride = {2, 1}}},
   };
 }
 

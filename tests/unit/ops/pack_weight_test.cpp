@@ -1,0 +1,184 @@
+// Packing weights against the places that oneDNN's descriptions give, and casts, bit for bit.
+#include "mezzo/kernels/cpu/pack_weight.h"
+
+#include <cstring>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/random.h"
+#include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatch.h"
+#include "tests/unit/special_values.h"
+#include "tests/unit/threads.h"
+
+namespace mezzo {
+namespace {
+
+using dnnl::memory;
+using kernels::onednn::blocked_weight;
+using kernels::onednn::Desc;
+using kernels::onednn::Temporary;
+
+Desc layout(const Shape& dims, DType dtype, memory::format_tag tag) {
+  return {memory::dims(dims.begin(), dims.end()), kernels::onednn::type_of(dtype), tag};
+}
+
+struct PackLayout {
+  const char* name;
+  DType dtype;
+  memory::format_tag tag;
+};
+
+std::vector<PackLayout> pack_layouts() {
+  using tag = memory::format_tag;
+  return {{"o64", DType::kF32, tag::Ohwi64o},
+          {"o16", DType::kF32, tag::Ohwi16o},
+          {"i16o16", DType::kF32, tag::OIhw16i16o},
+          {"o16i16", DType::kF32, tag::OIhw16o16i},
+          {"i8o16i2", DType::kBf16, tag::OIhw8i16o2i},
+          {"o8i16o2", DType::kBf16, tag::OIhw8o16i2o},
+          {"i16o32i2", DType::kBf16, tag::OIhw16i32o2i},
+          {"i16o64i2", DType::kBf16, tag::OIhw16i64o2i}};
+}
+
+std::vector<Shape> weight_shapes() {
+  return {{64, 32, 1, 1}, {32, 64, 3, 3}, {96, 160, 1, 1}, {80, 96, 1, 3}, {192, 32, 5, 2}};
+}
+
+// What is in the memory, the padding included.
+std::vector<std::uint8_t> bytes_of(const Temporary& packed) {
+  const auto* const data = static_cast<const std::uint8_t*>(packed.memory.get_data_handle());
+  return {data, data + packed.memory.get_desc().get_size()};
+}
+
+Tensor weight_with_special_values(const Shape& shape) {
+  manual_seed(3);
+  const Tensor weight = randn(shape);
+  float* const data = weight.mutable_data<float>();
+  std::int64_t i = 0;
+  for (const float value :
+       {kInf, -kInf, kNan, 0.0F, -0.0F, 1e-40F, -1e-40F, 3.4e38F, 1.00390625F}) {
+    data[7 * i++] = value;  // infinite in bf16, subnormal, half way between two numbers
+  }
+  return weight;
+}
+
+// Where the number at `at` lies in a blocked layout, as dnnl_blocking_desc_t defines it.
+std::int64_t place_in(const Desc& desc, Shape at) {
+  const dnnl_blocking_desc_t& blocks = desc.data.format_desc.blocking;
+  std::int64_t place = 0;
+  std::int64_t size = 1;
+  for (int i = blocks.inner_nblks; i-- > 0;) {
+    std::int64_t& index = at[static_cast<std::size_t>(blocks.inner_idxs[i])];
+    place += index % blocks.inner_blks[i] * size;
+    size *= blocks.inner_blks[i];
+    index /= blocks.inner_blks[i];
+  }
+  for (std::size_t axis = 0; axis < at.rank(); ++axis) place += at[axis] * blocks.strides[axis];
+  return place;
+}
+
+// The packed weight, number by number, with zeros between.
+std::vector<std::uint8_t> expected_bytes(const Tensor& weight, const Shape& dims,
+                                         const Shape& strides, const Desc& wanted, DType dtype) {
+  const std::size_t size = size_of(dtype);
+  const Tensor rounded = cast(weight, dtype);
+  const auto* const from = static_cast<const std::uint8_t*>(rounded.raw_data());
+  std::vector<std::uint8_t> bytes(wanted.get_size());
+  for (std::int64_t flat = 0; flat < dims.numel(); ++flat) {
+    Shape at = dims;
+    std::int64_t rest = flat;
+    std::int64_t source = 0;
+    for (std::size_t axis = dims.rank(); axis-- > 0; rest /= dims[axis]) {
+      at[axis] = rest % dims[axis];
+      source += at[axis] * strides[axis];
+    }
+    const auto to = static_cast<std::size_t>(place_in(wanted, at)) * size;
+    std::memcpy(&bytes[to], from + static_cast<std::size_t>(source) * size, size);
+  }
+  return bytes;
+}
+
+// False if the sizes are not whole vectors.
+bool expect_packed(const Tensor& weight, const Shape& dims, const Shape& strides,
+                   const PackLayout& to) {
+  const Desc wanted = layout(dims, to.dtype, to.tag);
+  const auto blocked = blocked_weight(dims, strides, wanted);
+  if (!blocked) return false;
+  const Temporary packed(wanted);
+  std::memset(packed.memory.get_data_handle(), 0xff, wanted.get_size());
+  pack_weight(*blocked, weight.data<float>(), packed.memory.get_data_handle());
+  EXPECT_EQ(bytes_of(packed), expected_bytes(weight, dims, strides, wanted, to.dtype))
+      << to.name << " of " << concat(dims, strides);
+  return true;
+}
+
+TEST(PackWeight, PutsEveryNumberInItsPlace) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  for (const int threads : {1, 3}) {
+    const test::Threads guard(threads);
+    int compared = 0;
+    for (const Shape& shape : weight_shapes()) {
+      const Tensor weight = weight_with_special_values(shape);
+      const Strides& s = weight.strides();
+      for (const PackLayout& to : pack_layouts()) {
+        compared += expect_packed(weight, shape, s, to) ? 1 : 0;
+        // Its transpose, as gradients by the input want it.
+        const Shape turned{shape[1], shape[0], shape[2], shape[3]};
+        compared += expect_packed(weight, turned, {s[1], s[0], s[2], s[3]}, to) ? 1 : 0;
+      }
+    }
+    EXPECT_GE(compared, 70);  // of 80: 80 is no multiple of 32
+  }
+}
+
+TEST(PackWeight, TakesTheLayoutsOfTheKernelsThereAre) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  for (const PackLayout& to : pack_layouts()) {
+    const Shape dims{64, 64, 3, 3};
+    EXPECT_TRUE(blocked_weight(dims, strides_for(dims, Format::kContiguous),
+                               layout(dims, to.dtype, to.tag)))
+        << to.name;
+  }
+}
+
+TEST(PackWeight, LeavesOtherLayoutsAndOddSizesAlone) {
+  using tag = memory::format_tag;
+  const auto takes = [](const Shape& dims, DType dtype, tag to) {
+    const Shape strides = strides_for(dims, Format::kContiguous);
+    return blocked_weight(dims, strides, layout(dims, dtype, to)).has_value();
+  };
+  EXPECT_FALSE(takes({64, 64, 3, 3}, DType::kF32, tag::oihw));
+  EXPECT_FALSE(takes({64, 64, 3, 3}, DType::kF32, tag::OIhw4i16o4i));
+  EXPECT_FALSE(takes({67, 64, 3, 3}, DType::kF32, tag::OIhw16i16o));
+  EXPECT_FALSE(takes({64, 35, 3, 3}, DType::kF32, tag::OIhw16i16o));
+  EXPECT_FALSE(takes({64, 35, 3, 3}, DType::kBf16, tag::OIhw8i16o2i));
+}
+
+TEST(PackWeight, ComesBackAsItWas) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  const Shape dims{96, 160, 1, 1};
+  const Tensor weight = weight_with_special_values(dims);
+  const Desc wanted = layout(dims, DType::kF32, memory::format_tag::OIhw16i16o);
+  const auto blocked = blocked_weight(dims, weight.strides(), wanted);
+  ASSERT_TRUE(blocked && can_unpack(*blocked));
+  const Temporary packed(wanted);
+  pack_weight(*blocked, weight.data<float>(), packed.memory.get_data_handle());
+  const Tensor back = zeros(dims);
+  unpack_weight(*blocked, packed.memory.get_data_handle(), back.mutable_data<float>());
+  EXPECT_EQ(std::memcmp(back.raw_data(), weight.raw_data(), weight.bytes()), 0);
+}
+
+TEST(PackWeight, CanBeDisabled) {
+  const Shape dims{64, 64, 1, 1};
+  const Desc wanted = layout(dims, DType::kF32, memory::format_tag::OIhw16i16o);
+  disable_kernels({"cpu_pack"});
+  EXPECT_FALSE(blocked_weight(dims, strides_for(dims, Format::kContiguous), wanted));
+  disable_kernels({});
+}
+
+}  // namespace
+}  // namespace mezzo
