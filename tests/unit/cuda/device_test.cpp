@@ -109,6 +109,50 @@ TEST_F(CudaDevice, CastsRoundAsOnTheCpu) {
   }
 }
 
+// The same elements in another dtype, converted where they lie.
+std::vector<double> copied_on(Device device, const Tensor& host, DType dtype) {
+  const Tensor source = host.to(device);
+  const Tensor copy = empty(source.shape(), dtype, Format::kContiguous, device);
+  copy_elements(source, copy);
+  return copy.to(kCpuDevice).astype(DType::kF64).to_vector<double>();
+}
+
+// Ties of 16-bit numbers that are none, but for f32; integers with more bits than f64 has; and what
+// integers do not hold.
+TEST_F(CudaDevice, CopiesConvertAsOnTheCpu) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> numbers{1 + 0x1p-8 + 0x1p-40,
+                                    -1 - 0x1p-8 - 0x1p-40,
+                                    1 + 0x1p-11 + 0x1p-40,
+                                    65519.9999999,
+                                    0x1p-25 + 0x1p-60,
+                                    -3.7,
+                                    300.5,
+                                    -5e9,
+                                    1e19,
+                                    -1e300,
+                                    infinity,
+                                    -infinity,
+                                    std::nan("")};
+  const std::vector<std::int64_t> integers{(1LL << 40) + (1LL << 32) + 1,
+                                           (1LL << 60) + (1LL << 52) + 1, -4097, 300,
+                                           std::numeric_limits<std::int64_t>::max()};
+  const Tensor f64 = from_values(numbers, {std::ssize(numbers)});
+  std::vector<Tensor> sources{from_values(integers, {std::ssize(integers)})};
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {
+    sources.push_back(f64.astype(dtype));
+  }
+  for (const Tensor& source : sources) {
+    for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16, DType::kI64,
+                              DType::kI32, DType::kU8, DType::kBool}) {
+      EXPECT_THAT(
+          copied_on(kCard, source, dtype),
+          testing::Pointwise(testing::NanSensitiveDoubleEq(), copied_on(kCpuDevice, source, dtype)))
+          << name_of(source.dtype()) << " to " << name_of(dtype);
+    }
+  }
+}
+
 TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
   std::vector<Tensor> host;
   for (std::int64_t i = 0; i < 150; ++i) {
