@@ -1,6 +1,7 @@
 // Tensors on a card: memory, ways in and out, errors, and what must equal the CPU bit by bit.
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +10,10 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/multi_tensor.h"
@@ -151,6 +154,29 @@ TEST_F(CudaDevice, CopiesConvertAsOnTheCpu) {
           << name_of(source.dtype()) << " to " << name_of(dtype);
     }
   }
+}
+
+// Two threads compute with one network: neither has to wait for what the other makes of its
+// weights.
+TEST_F(CudaDevice, CopiesOfParametersAreEachThreadsOwn) {
+  const Tensor host = randn({8, 8, 3, 3});
+  const Tensor images = randn({2, 8, 5, 5}).astype(DType::kBf16);
+  Tensor param = host.to(kCard);
+  param.set_requires_grad(true);
+  synchronize(kCard);
+  const auto convolved = [&] { return conv2d(images.to(kCard), cast(param, DType::kBf16)); };
+  const NoGrad guard;
+  const Tensor here = convolved();
+  const Tensor plain = cast(param, DType::kBf16) + 1.0;
+  std::vector<float> of_plain;
+  std::vector<float> of_convolved;
+  std::thread([&] {
+    const NoGrad also;
+    of_plain = floats(cast(param, DType::kBf16) + 1.0);
+    of_convolved = floats(convolved());
+  }).join();
+  EXPECT_EQ(of_plain, floats(plain));
+  EXPECT_EQ(of_convolved, floats(here));
 }
 
 TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
