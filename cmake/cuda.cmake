@@ -1,4 +1,4 @@
-# MEZZO_WITH_CUDA: whether kernels/cuda is built. By MEZZO_CUDA: ON needs nvcc, cuDNN 9 and cuBLASLt,
+# MEZZO_WITH_CUDA: whether kernels/cuda is built. By MEZZO_CUDA: ON needs nvcc, cuDNN 9.1 and cuBLASLt,
 # OFF does without, AUTO takes them where they are. EMULATED compiles the kernels for the host, with a
 # card that tests/emulated_card makes of it: slow, but every thread of a kernel is run, and can be
 # watched by sanitizers and debuggers. It needs NVIDIA's headers only, no compiler, library or card.
@@ -43,7 +43,7 @@ foreach(part NVCC CUDNN_INCLUDE CUDNN_LIBRARY CUBLASLT_INCLUDE CUBLASLT_LIBRARY)
   if(NOT MEZZO_${part})
     if(MEZZO_CUDA STREQUAL "ON")
       message(FATAL_ERROR "MEZZO_CUDA is ON, but MEZZO_${part} was not found. "
-                          "Install nvcc, cuDNN 9 and cuBLASLt, name the folders that hold them in "
+                          "Install nvcc, cuDNN 9.1 and cuBLASLt, name the folders that hold them in "
                           "MEZZO_CUDA_PATHS, or set MEZZO_CUDA=OFF")
     endif()
     message(STATUS "CUDA kernels: no, MEZZO_${part} was not found")

@@ -38,7 +38,7 @@ void print_cards() {
   if (backend == nullptr) {
     fmt::print("cuda      not in this build\n");
   } else if (backend->count() == 0) {
-    fmt::print("cuda      built in, but there is no card, or no driver\n");
+    fmt::print("cuda      built in, but: {}\n", backend->why_none());
   }
   for (int i = 0; backend != nullptr && i < backend->count(); ++i) {
     const Device device{DeviceType::kCuda, static_cast<std::int8_t>(i)};

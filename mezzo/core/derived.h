@@ -25,6 +25,8 @@ struct DerivedKey {
   Shape shape{};
   Strides strides{};
   DType dtype = DType::kF32;
+  // On a device, whose copies are made in that thread's queue: others would have to wait for it.
+  std::uint64_t thread = 0;
 
   bool operator==(const DerivedKey&) const = default;
 };

@@ -38,6 +38,10 @@ DeviceBackend& backend_of(Device device) {
                            " in this build. Build with MEZZO_CUDA=ON, or use cpu");
   }
   const int count = backend->count();
+  if (count == 0) {
+    fail<UnsupportedError>("device", "there is no ", device, ": ", backend->why_none(),
+                           ". Use cpu");
+  }
   if (device.index < 0 || device.index >= count) {
     fail<UnsupportedError>("device", "there is no ", device, ": this machine has ", count,
                            " CUDA cards that can be used. Use cpu");

@@ -35,6 +35,8 @@ class DeviceBackend {
  public:
   // How many devices of the kind there are.
   virtual int count() const = 0;
+  // Why there are none, for people: nothing is installed, say, or what is installed is too old.
+  virtual std::string why_none() const = 0;
   // Name and memory of a device, for people.
   virtual std::string describe(Device device) const = 0;
 

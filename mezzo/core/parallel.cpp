@@ -1,6 +1,7 @@
 #include "mezzo/core/parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 
 #include <omp.h>
@@ -14,6 +15,12 @@ int num_threads() { return omp_get_max_threads(); }
 void set_num_threads(int count) {
   check_arg(count >= 1, "set_num_threads", "at least one thread is needed: ", count);
   omp_set_num_threads(count);
+}
+
+std::uint64_t this_thread() {
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local const std::uint64_t number = ++threads;
+  return number;
 }
 
 void parallel_for(std::int64_t n, std::int64_t grain,

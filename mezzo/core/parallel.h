@@ -13,6 +13,9 @@ int num_threads();
 // Throws ArgumentError unless count >= 1.
 void set_num_threads(int count);
 
+// A number of the calling thread that no other has or had.
+std::uint64_t this_thread();
+
 // Calls body(begin, end) for consecutive ranges that cover [0, n), in parallel when there is more
 // than `grain` per thread to do. The ranges depend on n, grain and the thread count only, so
 // results that depend on them are repeatable. Of the exceptions of bodies, that of the lowest range

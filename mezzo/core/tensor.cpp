@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "mezzo/core/parallel.h"
+
 namespace mezzo {
 
 TensorImpl::TensorImpl(Ref<Storage> block, std::int64_t first, const Shape& sizes,
@@ -41,7 +43,14 @@ std::int64_t Tensor::offset() const { return impl_of(*this).offset; }
 
 DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail) {
   const TensorImpl& impl = impl_of(tensor);
-  return {kind, detail, impl.offset, impl.shape, impl.strides, impl.dtype};
+  const bool is_queued = impl.storage->device().type != DeviceType::kCpu;
+  return {kind,
+          detail,
+          impl.offset,
+          impl.shape,
+          impl.strides,
+          impl.dtype,
+          is_queued ? this_thread() : 0};
 }
 
 std::int64_t Tensor::size(std::int64_t axis) const {

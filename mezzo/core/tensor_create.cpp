@@ -1,9 +1,8 @@
 // Creating, filling and plainly copying tensors.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "mezzo/core/convert_element.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/tensor.h"
@@ -12,58 +11,6 @@ namespace mezzo {
 namespace {
 
 constexpr std::int64_t kFillGrain = 1 << 15;
-
-// Towards zero; what does not fit becomes the nearest number that does, and NaN 0, where the
-// language leaves it undefined.
-template <class Integer>
-Integer to_integer(double value) {
-  using Limits = std::numeric_limits<Integer>;
-  if (std::isnan(value)) return 0;
-  if (value <= static_cast<double>(Limits::lowest())) return Limits::lowest();
-  // The largest i64 is no double: the next one is its successor.
-  if (value >= std::ldexp(1.0, Limits::digits)) return Limits::max();
-  return static_cast<Integer>(value);
-}
-
-template <class T>
-T convert(double value) {
-  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
-    return T(rounded_to_odd(value));
-  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    return to_integer<T>(value);
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-// A whole number that a double holds exactly and that rounds to 16 bits as `value` does: of more
-// than 53 bits the last 11 are dropped, and what was lost shows in the last that is left (rounding
-// to odd). Rounding to a double first could make a tie of what is none.
-double exact_for_half(std::int64_t value) {
-  constexpr std::int64_t kExact = std::int64_t{1} << 53;
-  if (value >= -kExact && value <= kExact) return static_cast<double>(value);
-  constexpr std::int64_t kDropped = (1 << 11) - 1;
-  const bool inexact = (value & kDropped) != 0;
-  return static_cast<double>((value & ~kDropped) | (inexact ? kDropped + 1 : 0));
-}
-
-template <class To, class From>
-To convert_element(From value) {
-  constexpr bool kToHalf = std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>;
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>) {
-    return convert_element<To>(static_cast<float>(value));
-  } else if constexpr (kToHalf && std::is_integral_v<From>) {
-    return To(rounded_to_odd(exact_for_half(value)));
-  } else if constexpr (kToHalf && std::is_same_v<From, float>) {
-    return To(value);
-  } else if constexpr (std::is_floating_point_v<From>) {
-    return convert<To>(value);
-  } else {
-    return static_cast<To>(value);
-  }
-}
 
 // Calls body(source_offset, destination_offset, count, source_step, destination_step) for every
 // innermost row.
@@ -147,7 +94,7 @@ Tensor arange(std::int64_t n, DType dtype) {
   const Tensor result = empty({n}, dtype);
   visit_dtype(dtype, [&]<class T>() {
     T* out = result.mutable_data<T>();
-    for (std::int64_t i = 0; i < n; ++i) out[i] = convert<T>(static_cast<double>(i));
+    for (std::int64_t i = 0; i < n; ++i) out[i] = convert_element<T>(static_cast<double>(i));
   });
   return result;
 }
@@ -176,7 +123,7 @@ void fill(const Tensor& tensor, double value) {
     return tensor.bump_version();
   }
   visit_dtype(tensor.dtype(), [&]<class T>() {
-    const T element = convert<T>(value);
+    const T element = convert_element<T>(value);
     T* out = tensor.mutable_data<T>();
     if (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast)) {
       parallel_for(tensor.numel(), kFillGrain, [&](std::int64_t begin, std::int64_t end) {

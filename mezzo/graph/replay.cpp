@@ -1,7 +1,6 @@
 #include "mezzo/graph/replay.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
+#include "mezzo/core/parallel.h"
 #include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo::graph {
@@ -23,13 +23,6 @@ bool is_off_by_environment() {
     return text != nullptr && std::string_view(text) == "0";
   }();
   return off;
-}
-
-// A number that no other thread has or had.
-std::uint64_t this_thread() {
-  static std::atomic<std::uint64_t> threads{0};
-  thread_local const std::uint64_t number = ++threads;
-  return number;
 }
 
 }  // namespace

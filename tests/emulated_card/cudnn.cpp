@@ -59,6 +59,8 @@ Tensor tensor_of(const Node& node) {
   }
   tensor.uid = node.one<std::int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
   tensor.alignment = node.one<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  tensor.is_virtual = node.values.find(CUDNN_ATTR_TENSOR_IS_VIRTUAL) != node.values.end() &&
+                      node.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   const auto size = static_cast<std::int64_t>(size_of(tensor.type));
   require(tensor.alignment > 0 && tensor.alignment % size == 0, CUDNN_STATUS_BAD_PARAM,
           "alignment to " + std::to_string(tensor.alignment) + " bytes for elements of " +
@@ -186,12 +188,17 @@ void check_support(const Engine& engine, const Convolution& p) {
           "a result of another 16-bit type");
   const bool is_dilated = p.window.dilation[0] > 1 || p.window.dilation[1] > 1;
   require(!is_dilated || p.groups() == 1, kStatus, "dilated windows of groups");
+  if (p.hands_on_sums) {
+    require(engine.kind == EngineKind::kCompiled, kStatus, "an operation behind the convolution");
+    require(p.groups() == 1, kStatus, "groups with an operation behind them");
+    return;
+  }
   if (engine.kind == EngineKind::kFallback) {
-    require(!is_mixed || p.groups() == 1, kStatus, "fallback: an f32 result of 16-bit groups");
+    require(!is_mixed || p.pass == Pass::kForward, kStatus, "fallback: an f32 gradient of 16 bits");
     require(p.window.before == p.window.after, kStatus, "fallback: uneven padding");
     return;
   }
-  require(!is_mixed || p.pass != Pass::kGradWeight, kStatus, "an f32 gradient of 16-bit images");
+  require(!is_mixed, kStatus, "an f32 result of 16-bit operands");
   if (engine.kind == EngineKind::kTensorCore) {
     const std::int64_t unit = 16 / static_cast<std::int64_t>(size_of(p.type()));
     const std::int64_t group_o = p.weight.sizes[0] / p.groups();
@@ -214,8 +221,31 @@ Rounding rounding_of(const Engine& engine, const Convolution& p) {
   return is_tf32 ? Rounding::kTf32 : Rounding::kNone;
 }
 
+// A convolution, and perhaps an identity that takes its sums on.
 Convolution convolution_of_graph(const Node& graph) {
-  return convolution_of(graph.part(CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  const auto& operations = graph.values.at(CUDNN_ATTR_OPERATIONGRAPH_OPS).parts;
+  require(find_names(operations[0]->type) != nullptr, CUDNN_STATUS_NOT_SUPPORTED,
+          "a graph that does not begin with a convolution is not emulated");
+  Convolution p = convolution_of(*operations[0]);
+  if (operations.size() == 1) return p;
+  const Node& tail = *operations[1];
+  require(tail.type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_STATUS_NOT_SUPPORTED,
+          "two convolutions are not emulated");
+  const Node& function = tail.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+  require(function.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_IDENTITY,
+          CUDNN_STATUS_NOT_SUPPORTED, "only the identity is emulated");
+  require(function.one<cudnnDataType_t>(CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT,
+          CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "an identity in another type than f32");
+  const Tensor sums = tensor_of(tail.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC));
+  const Tensor to = tensor_of(tail.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+  require(sums.uid == p.result().uid && sums.uid != to.uid, CUDNN_STATUS_BAD_PARAM,
+          "the operations do not follow each other");
+  require(sums.is_virtual && sums.type == Element::kF32, CUDNN_STATUS_NOT_SUPPORTED,
+          "sums between operations that lie in memory, or are not f32, are not emulated");
+  require(sums.sizes == to.sizes, CUDNN_STATUS_BAD_PARAM, "the identity changes sizes");
+  p.result() = to;
+  p.hands_on_sums = true;
+  return p;
 }
 
 // The engine and the convolution that a plan is for.
@@ -239,6 +269,8 @@ void check_graph(const Node& graph) {
   const Convolution p = convolution_of_graph(graph);
   require(p.x.uid != p.weight.uid && p.x.uid != p.y.uid && p.weight.uid != p.y.uid,
           CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, "tensors share a unique id");
+  require(!p.x.is_virtual && !p.weight.is_virtual && !p.y.is_virtual, CUDNN_STATUS_BAD_PARAM,
+          "a tensor that nobody makes or reads is not in memory");
 }
 
 void check_pack(const Node& pack) {
@@ -386,6 +418,7 @@ void execute(cudnnHandle_t handle, const Node& plan, const Node& pack) {
           "a test wants it refused");
   ++(is_f32 ? cudnn_watch().runs_of_f32 : cudnn_watch().runs_of_16_bits);
   if (rounding_of(planned.engine, p) == Rounding::kTf32) ++cudnn_watch().runs_in_tf32;
+  if (p.hands_on_sums) ++cudnn_watch().runs_that_hand_on_sums;
   const ConvolutionRun::Places places{place_of(p.x, pack), place_of(p.weight, pack),
                                       place_of(p.y, pack)};
   const std::array<ByteRange, 3> ranges{p.x.range(places.x), p.weight.range(places.weight),

@@ -18,6 +18,7 @@ struct Tensor {
   Sizes strides{};
   std::int64_t uid = 0;
   std::int64_t alignment = 1;
+  bool is_virtual = false;  // between two operations, and not in memory
 
   // From the first to the last element.
   std::int64_t extent() const {
@@ -41,11 +42,13 @@ struct Convolution {
   Tensor x, weight, y;
   Window window;
   float alpha = 1, beta = 0;
+  bool hands_on_sums = false;  // an operation behind it, which does nothing, writes the result
 
   std::int64_t groups() const { return x.sizes[1] / weight.sizes[1]; }
   const Tensor& result() const {
     return pass == Pass::kForward ? y : pass == Pass::kGradInput ? x : weight;
   }
+  Tensor& result() { return pass == Pass::kForward ? y : pass == Pass::kGradInput ? x : weight; }
   // Of the operands, which must not differ.
   Element type() const { return pass == Pass::kForward ? x.type : y.type; }
 };

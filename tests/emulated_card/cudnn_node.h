@@ -62,7 +62,9 @@ struct Node {
   }
   template <class T>
   T one(Name name) const {
-    return all<T>(name).front();
+    T value;
+    std::memcpy(&value, values.at(name).bytes.data(), sizeof(value));
+    return value;
   }
   const Node& part(Name name) const { return *values.at(name).parts.front(); }
 };

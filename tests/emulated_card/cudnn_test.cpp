@@ -1,10 +1,12 @@
 // Which engines of cuDNN are asked, and what becomes of a convolution that they refuse.
 #include <gtest/gtest.h>
 
+#include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/reduce.h"
 #include "tests/emulated_card/cudnn_watch.h"
 #include "tests/unit/cuda/card.h"
 
@@ -55,6 +57,32 @@ TEST_F(Cudnn, AnEngineThatRefusesSomeDayIsReplaced) {
   cudnn_watch().refuses_16_bits = true;
   EXPECT_EQ(conv_on_card(x, weight).to_vector<float>(), expected);
   EXPECT_GT(cudnn_watch().runs_of_f32, 0) << "no 16-bit engine is left, so operands are widened";
+}
+
+// The gradient that reaches an f32 parameter through its 16-bit copy.
+Tensor weight_gradient(const Tensor& x, const Tensor& param, std::int64_t groups, Device device) {
+  Tensor leaf = param.to(device);
+  leaf.set_requires_grad(true);
+  const Tensor y = conv2d(x.to(device), cast(leaf, x.dtype()), {}, {.groups = groups});
+  const Tensor total = sum(cast(y, DType::kF32));
+  backward({&total, 1});
+  return leaf.grad();
+}
+
+// Engines for one result in f32 are compiled with something behind the convolution, and know no
+// groups: those are widened.
+TEST_F(Cudnn, F32GradientsOf16BitImagesAreTheSumsThemselves) {
+  const Tensor x = integers({2, 6, 9, 8}, DType::kBf16);
+  for (const std::int64_t groups : {1, 2}) {
+    cudnn_watch() = {};
+    const Tensor param = integers({4, 6 / groups, 3, 3}, DType::kF32);
+    const Tensor grad = weight_gradient(x, param, groups, kCard);
+    EXPECT_EQ(grad.dtype(), DType::kF32);
+    EXPECT_EQ(grad.to_vector<float>(),
+              weight_gradient(x, param, groups, kCpuDevice).to_vector<float>());
+    EXPECT_EQ(cudnn_watch().runs_that_hand_on_sums > 0, groups == 1);
+    EXPECT_EQ(cudnn_watch().runs_of_f32 > 0, groups > 1);
+  }
 }
 
 // Numbers of 16 bits are exact in TF32, those of f32 are not.

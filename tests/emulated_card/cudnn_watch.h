@@ -10,6 +10,7 @@ struct CudnnWatch {
   int runs_of_f32 = 0;           // with operands of 16 bits, or of f32
   int runs_of_16_bits = 0;
   int runs_in_tf32 = 0;
+  int runs_that_hand_on_sums = 0;
 };
 
 CudnnWatch& cudnn_watch();

@@ -47,6 +47,8 @@ namespace {
 
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
+cudaError_t failure = cudaSuccess;
+
 std::vector<cudaStream_t>& streams() {
   static auto* all = new std::vector<cudaStream_t>;
   return *all;
@@ -93,7 +95,13 @@ void run_all_queued() {
   for (cudaStream_t stream : streams()) run_queued(stream);
 }
 
+void set_failure(cudaError_t error) {
+  const std::lock_guard lock(machine());
+  failure = error;
+}
+
 cudaError_t check_may_wait() {
+  if (failure != cudaSuccess) return failure;
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   for (cudaStream_t stream : streams()) {
     if (stream->graph == nullptr || stream->mode == cudaStreamCaptureModeRelaxed) continue;

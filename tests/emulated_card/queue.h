@@ -22,6 +22,10 @@ void run_all_queued();
 // it has asked for cudaStreamCaptureModeRelaxed.
 cudaError_t check_may_wait();
 
+// As if a kernel had failed: calls that may wait fail so from now on. For tests, which take it
+// back.
+void set_failure(cudaError_t error);
+
 // Held by every call of the run time, and while work runs.
 std::recursive_mutex& machine();
 

@@ -30,6 +30,15 @@ int multiprocessors() {
   return count;
 }
 
+// MEZZO_EMULATED_CARD_DRIVER is the version of CUDA that the driver is for, 0 for none.
+int driver() {
+  static const int version = [] {
+    const char* text = std::getenv("MEZZO_EMULATED_CARD_DRIVER");  // NOLINT(concurrency-mt-unsafe)
+    return text == nullptr ? CUDART_VERSION : std::atoi(text);
+  }();
+  return version;
+}
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t note(cudaError_t error) {
@@ -87,6 +96,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
     case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
@@ -97,7 +107,17 @@ const char* cudaGetErrorName(cudaError_t error) {
 const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = driver() >= CUDART_VERSION / 1000 * 1000 ? 1 : 0;
+  return *count > 0 ? cudaSuccess : note(cudaErrorInsufficientDriver);
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = driver();
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
   return cudaSuccess;
 }
 

@@ -45,12 +45,19 @@ class WithinRecording {
 void* take(std::size_t bytes) {
   const WithinRecording allowed;
   void* block = nullptr;
-  if (cudaMalloc(&block, bytes) == cudaSuccess) return block;
-  static_cast<void>(cudaGetLastError());
-  return nullptr;
+  const cudaError_t status = cudaMalloc(&block, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());  // or the next call would report it again
+    return nullptr;
+  }
+  // Whatever else went wrong is no want of memory: a kernel that failed, as a rule.
+  check_cuda(status, "cudaMalloc");
+  return block;
 }
 
-void give_back(void* block) { static_cast<void>(cudaFree(block)); }
+void give_back(void* block) {
+  if (cudaFree(block) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
 
 bool is_recorded(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -58,17 +65,22 @@ bool is_recorded(cudaStream_t stream) {
          status != cudaStreamCaptureStatusNone;
 }
 
-void order(cudaStream_t waits, cudaStream_t done) {
+// False if the streams could not be ordered on the card.
+bool order_by_event(cudaStream_t waits, cudaStream_t done) {
   cudaEvent_t event = nullptr;
   // What another thread records at the moment cannot wait for what is not recorded.
-  if (is_recorded(waits) ||
-      cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) {
-    static_cast<void>(cudaStreamSynchronize(done));
-    return;
-  }
-  static_cast<void>(cudaEventRecord(event, done));
-  static_cast<void>(cudaStreamWaitEvent(waits, event, 0));
+  if (is_recorded(waits)) return false;
+  if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) return false;
+  const bool is_ordered = cudaEventRecord(event, done) == cudaSuccess &&
+                          cudaStreamWaitEvent(waits, event, 0) == cudaSuccess;
   static_cast<void>(cudaEventDestroy(event));  // lives on until it has happened
+  return is_ordered;
+}
+
+void order(cudaStream_t waits, cudaStream_t done) {
+  if (order_by_event(waits, done)) return;
+  static_cast<void>(cudaStreamSynchronize(done));
+  static_cast<void>(cudaGetLastError());  // or the next call would report it again
 }
 
 Caching caching_by_environment() {

@@ -18,7 +18,8 @@ namespace mezzo::kernels::cuda {
 
 // How a card's memory is taken and given back; tests have none and take the host's.
 struct DeviceMemory {
-  void* (*take)(std::size_t bytes) = nullptr;  // null if there is no more
+  // Null if there is no more; throws DeviceError if the card has failed.
+  void* (*take)(std::size_t bytes) = nullptr;
   void (*give_back)(void* block) = nullptr;
   // Makes what is queued in `waits` from now on wait for what is queued in `done` by now.
   void (*order)(cudaStream_t waits, cudaStream_t done) = nullptr;

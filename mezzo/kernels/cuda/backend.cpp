@@ -21,6 +21,7 @@ namespace {
 class CudaBackend final : public DeviceBackend {
  public:
   int count() const override { return device_count(); }
+  std::string why_none() const override { return why_no_device(); }
 
   std::string describe(Device device) const override {
     cudaDeviceProp properties{};

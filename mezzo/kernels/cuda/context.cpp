@@ -28,6 +28,21 @@ int device_count() {
   return count;
 }
 
+std::string why_no_device() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  int driver = 0;
+  int wanted = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));  // 0 without a driver
+  static_cast<void>(cudaRuntimeGetVersion(&wanted));
+  if (status == cudaErrorInsufficientDriver && driver == 0) return "no NVIDIA driver is installed";
+  if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
+  const auto text = [](int version) { return concat(version / 1000, ".", version % 1000 / 10); };
+  return concat("the NVIDIA driver is for CUDA ", text(driver), " at most, and this build for ",
+                text(wanted));
+}
+
 OnDevice::OnDevice(Device device) {
   MEZZO_CUDA_CHECK(cudaGetDevice(&previous_));
   changed_ = previous_ != device.index;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
@@ -59,6 +60,8 @@ Context& context_of(Device device);
 
 // How many cards can be used; 0 without a driver.
 int device_count();
+// Why that is 0.
+std::string why_no_device();
 
 // Memory that a kernel needs while it runs, from the caching allocator: it is handed out again only
 // to work that is queued later.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 namespace mezzo::kernels::cuda {
 namespace {
@@ -16,7 +17,7 @@ cudnnDataType_t type_of(DType dtype) {
 
 // `alignment` is what all pointers have; an element's own size is one that cuDNN insists on.
 Descriptor describe_tensor(ConvTensor uid, const std::array<std::int64_t, 4>& sizes, DType dtype,
-                           std::int64_t alignment) {
+                           std::int64_t alignment, bool is_in_memory = true) {
   alignment = std::max(alignment, static_cast<std::int64_t>(size_of(dtype)));
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   const auto [n, c, h, w] = sizes;
@@ -26,6 +27,7 @@ Descriptor describe_tensor(ConvTensor uid, const std::array<std::int64_t, 4>& si
   tensor.set_numbers(CUDNN_ATTR_TENSOR_STRIDES, strides);
   tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, static_cast<std::int64_t>(uid));
   tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+  if (!is_in_memory) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true);
   tensor.finalize();
   return tensor;
 }
@@ -83,31 +85,74 @@ PassNames names_of(ConvPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-}  // namespace
+// The tensors of a pass, of which one is its result.
+struct Tensors {
+  const Descriptor& x;
+  const Descriptor& weight;
+  const Descriptor& y;
+};
 
-Descriptor describe_graph(cudnnHandle_t handle, const ConvProblem& p) {
-  const auto type_for = [&](ConvPass result_of) {
-    return p.pass == result_of ? p.result : p.dtype;
-  };
-  const Descriptor x = describe_tensor(kConvX, p.x, type_for(ConvPass::kGradInput), p.alignment);
-  const Descriptor weight =
-      describe_tensor(kConvWeight, p.weight, type_for(ConvPass::kGradWeight), p.alignment);
-  const Descriptor y = describe_tensor(kConvY, p.y, type_for(ConvPass::kForward), p.alignment);
+Descriptor describe_convolution(const ConvProblem& p, const Tensors& tensors) {
   const Descriptor window = describe_window(p.attrs);
   const PassNames names = names_of(p.pass);
   Descriptor operation(names.operation);
-  operation.set(names.x, x);
-  operation.set(names.weight, weight);
-  operation.set(names.y, y);
+  operation.set(names.x, tensors.x);
+  operation.set(names.weight, tensors.weight);
+  operation.set(names.y, tensors.y);
   operation.set(names.window, window);
   operation.set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F);
   operation.set(names.beta, CUDNN_TYPE_FLOAT, 0.0F);
   operation.finalize();
+  return operation;
+}
+
+Descriptor describe_identity(const Descriptor& from, const Descriptor& to) {
+  Descriptor identity(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  identity.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_IDENTITY);
+  identity.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  identity.finalize();
+  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, identity);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to);
+  operation.finalize();
+  return operation;
+}
+
+Descriptor describe_operations(cudnnHandle_t handle,
+                               std::span<const cudnnBackendDescriptor_t> operations) {
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations);
   graph.finalize();
   return graph;
+}
+
+}  // namespace
+
+Descriptor describe_graph(cudnnHandle_t handle, const ConvProblem& p, ConvTail tail) {
+  const auto in_memory = [&](ConvTensor uid, ConvPass if_result_of,
+                             const std::array<std::int64_t, 4>& sizes) {
+    return describe_tensor(uid, sizes, p.pass == if_result_of ? p.result : p.dtype, p.alignment);
+  };
+  const Descriptor x = in_memory(kConvX, ConvPass::kGradInput, p.x);
+  const Descriptor weight = in_memory(kConvWeight, ConvPass::kGradWeight, p.weight);
+  const Descriptor y = in_memory(kConvY, ConvPass::kForward, p.y);
+  if (tail == ConvTail::kNone) {
+    const Descriptor operation = describe_convolution(p, {x, weight, y});
+    return describe_operations(handle, std::array{operation.get()});
+  }
+  const bool makes_x = p.pass == ConvPass::kGradInput;
+  const bool makes_y = p.pass == ConvPass::kForward;
+  const Descriptor sums = describe_tensor(kConvSums,
+                                          makes_x   ? p.x
+                                          : makes_y ? p.y
+                                                    : p.weight,
+                                          DType::kF32, p.alignment, false);
+  const Descriptor operation = describe_convolution(
+      p, {makes_x ? sums : x, makes_x || makes_y ? weight : sums, makes_y ? sums : y});
+  const Descriptor identity = describe_identity(sums, makes_x ? x : makes_y ? y : weight);
+  return describe_operations(handle, std::array{operation.get(), identity.get()});
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -166,7 +166,7 @@ class ConvPlans {
   // True if an engine takes the problem that has not failed at it.
   bool has_any(Context& context) {
     if (chosen_ || !made_.empty()) return true;
-    if (configs_.empty() && asked_ == kModes.size()) return false;
+    if (configs_.empty() && asked_ == kQuestions.size()) return false;
     refuse_while_recording("cuDNN has yet to be asked for engines");
     if (std::optional<Plan> plan = next_plan(context, true)) made_.push_back(std::move(*plan));
     return !made_.empty();
@@ -188,9 +188,19 @@ class ConvPlans {
   ConvProblem problem;
 
  private:
-  // Nothing if there are no more; those that cuDNN calls fallbacks come last, and only if asked
-  // for.
-  std::optional<Plan> next_plan(Context& context, bool fallbacks_too) {
+  // What cuDNN is asked for, one after the other, as long as no engine has been found.
+  struct Question {
+    cudnnBackendHeurMode_t mode;
+    ConvTail tail;
+  };
+  static constexpr std::array<Question, 4> kQuestions{
+      {{CUDNN_HEUR_MODE_A, ConvTail::kNone},
+       {CUDNN_HEUR_MODE_A, ConvTail::kHandsOnSums},
+       {CUDNN_HEUR_MODE_FALLBACK, ConvTail::kNone},
+       {CUDNN_HEUR_MODE_FALLBACK, ConvTail::kHandsOnSums}}};
+
+  // Nothing if there are no more. The further questions come last, and only if asked for.
+  std::optional<Plan> next_plan(Context& context, bool more_questions) {
     if (!made_.empty()) {
       Plan plan = std::move(made_.front());
       made_.pop_front();
@@ -202,15 +212,16 @@ class ConvPlans {
         configs_.pop_front();
         if (plan) return plan;
       }
-      if (asked_ == kModes.size() || (asked_ > 0 && !fallbacks_too)) return std::nullopt;
-      ask(context, kModes[asked_++]);
+      if (asked_ == kQuestions.size() || (asked_ > 0 && !more_questions)) return std::nullopt;
+      ask(context, kQuestions[asked_++]);
     }
   }
 
-  void ask(Context& context, cudnnBackendHeurMode_t mode) {
+  void ask(Context& context, const Question& question) {
+    if (question.tail == ConvTail::kHandsOnSums && problem.result == problem.dtype) return;
     try {
-      if (!graph_) graph_.emplace(describe_graph(context.cudnn(), problem));
-      for (Descriptor& config : exact_engines(*graph_, mode, problem)) {
+      graphs_.push_back(describe_graph(context.cudnn(), problem, question.tail));
+      for (Descriptor& config : exact_engines(graphs_.back(), question.mode, problem)) {
         configs_.push_back(std::move(config));
       }
     } catch (const CudnnRefusal& refusal) {
@@ -246,13 +257,11 @@ class ConvPlans {
     return is_chosen();
   }
 
-  static constexpr std::array<cudnnBackendHeurMode_t, 2> kModes{CUDNN_HEUR_MODE_A,
-                                                                CUDNN_HEUR_MODE_FALLBACK};
   std::optional<Plan> chosen_;
   std::deque<Plan> made_;           // and not refused yet
   std::deque<Descriptor> configs_;  // of which no plan is made yet
-  std::optional<Descriptor> graph_;
-  std::size_t asked_ = 0;  // of kModes
+  std::vector<Descriptor> graphs_;
+  std::size_t asked_ = 0;  // of kQuestions
 };
 
 ConvPlans* find_plans(Context& context, const ConvProblem& problem) {

@@ -123,7 +123,8 @@ class CublasPlan {
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), first.get(), second.get(),
                                        result.get(), result.get(), raw, 1, &chosen, &found);
-    has_algorithm = status == CUBLAS_STATUS_SUCCESS && found > 0;
+    has_algorithm =
+        status == CUBLAS_STATUS_SUCCESS && found > 0 && chosen.state == CUBLAS_STATUS_SUCCESS;
   }
 
   Product product;

@@ -3,6 +3,7 @@
 // one side's neighbours are the other side's columns (row-major to channels-last and back,
 // transposed matrices), because a warp would touch 32 sectors for 32 elements; element by element
 // otherwise.
+#include "mezzo/core/convert_element.h"
 #include "mezzo/kernels/cuda/map.cuh"
 #include "mezzo/kernels/cuda/memory.h"
 
@@ -16,16 +17,14 @@ struct Convert {
 
   template <class From>
   __device__ To operator()(From value) const {
-    constexpr bool kFromHalf = std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>;
-    constexpr bool kToHalf = std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>;
     if constexpr (std::is_same_v<To, From>) {
       return value;
-    } else if constexpr (kToHalf) {
-      return narrow<To>(widen(value));
-    } else if constexpr (kFromHalf) {
-      return static_cast<To>(widen(value));
+    } else if constexpr (kIsHalf<From>) {
+      return (*this)(widen(value));
+    } else if constexpr (kIsHalf<To>) {
+      return narrow<To>(f32_for_half(value));
     } else {
-      return static_cast<To>(value);
+      return convert_element<To>(value);
     }
   }
 };
@@ -125,13 +124,8 @@ void fill_tensor(const Tensor& tensor, double value) {
   const Launch launch(tensor);
   const auto loop = make_loop<1>(tensor.shape(), {tensor.strides()});
   visit_dtype(tensor.dtype(), [&]<class T>() {
-    T element;
-    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
-      element = T(rounded_to_odd(value));
-    } else {
-      element = static_cast<T>(value);
-    }
-    map_strided(launch, Constant<T>{element}, loop, static_cast<T*>(tensor.address()));
+    map_strided(launch, Constant<T>{convert_element<T>(value)}, loop,
+                static_cast<T*>(tensor.address()));
   });
 }
 

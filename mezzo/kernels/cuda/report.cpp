@@ -1,6 +1,7 @@
 #include "mezzo/kernels/cuda/report.h"
 
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #include <cuda_runtime_api.h>
@@ -47,7 +48,9 @@ void throw_reported(Device device) {
     const std::lock_guard lock(slot.mutex);
     if (slot.host == nullptr || *static_cast<volatile int*>(&slot.host->fault) == 0) return;
     found = *slot.host;
-    *slot.host = Report{};
+    slot.host->fault = static_cast<int>(Fault::kNone);
+    // Last: a kernel of another thread may claim it at once, and what it writes must stay.
+    std::atomic_ref(slot.host->claimed).store(0, std::memory_order_release);
   }
   if (static_cast<Fault>(found.fault) == Fault::kLabel) {
     fail("labels", "label ", found.at, " is ", found.value, ", out of range for ", found.bound,

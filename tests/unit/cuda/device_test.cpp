@@ -1,6 +1,7 @@
 // Tensors on a card: memory, ways in and out, errors, and what must equal the CPU bit by bit.
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +10,10 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/multi_tensor.h"
@@ -118,6 +121,73 @@ TEST_F(CudaDevice, QuotientsByNumbersAreThoseOfTheCpu) {
       EXPECT_EQ(floats(narrow.to(kCard) / divisor), floats(narrow / divisor)) << divisor;
     }
   }
+}
+
+// The same elements in another dtype, converted where they lie.
+std::vector<double> copied_on(Device device, const Tensor& host, DType dtype) {
+  const Tensor source = host.to(device);
+  const Tensor copy = empty(source.shape(), dtype, Format::kContiguous, device);
+  copy_elements(source, copy);
+  return copy.to(kCpuDevice).astype(DType::kF64).to_vector<double>();
+}
+
+// Ties of 16-bit numbers that are none, but for f32; integers with more bits than f64 has; and what
+// integers do not hold.
+TEST_F(CudaDevice, CopiesConvertAsOnTheCpu) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> numbers{1 + 0x1p-8 + 0x1p-40,
+                                    -1 - 0x1p-8 - 0x1p-40,
+                                    1 + 0x1p-11 + 0x1p-40,
+                                    65519.9999999,
+                                    0x1p-25 + 0x1p-60,
+                                    -3.7,
+                                    300.5,
+                                    -5e9,
+                                    1e19,
+                                    -1e300,
+                                    infinity,
+                                    -infinity,
+                                    std::nan("")};
+  const std::vector<std::int64_t> integers{(1LL << 40) + (1LL << 32) + 1,
+                                           (1LL << 60) + (1LL << 52) + 1, -4097, 300,
+                                           std::numeric_limits<std::int64_t>::max()};
+  const Tensor f64 = from_values(numbers, {std::ssize(numbers)});
+  std::vector<Tensor> sources{from_values(integers, {std::ssize(integers)})};
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {
+    sources.push_back(f64.astype(dtype));
+  }
+  for (const Tensor& source : sources) {
+    for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16, DType::kI64,
+                              DType::kI32, DType::kU8, DType::kBool}) {
+      EXPECT_THAT(
+          copied_on(kCard, source, dtype),
+          testing::Pointwise(testing::NanSensitiveDoubleEq(), copied_on(kCpuDevice, source, dtype)))
+          << name_of(source.dtype()) << " to " << name_of(dtype);
+    }
+  }
+}
+
+// Two threads compute with one network: neither has to wait for what the other makes of its
+// weights.
+TEST_F(CudaDevice, CopiesOfParametersAreEachThreadsOwn) {
+  const Tensor host = randn({8, 8, 3, 3});
+  const Tensor images = randn({2, 8, 5, 5}).astype(DType::kBf16);
+  Tensor param = host.to(kCard);
+  param.set_requires_grad(true);
+  synchronize(kCard);
+  const auto convolved = [&] { return conv2d(images.to(kCard), cast(param, DType::kBf16)); };
+  const NoGrad guard;
+  const Tensor here = convolved();
+  const Tensor plain = cast(param, DType::kBf16) + 1.0;
+  std::vector<float> of_plain;
+  std::vector<float> of_convolved;
+  std::thread([&] {
+    const NoGrad also;
+    of_plain = floats(cast(param, DType::kBf16) + 1.0);
+    of_convolved = floats(convolved());
+  }).join();
+  EXPECT_EQ(of_plain, floats(plain));
+  EXPECT_EQ(of_convolved, floats(here));
 }
 
 TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
