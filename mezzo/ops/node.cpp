@@ -73,13 +73,21 @@ bool is_kept(const NodeInput& input) {
   return input.node && input.node->outputs()[input.output].is_kept;
 }
 
+// Whether nothing that the node has saved was changed in place since.
+bool is_as_saved(Node& node) {
+  const auto is_same = [](const auto& place) {
+    return !place.saved.defined() || place.saved.version() == place.version;
+  };
+  return std::ranges::all_of(node.inputs(), is_same) && std::ranges::all_of(node.outputs(), is_same);
+}
+
 // The tensor in a form that does not keep its elements; undefined if there is none.
 Tensor computed_again(const NodeInput& input, const Tensor& tensor) {
-  // One that was changed in place since it was made would not be what the operation gives.
-  const bool is_as_made =
-      input.node && input.output == 0 && tensor.version() == input.node->outputs()[0].version;
-  if (!is_as_made || input.node->op().again == nullptr) return {};
-  return input.node->op().again(*input.node);
+  if (!input.node || input.output != 0 || input.node->op().again == nullptr) return {};
+  Node& node = *input.node;
+  // Changed in place, it would not be what the operation gives; nor would that, from other inputs.
+  if (tensor.version() != node.outputs()[0].version || !is_as_saved(node)) return {};
+  return node.op().again(node);
 }
 
 // A tensor without history as output `output` of a node.
