@@ -73,8 +73,8 @@ void batch_norm_backward(Backward& ctx) {
   saved.mean = attrs.training ? ctx.output(1) : ctx.input(NormIn::kRunningMean);
   saved.var = attrs.training ? ctx.output(2) : ctx.input(NormIn::kRunningVar);
   if (ctx.has_input(NormIn::kResidual)) {
-    (ctx.keeps_output(0) ? saved.y : saved.residual) =
-        ctx.keeps_output(0) ? ctx.output(0) : ctx.input(NormIn::kResidual);
+    saved.y = ctx.output_if_kept(0);
+    if (!saved.y.defined()) saved.residual = ctx.input(NormIn::kResidual);
   }
   saved.x = ctx.take_input(NormIn::kX);  // last: an exception above leaves the graph as it was
   const BatchNormGrads grads = ctx.create_graph()

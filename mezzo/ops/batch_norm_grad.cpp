@@ -1,8 +1,10 @@
 #include "mezzo/ops/batch_norm_grad.h"
 
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
@@ -126,6 +128,25 @@ BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNor
   return grads;
 }
 
+namespace {
+
+// The result of a forward pass with a residual, for its signs: those that the forward pass saw, to
+// the last bit. Out of single operations, or before it is rounded, some would be others.
+Tensor result_of(const BatchNormSaved& saved, const BatchNormAttrs& attrs) {
+  if (saved.y.defined()) return saved.y;
+  const NoGrad guard;
+  return batch_norm(saved.x, saved.weight, saved.bias,
+                    {.training = false,
+                     .eps = attrs.eps,
+                     .relu = attrs.relu,
+                     .residual = saved.residual,
+                     .running_mean = saved.mean,
+                     .running_var = saved.var})
+      .y;
+}
+
+}  // namespace
+
 BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& saved,
                                       const BatchNormAttrs& attrs) {
   const Shape& shape = saved.x.shape();
@@ -145,12 +166,11 @@ BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& 
   const Tensor scale = saved.weight.defined() ? rstd * spread(saved.weight) : rstd;
 
   Tensor masked = cast(grad, dtype);
-  if (attrs.relu && saved.y.defined()) {
-    masked = relu_grad(masked, cast(saved.y.detach(), dtype));
+  if (saved.has_residual()) {
+    masked = relu_grad(masked, cast(result_of(saved, attrs).detach(), dtype));
   } else if (attrs.relu) {
     Tensor y = centered.detach() * scale.detach();
     if (saved.bias.defined()) y = y + spread(saved.bias).detach();
-    if (saved.residual.defined()) y = y + cast(saved.residual.detach(), dtype);
     masked = relu_grad(masked, y);
   }
   BatchNormGrads grads;

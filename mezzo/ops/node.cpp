@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,10 @@ namespace mezzo {
 namespace {
 
 std::atomic<std::uint64_t> sequences{1};
+
+// record() looks at what the nodes of its inputs have saved, and may have one of them give up its
+// result, while other threads record what reads the same tensors, or walk the graph behind them.
+std::mutex saved_mutex;
 
 // Bit i of a mask over inputs. Operations on lists have more inputs than a mask has bits; the last
 // bit then speaks for the rest.
@@ -54,6 +59,7 @@ Node::~Node() {
 std::uint64_t next_sequence() { return sequences.load(std::memory_order_relaxed); }
 
 void Node::release_saved() {
+  const std::lock_guard lock(saved_mutex);
   released_ = true;
   context_ = nullptr;
   for (NodeInput& input : inputs()) input.saved = Tensor();
@@ -73,13 +79,33 @@ bool is_kept(const NodeInput& input) {
   return input.node && input.node->outputs()[input.output].is_kept;
 }
 
+// Whether nothing that the node has saved was changed in place since.
+bool is_as_saved(Node& node) {
+  const auto is_same = [](const auto& place) {
+    return !place.saved.defined() || place.saved.version() == place.version;
+  };
+  return std::ranges::all_of(node.inputs(), is_same) &&
+         std::ranges::all_of(node.outputs(), is_same);
+}
+
 // The tensor in a form that does not keep its elements; undefined if there is none.
 Tensor computed_again(const NodeInput& input, const Tensor& tensor) {
-  // One that was changed in place since it was made would not be what the operation gives.
-  const bool is_as_made =
-      input.node && input.output == 0 && tensor.version() == input.node->outputs()[0].version;
-  if (!is_as_made || input.node->op().again == nullptr) return {};
-  return input.node->op().again(*input.node);
+  if (!input.node || input.output != 0 || input.node->op().again == nullptr) return {};
+  Node& node = *input.node;
+  // Changed in place, it would not be what the operation gives; nor would that, from other inputs.
+  if (tensor.version() != node.outputs()[0].version || !is_as_saved(node)) return {};
+  return node.op().again(node);
+}
+
+// Saves an input if the definition says so.
+void save_input(const OpDef& op, std::size_t i, NodeInput& input, const Tensor& tensor) {
+  if (!has_bit(op.saves.inputs | op.saves.if_kept, i)) return;
+  const std::lock_guard lock(saved_mutex);
+  if (!has_bit(op.saves.inputs, i) && !is_kept(input)) return;
+  const Tensor again = has_bit(op.saves.again, i) ? computed_again(input, tensor) : Tensor();
+  if (!again.defined() && input.node) input.node->outputs()[input.output].is_kept = true;
+  input.saved = again.defined() ? again : tensor;
+  input.version = input.saved.version();
 }
 
 // A tensor without history as output `output` of a node.
@@ -113,12 +139,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
         input.leaf = tensor.impl_ref();
       }
     }
-    if (has_bit(op.saves.inputs, i) || (has_bit(op.saves.if_kept, i) && is_kept(input))) {
-      const Tensor again = has_bit(op.saves.again, i) ? computed_again(input, tensor) : Tensor();
-      if (!again.defined() && input.node) input.node->outputs()[input.output].is_kept = true;
-      input.saved = again.defined() ? again : tensor;
-      input.version = input.saved.version();
-    }
+    save_input(op, i, input, tensor);
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& tensor = outputs[i];
@@ -170,7 +191,10 @@ Tensor Backward::output(std::size_t i) const {
   return as_output_of(node_, static_cast<std::uint32_t>(i), output.saved);
 }
 
-bool Backward::keeps_output(std::size_t i) const { return node_.outputs()[i].saved.defined(); }
+Tensor Backward::output_if_kept(std::size_t i) const {
+  const std::lock_guard lock(saved_mutex);
+  return node_.outputs()[i].saved.defined() ? output(i) : Tensor();
+}
 
 RefCounted& Backward::context() const {
   MEZZO_INVARIANT(node_.context() != nullptr);
@@ -181,7 +205,9 @@ Tensor Backward::take_grad(std::size_t i) { return std::exchange(grad_outputs_[i
 
 Tensor Backward::take_input(std::size_t i) {
   Tensor tensor = input(i);
-  if (!mode_.retain_graph) node_.inputs()[i].saved = Tensor();
+  if (mode_.retain_graph) return tensor;
+  const std::lock_guard lock(saved_mutex);
+  node_.inputs()[i].saved = Tensor();
   return tensor;
 }
 

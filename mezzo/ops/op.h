@@ -115,8 +115,8 @@ class Backward {
   // A saved input or output. Throws ArgumentError if it was changed in place since.
   Tensor input(std::size_t i) const;
   Tensor output(std::size_t i = 0) const;
-  // False if an output that the definition saves is to be done without: see OpDef::again.
-  bool keeps_output(std::size_t i = 0) const;
+  // The same, or undefined if the output is to be done without: see OpDef::again.
+  Tensor output_if_kept(std::size_t i = 0) const;
   // The same for the last time: unless the graph is retained, or somebody else has the tensor, the
   // caller is the only one who still sees it and may have results written over it (see
   // call_over()).
