@@ -125,7 +125,7 @@ class Engine {
     return a->sequence() < b->sequence();
   }
   static void clear_grads(Node& node) {
-    for (NodeOutput& output : node.outputs()) output.grad = Tensor();
+    for (NodeOutput& output : node.outputs()) output.grad = output.other_grad = Tensor();
   }
 
   void send(Node& node, std::uint32_t output, Tensor grad) {
@@ -141,7 +141,19 @@ class Engine {
     if (grad.dtype() != slot.spec.dtype && !node.op().takes_f32_grad) {
       grad = grad.astype(slot.spec.dtype);
     }
-    accumulate(slot.grad, std::move(grad), options_.create_graph);
+    if (!slot.grad.defined() || !adds_itself(node, output)) {
+      accumulate(slot.grad, std::move(grad), options_.create_graph);
+    } else {
+      if (slot.other_grad.defined()) accumulate(slot.grad, std::move(slot.other_grad), false);
+      slot.other_grad = std::move(grad);
+    }
+  }
+
+  // Whether the last gradient is left to the operation to add. In a capture, a pass does that, and
+  // grad() may be asked for the sum.
+  bool adds_itself(const Node& node, std::uint32_t output) const {
+    return output == 0 && node.op().adds_grads && !options_.create_graph && targets_ == nullptr &&
+           capture_hook() == nullptr;
   }
 
   void send_to_leaf(const Tensor& leaf, Tensor grad) {

@@ -77,9 +77,10 @@ void batch_norm_backward(Backward& ctx) {
     if (!saved.y.defined()) saved.residual = ctx.input(NormIn::kResidual);
   }
   saved.x = ctx.take_input(NormIn::kX);  // last: an exception above leaves the graph as it was
-  const BatchNormGrads grads = ctx.create_graph()
-                                   ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
-                                   : batch_norm_grad(ctx.take_grad(), std::move(saved), attrs);
+  const BatchNormGrads grads =
+      ctx.create_graph()
+          ? batch_norm_grad_by_ops(ctx.grad(), saved, attrs)
+          : batch_norm_grad(ctx.take_grad(), std::move(saved), attrs, ctx.take_other_grad());
   if (ctx.needs(NormIn::kX)) ctx.set(NormIn::kX, grads.x);
   if (ctx.needs(NormIn::kWeight)) ctx.set(NormIn::kWeight, grads.weight);
   if (ctx.needs(NormIn::kBias)) ctx.set(NormIn::kBias, grads.bias);
@@ -187,6 +188,7 @@ extern const OpDef batch_norm_add_relu{
                "the residual has shape [2, 4], x has [2, 3]"}};
     },
     .ulps = 8,
+    .adds_grads = true,
 };
 
 }  // namespace ops

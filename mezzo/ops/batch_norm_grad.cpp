@@ -107,22 +107,20 @@ extern const OpDef batch_norm_grad{
 
 }  // namespace ops
 
-BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs) {
+BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs,
+                               const Tensor& other_grad) {
+  // Absent inputs at the end are left out.
+  const Tensor* const inputs[] = {&grad,      &saved.x, &saved.weight, &saved.bias,    &saved.mean,
+                                  &saved.var, &saved.y, &other_grad,   &saved.residual};
+  const std::size_t count = saved.residual.defined() ? NormGradIn::kResidual + 1
+                            : other_grad.defined()   ? NormGradIn::kOtherGrad + 1
+                                                     : NormGradIn::kY + 1;
   // Results over operands: their lines are in the caches already, where new memory would be read
   // before it is written, and push the operands out that are read twice.
   const bool has_residual = saved.has_residual();
-  const Tensor* const over_x = has_residual ? &saved.x : &grad;
-  const Tensor* const over_grad = has_residual ? &grad : nullptr;
-  const Tensor none;
-  const BatchNormSaved& of = saved;
-  Outputs outputs = of.residual.defined()
-                        ? call_over(ops::batch_norm_grad,
-                                    {&grad, &of.x, &of.weight, &of.bias, &of.mean, &of.var, &none,
-                                     &none, &of.residual},
-                                    attrs, {over_x, nullptr, nullptr, over_grad})
-                        : call_over(ops::batch_norm_grad,
-                                    {&grad, &of.x, &of.weight, &of.bias, &of.mean, &of.var, &of.y},
-                                    attrs, {over_x, nullptr, nullptr, over_grad});
+  const Tensor* const over[] = {has_residual ? &saved.x : &grad, nullptr, nullptr,
+                                has_residual ? &grad : nullptr};
+  Outputs outputs = call_over(ops::batch_norm_grad, Inputs(inputs).first(count), attrs, over);
   BatchNormGrads grads{std::move(outputs[0]), std::move(outputs[1]), std::move(outputs[2]), {}};
   if (has_residual) grads.residual = std::move(outputs[3]);
   return grads;

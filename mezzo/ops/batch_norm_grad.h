@@ -28,8 +28,10 @@ struct BatchNormGrads {
 };
 
 // The gradients of batch_norm, all in one kernel; the result cannot be differentiated. They are
-// written over `grad` and `saved.x` where the caller gives these away: moves them here.
-BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs);
+// written over `grad` and `saved.x` where the caller gives these away: moves them here. With a
+// residual, `other_grad` may be a second gradient, which is added to the first one.
+BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs,
+                               const Tensor& other_grad = {});
 
 // The same made of differentiable operations, for gradients of gradients.
 BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& saved,

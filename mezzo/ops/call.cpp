@@ -220,6 +220,10 @@ Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, 
   return call_any(op, {inputs.begin(), inputs.size()}, attrs, {over.begin(), over.size()});
 }
 
+Outputs call_over(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over) {
+  return call_any(op, inputs, attrs, over);
+}
+
 void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
                const Tensor& destination) {
   check_arg(!recording || !destination.requires_grad(), op.name,

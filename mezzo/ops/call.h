@@ -89,6 +89,7 @@ inline Outputs call(const OpDef& op, std::initializer_list<const Tensor*> inputs
 // input. For operations whose kernels read all of an element before they write it.
 Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
                   std::initializer_list<const Tensor*> over);
+Outputs call_over(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over);
 
 // The same for operations with one result.
 inline Tensor call_one(const OpDef& op, std::initializer_list<const Tensor*> inputs,

@@ -203,6 +203,10 @@ RefCounted& Backward::context() const {
 
 Tensor Backward::take_grad(std::size_t i) { return std::exchange(grad_outputs_[i], Tensor()); }
 
+Tensor Backward::take_other_grad() {
+  return std::exchange(node_.outputs()[0].other_grad, Tensor());
+}
+
 Tensor Backward::take_input(std::size_t i) {
   Tensor tensor = input(i);
   if (mode_.retain_graph) return tensor;

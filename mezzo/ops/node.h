@@ -29,6 +29,7 @@ struct NodeOutput {
   std::uint64_t version = 0;  // of the output, when it was made
   bool is_kept = false;       // saved, here or as another node's input
   Tensor grad;                // gathered while backward() runs
+  Tensor other_grad;          // a second one that is not yet added: see OpDef::adds_grads
 };
 
 class Node final : public RefCounted {

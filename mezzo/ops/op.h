@@ -122,6 +122,8 @@ class Backward {
   // call_over()).
   Tensor take_grad(std::size_t i = 0);
   Tensor take_input(std::size_t i);
+  // For operations that add gradients themselves: the second one of output 0, or undefined.
+  Tensor take_other_grad();
   // What record() was given besides the call.
   RefCounted& context() const;
   std::size_t inputs() const;
@@ -216,6 +218,9 @@ struct OpDef {
   std::vector<ErrorSample> (*errors)() = nullptr;
   bool exact = false;
   double ulps = 1;  // rounding errors of f32 arithmetic beyond the sums, for the tolerance
+  // True if the gradient function takes two gradients of output 0, take_grad() and
+  // take_other_grad(), and adds them itself, rounded as add() rounds: a pass over memory less.
+  bool adds_grads = false;
   // True for cast: a gradient may arrive in f32 although the output is a 16-bit tensor.
   bool takes_f32_grad = false;
 
