@@ -180,7 +180,7 @@ TEST(BatchNorm, TheRecomputedMaskIsTheSignOfTheResult) {
     const Tensor grad = full(x.shape(), 1, dtype);
     const BatchNormAttrs attrs{.relu = true};
     const BatchNormGrads grads =
-        batch_norm_grad(grad, {x, weight, bias, result.mean, result.var, {}}, attrs);
+        batch_norm_grad(grad, {x, weight, bias, result.mean, result.var, {}, {}}, attrs);
     // With a gradient of 1 everywhere, grad_bias counts the open positions of a channel.
     const Tensor open = sum(relu_grad(grad, result.y).astype(DType::kF32), {0, 2, 3});
     EXPECT_EQ(grads.bias.to_vector<float>(), open.to_vector<float>());

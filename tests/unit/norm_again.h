@@ -1,0 +1,78 @@
+// Results of batch normalization that are computed again, beside the same ones kept.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/ops/batch_norm_again.h"
+#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/node.h"
+
+namespace mezzo::test {
+
+// A kernel, or a choice, that nothing uses as long as an object lives.
+class Without {
+ public:
+  explicit Without(std::string kernel) { disable_kernels({std::move(kernel)}); }
+  ~Without() { disable_kernels({}); }
+  Without(const Without&) = delete;
+  Without& operator=(const Without&) = delete;
+};
+
+using Bits = std::vector<std::uint32_t>;
+
+// The elements as f32, which is exact for 16 bits. All NaNs are one: their bits depend on the order
+// of operands.
+inline Bits bits_of(const Tensor& tensor) {
+  Bits bits;
+  if (!tensor.defined()) return bits;
+  for (const float value : tensor.to_vector<float>()) {
+    bits.push_back(std::isnan(value) ? 0x7FC00000U : std::bit_cast<std::uint32_t>(value));
+  }
+  return bits;
+}
+
+inline std::vector<Bits> bits_of(const std::vector<Tensor>& tensors) {
+  std::vector<Bits> bits;
+  for (const Tensor& tensor : tensors) bits.push_back(bits_of(tensor));
+  return bits;
+}
+
+inline std::vector<Bits> grads_of(const std::vector<Tensor>& leaves) {
+  std::vector<Bits> bits;
+  for (const Tensor& leaf : leaves) bits.push_back(bits_of(leaf.grad()));
+  return bits;
+}
+
+// Expects that run(), which gives the bits of several tensors, gives the same if results are kept.
+template <class Run>
+void expect_as_kept(const Run& run, const std::string& what = "") {
+  const std::vector<Bits> again = run();
+  const Without guard("cpu_norm_again");
+  const std::vector<Bits> kept = run();
+  ASSERT_EQ(again.size(), kept.size()) << what;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_TRUE(again[i] == kept[i]) << what << ": result " << i;
+  }
+}
+
+// Whether the operation that gave `result` computes its first input again, and has not done so yet.
+inline bool is_given_up(const Tensor& result) {
+  return unfilled_norm(node_of(result)->inputs()[0].saved) != nullptr;
+}
+
+// What computes its inputs again needs AVX2.
+class NormAgainTest : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  }
+};
+
+}  // namespace mezzo::test
