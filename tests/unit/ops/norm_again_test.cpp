@@ -341,7 +341,8 @@ TEST_P(NormAgain, OutlivesABackwardPassThroughTheNormAlone) {
       const KeptResidual kept(parts);
       // Lies as the gradient does, and is seen by nobody else.
       const Tensor square = test::random_tensor({17, 17, 1, 1}, 9, parts.dtype);
-      Tensor y = parts.norm(conv2d(parts.images(), square), has_residual ? kept.residual : Tensor());
+      Tensor y =
+          parts.norm(conv2d(parts.images(), square), has_residual ? kept.residual : Tensor());
       const Tensor first = loss_of(parts.other_conv(y)) + kept.loss;
       const Tensor second = loss_of(parts.conv(y));
       y = Tensor();
