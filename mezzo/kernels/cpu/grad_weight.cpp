@@ -112,10 +112,13 @@ class Worker {
         std::fill_n(to + end * kPanel, (plan_.pitch - end) * kPanel, 0.0F);
       }
       const std::int64_t offset = first * p.in_channels;
-      const PixelRow<T> row{a != nullptr ? a + offset : nullptr,
-                            b != nullptr ? b + offset : nullptr, stride * p.in_channels};
+      const PixelRow<T> row{.a = a != nullptr ? a + offset : nullptr,
+                            .b = b != nullptr ? b + offset : nullptr,
+                            .pixels = end - begin,
+                            .channels = p.in_channels,
+                            .step = stride * p.in_channels};
       float* const to = out + (r * plan_.pitch + begin) * kPanel;
-      pack_row(row, end - begin, p.in_channels, paired(), x_panel(chunk), read_x_, to);
+      pack_row(row, paired(), x_panel(chunk), read_x_, to);
     }
     // What a tile may read beyond the last row.
     const std::int64_t used = rows * plan_.pitch;
@@ -136,7 +139,7 @@ class Worker {
       for (std::int64_t r = 0; r < chunk.rows(); ++r) {
         const T* a = grad_row(from, 0, chunk.first_row + r, channel);
         const T* b = paired() ? grad_row(from, 1, chunk.first_row + r, channel) : nullptr;
-        pack_row(PixelRow<T>{a, b, p.out_channels}, p.y.w, channels, paired(), grad_panel(chunk),
+        pack_row(PixelRow<T>{a, b, p.y.w, channels, p.out_channels}, paired(), grad_panel(chunk),
                  AsStored(), out + r * pitch * kPanel);
       }
       if (tiles()) clear_gaps(chunk, out);
@@ -297,28 +300,41 @@ void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, std
   }
 }
 
+template <class ReadX>
+void run_parts(const Plan& plan, const KernelArgs& args, const ReadX& read_x, float* sums) {
+  const auto run_one = [&](std::int64_t part) {
+    kernels::visit_vector_dtype(args.input(0).dtype(),
+                                [&]<class T>() { run_part<T>(plan, args, read_x, part, sums); });
+  };
+  parallel_for(plan.chunk_parts * plan.out_parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) run_one(part);
+  });
+}
+
 }  // namespace
 
 // `norm`: what x is to be normalised by as it is read, or null.
 void grad_weight(const Plan& plan, const KernelArgs& args, const NormAgain* norm, float* sums) {
-  const std::int64_t parts = plan.chunk_parts * plan.out_parts;
-  const auto run = [&](const auto& read_x) {
-    parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t part = begin; part < end; ++part) {
-        kernels::visit_vector_dtype(
-            args.input(0).dtype(), [&]<class T>() { run_part<T>(plan, args, read_x, part, sums); });
-      }
-    });
-  };
-  if (norm == nullptr) return run(AsStored());
+  if (norm == nullptr) return run_parts(plan, args, AsStored(), sums);
   const NormArrays arrays(*norm);
   const Tensor& x = args.input(1);
-  if (!norm->residual.defined()) return run(arrays.read<false>(x, {}));
+  if (!norm->residual.defined()) return run_parts(plan, args, arrays.read<false>(x, {}), sums);
   const Tensor residual = kernels::dense(norm->residual, Format::kChannelsLast);
-  run(arrays.read<true>(x, residual));
+  run_parts(plan, args, arrays.read<true>(x, residual), sums);
 }
 
 namespace {
+
+// 16 sums, `part_sums` apart for each part of the chunks, added up in their order.
+void add_parts(const Plan& plan, const float* sums, std::int64_t part_sums, float* added) {
+  for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
+    auto sum = load(sums + v);
+    for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
+      sum = hn::Add(sum, load(sums + part * part_sums + v));
+    }
+    store(sum, added + v);
+  }
+}
 
 // The weights [i][tap] of one output channel; `sums` are its own, those of the first part of the
 // chunks.
@@ -329,18 +345,8 @@ void gather_channel(const Plan& plan, const float* sums, float* out) {
     const std::int64_t count = std::min(plan.problem.in_channels - i, kPanel);
     for (std::int64_t tap = 0; tap < taps; ++tap, sums += kPanel * kPanel) {
       float added[kPanel];
-      for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
-        auto sum = load(sums + v);
-        for (std::int64_t part = 1; part < plan.chunk_parts; ++part) {
-          sum = hn::Add(sum, load(sums + part * part_sums + v));
-        }
-        store(sum, added + v);
-      }
-      if (taps == 1) {
-        std::copy_n(added, count, out);
-      } else {
-        for (std::int64_t j = 0; j < count; ++j) out[j * taps + tap] = added[j];
-      }
+      add_parts(plan, sums, part_sums, added);
+      for (std::int64_t j = 0; j < count; ++j) out[j * taps + tap] = added[j];
     }
   }
 }

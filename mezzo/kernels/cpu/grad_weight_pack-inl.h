@@ -25,6 +25,8 @@ template <class T>
 struct PixelRow {
   const T* a = nullptr;
   const T* b = nullptr;
+  std::int64_t pixels = 0;
+  std::int64_t channels = 0;
   std::int64_t step = 0;
 
   const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
@@ -147,29 +149,32 @@ HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t c,
   }
 }
 
-// Copies `pixels` pixels to panels that lie `panel` elements apart. One pixel after the other, for
-// numbers side by side are read faster than they are from pixel to pixel.
-template <class T, class Read>
-void pack_row(const PixelRow<T>& row, std::int64_t pixels, std::int64_t channels, bool paired,
-              std::int64_t panel, const Read& read, float* out) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    if (paired) {
-      for (std::int64_t i = 0; i < pixels; ++i, out += kPanel) {
-        const T* const a = row.pixel_a(i);
-        const T* const b = row.pixel_b(i);
-        float* to = out;
-        for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
-          pack_pair(a, b, c, channels, read, to);
-        }
-      }
-      return;
+// Copies both rows' pixels, side by side, to panels that lie `panel` elements apart. One pixel
+// after the other, for numbers side by side are read faster than they are from pixel to pixel.
+template <class Read>
+void pack_pairs(const PixelRow<BFloat16>& row, std::int64_t panel, const Read& read, float* out) {
+  for (std::int64_t i = 0; i < row.pixels; ++i, out += kPanel) {
+    const BFloat16* const a = row.pixel_a(i);
+    const BFloat16* const b = row.pixel_b(i);
+    float* to = out;
+    for (std::int64_t c = 0; c < row.channels; c += kPanel, to += panel) {
+      pack_pair(a, b, c, row.channels, read, to);
     }
   }
-  for (std::int64_t i = 0; i < pixels; ++i, out += kPanel) {
+}
+
+// The same; row a alone, as f32, unless `paired`.
+template <class T, class Read>
+void pack_row(const PixelRow<T>& row, bool paired, std::int64_t panel, const Read& read,
+              float* out) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (paired) return pack_pairs(row, panel, read, out);
+  }
+  for (std::int64_t i = 0; i < row.pixels; ++i, out += kPanel) {
     const T* const a = row.pixel_a(i);
     float* to = out;
-    for (std::int64_t c = 0; c < channels; c += kPanel, to += panel) {
-      pack_single(a, c, channels, read, to);
+    for (std::int64_t c = 0; c < row.channels; c += kPanel, to += panel) {
+      pack_single(a, c, row.channels, read, to);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "mezzo/ops/batch_norm_grad.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
@@ -282,6 +283,61 @@ TEST(BatchNorm, GradientsAreNotWrittenOverWhatOthersSee) {
   batch_norm(x, {}, {}, {.relu = true}).y.backward(grad);
   EXPECT_EQ(x.to_vector<float>(), x_before);
   EXPECT_EQ(grad.to_vector<float>(), grad_before);
+}
+
+// A result with `readers` readers: gradients of x, of the weight and of the residual, and the sums
+// that the backward pass made.
+struct SharedNorm {
+  std::vector<Tensor> grads;
+  int sums = 0;
+};
+
+class CountSums final : public KernelListener {
+ public:
+  void on_run(const KernelWork& work, double) override {
+    count += std::string_view(work.op) == "add" ? 1 : 0;
+  }
+  int count = 0;
+
+ private:
+  ListenToKernels guard_{*this};
+};
+
+// By backward(), which leaves the last sum to the norm, or by grad(), which may be asked for it.
+SharedNorm run_shared_norm(DType dtype, int readers, bool by_backward) {
+  const Tensor inputs[] = {cast(random({3, 17, 4, 5}), dtype), random({17}, 1, 0.5F, 2),
+                           cast(random({3, 17, 4, 5}, 0, 1, 3), dtype)};
+  for (const Tensor& input : inputs) Tensor(input).set_requires_grad(true);
+  const Tensor y = batch_norm(inputs[0], inputs[1], {}, {.relu = true, .residual = inputs[2]}).y;
+  Tensor loss;
+  for (int i = 0; i < readers; ++i) {
+    const Tensor term = sum(cast(y * random(y.shape(), 0, 1, 10 + i), DType::kF32));
+    loss = loss.defined() ? loss + term : term;
+  }
+  SharedNorm result;
+  const CountSums sums;
+  if (by_backward) {
+    loss.backward();
+    for (const Tensor& input : inputs) result.grads.push_back(input.grad());
+  } else {
+    result.grads = grad({&loss, 1}, inputs);
+  }
+  result.sums = sums.count;
+  return result;
+}
+
+TEST(BatchNorm, AddsTheLastTwoGradientsOfItsResultItself) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const int readers : {1, 2, 3, 4}) {
+      const SharedNorm joined = run_shared_norm(dtype, readers, true);
+      const SharedNorm added = run_shared_norm(dtype, readers, false);
+      EXPECT_EQ(added.sums - joined.sums, readers > 1 ? 1 : 0) << readers;
+      for (std::size_t i = 0; i < added.grads.size(); ++i) {
+        EXPECT_EQ(joined.grads[i].to_vector<float>(), added.grads[i].to_vector<float>())
+            << name_of(dtype) << ", " << readers << " readers, gradient " << i;
+      }
+    }
+  }
 }
 
 TEST(BatchNorm, InferenceUsesTheRunningStatistics) {
