@@ -50,8 +50,8 @@ void Storage::materialize() const {
   if (ready_.load(std::memory_order_acquire)) return;
   check_arg(
       contents_->is_current(), "storage",
-      "a lower-precision copy is needed, but the tensor it copies was changed in place since. "
-      "Change parameters only after the backward pass");
+      "elements are needed that were to be computed when they are first read, but what they are "
+      "computed from was changed in place since. Change it only after the backward pass");
   void* block = allocate_on(device_, bytes_);
   try {
     contents_->fill(block);

@@ -4,7 +4,6 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/grad_weight-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_columns.h"
 #include "mezzo/kernels/cpu/grad_weight_pack-inl.h"
@@ -372,72 +371,16 @@ HWY_AFTER_NAMESPACE();
 namespace mezzo::kernels {
 namespace {
 
-using grad_weight::kPanel;
 using grad_weight::Plan;
 using grad_weight::Problem;
+using grad_weight::problem_of;
 using grad_weight::Products;
+using grad_weight::products_for;
 
 HWY_EXPORT(grad_weight);
 HWY_EXPORT(gather);
 
-Products products_for(DType dtype) {
-  if (dtype != DType::kBf16) return Products::kF32;
-  if (has_tiles()) return Products::kTiles;
-  return has_fast_bf16_dot() ? Products::kPairs : Products::kF32;
-}
-
-Problem problem_of(const KernelArgs& args, Products products) {
-  const Shape& grad = args.input(0).shape();
-  const Shape& x = args.input(1).shape();
-  const auto& attrs = args.attrs<Conv2dGradAttrs>();
-  return {.images = x[0],
-          .in_channels = x[1],
-          .out_channels = grad[1],
-          .x = {x[2], x[3]},
-          .y = {grad[2], grad[3]},
-          .kernel = attrs.size,
-          .attrs = attrs.conv,
-          .products = products};
-}
-
-// Panels of 16 are so empty that other kernels are faster; with the tile unit, that begins later.
-bool are_few_channels(const Problem& p) {
-  constexpr std::int64_t kMany = 64;
-  if (p.products != Products::kTiles) return std::min(p.in_channels, p.out_channels) < 8;
-  if (joins_columns(p)) return p.in_channels == 1 && p.out_channels < kMany;
-  return p.in_channels < (p.out_channels < kPanel ? 4 : 3);
-}
-
-// f32 images that are worth copying: those of enough channels for the products to count. Without
-// AVX-512 these are faster than oneDNN's, whose kernel reads images where they are. With it they
-// are not, but where a kernel of several pixels moves by more than one: there oneDNN's takes up to
-// twice as long (docs/benchmarks.md).
-bool is_slow_in_place(const KernelArgs& args) {
-  constexpr std::int64_t kManyChannels = 64;
-  const auto& attrs = args.attrs<Conv2dGradAttrs>();
-  const bool has_pixels = attrs.size.h * attrs.size.w > 1;
-  const bool strides = attrs.conv.stride.h > 1 || attrs.conv.stride.w > 1;
-  return args.input(1).dtype() == DType::kF32 &&
-         std::min(args.input(0).size(1), args.input(1).size(1)) >= kManyChannels &&
-         (!cpu_features().avx512 || (has_pixels && strides));
-}
-
 }  // namespace
-
-Support supports_grad_weight(const KernelArgs& args) {
-  const Tensor& grad = args.input(0);
-  const Tensor& x = args.input(1);
-  if (!is_lower(x.dtype()) && !is_slow_in_place(args)) {
-    return Support::no("f32 images are read where they are");
-  }
-  if (!cpu_features().avx2) return Support::no("needs AVX2");
-  if (args.attrs<Conv2dGradAttrs>().conv.groups != 1) return Support::no("has groups");
-  if (grad.numel() == 0 || x.numel() == 0) return Support::no("there is nothing to add up");
-  if (are_few_channels(problem_of(args, products_for(x.dtype())))) {
-    return Support::no("few channels");
-  }
-  return Support::yes();
-}
 
 void run_grad_weight(const KernelArgs& args) {
   run_grad_weight(args, products_for(args.input(1).dtype()));

@@ -6,9 +6,18 @@
 
 namespace mezzo::kernels {
 
+namespace grad_weight {
+
+// The products that this CPU does best for images of that dtype.
+Products products_for(DType dtype);
+// The problem of a call of conv2d_grad_weight.
+Problem problem_of(const KernelArgs& args, Products products);
+
+}  // namespace grad_weight
+
 // Whether the kernel takes this call of conv2d_grad_weight: 16-bit images, groups of 1, at least 8
-// channels on both sides (with AMX, three or four of x), and AVX2; of f32 images those that other
-// kernels are slower for.
+// channels on both sides (with AMX, a few of x), and AVX2; of f32 images those that other kernels
+// are slower for.
 Support supports_grad_weight(const KernelArgs& args);
 
 // An x that is to be computed again by batch normalization (unfilled_norm()) is normalised as it is
