@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/train_network.h"
+#include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/capture.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/models/model.h"
+#include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
 
@@ -45,6 +47,38 @@ TEST(MemoryPlan, AChainTakesTwoBlocksAtATime) {
   EXPECT_EQ(p.home("x"), Home::kOutside);
   EXPECT_EQ(p.home("%3"), Home::kFresh);
   EXPECT_EQ(p.plan.offsets[p["%0"]], p.plan.offsets[p["%2"]]);
+}
+
+// A norm of the backward pass, with `reader` behind it.
+std::string norm_again_text(const std::string& reader) {
+  return R"(program(x: bf16[4, 16, 8, 8] channels_last, g: bf16[4, 16, 8, 8] channels_last, mean: f32[16], var: f32[16]) {
+  %0: bf16[4, 16, 8, 8] channels_last = relu(x)
+  %1: bf16[4, 16, 8, 8] channels_last = batch_norm(%0, _, _, mean, var) {training=false relu=true eps=1e-05} #backward
+  %2: bf16[4, 16, 8, 8] channels_last = relu(g) #backward
+)" + reader +
+         "  return %3\n}\n";
+}
+
+TEST(MemoryPlan, ANormThatWeightGradientsReadTakesNoMemoryAndKeepsWhatItReads) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  const std::string text = norm_again_text(
+      "  %3: f32[16, 16, 1, 1] = conv2d_grad_weight(%2, %1) {conv=(stride=[1, 1] padding=[0, 0, 0, "
+      "0] dilation=[1, 1] groups=1) size=[1, 1] f32_result=true} #backward\n");
+  const Planned p(text.c_str());
+  EXPECT_EQ(p.home("%1"), Home::kReaders);
+  EXPECT_NE(p.plan.offsets[p["%2"]], p.plan.offsets[p["%0"]]);  // which lives on
+  EXPECT_EQ(p.plan.arena_bytes, 2U * 4 * 16 * 8 * 8 * 2);
+  // What is recorded has its place.
+  EXPECT_EQ(plan_memory(p.program, /*copies_results=*/true).homes[p["%1"]], Home::kArena);
+  disable_kernels({"cpu_norm_again"});
+  EXPECT_EQ(plan_memory(p.program).homes[p["%1"]], Home::kArena);
+  disable_kernels({});
+}
+
+TEST(MemoryPlan, ANormThatOthersReadHasAPlace) {
+  const Planned p(
+      norm_again_text("  %3: bf16[4, 16, 8, 8] channels_last = mul(%1, %2) #backward\n").c_str());
+  EXPECT_EQ(p.home("%1"), Home::kArena);
 }
 
 TEST(MemoryPlan, ViewsKeepTheirBaseAlive) {
