@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/grad_weight_planar-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_planar_plan.h"
 #include "mezzo/kernels/cpu/layout.h"
@@ -303,21 +304,10 @@ namespace mezzo::kernels {
 namespace {
 
 using grad_weight::Problem;
+using grad_weight::problem_of;
+using grad_weight::Products;
 
 HWY_EXPORT(grad_weight_planar);
-
-Problem problem_of(const KernelArgs& args) {
-  const Shape& grad = args.input(0).shape();
-  const Shape& x = args.input(1).shape();
-  const auto& attrs = args.attrs<Conv2dGradAttrs>();
-  return {.images = x[0],
-          .in_channels = x[1],
-          .out_channels = grad[1],
-          .x = {x[2], x[3]},
-          .y = {grad[2], grad[3]},
-          .kernel = attrs.size,
-          .attrs = attrs.conv};
-}
 
 // Where oneDNN's kernels are slower, as far as measured (docs/benchmarks.md): their vectors of
 // output channels must be mostly empty for that, and the sums long beside the copies made here. Its
@@ -341,7 +331,8 @@ Support supports_grad_weight_planar(const KernelArgs& args) {
   if (args.input(0).numel() == 0 || args.input(1).numel() == 0) {
     return Support::no("there is nothing to add up");
   }
-  if (!is_worth_copying(problem_of(args), dtype)) return Support::no("oneDNN is faster");
+  if (!is_worth_copying(problem_of(args, Products::kF32), dtype))
+    return Support::no("oneDNN is faster");
   return Support::yes();
 }
 
@@ -354,7 +345,7 @@ void run_grad_weight_planar(const KernelArgs& args) {
   const bool direct = out.dtype() == DType::kF32 && out.is_dense();
   const Tensor result = direct ? out : empty(out.shape());
   HWY_DYNAMIC_DISPATCH(grad_weight_planar)
-  (problem_of(args), dense_args, result.mutable_data<float>());
+  (problem_of(args, Products::kF32), dense_args, result.mutable_data<float>());
   if (!direct) copy_elements(result, out);
 }
 
