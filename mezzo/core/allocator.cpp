@@ -2,38 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-
-#include <sys/mman.h>
 
 #include "mezzo/core/error.h"
 
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kAlignment = 64;        // one cache line, one AVX-512 vector
-constexpr std::size_t kHugePage = 2UL << 20;  // x86-64 transparent huge page
-
-// With an address sanitizer every block goes straight back, so that use after free is seen.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kKeepBlocks = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kKeepBlocks = false;
-#else
-constexpr bool kKeepBlocks = true;
-#endif
-#else
-constexpr bool kKeepBlocks = true;
-#endif
-
-void* fresh_block(std::size_t bytes) {
-  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  void* block = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  // Huge pages save 3 % of a ResNet step in page-table walks; a refusal is harmless.
-  if (block != nullptr && bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
-  return block;
-}
+constexpr std::size_t kAlignment = BlockSource::kAlignment;
 
 constexpr std::size_t round_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -67,10 +42,10 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     stats_.cached_bytes -= static_cast<std::int64_t>(class_bytes(size_class));
   } else {
     ++stats_.fresh;
-    block = fresh_block(class_bytes(size_class));
+    block = source_.take(class_bytes(size_class));
     if (block == nullptr) {
       trim_locked();
-      block = fresh_block(class_bytes(size_class));
+      block = source_.take(class_bytes(size_class));
     }
     if (block == nullptr) {
       fail<DeviceError>("allocator", "out of memory: ", bytes, " bytes asked for, ",
@@ -88,8 +63,8 @@ void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   const std::size_t size_class = class_of(bytes);
   const std::lock_guard lock(mutex_);
   stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes));
-  if (!kKeepBlocks) {
-    std::free(block);
+  if (kBlocksAreWatched) {
+    source_.give_back(block, class_bytes(size_class));
     return;
   }
   free_[size_class].push_back(block);
@@ -112,9 +87,9 @@ void CachingAllocator::trim() noexcept {
 }
 
 void CachingAllocator::trim_locked() noexcept {
-  for (auto& blocks : free_) {
-    for (void* block : blocks) std::free(block);
-    blocks.clear();
+  for (std::size_t size_class = 0; size_class < kClasses; ++size_class) {
+    for (void* const block : free_[size_class]) source_.give_back(block, class_bytes(size_class));
+    free_[size_class].clear();
   }
   stats_.cached_bytes = 0;
 }

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "mezzo/core/block_source.h"
+
 namespace mezzo {
 
 // Byte counts of an allocator. These numbers are what "memory" means in every report.
@@ -48,6 +50,7 @@ class CachingAllocator {
   void trim_locked() noexcept;
 
   mutable std::mutex mutex_;
+  BlockSource source_;
   std::array<std::vector<void*>, kClasses> free_;
   MemoryStats stats_;
 };
