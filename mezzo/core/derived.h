@@ -39,12 +39,15 @@ class DerivedCopies {
   void put(const DerivedKey& key, std::uint64_t version, Ref<RefCounted> copy);
   void clear();
 
- private:
   struct Entry {
     DerivedKey key;
     std::uint64_t version;
     Ref<RefCounted> copy;
   };
+  // All that were made at `version`.
+  std::vector<Entry> all(std::uint64_t version);
+
+ private:
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };

@@ -12,6 +12,7 @@
 #include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/packed_copy.h"
 
 namespace mezzo::graph {
 namespace {
@@ -326,7 +327,12 @@ void Executable::let_go(const Instruction& instruction) {
 }
 
 void Executable::drop_packed(const Instruction& instruction) {
-  for (const ValueId value : instruction.done) slots_[value].storage()->drop_derived();
+  for (const ValueId value : instruction.done) {
+    Storage& copy = *slots_[value].storage();
+    for (const auto& entry : copy.derived().all(copy.version())) {
+      if (auto* packed = dynamic_cast<PackedCopy*>(entry.copy.get())) packed->let_go_if_read();
+    }
+  }
 }
 
 bool Executable::run_host(Instruction& instruction) {

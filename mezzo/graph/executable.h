@@ -47,8 +47,8 @@ class Executable {
     bool is_empty = false;          // no element to compute
     bool is_ready = false;          // queued work whose host part is done in this run
     std::optional<PreparedCall> call{};  // found when it is first run
-    // Inputs that no later call of this operation reads. What kernels derived from them, such as a
-    // weight in their own layout, is of no use to other operations and is given back.
+    // Inputs that no later call of this operation reads. Weights in layouts of its kernels' own are
+    // of no use to other operations and are given back.
     std::vector<ValueId> done{};
     // Gradients that calls behind host work read.
     std::vector<ValueId> read_by_calls{};

@@ -22,7 +22,9 @@ Shape weight_shape(std::int64_t in, std::int64_t out, Size2d kernel, std::int64_
 Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2d kernel,
                Conv2dOptions options)
     : options_(std::move(options)),
-      weight_(empty(weight_shape(in_channels, out_channels, kernel, options_.groups))) {
+      // Kernels read it a pixel at a time: the channels of one lie side by side, as in images.
+      weight_(empty(weight_shape(in_channels, out_channels, kernel, options_.groups), DType::kF32,
+                    Format::kChannelsLast)) {
   if (options_.weight_init) {
     options_.weight_init(weight_);
   } else {

@@ -135,6 +135,12 @@ void set_in_use(const Storage& copy, bool in_use) {
   if (CastContents* contents = contents_of(copy)) contents->set_in_use(in_use);
 }
 
+// A 16-bit copy of x that is filled when it is read.
+Ref<Storage> unfilled_copy(const Tensor& x, DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
+  return make_ref<Storage>(bytes, x.device(), Ref<LazyContents>(new CastContents(x, dtype)));
+}
+
 // The shared copy of a parameter at its current version. A handle of its own, so that its history
 // can be recorded without marking the shared one.
 Tensor parameter_copy(const Tensor& x, DType dtype) {
@@ -142,10 +148,7 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
   const DerivedKey key = copy_key(x, dtype);
   Ref<RefCounted> found = derived.find(key, x.version());
   if (!found) {
-    const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
-    Ref<Storage> storage =
-        make_ref<Storage>(bytes, x.device(), Ref<LazyContents>(new CastContents(x, dtype)));
-    found = Ref<RefCounted>(storage.get());
+    found = Ref<RefCounted>(unfilled_copy(x, dtype).get());
     derived.put(key, x.version(), found);
   }
   const Ref<Storage> storage(static_cast<Storage*>(found.get()));
@@ -205,22 +208,56 @@ RenewedCopy RenewedCopy::find(const Tensor& param) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Ref<RefCounted> found =
         param.storage()->derived().find(copy_key(param, dtype), param.version());
-    // Its entry and `found` are two.
-    if (!found || found->use_count() > 2) continue;
+    if (!found) continue;
+    const bool is_held = found->use_count() > 2;  // its entry and `found` are two
     Ref<Storage> storage(static_cast<Storage*>(found.get()));
-    if (!is_in_use(*storage)) continue;
-    renewed.storage_ = std::move(storage);
-    renewed.dtype_ = dtype;
-    break;
+    if (!storage->is_materialized()) {
+      renewed.find_packed(param, *storage, dtype);
+    } else if (!is_held && is_in_use(*storage)) {
+      renewed.storage_ = std::move(storage);
+      renewed.dtype_ = dtype;
+    }
+    if (renewed) return renewed;
   }
+  renewed.find_packed(param, *param.storage(), DType::kF32);
   return renewed;
 }
 
+// Those of the whole parameter: kernels may have packed views of it, too.
+void RenewedCopy::find_packed(const Tensor& param, Storage& source, DType dtype) {
+  const bool is_own = dtype == DType::kF32;
+  const std::int64_t offset = is_own ? param.offset() : 0;
+  const Strides strides = is_own ? param.strides() : strides_for(param.shape(), param.format());
+  for (const auto& [key, version, copy] : source.derived().all(source.version())) {
+    auto* const packed = dynamic_cast<PackedCopy*>(copy.get());
+    if (packed == nullptr || key.offset != offset || key.shape != param.shape() ||
+        key.strides != strides) {
+      continue;
+    }
+    if (Ref<PackedCopy> next = packed->renewed()) {
+      packed_.push_back(std::move(next));
+      keys_.push_back(key);
+      dtype_ = dtype;
+    }
+  }
+}
+
 void RenewedCopy::keep(const Tensor& param) const {
-  storage_->bump_version();  // copies of the copy in other layouts are stale
-  set_in_use(*storage_, false);
-  param.storage()->derived().put(copy_key(param, dtype_), param.version(),
-                                 Ref<RefCounted>(storage_.get()));
+  DerivedCopies& derived = param.storage()->derived();
+  if (storage_) {
+    storage_->bump_version();  // copies of the copy in other layouts are stale
+    set_in_use(*storage_, false);
+    derived.put(copy_key(param, dtype_), param.version(), Ref<RefCounted>(storage_.get()));
+    return;
+  }
+  Ref<Storage> source = param.storage();
+  if (dtype_ != DType::kF32) {
+    source = unfilled_copy(param, dtype_);
+    derived.put(copy_key(param, dtype_), param.version(), Ref<RefCounted>(source.get()));
+  }
+  for (std::size_t i = 0; i < packed_.size(); ++i) {
+    source->derived().put(keys_[i], source->version(), Ref<RefCounted>(packed_[i].get()));
+  }
 }
 
 Tensor Tensor::astype(DType dtype) const { return cast(*this, dtype); }

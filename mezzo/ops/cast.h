@@ -1,8 +1,11 @@
 // Changing the dtype or the memory layout of a tensor.
 #pragma once
 
+#include <vector>
+
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/attrs.h"
+#include "mezzo/ops/packed_copy.h"
 
 namespace mezzo {
 
@@ -36,25 +39,33 @@ inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContigu
 // weights reads the parameter instead, in one pass.
 Tensor unfilled_source(const Tensor& x);
 
-// The 16-bit copy of an f32 parameter as an update sees it that writes both in one pass, so that
-// the next step need not cast: found before the parameter changes, kept after it.
+// The copies of an f32 parameter as an update sees them that writes all in one pass, so that the
+// next step need not cast nor pack: found before the parameter changes, kept after it.
 //
-// Found is only a copy that a cast has given out since the last change, whose elements somebody
-// asked for, and which nobody holds any more: what a backward pass has yet to read stays as it was.
+// A plain 16-bit copy is found only if a cast has given it out since the last change, somebody
+// asked for its elements, and nobody holds it any more: what a backward pass has yet to read stays
+// as it was. If nobody asked for its elements, the copies are those in kernels' layouts that were
+// read since the last change, of the parameter or of its unfilled 16-bit copy.
 class RenewedCopy {
  public:
   // Empty if there is none.
   static RenewedCopy find(const Tensor& param);
 
-  explicit operator bool() const { return static_cast<bool>(storage_); }
-  void* address() const { return storage_->data(); }
+  explicit operator bool() const { return storage_ || !packed_.empty(); }
+  // Of the plain copy; null if there is none.
+  void* address() const { return storage_ ? storage_->data() : nullptr; }
   DType dtype() const { return dtype_; }
-  // The copy holds the rounded elements of `param` as they are now: later casts share it.
+  PackedCopies packed() const { return {packed_.data(), packed_.size()}; }
+  // The copies hold the elements of `param` as they are now: later casts and kernels share them.
   void keep(const Tensor& param) const;
 
  private:
+  void find_packed(const Tensor& param, Storage& source, DType dtype);
+
   Ref<Storage> storage_;
-  DType dtype_ = DType::kBf16;
+  DType dtype_ = DType::kF32;  // of the copies, or of the 16-bit copy that they are packed from
+  std::vector<Ref<PackedCopy>> packed_;
+  std::vector<DerivedKey> keys_;  // of the packed ones
 };
 
 // Copies x over `destination`, which has the same shape, converting dtype and layout on the way. An

@@ -73,7 +73,7 @@ void infer_grad_weight(Infer& infer) {
   const Shape weight{infer.shape(0)[1], x[1] / attrs.conv.groups, attrs.size.h, attrs.size.w};
   const Size2d out = check_conv(infer, x, weight, attrs.conv);
   check_grad_shape(infer, {x[0], weight[0], out.h, out.w});
-  infer.output(weight, result_dtype(infer.dtype(0), attrs.f32_result));
+  infer.output(weight, result_dtype(infer.dtype(0), attrs.f32_result), attrs.format);
 }
 
 // The convolution is linear in x and in weight, so the gradients of all three operations are made
@@ -86,7 +86,8 @@ void conv2d_backward(Backward& ctx) {
   }
   if (ctx.needs(1)) {
     ctx.set(1, grad_weight(ctx.grad(), ctx.input(0),
-                           {attrs, size_of_image(ctx.input_shape(1)), ctx.has_wide_grad(1)}));
+                           {attrs, size_of_image(ctx.input_shape(1)), ctx.has_wide_grad(1),
+                            ctx.input_format(1)}));
   }
   if (ctx.needs(2)) ctx.set(2, sum(ctx.grad(), {0, 2, 3}, false, ctx.grad_dtype(2)));
 }
@@ -234,9 +235,9 @@ extern const OpDef conv2d_grad_input{
             ctx.set(0, call_one(ops::conv2d, {&u, &weight, &kAbsent}, attrs.conv));
           }
           if (ctx.needs(1)) {
-            ctx.set(1, grad_weight(
-                           ctx.input(0), u,
-                           {attrs.conv, size_of_image(ctx.input_shape(1)), ctx.has_wide_grad(1)}));
+            ctx.set(1, grad_weight(ctx.input(0), u,
+                                   {attrs.conv, size_of_image(ctx.input_shape(1)),
+                                    ctx.has_wide_grad(1), ctx.input_format(1)}));
           }
         },
     .samples = grad_input_samples,

@@ -22,11 +22,12 @@ struct Conv2dAttrs {
 // Of conv2d_grad_input and conv2d_grad_weight.
 struct Conv2dGradAttrs {
   Conv2dAttrs conv{};
-  Size2d size{};            // of the result: the image's, or the kernel's
-  bool f32_result = false;  // an f32 result from 16-bit inputs
-  static constexpr auto kFields =
-      std::tuple(Field{"conv", &Conv2dGradAttrs::conv}, Field{"size", &Conv2dGradAttrs::size},
-                 Field{"f32_result", &Conv2dGradAttrs::f32_result});
+  Size2d size{};                        // of the result: the image's, or the kernel's
+  bool f32_result = false;              // an f32 result from 16-bit inputs
+  Format format = Format::kContiguous;  // of the weight's gradient; images are channels-last
+  static constexpr auto kFields = std::tuple(
+      Field{"conv", &Conv2dGradAttrs::conv}, Field{"size", &Conv2dGradAttrs::size},
+      Field{"f32_result", &Conv2dGradAttrs::f32_result}, Field{"format", &Conv2dGradAttrs::format});
   bool operator==(const Conv2dGradAttrs&) const = default;
 };
 

@@ -11,6 +11,7 @@
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/exponent_counts.h"
+#include "mezzo/ops/packed_copy.h"
 #include "mezzo/ops/param_update.h"
 
 namespace mezzo::flat {
@@ -33,10 +34,11 @@ struct HalfBlock {
   RandomPosition random{};  // a whole number of blocks of four words into the stream
 };
 
-// The 16-bit copy of an f32 parameter, which the update renews.
+// The copies of an f32 parameter that the update renews.
 struct CopyBlock {
-  void* data = nullptr;  // null: there is none
+  void* data = nullptr;  // of the plain one in 16 bits; null: there is none
   DType dtype = DType::kBf16;
+  PackedCopies packed{};  // on CPUs
 };
 
 struct SgdBlock {

@@ -129,6 +129,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     NodeInput& input = node->inputs()[i];
     input.present = true;
     input.shape = tensor.shape();
+    input.format = tensor.format();
     input.dtype = tensor.dtype();
     const AutogradMeta* meta = tensor.autograd_meta();
     if (meta != nullptr && has_bit(op.grad_inputs, i)) {
@@ -217,6 +218,7 @@ Tensor Backward::take_input(std::size_t i) {
 
 std::size_t Backward::inputs() const { return node_.inputs().size(); }
 bool Backward::has_input(std::size_t i) const { return i < inputs() && node_.inputs()[i].present; }
+Format Backward::input_format(std::size_t i) const { return node_.inputs()[i].format; }
 const Shape& Backward::input_shape(std::size_t i) const { return node_.inputs()[i].shape; }
 DType Backward::input_dtype(std::size_t i) const { return node_.inputs()[i].dtype; }
 bool Backward::needs(std::size_t i) const { return i < inputs() && node_.inputs()[i].needs_grad(); }

@@ -15,6 +15,7 @@ struct NodeInput {
   std::uint32_t output = 0;  // which output of `node`
   Ref<TensorImpl> leaf;      // a leaf that collects gradients, or null
   Shape shape;
+  Format format = Format::kContiguous;
   DType dtype = DType::kF32;
   bool present = false;  // false for absent optional inputs
   Tensor saved;

@@ -129,6 +129,7 @@ class Backward {
   std::size_t inputs() const;
   bool has_input(std::size_t i) const;  // false for absent optional inputs
   const Shape& input_shape(std::size_t i) const;
+  Format input_format(std::size_t i) const;
   DType input_dtype(std::size_t i) const;
   template <class T>
   const T& attrs() const {

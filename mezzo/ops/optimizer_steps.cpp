@@ -95,7 +95,7 @@ void set_param(Block& block, const char* op, std::size_t i, const Tensor& param,
   if (half.rule == ParamUpdate::kMaster) block.param = floats(half.master);
 }
 
-// The 16-bit copies of f32 parameters that go with the update. To be found before any parameter
+// The copies of f32 parameters that go with the update. To be found before any parameter
 // changes: parameters may be views of one block of memory, which counts the changes of all.
 template <class Tensors>
 std::vector<RenewedCopy> find_copies(std::span<const Tensors> tensors) {
@@ -109,7 +109,7 @@ std::vector<RenewedCopy> find_copies(std::span<const Tensors> tensors) {
 
 flat::CopyBlock copy_block(const RenewedCopy& copy) {
   if (!copy) return {};
-  return {copy.address(), copy.dtype()};
+  return {copy.address(), copy.dtype(), copy.packed()};
 }
 
 // After an update: counts what has changed, and keeps the copies that have changed with it.
@@ -121,10 +121,19 @@ void keep_all(std::span<const Tensors> tensors, std::span<const RenewedCopy> cop
   }
 }
 
-// Bytes of the parameter, read and written, of its copy and of its gradient, for one number.
+// Bytes of the copies for one number.
+double bytes_each(const flat::CopyBlock& copy) {
+  double bytes = copy.data != nullptr ? 2 : 0;
+  for (const Ref<PackedCopy>& packed : copy.packed) {
+    bytes += static_cast<double>(packed->element_bytes());
+  }
+  return bytes;
+}
+
+// Bytes of the parameter, read and written, of its copies and of its gradient, for one number.
 double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool has_f32) {
   const double f32 = has_f32 ? 2 * sizeof(float) : 0;
-  if (half.param == nullptr) return f32 + sizeof(float) + (copy.data != nullptr ? 2 : 0);
+  if (half.param == nullptr) return f32 + sizeof(float) + bytes_each(copy);
   const double bits16 = has_f32 ? 2 : 4;  // beside a master copy it is only written
   const double compensation = half.compensation != nullptr ? 4 : 0;
   return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));

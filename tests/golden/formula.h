@@ -28,7 +28,7 @@ inline float unit(std::uint32_t stream, std::uint32_t i) {
          0x1p-23F;
 }
 
-// Fills state entry number `stream`, which must be f32 and row-major.
+// Fills state entry number `stream`, which must be f32, in row-major order.
 inline void fill_entry(const NamedTensor& entry, std::uint32_t stream) {
   const Shape& shape = entry.tensor.shape();
   const std::string_view name = entry.name;
@@ -44,11 +44,13 @@ inline void fill_entry(const NamedTensor& entry, std::uint32_t stream) {
     center = 1;
     scale = 0.25F;
   }
-  auto* value = entry.tensor.mutable_data<float>();
+  const Tensor values = empty(shape);
+  auto* value = values.mutable_data<float>();
   for (std::int64_t i = 0; i < shape.numel(); ++i) {
     // Rounded once, fused or not: the product is exact wherever there is something to add it to.
     value[i] = center + unit(stream, static_cast<std::uint32_t>(i)) * scale;
   }
+  copy_elements(values, entry.tensor);
 }
 
 // Gives every parameter and statistic of a network its value; batch counts stay 0.

@@ -174,8 +174,10 @@ memory image_memory(const Tensor& tensor) {
 
 onednn::Packed packed_weight(const Problem& problem, const Tensor& weight,
                              const Primitive& primitive) {
+  const bool forward = problem.pass == Pass::kForward;
   return onednn::packed(weight, problem.weight_dims(), problem.weight_strides(weight),
-                        primitive.weights);
+                        primitive.weights,
+                        forward ? onednn::ReadIn::kForward : onednn::ReadIn::kBackward);
 }
 
 }  // namespace mezzo::kernels::conv

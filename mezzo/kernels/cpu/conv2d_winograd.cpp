@@ -93,9 +93,9 @@ Tiling turned_tiling_of(const Problem& p) {
 }
 
 Tensor transformed(const Convolution& convolution, const Tensor& weight) {
-  const Tensor plain = dense_f32(weight);
+  const Tensor numbers = onednn::as_f32(weight);
   const Tensor result = empty({convolution.weight().floats()});
-  winograd::transform_weight(convolution, plain.data<float>(), result.mutable_data<float>());
+  winograd::transform_weight(convolution, numbers, result.mutable_data<float>());
   return result;
 }
 
@@ -175,10 +175,9 @@ void run_winograd_grad_weight(const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor x = dense(args.input(1), Format::kChannelsLast);
   const Tensor& out = args.output();
-  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
+  const bool direct = out.dtype() == DType::kF32 && weight_steps(out).has_value();
   const Tensor result = direct ? out : empty(out.shape());
-  winograd::gradient_by_weight(WeightGradient{tiling_of(p), p.x[1], p.y[1]}, grad, x,
-                               result.mutable_data<float>());
+  winograd::gradient_by_weight(WeightGradient{tiling_of(p), p.x[1], p.y[1]}, grad, x, result);
   if (!direct) copy_elements(result, out);
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 using kernels::TileRegisters;
 using kernels::transpose_blocks;
+using kernels::WeightSteps;
 using kernels::grad_weight::Chunk;
 using kernels::grad_weight::is_paired;
 using kernels::grad_weight::multiply_tiles;
@@ -335,17 +336,21 @@ void add_parts(const Plan& plan, const float* sums, std::int64_t part_sums, floa
   }
 }
 
-// The weights [i][tap] of one output channel; `sums` are its own, those of the first part of the
-// chunks.
-void gather_channel(const Plan& plan, const float* sums, float* out) {
+// The weights of one output channel; `sums` are its own, those of the first part of the chunks.
+void gather_channel(const Plan& plan, const float* sums, const WeightSteps& steps, float* out) {
   const auto taps = static_cast<std::int64_t>(plan.taps.size());
   const std::int64_t part_sums = plan.out_panels * plan.vectors() * kPanel * kPanel;
-  for (std::int64_t i = 0; i < plan.problem.in_channels; i += kPanel, out += kPanel * taps) {
+  for (std::int64_t i = 0; i < plan.problem.in_channels; i += kPanel) {
     const std::int64_t count = std::min(plan.problem.in_channels - i, kPanel);
     for (std::int64_t tap = 0; tap < taps; ++tap, sums += kPanel * kPanel) {
+      float* const to = out + i * steps.channel + tap * steps.tap;
+      if (steps.channel == 1 && count == kPanel) {
+        add_parts(plan, sums, part_sums, to);
+        continue;
+      }
       float added[kPanel];
       add_parts(plan, sums, part_sums, added);
-      for (std::int64_t j = 0; j < count; ++j) out[j * taps + tap] = added[j];
+      for (std::int64_t j = 0; j < count; ++j) to[j * steps.channel] = added[j];
     }
   }
 }
@@ -353,12 +358,12 @@ void gather_channel(const Plan& plan, const float* sums, float* out) {
 }  // namespace
 
 // Adds up the parts' sums and puts them where the result wants them.
-void gather(const Plan& plan, const float* sums, float* out) {
+void gather(const Plan& plan, const float* sums, const WeightSteps& steps, float* out) {
   const auto taps = static_cast<std::int64_t>(plan.taps.size());
   parallel_for(plan.problem.out_channels, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       const std::int64_t panel = o / kPanel * plan.vectors() * kPanel * kPanel;
-      gather_channel(plan, sums + panel + o % kPanel * kPanel,
+      gather_channel(plan, sums + panel + o % kPanel * kPanel, steps,
                      out + o * plan.problem.in_channels * taps);
     }
   });
@@ -388,15 +393,15 @@ void run_grad_weight(const KernelArgs& args) {
 
 namespace {
 
-// The gradient [o, c, kh, kw] in f32, over `out` if that is such a dense block. Dense channels-last
-// images; `norm` is what x is to be normalised by as it is read, or null.
+// The gradient [o, c, kh, kw] in f32, over `out` if that is such a dense block, of either format.
+// Dense channels-last images; `norm` is what x is to be normalised by as it is read, or null.
 Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor& x,
                        const NormAgain* norm, const Tensor& out) {
   const Plan plan(problem, num_threads());
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   const Attrs none;
   const KernelArgs images{inputs, {}, none};
-  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
+  const bool direct = out.dtype() == DType::kF32 && weight_steps(out).has_value();
   const Tensor result =
       direct
           ? out
@@ -407,7 +412,8 @@ Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor&
   }
   const Tensor sums = empty({plan.sum_count()});
   HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, sums.mutable_data<float>());
-  HWY_DYNAMIC_DISPATCH(gather)(plan, sums.data<float>(), result.mutable_data<float>());
+  HWY_DYNAMIC_DISPATCH(gather)
+  (plan, sums.data<float>(), *weight_steps(result), result.mutable_data<float>());
   return result;
 }
 

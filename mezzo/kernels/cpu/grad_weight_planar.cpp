@@ -18,6 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
+using kernels::WeightSteps;
 using kernels::grad_weight::Chunk;
 using kernels::grad_weight::PlanarPlan;
 using kernels::grad_weight::Problem;
@@ -264,13 +265,14 @@ HWY_INLINE float total_of(const PlanarPlan& plan, const float* sums) {
   return hn::GetLane(hn::SumOfLanes(F32(), total));
 }
 
-// The weights of an output channel: sums are column by column, `out` is row by row.
-void total_channel(const PlanarPlan& plan, const float* sums, float* out) {
+// The weights of an output channel: sums are column by column, taps of `out` are row by row.
+void total_channel(const PlanarPlan& plan, const float* sums, const WeightSteps& steps,
+                   float* out) {
   const auto [rows, cols] = plan.problem.kernel;
-  for (std::int64_t c = 0; c < plan.problem.in_channels; ++c, out += rows * cols) {
+  for (std::int64_t c = 0; c < plan.problem.in_channels; ++c, out += steps.channel) {
     for (std::int64_t j = 0; j < cols; ++j) {
       for (std::int64_t i = 0; i < rows; ++i, sums += lanes()) {
-        out[i * cols + j] = total_of(plan, sums);
+        out[(i * cols + j) * steps.tap] = total_of(plan, sums);
       }
     }
   }
@@ -278,7 +280,8 @@ void total_channel(const PlanarPlan& plan, const float* sums, float* out) {
 
 }  // namespace
 
-void grad_weight_planar(const Problem& problem, const KernelArgs& args, float* out) {
+// `out` [o, c, kh, kw]: f32, dense.
+void grad_weight_planar(const Problem& problem, const KernelArgs& args, const Tensor& out) {
   const PlanarPlan plan(problem, lanes());
   const Tensor all_sums = empty({plan.parts * plan.sums() * lanes()}, DType::kF32);
   float* sums = all_sums.mutable_data<float>();
@@ -289,9 +292,11 @@ void grad_weight_planar(const Problem& problem, const KernelArgs& args, float* o
   });
   const std::int64_t weights = problem.in_channels * plan.taps();
   const std::int64_t grain = kElementGrain / (weights * plan.parts * lanes());
+  const WeightSteps steps = *kernels::weight_steps(out);
+  float* const numbers = out.mutable_data<float>();
   parallel_for(problem.out_channels, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
-      total_channel(plan, sums + o * weights * lanes(), out + o * weights);
+      total_channel(plan, sums + o * weights * lanes(), steps, numbers + o * weights);
     }
   });
 }
@@ -342,10 +347,10 @@ void run_grad_weight_planar(const KernelArgs& args) {
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   const KernelArgs dense_args{inputs, args.outputs, args.attributes};
   const Tensor& out = args.output();
-  const bool direct = out.dtype() == DType::kF32 && out.is_dense();
+  const bool direct = out.dtype() == DType::kF32 && weight_steps(out).has_value();
   const Tensor result = direct ? out : empty(out.shape());
   HWY_DYNAMIC_DISPATCH(grad_weight_planar)
-  (problem_of(args, Products::kF32), dense_args, result.mutable_data<float>());
+  (problem_of(args, Products::kF32), dense_args, result);
   if (!direct) copy_elements(result, out);
 }
 

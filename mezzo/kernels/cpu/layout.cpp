@@ -56,6 +56,13 @@ Tensor dense_f32(const Tensor& tensor, Format format) {
   return copy;
 }
 
+std::optional<WeightSteps> weight_steps(const Tensor& weight) {
+  const Shape& shape = weight.shape();
+  if (weight.is_dense()) return WeightSteps{.channel = shape[2] * shape[3], .tap = 1};
+  if (weight.is_dense(Format::kChannelsLast)) return WeightSteps{.channel = 1, .tap = shape[1]};
+  return {};
+}
+
 bool same_dense_layout(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) return false;
   return (a.is_dense() && b.is_dense()) ||

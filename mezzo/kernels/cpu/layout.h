@@ -1,6 +1,9 @@
 // How kernels look at tensors: densely where possible, by copy where not.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/kernel.h"
 
@@ -17,6 +20,15 @@ Tensor dense_f32(const Tensor& tensor, Format format = Format::kContiguous);
 // True if both fill one block of memory in the same order, so that element i of one in memory is
 // element i of the other.
 bool same_dense_layout(const Tensor& a, const Tensor& b);
+
+// From one number of a convolution's weight to the next input channel, and to the next tap, in a
+// block [o, c, taps] of either format.
+struct WeightSteps {
+  std::int64_t channel = 1;
+  std::int64_t tap = 1;
+};
+// Nothing if the weight [o, c, kh, kw] is not dense.
+std::optional<WeightSteps> weight_steps(const Tensor& weight);
 
 // Calls function.operator()<T>() for the three dtypes that vector kernels compute; false for
 // others.

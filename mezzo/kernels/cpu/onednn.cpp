@@ -12,13 +12,13 @@
 #include "mezzo/kernels/cpu/pack_weight.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/packed_copy.h"
 
 namespace mezzo::kernels::onednn {
 namespace {
 
 constexpr std::uint64_t kPacked = 0x7061636b;  // DerivedKey::kind of packed weights
-constexpr std::uint64_t kRead = 0x72656164;    // and of notes that a weight was read,
-constexpr std::uint64_t kOnce = 0x6f6e6365;    // or was packed and not kept
+constexpr std::uint64_t kRead = 0x72656164;    // and of notes that a weight was read
 
 // A fast hash of a sequence of numbers: every step multiplies and folds, as wyhash does.
 class Hash {
@@ -98,12 +98,6 @@ std::uint64_t hash_of(const Desc& desc) {
   hash.add(md.extra.flags);
   return hash.value();
 }
-
-// A kept copy of a weight.
-struct PackedWeight final : RefCounted {
-  explicit PackedWeight(const Desc& desc) : storage(desc) {}
-  Temporary storage;
-};
 
 }  // namespace
 
@@ -208,10 +202,6 @@ DerivedKey read_key(const Tensor& weight, const Shape& dims, const Shape& stride
 
 struct Note final : RefCounted {};
 
-void put_note(const Tensor& weight, const DerivedKey& key) {
-  weight.storage()->derived().put(key, weight.version(), Ref<RefCounted>(new Note));
-}
-
 }  // namespace
 
 bool is_read_again(const Tensor& weight, const Shape& dims, const Shape& strides) {
@@ -221,71 +211,145 @@ bool is_read_again(const Tensor& weight, const Shape& dims, const Shape& strides
 
 void note_read(const Tensor& weight, const Shape& dims, const Shape& strides) {
   if (!is_worth_keeping(weight)) return;
-  put_note(weight, read_key(weight, dims, strides));
+  weight.storage()->derived().put(read_key(weight, dims, strides), weight.version(),
+                                  Ref<RefCounted>(new Note));
 }
 
 namespace {
 
 // As reorders in profiles, which they are.
 template <class Body>
-void run_packing(const Desc& from, const Desc& to, const Body& body) {
+void run_packing(const char* kernel, const Desc& from, const Desc& to, const Body& body) {
   const auto work = [&] {
     return KernelWork{.op = "reorder",
-                      .kernel = "cpu_pack",
+                      .kernel = kernel,
                       .dtype = DType::kF32,
                       .bytes = static_cast<double>(from.get_size() + to.get_size())};
   };
   run_listened(work, body);
 }
 
-void pack(const Tensor& source, const Shape& dims, const Shape& strides, const dnnl::memory& to) {
-  const Desc plain = describe(dims, source.dtype(), strides);
-  const Desc wanted = to.get_desc();
-  const auto blocked = source.dtype() == DType::kF32 ? blocked_weight(dims, strides, wanted)
-                                                     : std::optional<BlockedWeight>();
-  if (!blocked) return reorder(memory_of(source, plain), to);
-  run_packing(plain, wanted,
-              [&] { pack_weight(*blocked, source.data<float>(), to.get_data_handle()); });
+// Of a weight as the primitive sees it.
+std::optional<BlockedWeight> blocked_f32(const Tensor& weight, const Shape& dims,
+                                         const Shape& strides, const Desc& blocks) {
+  if (weight.dtype() != DType::kF32) return {};
+  return blocked_weight(dims, strides, blocks);
+}
+
+// The memory of a packed copy.
+struct PackedBlock final : RefCounted {
+  explicit PackedBlock(const Desc& desc) : storage(desc) {}
+  Temporary storage;
+};
+
+// One form of a weight: its packed copy, as long as there is one, and how often it was read.
+class PackedWeight final : public PackedCopy {
+ public:
+  PackedWeight(Desc wanted, ReadIn pass) : wanted_(std::move(wanted)), pass_(pass) {}
+
+  // Packs `source` unless that is done. `is_read_again`: it is known that this is not the first
+  // time since the weight changed.
+  Packed read(const Tensor& source, const Shape& dims, const Shape& strides, bool is_read_again);
+
+  Ref<PackedCopy> renewed() override;
+  std::int64_t part() const override { return rows_.elements * rows_.together; }
+  void write(const float* param, std::int64_t begin, std::int64_t end, WorkShare share) override {
+    pack_rows(*blocked_, param, block_->storage.memory.get_data_handle(), begin / rows_.elements,
+              end / rows_.elements, share);
+  }
+  std::size_t element_bytes() const override { return dnnl_data_type_size(wanted_.data.data_type); }
+  void let_go_if_read() override {
+    const std::lock_guard lock(mutex_);
+    if (reads_ > 0) block_ = nullptr;
+  }
+
+ private:
+  bool is_worth_renewing() const;
+
+  Desc wanted_;
+  ReadIn pass_;
+  std::mutex mutex_;
+  std::optional<BlockedWeight> blocked_;  // if it was packed from f32
+  WeightRows rows_{};
+  Ref<PackedBlock> block_;
+  int reads_ = 0;
+  bool lasts_ = false;  // the copy is kept when it is read
+};
+
+Packed PackedWeight::read(const Tensor& source, const Shape& dims, const Shape& strides,
+                          bool is_read_again) {
+  const std::lock_guard lock(mutex_);
+  lasts_ = lasts_ || is_read_again || reads_ > 0;
+  ++reads_;
+  Ref<PackedBlock> block = block_;
+  if (!block) {
+    block = make_ref<PackedBlock>(wanted_);
+    const dnnl::memory& to = block->storage.memory;
+    const Desc plain = describe(dims, source.dtype(), strides);
+    blocked_ = blocked_f32(source, dims, strides, wanted_);
+    if (blocked_) {
+      rows_ = rows_of(*blocked_);
+      run_packing("cpu_pack", plain, wanted_,
+                  [&] { pack_weight(*blocked_, source.data<float>(), to.get_data_handle()); });
+    } else {
+      reorder(memory_of(source, plain), to);
+    }
+  }
+  block_ = lasts_ ? block : nullptr;
+  return {block->storage.memory, Ref<RefCounted>(block.get())};
+}
+
+// What is read in the backward pass waits through the forward pass, at whose end memory is
+// scarcest.
+bool PackedWeight::is_worth_renewing() const {
+  constexpr std::size_t kLeastWaiting = 2UL << 20;
+  return pass_ == ReadIn::kForward || wanted_.get_size() >= kLeastWaiting;
+}
+
+Ref<PackedCopy> PackedWeight::renewed() {
+  const std::lock_guard lock(mutex_);
+  if (reads_ == 0 || !blocked_ || rows_.count == 0 || !is_worth_renewing()) return nullptr;
+  const auto next = make_ref<PackedWeight>(wanted_, pass_);
+  next->blocked_ = blocked_;
+  next->rows_ = rows_;
+  next->block_ = make_ref<PackedBlock>(wanted_);
+  next->lasts_ = reads_ > 1;
+  return Ref<PackedCopy>(next.get());
 }
 
 }  // namespace
 
-Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted) {
+Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted,
+              ReadIn pass) {
   const Desc plain = describe(dims, weight.dtype(), strides);
   if (plain == wanted) return {memory_of(weight, plain), nullptr};
-  const bool may_keep = is_worth_keeping(weight);
-  const std::uint64_t version = weight.version();
+  const Tensor parameter = unfilled_source(weight);
+  const Tensor& source = parameter.defined() ? parameter : weight;
+  if (!is_worth_keeping(weight)) {
+    return PackedWeight(wanted, pass).read(source, dims, strides, false);
+  }
   Hash form;
   form.add(hash_of(plain));
   form.add(hash_of(wanted));
   const DerivedKey key = derived_key(weight, kPacked, form.value());
-  const DerivedKey once = derived_key(weight, kOnce, form.value());
-  bool is_used_again = false;
-  if (may_keep) {
-    DerivedCopies& derived = weight.storage()->derived();
-    if (const auto found = derived.find(key, version)) {
-      return {static_cast<PackedWeight*>(found.get())->storage.memory, found};
-    }
-    is_used_again = derived.find(once, version) || is_read_again(weight, dims, strides);
+  DerivedCopies& derived = weight.storage()->derived();
+  const std::uint64_t version = weight.version();
+  Ref<RefCounted> found = derived.find(key, version);
+  if (!found) {
+    found = Ref<RefCounted>(new PackedWeight(wanted, pass));
+    derived.put(key, version, found);
   }
-  const Tensor parameter = unfilled_source(weight);
-  const Tensor& source = parameter.defined() ? parameter : weight;
-  const auto copy = make_ref<PackedWeight>(wanted);
-  pack(source, dims, strides, copy->storage.memory);
-  Ref<RefCounted> owner(copy.get());
-  if (may_keep && is_used_again) weight.storage()->derived().put(key, version, owner);
-  if (may_keep && !is_used_again) put_note(weight, once);
-  return {copy->storage.memory, std::move(owner)};
+  const bool read_again = is_read_again(weight, dims, strides);
+  return static_cast<PackedWeight*>(found.get())->read(source, dims, strides, read_again);
 }
 
 void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,
               const Shape& strides) {
   const Desc plain = describe(dims, weight.dtype(), strides);
   const Desc blocks = from.get_desc();
-  const auto blocked = weight.dtype() == DType::kF32 ? blocked_weight(dims, strides, blocks)
-                                                     : std::optional<BlockedWeight>();
+  const auto blocked = blocked_f32(weight, dims, strides, blocks);
   if (!blocked || !can_unpack(*blocked)) return reorder(from, memory_of(weight, plain));
-  run_packing(blocks, plain, [&] {
+  run_packing("cpu_unpack", blocks, plain, [&] {
     unpack_weight(*blocked, from.get_data_handle(), weight.mutable_data<float>());
   });
 }

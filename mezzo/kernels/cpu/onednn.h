@@ -83,14 +83,20 @@ struct Packed {
   Ref<RefCounted> owner;  // null if the memory is the weight's own
 };
 
+// The pass in which a form of a weight is read.
+enum class ReadIn : std::uint8_t { kForward, kBackward };
+
 // A weight in the layout `wanted`. `dims` and `strides` say how the primitive sees the weight.
 //
 // A parameter's packed copy is kept beside it from the second use on, until the parameter changes.
 // Training uses each form of a weight once between two updates, and if all forms were kept, copies
 // of all weights would be alive at the end of the forward pass, when memory is scarcest. If the
 // weight is the 16-bit copy of an f32 parameter that nobody has read yet, the packed form is made
-// straight from the f32 numbers, and the plain 16-bit copy never exists.
-Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted);
+// straight from the f32 numbers, and the plain 16-bit copy never exists. The next update then
+// writes the form that was read (ops/packed_copy.h), which lasts until it is read, or as long as
+// this one if it was read more than once.
+Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted,
+              ReadIn pass = ReadIn::kForward);
 
 // Copies a weight's numbers out of a primitive's layout to a tensor; the reverse of packed().
 void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,

@@ -130,6 +130,35 @@ void run_copied_range(const Block& block, std::int64_t begin, std::int64_t end, 
   }
 }
 
+// The same for an f32 parameter that has copies in kernels' layouts, in parts that stay in the
+// second-level cache. While one is updated, the one before is packed, by turns: what is packed goes
+// to memory while numbers come from there. `begin` and `end` may lie within parts: those that begin
+// between them are done.
+template <class Block, class Rule>
+void run_packed_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+  std::int64_t part = 1;
+  for (const Ref<PackedCopy>& copy : block.copy.packed) part = std::max(part, copy->part());
+  const auto next = [&](std::int64_t i) {
+    return std::min((i + part - 1) / part * part, block.count);
+  };
+  const auto pack = [&](std::int64_t at, WorkShare share) {
+    for (const Ref<PackedCopy>& copy : block.copy.packed) {
+      copy->write(block.param, at, at + part, share);
+    }
+  };
+  begin = next(begin);
+  end = next(end);
+  if (begin == end) return;
+  const std::int64_t pieces = (part + kPiece - 1) / kPiece;
+  for (std::int64_t at = begin; at < end; at += part) {
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      run_range(block, at + i * kPiece, at + std::min((i + 1) * kPiece, part), rule);
+      if (at > begin) pack(at - part, {i, i + 1, pieces});
+    }
+  }
+  pack(end - part, {});
+}
+
 template <class Block, class Rule>
 void for_elements(std::span<const Block> blocks, const Rule& rule) {
   kernels::for_ranges(blocks, kElementGrain,
@@ -137,6 +166,8 @@ void for_elements(std::span<const Block> blocks, const Rule& rule) {
                         const Block& block = blocks[index];
                         if (block.half.param != nullptr) {
                           run_half_range(block, begin, end, rule);
+                        } else if (block.copy.packed.count > 0) {
+                          run_packed_range(block, begin, end, rule);
                         } else if (block.copy.data != nullptr) {
                           run_copied_range(block, begin, end, rule);
                         } else {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
@@ -26,11 +27,15 @@ inline constexpr std::int64_t kLine = 16;  // numbers of a cache line
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 
 // The next numbers `step` apart.
+template <bool kApart>
 HWY_INLINE F32Vec load_apart(const float* from, std::int64_t step) {
-  if (step == 1) return load(from);
-  const hn::RebindToSigned<F32> d;
-  const auto places = hn::Mul(hn::Iota(d, 0), hn::Set(d, static_cast<std::int32_t>(step)));
-  return hn::GatherIndex(F32(), from, places);
+  if constexpr (kApart) {
+    const hn::RebindToSigned<F32> d;
+    const auto places = hn::Mul(hn::Iota(d, 0), hn::Set(d, static_cast<std::int32_t>(step)));
+    return hn::GatherIndex(F32(), from, places);
+  } else {
+    return load(from);
+  }
 }
 
 // bf16 numbers of a and b by turns, those of a in the lower halves.
@@ -49,11 +54,39 @@ HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
 // Where the rows of a tile begin in the blocks.
 using Rows = std::array<std::int64_t, kTile>;
 
-// to[rows[c] + r] = from[r * step + c] for a tile.
+// Whole cache lines past the caches, as far as vectors are that long: else two halves would have to
+// meet in a buffer.
+inline constexpr bool kCanStream = kMaxLanes == kLine;
+
+template <bool kStreams>
+HWY_INLINE void put(hn::Vec<U32> v, std::uint32_t* to) {
+  if constexpr (kStreams && kCanStream) {
+    hn::Stream(v, U32(), to);
+  } else {
+    hn::StoreU(v, U32(), to);
+  }
+}
+
+// Four numbers each of the rows 0, 4, 8 and so on below `kRows`.
+template <std::int64_t kRows>
+HWY_INLINE auto every_fourth_row(const std::uint32_t* from, std::int64_t step) {
+  if constexpr (kRows == 4) {
+    return hn::LoadU(hn::CappedTag<std::uint32_t, 4>(), from);
+  } else {
+    constexpr std::int64_t kHalf = kRows / 2;
+    return hn::Combine(hn::CappedTag<std::uint32_t, kRows>(),
+                       every_fourth_row<kHalf>(from + kHalf * step, step),
+                       every_fourth_row<kHalf>(from, step));
+  }
+}
+
+// to[rows[c] + r] = from[r * step + c] for a tile: four columns at a time, as squares of four in
+// the parts of 128 bits, where a shuffle costs least.
+template <bool kStreams>
 HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t step, std::uint32_t* to,
                              const Rows& rows) {
-  const hn::CappedTag<std::uint32_t, 4> d;
-  const hn::CappedTag<std::uint64_t, 2> pairs;
+  const U32 d;
+  const hn::Repartition<std::uint64_t, U32> pairs;
   const auto lower = [&](auto a, auto b) HWY_ATTR {
     return hn::BitCast(d, hn::InterleaveLower(pairs, hn::BitCast(pairs, a), hn::BitCast(pairs, b)));
   };
@@ -61,85 +94,107 @@ HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t step, std::
     return hn::BitCast(d, hn::InterleaveUpper(pairs, hn::BitCast(pairs, a), hn::BitCast(pairs, b)));
   };
   for (std::size_t c = 0; c < rows.size(); c += 4) {
-    for (std::int64_t r = 0; r < kTile; r += 4) {
-      const std::uint32_t* const in = from + r * step + c;
-      const auto r0 = hn::LoadU(d, in);
-      const auto r1 = hn::LoadU(d, in + step);
-      const auto r2 = hn::LoadU(d, in + 2 * step);
-      const auto r3 = hn::LoadU(d, in + 3 * step);
-      const auto a = hn::InterleaveLower(d, r0, r1);
-      const auto b = hn::InterleaveUpper(d, r0, r1);
-      const auto e = hn::InterleaveLower(d, r2, r3);
-      const auto f = hn::InterleaveUpper(d, r2, r3);
-      hn::StoreU(lower(a, e), d, to + rows[c] + r);
-      hn::StoreU(upper(a, e), d, to + rows[c + 1] + r);
-      hn::StoreU(lower(b, f), d, to + rows[c + 2] + r);
-      hn::StoreU(upper(b, f), d, to + rows[c + 3] + r);
+    const std::uint32_t* const in = from + c;
+    const auto r0 = every_fourth_row<kTile>(in, step);
+    const auto r1 = every_fourth_row<kTile>(in + step, step);
+    const auto r2 = every_fourth_row<kTile>(in + 2 * step, step);
+    const auto r3 = every_fourth_row<kTile>(in + 3 * step, step);
+    const auto a = hn::InterleaveLower(d, r0, r1);
+    const auto b = hn::InterleaveUpper(d, r0, r1);
+    const auto e = hn::InterleaveLower(d, r2, r3);
+    const auto f = hn::InterleaveUpper(d, r2, r3);
+    put<kStreams>(lower(a, e), to + rows[c]);
+    put<kStreams>(upper(a, e), to + rows[c + 1]);
+    put<kStreams>(lower(b, f), to + rows[c + 2]);
+    put<kStreams>(upper(b, f), to + rows[c + 3]);
+  }
+}
+
+// One tile. Vectors are read along the axis whose numbers lie closer together, one after the other
+// or apart.
+template <bool kPaired, bool kStreams, bool kApart>
+HWY_INLINE void pack_along_n(const BlockedWeight& p, const float* from, std::uint32_t* to,
+                             const Rows& rows) {
+  for (const std::int64_t row : rows) {
+    const auto first = load_apart<kApart>(from, p.from_n);
+    from += p.from_k;
+    if constexpr (kPaired) {
+      const auto second = load_apart<kApart>(from, p.from_n);
+      put<kStreams>(interleaved(first, second), to + row);
+      from += p.from_k;
+    } else {
+      put<kStreams>(hn::BitCast(U32(), first), to + row);
     }
   }
 }
 
-// One tile. Vectors are read along the axis whose numbers lie closer together; along k, they are
-// transposed.
-template <bool kPaired>
-void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, const Rows& rows) {
-  if (p.from_n < p.from_k) {
-    for (const std::int64_t row : rows) {
-      const auto first = load_apart(from, p.from_n);
-      from += p.from_k;
-      if constexpr (kPaired) {
-        hn::StoreU(interleaved(first, load_apart(from, p.from_n)), U32(), to + row);
-        from += p.from_k;
-      } else {
-        hn::StoreU(hn::BitCast(U32(), first), U32(), to + row);
-      }
-    }
-    return;
-  }
+// Read along k, they are transposed.
+template <bool kPaired, bool kStreams, bool kApart>
+HWY_INLINE void pack_along_k(const BlockedWeight& p, const float* from, std::uint32_t* to,
+                             const Rows& rows) {
   alignas(64) std::uint32_t square[kTile * kTile];
   for (std::int64_t i = 0; i < kTile; ++i, from += p.from_n) {
-    // The next n's: at the end of a row, the memory system does not see them coming.
-    for (std::int64_t k = 0; k < kTile * (kPaired ? 2 : 1); k += kLine) {
-      __builtin_prefetch(from + kTile * p.from_n + k * p.from_k);
+    if constexpr (!kStreams) {
+      // The next n's: at the end of a row, the memory system does not see them coming.
+      for (std::int64_t k = 0; k < kTile * (kPaired ? 2 : 1); k += kLine) {
+        __builtin_prefetch(from + kTile * p.from_n + k * p.from_k);
+      }
     }
-    const auto first = load_apart(from, p.from_k);
+    const auto first = load_apart<kApart>(from, p.from_k);
     if constexpr (kPaired) {
-      const auto second = load_apart(from + kTile * p.from_k, p.from_k);
+      const auto second = load_apart<kApart>(from + kTile * p.from_k, p.from_k);
       hn::Store(paired(first, second), U32(), square + i * kTile);
     } else {
       hn::Store(hn::BitCast(U32(), first), U32(), square + i * kTile);
     }
   }
-  transpose_to(square, kTile, to, rows);
+  // The compiler would take parts of registers instead of reading what it has stored: by shuffles,
+  // of which there is one at a time, where two loads are free.
+  asm volatile("" : : "r"(square) : "memory");
+  transpose_to<kStreams>(square, kTile, to, rows);
+}
+
+template <bool kPaired, bool kStreams>
+void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, const Rows& rows) {
+  if (p.from_n == 1) {
+    pack_along_n<kPaired, kStreams, false>(p, from, to, rows);
+  } else if (p.from_k == 1) {
+    pack_along_k<kPaired, kStreams, false>(p, from, to, rows);
+  } else if (p.from_n < p.from_k) {
+    pack_along_n<kPaired, kStreams, true>(p, from, to, rows);
+  } else {
+    pack_along_k<kPaired, kStreams, true>(p, from, to, rows);
+  }
 }
 
 // The rows of the tile that begins with those.
 Rows rows_of(const BlockedWeight& p, std::int64_t n, std::int64_t k) {
   Rows rows;
-  for (std::int64_t& row : rows) {
-    row = n / p.n_block * p.to_n + n % p.n_block + k / p.k_block * p.to_k +
-          k % p.k_block / p.pair * p.n_block;
-    k += p.pair;
+  const std::int64_t block_end = p.k_block / p.pair * p.n_block;
+  std::int64_t block = n / p.n_block * p.to_n + n % p.n_block + k / p.k_block * p.to_k;
+  std::int64_t inside = k % p.k_block / p.pair * p.n_block;
+  for (std::int64_t& row : rows) {  // without a division each, which would take half of the time
+    row = block + inside;
+    inside += p.n_block;
+    if (inside < block_end) continue;
+    inside = 0;
+    block += p.to_k;
   }
   return rows;
 }
 
-// The tiles of all taps for n's and k's from those on.
-template <bool kPaired>
-void pack_taps(const BlockedWeight& p, const float* from, std::uint32_t* to, std::int64_t n,
-               std::int64_t k) {
-  const Rows rows = rows_of(p, n, k);
-  const bool is_padding = n >= p.n;
-  from += n * p.from_n + k * p.from_k;
-  for (std::int64_t h = 0; h < p.h; ++h) {
-    for (std::int64_t w = 0; w < p.w; ++w) {
-      std::uint32_t* const tile = to + h * p.to_h + w * p.to_w;
-      if (is_padding) {
-        for (const std::int64_t row : rows) std::fill_n(tile + row, kTile, 0U);
-      } else {
-        pack_tile<kPaired>(p, from + h * p.from_h + w * p.from_w, tile, rows);
-      }
-    }
+// The tile of one tap for n's and k's from those on.
+template <bool kPaired, bool kStreams>
+void pack_tap(const BlockedWeight& p, const float* from, std::uint32_t* to, const Rows& rows,
+              std::int64_t n, std::int64_t k, std::int64_t tap) {
+  const std::int64_t h = tap / p.w;
+  const std::int64_t w = tap - h * p.w;
+  to += h * p.to_h + w * p.to_w;
+  if (n >= p.n) {  // padding
+    for (const std::int64_t row : rows) std::fill_n(to + row, kTile, 0U);
+  } else {
+    from += n * p.from_n + k * p.from_k + h * p.from_h + w * p.from_w;
+    pack_tile<kPaired, kStreams>(p, from, to, rows);
   }
 }
 
@@ -157,25 +212,70 @@ void pack(const BlockedWeight& p, const float* from, std::uint32_t* to) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t n = (along_n ? i % inner : i / inner) * kTile;
       const std::int64_t k = (along_n ? i / inner : i % inner) * depth;
-      if (p.pair == 2) {
-        pack_taps<true>(p, from, to, n, k);
-      } else {
-        pack_taps<false>(p, from, to, n, k);
+      const Rows rows = rows_of(p, n, k);
+      for (std::int64_t tap = 0; tap < p.h * p.w; ++tap) {
+        if (p.pair == 2) {
+          pack_tap<true, false>(p, from, to, rows, n, k, tap);
+        } else {
+          pack_tap<false, false>(p, from, to, rows, n, k, tap);
+        }
       }
     }
   };
   parallel_for(tiles_n * tiles_k, std::max<std::int64_t>(1, kGrainNumbers / numbers), body);
 }
 
+template <bool kPaired>
+void pack_part(const BlockedWeight& p, const float* from, std::uint32_t* to, std::int64_t begin,
+               std::int64_t end, WorkShare share) {
+  const std::int64_t depth = kTile * p.pair;
+  const bool rows_are_n = p.from_n > p.from_k;
+  // The padding goes with the last n's.
+  const std::int64_t first_n = rows_are_n ? begin : 0;
+  const std::int64_t last_n = rows_are_n && end < p.n ? end : p.padded_n;
+  const std::int64_t first_k = rows_are_n ? 0 : begin;
+  const std::int64_t last_k = rows_are_n ? p.k : end;
+  const std::int64_t tiles_k = (last_k - first_k) / depth;
+  const std::int64_t taps = p.h * p.w;
+  const std::int64_t tiles = (last_n - first_n) / kTile * tiles_k * taps;
+  const std::int64_t last = tiles * share.last / share.shares;
+  for (std::int64_t i = tiles * share.first / share.shares; i < last;) {
+    const std::int64_t square = i / taps;
+    const std::int64_t n = first_n + square / tiles_k * kTile;
+    const std::int64_t k = first_k + square % tiles_k * depth;
+    const Rows rows = rows_of(p, n, k);
+    for (const std::int64_t stop = std::min((square + 1) * taps, last); i < stop; ++i) {
+      pack_tap<kPaired, true>(p, from, to, rows, n, k, i - square * taps);
+    }
+  }
+  if (kCanStream && share.last == share.shares) hwy::FlushStream();
+}
+
+void pack_rows(const BlockedWeight& p, const float* from, std::uint32_t* to, std::int64_t begin,
+               std::int64_t end, WorkShare share) {
+  p.pair == 2 ? pack_part<true>(p, from, to, begin, end, share)
+              : pack_part<false>(p, from, to, begin, end, share);
+}
+
 // The weight's own rows take the place of a tile's.
+void unpack_tap(const BlockedWeight& p, const std::uint32_t* from, std::uint32_t* to,
+                std::int64_t n) {
+  Rows rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = (n + static_cast<std::int64_t>(i)) * p.from_n;
+  }
+  for (std::int64_t k = 0; k < p.k; k += kTile) {
+    transpose_to<false>(from + rows_of(p, n, k)[0], p.n_block, to + k, rows);
+  }
+}
+
 void unpack(const BlockedWeight& p, const std::uint32_t* from, std::uint32_t* to) {
   parallel_for(p.n / kTile, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin * kTile; n < end * kTile; n += kTile) {
-      Rows rows;
-      for (std::int64_t i = 0; i < kTile; ++i)
-        rows[static_cast<std::size_t>(i)] = (n + i) * p.from_n;
-      for (std::int64_t k = 0; k < p.k; k += kTile) {
-        transpose_to(from + rows_of(p, n, k)[0], p.n_block, to + k, rows);
+      for (std::int64_t h = 0; h < p.h; ++h) {
+        for (std::int64_t w = 0; w < p.w; ++w) {
+          unpack_tap(p, from + h * p.to_h + w * p.to_w, to + h * p.from_h + w * p.from_w, n);
+        }
       }
     }
   });
@@ -184,6 +284,8 @@ void unpack(const BlockedWeight& p, const std::uint32_t* from, std::uint32_t* to
 #else
 
 void pack(const BlockedWeight&, const float*, std::uint32_t*) {}
+void pack_rows(const BlockedWeight&, const float*, std::uint32_t*, std::int64_t, std::int64_t,
+               WorkShare) {}
 void unpack(const BlockedWeight&, const std::uint32_t*, std::uint32_t*) {}
 
 #endif
@@ -199,6 +301,7 @@ namespace mezzo::kernels::onednn {
 namespace {
 
 HWY_EXPORT(pack);
+HWY_EXPORT(pack_rows);
 HWY_EXPORT(unpack);
 HWY_EXPORT(tile);
 
@@ -275,10 +378,25 @@ void pack_weight(const BlockedWeight& weight, const float* from, void* to) {
   HWY_DYNAMIC_DISPATCH(pack)(weight, from, static_cast<std::uint32_t*>(to));
 }
 
+WeightRows rows_of(const BlockedWeight& weight) {
+  const std::int64_t tile = HWY_DYNAMIC_DISPATCH(tile)();
+  const bool rows_are_n = weight.from_n > weight.from_k;
+  WeightRows rows{.count = rows_are_n ? weight.n : weight.k,
+                  .elements = rows_are_n ? weight.from_n : weight.from_k,
+                  .together = rows_are_n ? tile : tile * weight.pair};
+  if (rows.count * rows.elements != weight.n * weight.k * weight.h * weight.w) rows.count = 0;
+  return rows;
+}
+
+void pack_rows(const BlockedWeight& weight, const float* from, void* to, std::int64_t begin,
+               std::int64_t end, WorkShare share) {
+  HWY_DYNAMIC_DISPATCH(pack_rows)
+  (weight, from, static_cast<std::uint32_t*>(to), begin, end, share);
+}
+
 bool can_unpack(const BlockedWeight& weight) {
   const std::int64_t tile = HWY_DYNAMIC_DISPATCH(tile)();
-  return weight.pair == 1 && weight.k_block % tile == 0 && weight.from_k == 1 &&
-         weight.h * weight.w == 1;
+  return weight.pair == 1 && weight.k_block % tile == 0 && weight.from_k == 1;
 }
 
 void unpack_weight(const BlockedWeight& weight, const void* from, float* to) {

@@ -98,19 +98,19 @@ void PixelPairs::for_pairs(std::int64_t output, const Visit& visit) const {
   }
 }
 
-// Both go output channel by output channel: its numbers, [c, taps] in the weight, are [tap][c] in
-// the innermost cache, where rows of the matrix are copied from or added to as a whole.
+// Both go output channel by output channel: its numbers are [tap][c] in the innermost cache, where
+// rows of the matrix are copied from or added to as a whole.
 template <class Bits>
-void PixelPairs::expand(const Bits* weight, Bits* matrix) const {
+void PixelPairs::expand(const Bits* weight, const WeightSteps& steps, Bits* matrix) const {
   const std::int64_t size = inputs_ * taps_;
   parallel_for(outputs_, kGrain / size, [&](std::int64_t begin, std::int64_t end) {
     std::vector<Bits> by_tap(size);
     const std::vector<Bits> zeros(inputs_);
     for (std::int64_t o = begin; o < end; ++o) {
       for (const std::int64_t tap : used_taps_) {
-        const Bits* from = weight + o * size + tap;
+        const Bits* from = weight + o * size + tap * steps.tap;
         Bits* to = by_tap.data() + tap * inputs_;
-        for (std::int64_t c = 0; c < inputs_; ++c) to[c] = from[c * taps_];
+        for (std::int64_t c = 0; c < inputs_; ++c) to[c] = from[c * steps.channel];
       }
       for_pairs(o, [&](std::int64_t at, std::int64_t tap) {
         const Bits* from = tap == kNoTap ? zeros.data() : by_tap.data() + tap * inputs_;
@@ -121,7 +121,7 @@ void PixelPairs::expand(const Bits* weight, Bits* matrix) const {
 }
 
 template <class T>
-void PixelPairs::fold(const float* matrix, T* weight) const {
+void PixelPairs::fold(const float* matrix, const WeightSteps& steps, T* weight) const {
   const std::int64_t size = inputs_ * taps_;
   parallel_for(outputs_, kGrain / size, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> by_tap(size);
@@ -135,21 +135,22 @@ void PixelPairs::fold(const float* matrix, T* weight) const {
       std::fill_n(weight + o * size, size, T(0.0F));
       for (const std::int64_t tap : used_taps_) {
         const float* from = by_tap.data() + tap * inputs_;
-        T* to = weight + o * size + tap;
-        for (std::int64_t c = 0; c < inputs_; ++c) to[c * taps_] = T(from[c]);
+        T* to = weight + o * size + tap * steps.tap;
+        for (std::int64_t c = 0; c < inputs_; ++c) to[c * steps.channel] = T(from[c]);
       }
     }
   });
 }
 
 Tensor PixelPairs::made_matrix(const Tensor& weight) const {
-  const Tensor plain = dense(weight, Format::kContiguous);
+  const Tensor plain = dense(weight, weight.format());
+  const WeightSteps steps = *weight_steps(plain);
   const Tensor matrix = empty(matrix_shape(), weight.dtype());
   if (size_of(weight.dtype()) == sizeof(float)) {
-    expand(static_cast<const std::uint32_t*>(plain.raw_data()),
+    expand(static_cast<const std::uint32_t*>(plain.raw_data()), steps,
            static_cast<std::uint32_t*>(matrix.mutable_raw_data()));
   } else {
-    expand(static_cast<const std::uint16_t*>(plain.raw_data()),
+    expand(static_cast<const std::uint16_t*>(plain.raw_data()), steps,
            static_cast<std::uint16_t*>(matrix.mutable_raw_data()));
   }
   return matrix;
@@ -169,9 +170,10 @@ Tensor PixelPairs::matrix_of(const Tensor& weight) const {
 
 void PixelPairs::fold(const Tensor& matrix, const Tensor& weight) const {
   const Tensor plain =
-      weight.is_dense() ? weight : empty(weight.shape(), weight.dtype(), Format::kContiguous);
+      weight_steps(weight).has_value() ? weight : empty(weight.shape(), weight.dtype());
+  const WeightSteps steps = *weight_steps(plain);
   visit_vector_dtype(weight.dtype(), [&]<class T>() {
-    fold(matrix.data<float>(), static_cast<T*>(plain.mutable_raw_data()));
+    fold(matrix.data<float>(), steps, static_cast<T*>(plain.mutable_raw_data()));
   });
   if (plain.impl() != weight.impl()) convert_into(plain, weight);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/layout.h"
 
 namespace mezzo::kernels::conv {
 
@@ -38,9 +39,9 @@ class PixelPairs {
   template <class Visit>
   void for_pairs(std::int64_t output, const Visit& visit) const;
   template <class Bits>
-  void expand(const Bits* weight, Bits* matrix) const;
+  void expand(const Bits* weight, const WeightSteps& steps, Bits* matrix) const;
   template <class T>
-  void fold(const float* matrix, T* weight) const;
+  void fold(const float* matrix, const WeightSteps& steps, T* weight) const;
   Tensor made_matrix(const Tensor& weight) const;
 
   std::int64_t outputs_;

@@ -30,8 +30,13 @@ inline constexpr std::int64_t kPairOfVectors = 2 * kMaxLanes;
 // The kernels of kPanel inputs and kColumns outputs.
 class KernelBlock {
  public:
-  KernelBlock(const Convolution& convolution, const float* weight)
-      : convolution_(convolution), layout_(convolution.weight()), weight_(weight) {}
+  KernelBlock(const Convolution& convolution, const Tensor& weight)
+      : convolution_(convolution),
+        layout_(convolution.weight()),
+        weight_(weight.data<float>()),
+        steps_(weight.strides()) {
+    if (convolution.turned) std::swap(steps_[0], steps_[1]);
+  }
 
   // Transforms those from that input and output on to their place in `out`.
   void transform_to(std::int64_t first_in, std::int64_t first_out, float* out) {
@@ -56,13 +61,11 @@ class KernelBlock {
     const std::int64_t outs = std::min(kColumns, c.out - first_out);
     const std::int64_t ins = std::min(kPanel, c.in - first_in);
     for (std::int64_t o = 0; o < outs; ++o) {
-      for (std::int64_t i = 0; i < ins; ++i) {
-        const std::int64_t in = first_in + i;
-        const std::int64_t out = first_out + o;
-        const float* from = weight_ + (c.turned ? in * c.out + out : out * c.in + in) * kAll;
-        for (int tap = 0; tap < kAll; ++tap) {
-          numbers_[tap][i][o] = from[c.turned ? kAll - 1 - tap : tap];
-        }
+      const float* const first = weight_ + (first_out + o) * steps_[0] + first_in * steps_[1];
+      for (int tap = 0; tap < kAll; ++tap) {
+        const int place = c.turned ? kAll - 1 - tap : tap;
+        const float* const from = first + place / kTaps * steps_[2] + place % kTaps * steps_[3];
+        for (std::int64_t i = 0; i < ins; ++i) numbers_[tap][i][o] = from[i * steps_[1]];
       }
     }
   }
@@ -70,13 +73,14 @@ class KernelBlock {
   const Convolution& convolution_;
   const Blocks layout_;
   const float* weight_;
+  Strides steps_;  // from one output to the next, one input, row and column
   // Transposed. Where there are fewer outputs than a block has, the results are never read.
   alignas(64) float numbers_[kTaps * kTaps][kPanel][kColumns] = {};
 };
 
 }  // namespace
 
-void transform_weight(const Convolution& convolution, const float* weight, float* out) {
+void transform_weight(const Convolution& convolution, const Tensor& weight, float* out) {
   const std::int64_t panels = (convolution.in + kPanel - 1) / kPanel;
   const std::int64_t count = convolution.weight().blocks * panels;
   parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -251,7 +255,7 @@ namespace mezzo::kernels::winograd {
 HWY_EXPORT(transform_weight);
 HWY_EXPORT(convolve);
 
-void transform_weight(const Convolution& convolution, const float* weight, float* out) {
+void transform_weight(const Convolution& convolution, const Tensor& weight, float* out) {
   HWY_DYNAMIC_DISPATCH(transform_weight)(convolution, weight, out);
 }
 

@@ -7,9 +7,9 @@
 
 namespace mezzo::kernels::winograd {
 
-// The transformed weight, in the layout of convolution.weight(). `weight`: f32, contiguous,
-// [out, in, 3, 3], or [in, out, 3, 3] if it is turned.
-void transform_weight(const Convolution& convolution, const float* weight, float* out);
+// The transformed weight, in the layout of convolution.weight(). `weight`: f32 [out, in, 3, 3], or
+// [in, out, 3, 3] if it is turned; it need not be dense.
+void transform_weight(const Convolution& convolution, const Tensor& weight, float* out);
 
 // y = x convolved with the transformed weight, plus bias. x and y: channels-last, f32, bf16 or f16,
 // y perhaps some channels of more; bias: [out] in f32, or null. Sums are f32 numbers, in an order
@@ -17,10 +17,10 @@ void transform_weight(const Convolution& convolution, const float* weight, float
 void convolve(const Convolution& convolution, const Tensor& x, const float* weight,
               const float* bias, const Tensor& y);
 
-// out [out, in, 3, 3], f32 and contiguous, = the gradient by the weight, from that of y and x, both
+// out [out, in, 3, 3], f32 and dense, = the gradient by the weight, from that of y and x, both
 // channels-last and of one dtype: f32, bf16 or f16. Sums are f32 numbers, in an order that depends
 // on the shapes alone.
 void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
-                        float* out);
+                        const Tensor& out);
 
 }  // namespace mezzo::kernels::winograd

@@ -11,6 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
+using kernels::WeightSteps;
 using kernels::winograd::kPoints;
 using kernels::winograd::point_distance;
 using kernels::winograd::WeightGradient;
@@ -128,19 +129,24 @@ void add_tiles(const Operands& operands, const Sums& layout, std::int64_t count,
 }
 
 // Brings the sums of the pairs of a panel of inputs with one output back to kernels of 3x3.
-void write_kernels(const float* sums, std::int64_t point, std::int64_t count, float* out) {
+void write_kernels(const float* sums, std::int64_t point, std::int64_t count,
+                   const WeightSteps& steps, float* out) {
   float taps[kTaps * kTaps][kPanel];
   for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
     transform<KernelGradTransform>(
         [&](int i, int j) HWY_ATTR { return load(sums + (i * kTile + j) * point + lane); },
         [&](int i, int j, F32Vec v) HWY_ATTR { store(v, taps[i * kTaps + j] + lane); });
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (const auto& tap : taps) *out++ = tap[i];
+  for (std::int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
+    float* const to = out + tap * steps.tap;
+    for (std::int64_t i = 0; i < count; ++i) to[i * steps.channel] = taps[tap][i];
   }
 }
 
-void write_all(const WeightGradient& gradient, const Sums& layout, const float* sums, float* out) {
+void write_all(const WeightGradient& gradient, const Sums& layout, const float* sums,
+               const Tensor& out) {
+  const WeightSteps steps = *kernels::weight_steps(out);
+  float* const numbers = out.mutable_data<float>();
   const std::int64_t first_out = layout.first_out * kPanel;
   const std::int64_t outs = std::min(layout.out_panels * kPanel, gradient.out - first_out);
   parallel_for(outs, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -148,8 +154,8 @@ void write_all(const WeightGradient& gradient, const Sums& layout, const float* 
       for (std::int64_t panel = 0; panel < layout.in_panels; ++panel) {
         const std::int64_t in = panel * kPanel;
         write_kernels(sums + layout.square(o / kPanel, panel) + o % kPanel * kPanel, layout.point(),
-                      std::min(kPanel, gradient.in - in),
-                      out + ((first_out + o) * gradient.in + in) * kTaps * kTaps);
+                      std::min(kPanel, gradient.in - in), steps,
+                      numbers + (first_out + o) * gradient.in * kTaps * kTaps + in * steps.channel);
       }
     }
   });
@@ -158,7 +164,7 @@ void write_all(const WeightGradient& gradient, const Sums& layout, const float* 
 }  // namespace
 
 void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
-                        float* out) {
+                        const Tensor& out) {
   const auto panels = [](std::int64_t channels) { return (channels + kPanel - 1) / kPanel; };
   const std::int64_t out_panels = panels(gradient.out);
   const std::int64_t count = gradient.tiling.tiles();
@@ -189,7 +195,7 @@ namespace mezzo::kernels::winograd {
 HWY_EXPORT(gradient_by_weight);
 
 void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
-                        float* out) {
+                        const Tensor& out) {
   HWY_DYNAMIC_DISPATCH(gradient_by_weight)(gradient, grad, x, out);
 }
 

@@ -63,7 +63,7 @@ TEST(MemoryPlan, ANormThatWeightGradientsReadTakesNoMemoryAndKeepsWhatItReads) {
   if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
   const std::string text = norm_again_text(
       "  %3: f32[16, 16, 1, 1] = conv2d_grad_weight(%2, %1) {conv=(stride=[1, 1] padding=[0, 0, 0, "
-      "0] dilation=[1, 1] groups=1) size=[1, 1] f32_result=true} #backward\n");
+      "0] dilation=[1, 1] groups=1) size=[1, 1] f32_result=true format=contiguous} #backward\n");
   const Planned p(text.c_str());
   EXPECT_EQ(p.home("%1"), Home::kReaders);
   EXPECT_NE(p.plan.offsets[p["%2"]], p.plan.offsets[p["%0"]]);  // which lives on

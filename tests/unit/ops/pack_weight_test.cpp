@@ -54,9 +54,10 @@ std::vector<std::uint8_t> bytes_of(const Temporary& packed) {
   return {data, data + packed.memory.get_desc().get_size()};
 }
 
-Tensor weight_with_special_values(const Shape& shape) {
+Tensor weight_with_special_values(const Shape& shape, Format format = Format::kContiguous) {
   manual_seed(3);
-  const Tensor weight = randn(shape);
+  const Tensor weight = empty(shape, DType::kF32, format);
+  copy_elements(randn(shape), weight);
   float* const data = weight.mutable_data<float>();
   std::int64_t i = 0;
   for (const float value :
@@ -102,6 +103,19 @@ std::vector<std::uint8_t> expected_bytes(const Tensor& weight, const Shape& dims
   return bytes;
 }
 
+// The last rows first, and each group in three shares of different lengths.
+void pack_by_rows(const kernels::onednn::BlockedWeight& blocked, const Tensor& weight, void* to) {
+  const kernels::onednn::WeightRows rows = rows_of(blocked);
+  ASSERT_GT(rows.count, 0);
+  ASSERT_EQ(rows.count % rows.together, 0);
+  ASSERT_EQ(rows.count * rows.elements, weight.numel());
+  for (std::int64_t end = rows.count; end > 0; end -= rows.together) {
+    for (const WorkShare share : {WorkShare{0, 1, 5}, WorkShare{1, 4, 5}, WorkShare{4, 5, 5}}) {
+      pack_rows(blocked, weight.data<float>(), to, end - rows.together, end, share);
+    }
+  }
+}
+
 // False if the sizes are not whole vectors.
 bool expect_packed(const Tensor& weight, const Shape& dims, const Shape& strides,
                    const PackLayout& to) {
@@ -111,8 +125,13 @@ bool expect_packed(const Tensor& weight, const Shape& dims, const Shape& strides
   const Temporary packed(wanted);
   std::memset(packed.memory.get_data_handle(), 0xff, wanted.get_size());
   pack_weight(*blocked, weight.data<float>(), packed.memory.get_data_handle());
-  EXPECT_EQ(bytes_of(packed), expected_bytes(weight, dims, strides, wanted, to.dtype))
-      << to.name << " of " << concat(dims, strides);
+  const std::vector<std::uint8_t> expected =
+      expected_bytes(weight, dims, strides, wanted, to.dtype);
+  EXPECT_EQ(bytes_of(packed), expected) << to.name << " of " << concat(dims, strides);
+  const Temporary by_rows(wanted);
+  std::memset(by_rows.memory.get_data_handle(), 0xff, wanted.get_size());
+  pack_by_rows(*blocked, weight, by_rows.memory.get_data_handle());
+  EXPECT_EQ(bytes_of(by_rows), expected) << to.name << " by rows of " << concat(dims, strides);
   return true;
 }
 
@@ -122,16 +141,18 @@ TEST(PackWeight, PutsEveryNumberInItsPlace) {
     const test::Threads guard(threads);
     int compared = 0;
     for (const Shape& shape : weight_shapes()) {
-      const Tensor weight = weight_with_special_values(shape);
-      const Strides& s = weight.strides();
-      for (const PackLayout& to : pack_layouts()) {
-        compared += expect_packed(weight, shape, s, to) ? 1 : 0;
-        // Its transpose, as gradients by the input want it.
-        const Shape turned{shape[1], shape[0], shape[2], shape[3]};
-        compared += expect_packed(weight, turned, {s[1], s[0], s[2], s[3]}, to) ? 1 : 0;
+      for (const Format format : {Format::kContiguous, Format::kChannelsLast}) {
+        const Tensor weight = weight_with_special_values(shape, format);
+        const Strides& s = weight.strides();
+        for (const PackLayout& to : pack_layouts()) {
+          compared += expect_packed(weight, shape, s, to) ? 1 : 0;
+          // Its transpose, as gradients by the input want it.
+          const Shape turned{shape[1], shape[0], shape[2], shape[3]};
+          compared += expect_packed(weight, turned, {s[1], s[0], s[2], s[3]}, to) ? 1 : 0;
+        }
       }
     }
-    EXPECT_GE(compared, 70);  // of 80: 80 is no multiple of 32
+    EXPECT_GE(compared, 140);  // of 160: 80 is no multiple of 32
   }
 }
 
@@ -160,16 +181,17 @@ TEST(PackWeight, LeavesOtherLayoutsAndOddSizesAlone) {
 
 TEST(PackWeight, ComesBackAsItWas) {
   if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
-  const Shape dims{96, 160, 1, 1};
-  const Tensor weight = weight_with_special_values(dims);
-  const Desc wanted = layout(dims, DType::kF32, memory::format_tag::OIhw16i16o);
-  const auto blocked = blocked_weight(dims, weight.strides(), wanted);
-  ASSERT_TRUE(blocked && can_unpack(*blocked));
-  const Temporary packed(wanted);
-  pack_weight(*blocked, weight.data<float>(), packed.memory.get_data_handle());
-  const Tensor back = zeros(dims);
-  unpack_weight(*blocked, packed.memory.get_data_handle(), back.mutable_data<float>());
-  EXPECT_EQ(std::memcmp(back.raw_data(), weight.raw_data(), weight.bytes()), 0);
+  for (const Shape& dims : {Shape{96, 160, 1, 1}, Shape{64, 32, 3, 2}}) {
+    const Tensor weight = weight_with_special_values(dims, Format::kChannelsLast);
+    const Desc wanted = layout(dims, DType::kF32, memory::format_tag::OIhw16i16o);
+    const auto blocked = blocked_weight(dims, weight.strides(), wanted);
+    ASSERT_TRUE(blocked && can_unpack(*blocked));
+    const Temporary packed(wanted);
+    pack_weight(*blocked, weight.data<float>(), packed.memory.get_data_handle());
+    const Tensor back = empty(dims, DType::kF32, Format::kChannelsLast);
+    unpack_weight(*blocked, packed.memory.get_data_handle(), back.mutable_data<float>());
+    EXPECT_EQ(std::memcmp(back.raw_data(), weight.raw_data(), weight.bytes()), 0) << concat(dims);
+  }
 }
 
 TEST(PackWeight, CanBeDisabled) {
