@@ -46,7 +46,26 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
   for (Node& node : program_.nodes) make_instruction(node);
   find_done_inputs();
   find_what_passes();
+  find_packed_rooms();
   find_read_gradients();
+}
+
+// Weights in the arena would keep it, and whoever reads them next might be far off.
+Executable::~Executable() {
+  for (const PackedRoom& room : memory_.packed_rooms) {
+    program_.values[room.parameter].tensor.storage()->drop_derived();
+  }
+}
+
+void Executable::find_packed_rooms() {
+  const std::size_t end = first_of_last_host_work(program_);
+  for (Instruction& instruction : instructions_) {
+    const auto node = static_cast<std::size_t>(instruction.node - program_.nodes.data());
+    instruction.is_behind_calls = node >= end;
+    const auto room = std::ranges::find(memory_.packed_rooms, node, &PackedRoom::reader);
+    if (room == memory_.packed_rooms.end()) continue;
+    instruction.packed_room = static_cast<std::size_t>(room - memory_.packed_rooms.begin());
+  }
 }
 
 // What a run leaves behind that the next one must not find.
@@ -106,12 +125,12 @@ bool Executable::is_lasting(ValueId value) const {
   return false;
 }
 
-Tensor Executable::in_arena(ValueId value, const Ref<Storage>& arena) const {
+Tensor Executable::in_arena(ValueId value) const {
   const ValueSpec& spec = program_.spec(value);
-  auto* bytes = static_cast<std::byte*>(arena->data());
+  auto* bytes = static_cast<std::byte*>(arena_->data());
   void* place = bytes != nullptr ? bytes + memory_.offsets[memory_.blocks[value]] : nullptr;
   Ref<Storage> part =
-      make_ref<Storage>(place, spec.bytes(), program_.device, Ref<RefCounted>(arena.get()));
+      make_ref<Storage>(place, spec.bytes(), program_.device, Ref<RefCounted>(arena_.get()));
   return Tensor(make_ref<TensorImpl>(std::move(part), 0, spec.shape, spec.strides, spec.dtype));
 }
 
@@ -129,7 +148,7 @@ void Executable::stage_inputs() {
 
 void Executable::make_homes() {
   const AllocationLabel label("the arena of a graph");
-  const Ref<Storage> arena = make_ref<Storage>(memory_.arena_bytes, program_.device);
+  arena_ = make_ref<Storage>(memory_.arena_bytes, program_.device);
   for (ValueId v = 0; v < homes_.size(); ++v) {
     if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;
   }
@@ -143,7 +162,7 @@ void Executable::make_homes() {
         const bool is_of_state = program_.values[root].kind == ValueKind::kState;
         if (is_of_state) viewed_.emplace_back(root, homes_[root].storage());
       } else {
-        homes_[output] = in_arena(output, arena);
+        homes_[output] = in_arena(output);
       }
     }
   }
@@ -327,6 +346,10 @@ void Executable::let_go(const Instruction& instruction) {
 }
 
 void Executable::drop_packed(const Instruction& instruction) {
+  if (instruction.packed_room.has_value()) {
+    const PackedRoom& room = memory_.packed_rooms[*instruction.packed_room];
+    clear_room(room, slots_[room.weight]);
+  }
   for (const ValueId value : instruction.done) {
     Storage& copy = *slots_[value].storage();
     for (const auto& entry : copy.derived().all(copy.version())) {
@@ -336,6 +359,8 @@ void Executable::drop_packed(const Instruction& instruction) {
 }
 
 bool Executable::run_host(Instruction& instruction) {
+  std::optional<OfferRooms> rooms;
+  if (instruction.is_behind_calls) rooms.emplace(memory_.packed_rooms, program_, arena_);
   if (instruction.node->is_queued()) make_ready(instruction);
   return with_gradients(instruction, instruction.node->work);
 }

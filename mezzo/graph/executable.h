@@ -24,6 +24,7 @@ class Executable {
   explicit Executable(Program program, std::unique_ptr<WorkRecorder> recorder = nullptr);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
+  ~Executable();
 
   // One run. Throws ArgumentError for inputs of other shapes, dtypes or strides than the captured
   // ones. Host work that says so ends the run early: then nothing is given back, and no leaf has a
@@ -46,6 +47,7 @@ class Executable {
     bool is_by_readers = false;     // computed when it is read
     bool is_empty = false;          // no element to compute
     bool is_ready = false;          // queued work whose host part is done in this run
+    bool is_behind_calls = false;   // host work in the end
     std::optional<PreparedCall> call{};  // found when it is first run
     // Inputs that no later call of this operation reads. Weights in layouts of its kernels' own are
     // of no use to other operations and are given back.
@@ -55,15 +57,18 @@ class Executable {
     // Values that nothing reads later, and that are better let go: 16-bit copies of parameters, for
     // an update renews what nobody holds, and what a reader may have had to fill.
     std::vector<ValueId> unneeded{};
+    // The room whose weight it reads, as an index into memory_.packed_rooms.
+    std::optional<std::size_t> packed_room{};
   };
 
   void check_runnable() const;
   void stage_inputs();
   void make_homes();
-  Tensor in_arena(ValueId value, const Ref<Storage>& arena) const;
+  Tensor in_arena(ValueId value) const;
   void make_instruction(Node& node);
   void find_done_inputs();
   void find_what_passes();
+  void find_packed_rooms();
   bool is_lasting(ValueId value) const;
   // True for views, copies of parameters and what is computed when it is read, which the host
   // makes.
@@ -111,6 +116,7 @@ class Executable {
   MemoryPlan memory_;
   std::vector<Tensor> slots_;  // what each value is at the moment
   std::vector<Tensor> homes_;  // what it is in every run; undefined if that changes
+  Ref<Storage> arena_;
   std::vector<Instruction> instructions_;
   // States of which views have homes, and where they were when those were made.
   std::vector<std::pair<ValueId, Ref<Storage>>> viewed_;

@@ -185,6 +185,32 @@ void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan&
   }
 }
 
+// Where the arena is free from the host work in the end of a run to the reader in the next one:
+// none is worth a larger arena. The largest first, since packing those later takes longest.
+void arrange_rooms(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
+  const Life end{first_of_last_host_work(program), program.nodes.size()};
+  if (end.first == end.last) return;
+  std::vector<PackedRoom> wanted = rooms_wanted(program);
+  std::ranges::stable_sort(wanted, std::greater<>(), &PackedRoom::bytes);
+  std::vector<std::pair<std::size_t, std::size_t>> taken;
+  for (PackedRoom& room : wanted) {
+    const Life beginning{0, room.reader};
+    taken.clear();
+    for (ValueId v = 0; v < program.values.size(); ++v) {
+      if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
+      if (!meet(lives[v], beginning) && !meet(lives[v], end)) continue;
+      const std::size_t bytes = aligned(program.spec(v).bytes(), program.device);
+      taken.emplace_back(plan.offsets[v], plan.offsets[v] + bytes);
+    }
+    for (const PackedRoom& other : plan.packed_rooms) {  // in the end, all of them are in use
+      taken.emplace_back(other.offset, other.offset + aligned(other.bytes, program.device));
+    }
+    const std::size_t bytes = aligned(room.bytes, program.device);
+    room.offset = lowest_gap(taken, bytes);
+    if (room.offset + bytes <= plan.arena_bytes) plan.packed_rooms.push_back(room);
+  }
+}
+
 std::size_t most_alive(const Program& program, const std::vector<Life>& lives,
                        const MemoryPlan& plan) {
   std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
@@ -213,6 +239,8 @@ MemoryPlan plan_memory(const Program& program, bool copies_results) {
   MemoryPlan plan = Blocks(program, copies_results).take();
   const std::vector<Life> lives = lives_of_blocks(program, plan);
   arrange(program, lives, plan);
+  // What is recorded reads weights where they stand.
+  if (!copies_results) arrange_rooms(program, lives, plan);
   plan.least_bytes = most_alive(program, lives, plan);
   return plan;
 }

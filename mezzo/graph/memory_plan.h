@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "mezzo/graph/packed_rooms.h"
 #include "mezzo/graph/program.h"
 
 namespace mezzo::graph {
@@ -24,6 +25,8 @@ struct MemoryPlan {
                                      // what it views or is written over
   std::vector<std::size_t> offsets;  // in the arena, in bytes; of values that are blocks
   std::size_t arena_bytes = 0;
+  // Of which all lie where no value needs the arena at the time.
+  std::vector<PackedRoom> packed_rooms;
   // The most that is alive at a time; no arrangement takes less.
   std::size_t least_bytes = 0;
 };

@@ -234,7 +234,7 @@ void RenewedCopy::find_packed(const Tensor& param, Storage& source, DType dtype)
         key.strides != strides) {
       continue;
     }
-    if (Ref<PackedCopy> next = packed->renewed()) {
+    if (Ref<PackedCopy> next = packed->renewed(param)) {
       packed_.push_back(std::move(next));
       keys_.push_back(key);
       dtype_ = dtype;

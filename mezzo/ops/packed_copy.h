@@ -6,8 +6,35 @@
 
 #include "mezzo/core/derived.h"
 #include "mezzo/core/ref.h"
+#include "mezzo/core/tensor.h"
 
 namespace mezzo {
+
+// The pass in which a copy is read.
+enum class ReadIn : std::uint8_t { kForward, kBackward };
+
+// Memory for copies from somebody who knows when it is free, and who has planned how much there is
+// besides.
+class PackedPlaces {
+ public:
+  // Memory for the copy of a parameter; null if there is none.
+  virtual Ref<Storage> place_for(const Tensor& param, ReadIn pass, std::size_t bytes) = 0;
+
+ protected:
+  ~PackedPlaces() = default;
+};
+
+// While it exists, updates of this thread write copies to those places, as far as there are any.
+class OfferPlaces {
+ public:
+  explicit OfferPlaces(PackedPlaces& places);
+  ~OfferPlaces();
+  OfferPlaces(const OfferPlaces&) = delete;
+  OfferPlaces& operator=(const OfferPlaces&) = delete;
+
+ private:
+  PackedPlaces* previous_;
+};
 
 // The shares [first, last) of work that is divided into so many.
 struct WorkShare {
@@ -19,9 +46,9 @@ struct WorkShare {
 // from memory once more. Thread-safe.
 class PackedCopy : public RefCounted {
  public:
-  // The copy that takes the place of this one when the f32 parameter has changed, for write() to
-  // fill. Null if that is not worth while, or cannot be done part by part.
-  virtual Ref<PackedCopy> renewed() = 0;
+  // The copy that takes the place of this one when the f32 parameter `param` has changed, for
+  // write() to fill. Null if that is not worth while, or cannot be done part by part.
+  virtual Ref<PackedCopy> renewed(const Tensor& param) = 0;
 
   // Elements of the parameter that are packed together: write() takes whole parts, and they divide
   // the parameter.
@@ -32,8 +59,14 @@ class PackedCopy : public RefCounted {
   // Of one element.
   virtual std::size_t element_bytes() const = 0;
 
-  // Gives its memory back if the copy has been read.
+  virtual ReadIn pass() const = 0;
+  // Give its memory back: whoever reads the copy next packs it again.
+  virtual void let_go() = 0;
   virtual void let_go_if_read() = 0;
+
+ protected:
+  // Those that are offered to this thread, or null.
+  static PackedPlaces* offered_places();
 };
 
 // What an update writes beside one parameter.

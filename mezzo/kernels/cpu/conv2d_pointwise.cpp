@@ -79,7 +79,7 @@ void grad_input_pointwise(const KernelArgs& args) {
     const Tensor& weight = args.input(1);
     const Strides& s = weight.strides();
     const onednn::Packed packed = onednn::packed(weight, p.weight, {s[1], s[0], s[2], s[3]},
-                                                 primitive->weights, onednn::ReadIn::kBackward);
+                                                 primitive->weights, ReadIn::kBackward);
     const Tensor& out = args.output();
     const bool has_gaps = p.y != out.shape();
     const Tensor result = has_gaps ? empty(p.y, out.dtype(), Format::kChannelsLast) : out;

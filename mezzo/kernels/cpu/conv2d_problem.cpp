@@ -177,7 +177,7 @@ onednn::Packed packed_weight(const Problem& problem, const Tensor& weight,
   const bool forward = problem.pass == Pass::kForward;
   return onednn::packed(weight, problem.weight_dims(), problem.weight_strides(weight),
                         primitive.weights,
-                        forward ? onednn::ReadIn::kForward : onednn::ReadIn::kBackward);
+                        forward ? ReadIn::kForward : ReadIn::kBackward);
 }
 
 }  // namespace mezzo::kernels::conv

@@ -108,12 +108,13 @@ void Plan::cut_chunks(int threads) {
 
 void Plan::divide(int threads) {
   // Every part of the chunks has sums of its own, which are added up at the end: not worth it where
-  // the sums are larger than what they are made of. Every part of the output channels copies the
-  // input for itself.
+  // the sums are larger than half of what they are made of. Every part of the output channels
+  // copies the input for itself.
   const std::int64_t sums = vectors() * out_panels * kPanel * kPanel;
   const std::int64_t inputs = problem.images * (problem.x.h * problem.x.w * problem.in_channels +
                                                 problem.y.h * problem.y.w * problem.out_channels);
-  const std::int64_t worth = std::max<std::int64_t>(1, inputs / std::max<std::int64_t>(sums, 1));
+  const std::int64_t worth =
+      std::max<std::int64_t>(1, inputs / std::max<std::int64_t>(2 * sums, 1));
   const auto count = static_cast<std::int64_t>(chunks.size());
   chunk_parts = std::clamp<std::int64_t>(std::min<std::int64_t>(worth, count), 1, threads);
   out_parts = std::clamp<std::int64_t>(threads / chunk_parts, 1, out_panels);

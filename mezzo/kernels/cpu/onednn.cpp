@@ -8,31 +8,16 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/hash.h"
 #include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/pack_weight.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/kernel_listener.h"
-#include "mezzo/ops/packed_copy.h"
 
 namespace mezzo::kernels::onednn {
 namespace {
 
-constexpr std::uint64_t kPacked = 0x7061636b;  // DerivedKey::kind of packed weights
-constexpr std::uint64_t kRead = 0x72656164;    // and of notes that a weight was read
-
-// A fast hash of a sequence of numbers: every step multiplies and folds, as wyhash does.
-class Hash {
- public:
-  void add(std::uint64_t number) {
-    const auto product = static_cast<unsigned __int128>(state_ ^ number) * 0x9e3779b97f4a7c15ULL;
-    state_ = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-    state_ += 0xa0761d6478bd642fULL;
-  }
-  std::uint64_t value() const { return state_; }
-
- private:
-  std::uint64_t state_ = 0x8ebc6af09c88c6e3ULL;
-};
+constexpr std::uint64_t kReorder = 0x72656f72;  // of keys of primitives
+constexpr std::uint64_t kRead = 0x72656164;     // and of notes that a weight was read
 
 // The most recently used primitives. A network has a few hundred; a user with ever new shapes must
 // not fill the memory with generated code.
@@ -80,6 +65,8 @@ dnnl::stream& stream() {
   return stream;
 }
 
+}  // namespace
+
 // What tells layouts apart, field by field: the unused parts of a description are not defined.
 std::uint64_t hash_of(const Desc& desc) {
   const dnnl_memory_desc_t& md = desc.data;
@@ -98,8 +85,6 @@ std::uint64_t hash_of(const Desc& desc) {
   hash.add(md.extra.flags);
   return hash.value();
 }
-
-}  // namespace
 
 const dnnl::engine& engine() {
   static const auto* const kEngine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
@@ -168,10 +153,16 @@ Temporary::Temporary(const Desc& desc)
     : block(empty({static_cast<std::int64_t>(desc.get_size())}, DType::kU8)),
       memory(memory_of(block, desc)) {}
 
+Temporary::Temporary(const Desc& desc, Ref<Storage> place)
+    : block(make_ref<TensorImpl>(std::move(place), 0,
+                                 Shape{static_cast<std::int64_t>(desc.get_size())}, Shape{1},
+                                 DType::kU8)),
+      memory(memory_of(block, desc)) {}
+
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
   const Desc source = from.get_desc();
   const Desc target = to.get_desc();
-  Key key(kPacked);
+  Key key(kReorder);
   key.add(static_cast<std::int64_t>(hash_of(source)));
   key.add(static_cast<std::int64_t>(hash_of(target)));
   const auto primitive = find_or_make(key, [&] {
@@ -213,145 +204,6 @@ void note_read(const Tensor& weight, const Shape& dims, const Shape& strides) {
   if (!is_worth_keeping(weight)) return;
   weight.storage()->derived().put(read_key(weight, dims, strides), weight.version(),
                                   Ref<RefCounted>(new Note));
-}
-
-namespace {
-
-// As reorders in profiles, which they are.
-template <class Body>
-void run_packing(const char* kernel, const Desc& from, const Desc& to, const Body& body) {
-  const auto work = [&] {
-    return KernelWork{.op = "reorder",
-                      .kernel = kernel,
-                      .dtype = DType::kF32,
-                      .bytes = static_cast<double>(from.get_size() + to.get_size())};
-  };
-  run_listened(work, body);
-}
-
-// Of a weight as the primitive sees it.
-std::optional<BlockedWeight> blocked_f32(const Tensor& weight, const Shape& dims,
-                                         const Shape& strides, const Desc& blocks) {
-  if (weight.dtype() != DType::kF32) return {};
-  return blocked_weight(dims, strides, blocks);
-}
-
-// The memory of a packed copy.
-struct PackedBlock final : RefCounted {
-  explicit PackedBlock(const Desc& desc) : storage(desc) {}
-  Temporary storage;
-};
-
-// One form of a weight: its packed copy, as long as there is one, and how often it was read.
-class PackedWeight final : public PackedCopy {
- public:
-  PackedWeight(Desc wanted, ReadIn pass) : wanted_(std::move(wanted)), pass_(pass) {}
-
-  // Packs `source` unless that is done. `is_read_again`: it is known that this is not the first
-  // time since the weight changed.
-  Packed read(const Tensor& source, const Shape& dims, const Shape& strides, bool is_read_again);
-
-  Ref<PackedCopy> renewed() override;
-  std::int64_t part() const override { return rows_.elements * rows_.together; }
-  void write(const float* param, std::int64_t begin, std::int64_t end, WorkShare share) override {
-    pack_rows(*blocked_, param, block_->storage.memory.get_data_handle(), begin / rows_.elements,
-              end / rows_.elements, share);
-  }
-  std::size_t element_bytes() const override { return dnnl_data_type_size(wanted_.data.data_type); }
-  void let_go_if_read() override {
-    const std::lock_guard lock(mutex_);
-    if (reads_ > 0) block_ = nullptr;
-  }
-
- private:
-  bool is_worth_renewing() const;
-
-  Desc wanted_;
-  ReadIn pass_;
-  std::mutex mutex_;
-  std::optional<BlockedWeight> blocked_;  // if it was packed from f32
-  WeightRows rows_{};
-  Ref<PackedBlock> block_;
-  int reads_ = 0;
-  bool lasts_ = false;  // the copy is kept when it is read
-};
-
-Packed PackedWeight::read(const Tensor& source, const Shape& dims, const Shape& strides,
-                          bool is_read_again) {
-  const std::lock_guard lock(mutex_);
-  lasts_ = lasts_ || is_read_again || reads_ > 0;
-  ++reads_;
-  Ref<PackedBlock> block = block_;
-  if (!block) {
-    block = make_ref<PackedBlock>(wanted_);
-    const dnnl::memory& to = block->storage.memory;
-    const Desc plain = describe(dims, source.dtype(), strides);
-    blocked_ = blocked_f32(source, dims, strides, wanted_);
-    if (blocked_) {
-      rows_ = rows_of(*blocked_);
-      run_packing("cpu_pack", plain, wanted_,
-                  [&] { pack_weight(*blocked_, source.data<float>(), to.get_data_handle()); });
-    } else {
-      reorder(memory_of(source, plain), to);
-    }
-  }
-  block_ = lasts_ ? block : nullptr;
-  return {block->storage.memory, Ref<RefCounted>(block.get())};
-}
-
-// What is read in the backward pass waits through the forward pass, at whose end memory is
-// scarcest.
-bool PackedWeight::is_worth_renewing() const {
-  constexpr std::size_t kLeastWaiting = 2UL << 20;
-  return pass_ == ReadIn::kForward || wanted_.get_size() >= kLeastWaiting;
-}
-
-Ref<PackedCopy> PackedWeight::renewed() {
-  const std::lock_guard lock(mutex_);
-  if (reads_ == 0 || !blocked_ || rows_.count == 0 || !is_worth_renewing()) return nullptr;
-  const auto next = make_ref<PackedWeight>(wanted_, pass_);
-  next->blocked_ = blocked_;
-  next->rows_ = rows_;
-  next->block_ = make_ref<PackedBlock>(wanted_);
-  next->lasts_ = reads_ > 1;
-  return Ref<PackedCopy>(next.get());
-}
-
-}  // namespace
-
-Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted,
-              ReadIn pass) {
-  const Desc plain = describe(dims, weight.dtype(), strides);
-  if (plain == wanted) return {memory_of(weight, plain), nullptr};
-  const Tensor parameter = unfilled_source(weight);
-  const Tensor& source = parameter.defined() ? parameter : weight;
-  if (!is_worth_keeping(weight)) {
-    return PackedWeight(wanted, pass).read(source, dims, strides, false);
-  }
-  Hash form;
-  form.add(hash_of(plain));
-  form.add(hash_of(wanted));
-  const DerivedKey key = derived_key(weight, kPacked, form.value());
-  DerivedCopies& derived = weight.storage()->derived();
-  const std::uint64_t version = weight.version();
-  Ref<RefCounted> found = derived.find(key, version);
-  if (!found) {
-    found = Ref<RefCounted>(new PackedWeight(wanted, pass));
-    derived.put(key, version, found);
-  }
-  const bool read_again = is_read_again(weight, dims, strides);
-  return static_cast<PackedWeight*>(found.get())->read(source, dims, strides, read_again);
-}
-
-void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,
-              const Shape& strides) {
-  const Desc plain = describe(dims, weight.dtype(), strides);
-  const Desc blocks = from.get_desc();
-  const auto blocked = blocked_f32(weight, dims, strides, blocks);
-  if (!blocked || !can_unpack(*blocked)) return reorder(from, memory_of(weight, plain));
-  run_packing("cpu_unpack", blocks, plain, [&] {
-    unpack_weight(*blocked, from.get_data_handle(), weight.mutable_data<float>());
-  });
 }
 
 Tensor as_f32(const Tensor& tensor) {

@@ -12,6 +12,7 @@
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/packed_copy.h"
 
 namespace mezzo::kernels::onednn {
 
@@ -74,6 +75,9 @@ void execute(const Primitive& primitive, std::initializer_list<Arg> args);
 // A description of the tensor's memory as `dims` with those strides.
 Desc describe(const Shape& dims, DType dtype, const Shape& strides);
 
+// What tells layouts apart.
+std::uint64_t hash_of(const Desc& desc);
+
 // A tensor's memory under a description of the same elements.
 dnnl::memory memory_of(const Tensor& tensor, const Desc& desc);
 
@@ -82,9 +86,6 @@ struct Packed {
   dnnl::memory memory;
   Ref<RefCounted> owner;  // null if the memory is the weight's own
 };
-
-// The pass in which a form of a weight is read.
-enum class ReadIn : std::uint8_t { kForward, kBackward };
 
 // A weight in the layout `wanted`. `dims` and `strides` say how the primitive sees the weight.
 //
@@ -120,6 +121,8 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to);
 // A temporary block for a result in the layout `desc`.
 struct Temporary {
   explicit Temporary(const Desc& desc);
+  // In that memory, which is large enough.
+  Temporary(const Desc& desc, Ref<Storage> place);
   Tensor block;
   dnnl::memory memory;
 };

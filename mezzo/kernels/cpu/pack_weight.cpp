@@ -171,9 +171,15 @@ void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, con
 Rows rows_of(const BlockedWeight& p, std::int64_t n, std::int64_t k) {
   Rows rows;
   const std::int64_t block_end = p.k_block / p.pair * p.n_block;
-  std::int64_t block = n / p.n_block * p.to_n + n % p.n_block + k / p.k_block * p.to_k;
-  std::int64_t inside = k % p.k_block / p.pair * p.n_block;
-  for (std::int64_t& row : rows) {  // without a division each, which would take half of the time
+  // Divisions of 64 bits, or one for each row, would take longer than the tile does.
+  const auto quotient = [](std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b));
+  };
+  const std::int64_t block_n = quotient(n, p.n_block);
+  const std::int64_t block_k = quotient(k, p.k_block);
+  std::int64_t block = block_n * p.to_n + (n - block_n * p.n_block) + block_k * p.to_k;
+  std::int64_t inside = (k - block_k * p.k_block) / p.pair * p.n_block;
+  for (std::int64_t& row : rows) {
     row = block + inside;
     inside += p.n_block;
     if (inside < block_end) continue;
@@ -183,17 +189,19 @@ Rows rows_of(const BlockedWeight& p, std::int64_t n, std::int64_t k) {
   return rows;
 }
 
-// The tile of one tap for n's and k's from those on.
+// One after the other: taps of a square of n's and k's, squares along k, then along n.
+struct TilePlace {
+  std::int64_t n = 0, k = 0, h = 0, w = 0;
+};
+
 template <bool kPaired, bool kStreams>
-void pack_tap(const BlockedWeight& p, const float* from, std::uint32_t* to, const Rows& rows,
-              std::int64_t n, std::int64_t k, std::int64_t tap) {
-  const std::int64_t h = tap / p.w;
-  const std::int64_t w = tap - h * p.w;
-  to += h * p.to_h + w * p.to_w;
-  if (n >= p.n) {  // padding
+void pack_place(const BlockedWeight& p, const float* from, std::uint32_t* to, const Rows& rows,
+                const TilePlace& at) {
+  to += at.h * p.to_h + at.w * p.to_w;
+  if (at.n >= p.n) {  // padding
     for (const std::int64_t row : rows) std::fill_n(to + row, kTile, 0U);
   } else {
-    from += n * p.from_n + k * p.from_k + h * p.from_h + w * p.from_w;
+    from += at.n * p.from_n + at.k * p.from_k + at.h * p.from_h + at.w * p.from_w;
     pack_tile<kPaired, kStreams>(p, from, to, rows);
   }
 }
@@ -213,11 +221,13 @@ void pack(const BlockedWeight& p, const float* from, std::uint32_t* to) {
       const std::int64_t n = (along_n ? i % inner : i / inner) * kTile;
       const std::int64_t k = (along_n ? i / inner : i % inner) * depth;
       const Rows rows = rows_of(p, n, k);
-      for (std::int64_t tap = 0; tap < p.h * p.w; ++tap) {
-        if (p.pair == 2) {
-          pack_tap<true, false>(p, from, to, rows, n, k, tap);
-        } else {
-          pack_tap<false, false>(p, from, to, rows, n, k, tap);
+      for (std::int64_t h = 0; h < p.h; ++h) {
+        for (std::int64_t w = 0; w < p.w; ++w) {
+          if (p.pair == 2) {
+            pack_place<true, false>(p, from, to, rows, {n, k, h, w});
+          } else {
+            pack_place<false, false>(p, from, to, rows, {n, k, h, w});
+          }
         }
       }
     }
@@ -238,15 +248,25 @@ void pack_part(const BlockedWeight& p, const float* from, std::uint32_t* to, std
   const std::int64_t tiles_k = (last_k - first_k) / depth;
   const std::int64_t taps = p.h * p.w;
   const std::int64_t tiles = (last_n - first_n) / kTile * tiles_k * taps;
+  const std::int64_t first = tiles * share.first / share.shares;
   const std::int64_t last = tiles * share.last / share.shares;
-  for (std::int64_t i = tiles * share.first / share.shares; i < last;) {
-    const std::int64_t square = i / taps;
-    const std::int64_t n = first_n + square / tiles_k * kTile;
-    const std::int64_t k = first_k + square % tiles_k * depth;
-    const Rows rows = rows_of(p, n, k);
-    for (const std::int64_t stop = std::min((square + 1) * taps, last); i < stop; ++i) {
-      pack_tap<kPaired, true>(p, from, to, rows, n, k, i - square * taps);
+  const std::int64_t square = first / taps;
+  const std::int64_t tap = first - square * taps;
+  TilePlace at{first_n + square / tiles_k * kTile, first_k + square % tiles_k * depth, tap / p.w,
+               tap % p.w};
+  Rows rows = rows_of(p, at.n, at.k);
+  for (std::int64_t i = first; i < last; ++i) {
+    pack_place<kPaired, true>(p, from, to, rows, at);
+    if (++at.w < p.w) continue;
+    at.w = 0;
+    if (++at.h < p.h) continue;
+    at.h = 0;
+    at.k += depth;
+    if (at.k == last_k) {
+      at.k = first_k;
+      at.n += kTile;
     }
+    rows = rows_of(p, at.n, at.k);
   }
   if (kCanStream && share.last == share.shares) hwy::FlushStream();
 }

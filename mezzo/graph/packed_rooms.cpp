@@ -1,0 +1,94 @@
+#include "mezzo/graph/packed_rooms.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "mezzo/core/storage.h"
+#include "mezzo/graph/memory_plan.h"
+#include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+constexpr std::size_t kWeightInput = 1;
+
+// The calls that read a convolution's weight, and when.
+struct WeightReader {
+  const OpDef* op;
+  ReadIn pass;
+};
+
+const WeightReader* weight_reader(const Node& node) {
+  static const WeightReader readers[] = {{find_op("conv2d"), ReadIn::kForward},
+                                         {find_op("conv2d_activation"), ReadIn::kForward},
+                                         {find_op("conv2d_grad_input"), ReadIn::kBackward}};
+  const auto* const found = std::ranges::find(readers, node.op, &WeightReader::op);
+  return found != std::end(readers) ? found : nullptr;
+}
+
+// The trained f32 parameter that a value is, or is the 16-bit copy of.
+ValueId parameter_of(const Program& program, ValueId value, std::size_t maker) {
+  if (maker != kNoNode) {
+    const Node& node = program.nodes[maker];
+    return !node.is_host() && is_parameter_copy(program, node) ? node.inputs[0] : kNoValue;
+  }
+  const Value& state = program.values[value];
+  return state.kind == ValueKind::kState && state.tensor.defined() ? value : kNoValue;
+}
+
+}  // namespace
+
+std::size_t first_of_last_host_work(const Program& program) {
+  std::size_t first = program.nodes.size();
+  while (first > 0 && program.nodes[first - 1].is_host()) --first;
+  return first;
+}
+
+std::vector<PackedRoom> rooms_wanted(const Program& program) {
+  std::vector<PackedRoom> rooms;
+  std::map<std::pair<ValueId, ReadIn>, int> counts;
+  const std::vector<std::size_t> all_makers = makers(program);
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    const WeightReader* const reader = weight_reader(program.nodes[i]);
+    if (reader == nullptr) continue;
+    const ValueId weight = program.nodes[i].inputs[kWeightInput];
+    const ValueId parameter = parameter_of(program, weight, all_makers[weight]);
+    if (parameter == kNoValue || program.spec(parameter).dtype != DType::kF32) continue;
+    ++counts[{parameter, reader->pass}];
+    rooms.push_back({.reader = i,
+                     .weight = weight,
+                     .parameter = parameter,
+                     .pass = reader->pass,
+                     .bytes = program.spec(weight).bytes()});
+  }
+  std::erase_if(rooms, [&](const PackedRoom& room) {
+    return counts[{room.parameter, room.pass}] > 1;
+  });
+  return rooms;
+}
+
+OfferRooms::OfferRooms(std::span<const PackedRoom> rooms, const Program& program,
+                       const Ref<Storage>& arena)
+    : rooms_(rooms), program_(program), arena_(arena) {}
+
+Ref<Storage> OfferRooms::place_for(const Tensor& param, ReadIn pass, std::size_t bytes) {
+  const auto room = std::ranges::find_if(rooms_, [&](const PackedRoom& r) {
+    return r.pass == pass && program_.values[r.parameter].tensor.impl() == param.impl();
+  });
+  if (room == rooms_.end() || bytes > room->bytes) return nullptr;
+  return make_ref<Storage>(static_cast<std::byte*>(arena_->data()) + room->offset, bytes,
+                           arena_->device(), Ref<RefCounted>(arena_.get()));
+}
+
+void clear_room(const PackedRoom& room, const Tensor& weight) {
+  Storage& storage = *weight.storage();
+  for (const auto& entry : storage.derived().all(storage.version())) {
+    auto* const packed = dynamic_cast<PackedCopy*>(entry.copy.get());
+    if (packed != nullptr && packed->pass() == room.pass) packed->let_go();
+  }
+}
+
+}  // namespace mezzo::graph

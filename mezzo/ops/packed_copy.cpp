@@ -1,0 +1,21 @@
+#include "mezzo/ops/packed_copy.h"
+
+#include <utility>
+
+#include "mezzo/core/storage.h"
+
+namespace mezzo {
+namespace {
+
+thread_local PackedPlaces* places_of_thread = nullptr;
+
+}  // namespace
+
+OfferPlaces::OfferPlaces(PackedPlaces& places)
+    : previous_(std::exchange(places_of_thread, &places)) {}
+
+OfferPlaces::~OfferPlaces() { places_of_thread = previous_; }
+
+PackedPlaces* PackedCopy::offered_places() { return places_of_thread; }
+
+}  // namespace mezzo

@@ -1,0 +1,214 @@
+// Weights that the update of a run packs into the arena for the next run.
+#include "mezzo/graph/packed_rooms.h"
+
+#include <memory>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/cpu.h"
+#include "mezzo/graph/compile.h"
+#include "mezzo/graph/memory_plan.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/reduce.h"
+#include "tests/unit/graph/twins.h"
+
+namespace mezzo::graph {
+namespace {
+
+// The channels of an image shrink on their way, and with them the arena: there is room for the
+// packed weights.
+class PackedNet : public nn::Module {
+ public:
+  PackedNet() {
+    add("first", first_), add("second", second_), add("third", third_), add("fc", fc_);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = relu(third_(relu(second_(relu(first_(x))))));
+    return fc_(mean(y, {2, 3}));
+  }
+
+ private:
+  nn::Conv2d first_{3, 64, 3, {.padding = 1}};
+  nn::Conv2d second_{64, 64, 3, {.stride = 2, .padding = 1}};
+  nn::Conv2d third_{64, 96, 1};
+  nn::Linear fc_{96, 3};
+};
+
+std::unique_ptr<PackedNet> packed_net() { return std::make_unique<PackedNet>(); }
+
+Batch packed_batch(std::uint64_t seed, std::int64_t n = 6) {
+  Generator generator(seed);
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < n; ++i) labels.push_back(i % 3);
+  return {randn({n, 3, 24, 24}, generator), from_values(labels, {n})};
+}
+
+amp::TrainNetworkOptions packed_options(DType dtype) {
+  return {.level = dtype == DType::kF32 ? "O0" : "O2",
+          .dtype = dtype == DType::kF32 ? DType::kBf16 : dtype};
+}
+
+std::vector<DType> packed_dtypes() {
+  std::vector<DType> dtypes{DType::kF32};
+  if (has_fast_bf16()) dtypes.push_back(DType::kBf16);
+  return dtypes;
+}
+
+class Packs final : public KernelListener {
+ public:
+  int count = 0;
+
+ private:
+  void on_run(const KernelWork& work, double /*ms*/) override {
+    count += std::string_view(work.kernel) == "cpu_pack" ? 1 : 0;
+  }
+  ListenToKernels listening_{*this};
+};
+
+using PackedTwins = Twins<PackedNet>;
+
+// Reads the weights of both so often.
+void expect_same_logits(PackedTwins& twins, const Tensor& x, DType dtype, int readings) {
+  const NoGrad guard;
+  const amp::Autocast region(DType::kBf16, dtype != DType::kF32);
+  for (int i = 0; i < readings; ++i) {
+    EXPECT_TRUE(twins.graph_net()(x).to_vector<double>() ==
+                twins.eager_net()(x).to_vector<double>());
+  }
+}
+
+TEST(PackedRooms, StepsHaveTheBitsOfEagerOnes) {
+  for (const DType dtype : packed_dtypes()) {
+    PackedTwins twins(packed_net, kSgd, packed_options(dtype));
+    for (std::uint64_t i = 0; i < 5; ++i) twins.step(packed_batch(i));
+    twins.expect_same_state();
+  }
+}
+
+// What others read between runs, and other programs of the same weights with arenas of their own.
+TEST(PackedRooms, OtherReadersAndOtherShapesComeBetween) {
+  for (const DType dtype : packed_dtypes()) {
+    PackedTwins twins(packed_net, kSgd, packed_options(dtype));
+    for (std::uint64_t i = 0; i < 9; ++i) {
+      twins.step(packed_batch(i, i % 3 == 2 ? 4 : 6));
+      if (i % 2 == 0) continue;
+      const Tensor x = packed_batch(50 + i, i % 3 == 0 ? 6 : 3).images;
+      expect_same_logits(twins, x, dtype, 1 + static_cast<int>(i % 3));
+    }
+    twins.expect_same_state();
+  }
+}
+
+// A step that is skipped packs nothing, and has written over what was packed for it. That would be
+// kept, since weights are read more than once between updates.
+TEST(PackedRooms, SkippedStepsLeaveNoPackedWeights) {
+  for (const DType dtype : packed_dtypes()) {
+    PackedTwins twins(packed_net, kSgd, packed_options(dtype),
+                      amp::LossScaleOptions{.init_scale = 256});
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      Batch batch = packed_batch(i);
+      if (i % 4 == 3) batch.images = batch.images * 1e38;
+      EXPECT_EQ(twins.step(batch).skipped, i % 4 == 3);
+      expect_same_logits(twins, packed_batch(30 + i).images, dtype, 2);
+    }
+    twins.expect_same_state();
+  }
+}
+
+// A plain step: how often it packs and what it takes.
+struct PlainStep {
+  std::unique_ptr<PackedNet> net = packed_net();
+  optim::Sgd sgd{net->parameters(), kSgd};
+
+  CompiledStep compiled(DType dtype) {
+    return CompiledStep(
+        [this, dtype](std::span<const Tensor> in) {
+          Tensor loss;
+          {
+            const amp::Autocast region(DType::kBf16, dtype != DType::kF32);
+            loss = amp::class_loss((*net)(in[0]), in[1]);
+          }
+          loss.backward();
+          sgd.step();
+          sgd.zero_grad();
+          return std::vector<Tensor>{loss.detach()};
+        },
+        {});
+  }
+};
+
+TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  for (const DType dtype : packed_dtypes()) {
+    PlainStep plain;
+    CompiledStep step = plain.compiled(dtype);
+    const Batch batch = packed_batch(1);
+    const Tensor inputs[] = {batch.images, batch.labels};
+    const auto packs_of_run = [&] {
+      const Packs packs;
+      step(inputs);
+      return packs.count;
+    };
+    const int at_first = packs_of_run();
+    const std::size_t rooms = step.latest()->memory().packed_rooms.size();
+    EXPECT_GE(rooms, 2U);
+    EXPECT_GE(at_first, 2);
+    EXPECT_LE(packs_of_run(), at_first - 2);
+    EXPECT_LE(packs_of_run(), at_first - 2);
+  }
+}
+
+TEST(PackedRooms, AnArenaGoesWithItsProgram) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  PlainStep plain;
+  const Batch batch = packed_batch(1);
+  const Tensor inputs[] = {batch.images, batch.labels};
+  const auto live = [] { return cpu_allocator().stats().live_bytes; };
+  std::int64_t arena = 0;
+  std::int64_t with_program = 0;
+  {
+    CompiledStep step = plain.compiled(DType::kF32);
+    for (int i = 0; i < 2; ++i) step(inputs);
+    arena = static_cast<std::int64_t>(step.latest()->memory().arena_bytes);
+    with_program = live();
+  }
+  EXPECT_LE(live(), with_program - arena);
+}
+
+// Rooms stay free from the first host work behind the calls to the reader of the next run.
+TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
+  PlainStep plain;
+  const Batch batch = packed_batch(1);
+  const Tensor inputs[] = {batch.images, batch.labels};
+  CompiledStep step = plain.compiled(DType::kF32);
+  step(inputs);
+  const Program& program = step.latest()->program();
+  const MemoryPlan& plan = step.latest()->memory();
+  ASSERT_FALSE(plan.packed_rooms.empty());
+  const auto meets = [&](ValueId value, const PackedRoom& room) {
+    if (value == kNoValue || plan.homes[value] != Home::kArena) return false;
+    const ValueId block = plan.blocks[value];
+    const std::size_t begin = plan.offsets[block];
+    return begin < room.offset + room.bytes && room.offset < begin + program.spec(block).bytes();
+  };
+  const std::size_t end = first_of_last_host_work(program);
+  for (const PackedRoom& room : plan.packed_rooms) {
+    EXPECT_LE(room.offset + room.bytes, plan.arena_bytes);
+    for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+      if (i > room.reader && i < end) continue;
+      for (const auto* values : {&program.nodes[i].inputs, &program.nodes[i].outputs}) {
+        for (const ValueId value : *values) EXPECT_FALSE(meets(value, room)) << "node " << i;
+      }
+    }
+    for (const PackedRoom& other : plan.packed_rooms) {
+      EXPECT_TRUE(&other == &room || other.offset >= room.offset + room.bytes ||
+                  room.offset >= other.offset + other.bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::graph
