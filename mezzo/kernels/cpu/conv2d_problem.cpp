@@ -176,8 +176,7 @@ onednn::Packed packed_weight(const Problem& problem, const Tensor& weight,
                              const Primitive& primitive) {
   const bool forward = problem.pass == Pass::kForward;
   return onednn::packed(weight, problem.weight_dims(), problem.weight_strides(weight),
-                        primitive.weights,
-                        forward ? ReadIn::kForward : ReadIn::kBackward);
+                        primitive.weights, forward ? ReadIn::kForward : ReadIn::kBackward);
 }
 
 }  // namespace mezzo::kernels::conv

@@ -6,13 +6,16 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/nn/nn.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
 #include "tests/unit/graph/twins.h"
 
 namespace mezzo::graph {
