@@ -72,13 +72,16 @@ std::vector<PackedRoom> rooms_wanted(const Program& program) {
 
 OfferRooms::OfferRooms(std::span<const PackedRoom> rooms, const Program& program,
                        const Ref<Storage>& arena)
-    : rooms_(rooms), program_(program), arena_(arena) {}
+    : rooms_(rooms), program_(program), arena_(arena), given_(rooms.size(), false) {}
 
 Ref<Storage> OfferRooms::place_for(const Tensor& param, ReadIn pass, std::size_t bytes) {
   const auto room = std::ranges::find_if(rooms_, [&](const PackedRoom& r) {
     return r.pass == pass && program_.values[r.parameter].tensor.impl() == param.impl();
   });
   if (room == rooms_.end() || bytes > room->bytes) return nullptr;
+  const auto index = static_cast<std::size_t>(room - rooms_.begin());
+  if (given_[index]) return nullptr;
+  given_[index] = true;
   return make_ref<Storage>(static_cast<std::byte*>(arena_->data()) + room->offset, bytes,
                            arena_->device(), Ref<RefCounted>(arena_.get()));
 }

@@ -29,7 +29,7 @@ std::size_t first_of_last_host_work(const Program& program);
 // each pass reads.
 std::vector<PackedRoom> rooms_wanted(const Program& program);
 
-// Offers the rooms to an update.
+// Offers the rooms to an update, each once: kernels may have read a weight in two layouts.
 class OfferRooms final : public PackedPlaces {
  public:
   OfferRooms(std::span<const PackedRoom> rooms, const Program& program, const Ref<Storage>& arena);
@@ -39,6 +39,7 @@ class OfferRooms final : public PackedPlaces {
   std::span<const PackedRoom> rooms_;
   const Program& program_;
   const Ref<Storage>& arena_;
+  std::vector<bool> given_;
   OfferPlaces offer_{*this};
 };
 

@@ -69,7 +69,7 @@ HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64
 }
 
 // How far ahead numbers are asked for, 2 KB. There are up to six streams, and hardware that follows
-// them stops at the end of every page: SGD's step of ResNet-50 takes 14 % less this way.
+// them stops at the end of every page: SGD's step of ResNet-50 takes 9.9 ms instead of 10.6.
 inline constexpr std::int64_t kAhead = 512;
 
 // Runs `rule(block, i, get, put)` for the vectors of [begin, end) of a block.

@@ -164,6 +164,28 @@ TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
   }
 }
 
+// Kernels of other batch sizes may read other layouts of a weight.
+TEST(PackedRooms, HoldOneCopyEach) {
+  PlainStep plain;
+  const Batch batch = packed_batch(1);
+  const Tensor inputs[] = {batch.images, batch.labels};
+  CompiledStep step = plain.compiled(DType::kF32);
+  step(inputs);
+  const std::vector<PackedRoom>& rooms = step.latest()->memory().packed_rooms;
+  ASSERT_FALSE(rooms.empty());
+  const Program& program = step.latest()->program();
+  const Ref<Storage> arena = make_ref<Storage>(step.latest()->memory().arena_bytes, program.device);
+  OfferRooms offer(rooms, program, arena);
+  const PackedRoom& room = rooms.front();
+  const Tensor& param = program.values[room.parameter].tensor;
+  EXPECT_FALSE(offer.place_for(param, room.pass, room.bytes + 1));
+  const Ref<Storage> place = offer.place_for(param, room.pass, room.bytes);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->data(), static_cast<std::byte*>(arena->data()) + room.offset);
+  EXPECT_FALSE(offer.place_for(param, room.pass, room.bytes)) << "a second time";
+  EXPECT_FALSE(offer.place_for(batch.images, room.pass, 64)) << "of something else";
+}
+
 TEST(PackedRooms, AnArenaGoesWithItsProgram) {
   if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
   PlainStep plain;
