@@ -107,14 +107,15 @@ Ref<PackedBlock> PackedWeight::next_block(const Tensor& param) const {
   const std::size_t bytes = wanted_.get_size();
   PackedPlaces* const places = offered_places();
   if (places != nullptr) {
-    if (Ref<Storage> place = places->place_for(param, pass_, bytes)) {
-      return make_ref<PackedBlock>(wanted_, std::move(place));
-    }
+    Ref<Storage> place = places->place_for(param, pass_, bytes);
+    return place ? make_ref<PackedBlock>(wanted_, std::move(place)) : nullptr;
   }
   // What is read in the backward pass waits through the forward pass, at whose end memory is
-  // scarcest. In convolutional networks, large weights are those that are read soon after that.
+  // scarcest. In convolutional networks, large weights are those that are read soon after that. Of
+  // f32 numbers, twice as many bytes would wait beside steps that take three times as long.
   constexpr std::size_t kLeastWaiting = 512UL << 10;
-  const bool waits = pass_ == ReadIn::kBackward && (places != nullptr || bytes < kLeastWaiting);
+  const bool is_f32 = element_bytes() == sizeof(float);
+  const bool waits = pass_ == ReadIn::kBackward && (is_f32 || bytes < kLeastWaiting);
   return waits ? nullptr : make_ref<PackedBlock>(wanted_);
 }
 
