@@ -121,6 +121,21 @@ class PackedCopies : public testing::Test {
   }
 };
 
+// Gives how many forms were packed before the first update.
+int expect_packed_by_updates(const PackedCase& c, const MakeOptimizer& make) {
+  const Tensor weight = weight_of(c);
+  const auto optimizer = make(weight);
+  const int packed_at_first = packs_of(c, weight);
+  for (int step = 0; step < 2; ++step) {
+    update(*optimizer, weight);
+    const PackCount packs;
+    const Results results = run_conv(c, weight);
+    EXPECT_EQ(packs.count, 0) << "step " << step;
+    expect_same(results, run_fresh(c, weight));
+  }
+  return packed_at_first;
+}
+
 TEST_F(PackedCopies, AreThoseOfTheNewNumbersAndNobodyPacks) {
   int packed_at_first = 0;
   for (const int threads : {1, 3}) {
@@ -128,16 +143,7 @@ TEST_F(PackedCopies, AreThoseOfTheNewNumbersAndNobodyPacks) {
     for (const PackedCase& c : packed_cases()) {
       SCOPED_TRACE(concat(c.weight, c.format, c.dtype, " on ", threads));
       for (const MakeOptimizer& make : {kSgd, kAdam}) {
-        const Tensor weight = weight_of(c);
-        const auto optimizer = make(weight);
-        packed_at_first += packs_of(c, weight);
-        for (int step = 0; step < 2; ++step) {
-          update(*optimizer, weight);
-          const PackCount packs;
-          const Results results = run_conv(c, weight);
-          EXPECT_EQ(packs.count, 0) << "step " << step;
-          expect_same(results, run_fresh(c, weight));
-        }
+        packed_at_first += expect_packed_by_updates(c, make);
       }
     }
   }
