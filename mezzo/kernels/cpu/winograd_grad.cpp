@@ -137,7 +137,7 @@ void write_kernels(const float* sums, std::int64_t point, std::int64_t count,
         [&](int i, int j) HWY_ATTR { return load(sums + (i * kTile + j) * point + lane); },
         [&](int i, int j, F32Vec v) HWY_ATTR { store(v, taps[i * kTaps + j] + lane); });
   }
-  for (std::int64_t tap = 0; tap < kTaps * kTaps; ++tap) {
+  for (int tap = 0; tap < kTaps * kTaps; ++tap) {
     float* const to = out + tap * steps.tap;
     for (std::int64_t i = 0; i < count; ++i) to[i * steps.channel] = taps[tap][i];
   }
