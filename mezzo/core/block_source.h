@@ -23,7 +23,7 @@ inline constexpr bool kBlocksAreWatched = false;
 
 // Blocks are cut from regions of many huge pages. One by one from the system, small blocks would
 // lie in small pages and large ones end in them: walks through page tables cost a ResNet-50 step
-// 3 %. Not thread-safe.
+// 2 %. Not thread-safe.
 class BlockSource {
  public:
   static constexpr std::size_t kAlignment = 64;  // one cache line, one AVX-512 vector

@@ -351,9 +351,8 @@ void Executable::drop_packed(const Instruction& instruction) {
     clear_room(room, slots_[room.weight]);
   }
   for (const ValueId value : instruction.done) {
-    Storage& copy = *slots_[value].storage();
-    for (const auto& entry : copy.derived().all(copy.version())) {
-      if (auto* packed = dynamic_cast<PackedCopy*>(entry.copy.get())) packed->let_go_if_read();
+    for (const Ref<PackedCopy>& copy : packed_copies_of(*slots_[value].storage())) {
+      copy->let_go_if_read();
     }
   }
 }

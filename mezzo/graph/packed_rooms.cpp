@@ -7,7 +7,6 @@
 
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/memory_plan.h"
-#include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
@@ -87,10 +86,8 @@ Ref<Storage> OfferRooms::place_for(const Tensor& param, ReadIn pass, std::size_t
 }
 
 void clear_room(const PackedRoom& room, const Tensor& weight) {
-  Storage& storage = *weight.storage();
-  for (const auto& entry : storage.derived().all(storage.version())) {
-    auto* const packed = dynamic_cast<PackedCopy*>(entry.copy.get());
-    if (packed != nullptr && packed->pass() == room.pass) packed->let_go();
+  for (const Ref<PackedCopy>& copy : packed_copies_of(*weight.storage())) {
+    if (copy->pass() == room.pass) copy->let_go();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "mezzo/core/derived.h"
 #include "mezzo/core/ref.h"
@@ -68,6 +69,9 @@ class PackedCopy : public RefCounted {
   // Those that are offered to this thread, or null.
   static PackedPlaces* offered_places();
 };
+
+// Those that are derived from the storage as it is now.
+std::vector<Ref<PackedCopy>> packed_copies_of(Storage& storage);
 
 // What an update writes beside one parameter.
 struct PackedCopies {

@@ -2,7 +2,6 @@
 #include "mezzo/graph/packed_rooms.h"
 
 #include <memory>
-#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -13,10 +12,10 @@
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/graph/twins.h"
+#include "tests/unit/pack_count.h"
 
 namespace mezzo::graph {
 namespace {
@@ -59,17 +58,6 @@ std::vector<DType> packed_dtypes() {
   if (has_fast_bf16()) dtypes.push_back(DType::kBf16);
   return dtypes;
 }
-
-class Packs final : public KernelListener {
- public:
-  int count = 0;
-
- private:
-  void on_run(const KernelWork& work, double /*ms*/) override {
-    count += std::string_view(work.kernel) == "cpu_pack" ? 1 : 0;
-  }
-  ListenToKernels listening_{*this};
-};
 
 using PackedTwins = Twins<PackedNet>;
 
@@ -151,7 +139,7 @@ TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
     const Batch batch = packed_batch(1);
     const Tensor inputs[] = {batch.images, batch.labels};
     const auto packs_of_run = [&] {
-      const Packs packs;
+      const test::PackCount packs;
       step(inputs);
       return packs.count;
     };

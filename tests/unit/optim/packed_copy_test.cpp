@@ -1,7 +1,6 @@
 // Updates write the copies of weights that kernels keep in layouts of their own.
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,25 +13,15 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/kernel_listener.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/pack_count.h"
 #include "tests/unit/threads.h"
 
 namespace mezzo::optim {
 namespace {
 
-// How often weights are packed while it exists.
-class PackCount final : public KernelListener {
- public:
-  int count = 0;
-
- private:
-  void on_run(const KernelWork& work, double /*ms*/) override {
-    count += std::string_view(work.kernel) == "cpu_pack" ? 1 : 0;
-  }
-  ListenToKernels listening_{*this};
-};
+using test::PackCount;
 
 // Convolutions, small enough for a test, of weights that are large enough for their copies for both
 // passes to be renewed, as far as oneDNN's kernels on this CPU want other layouts than the
