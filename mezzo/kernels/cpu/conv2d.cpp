@@ -1,4 +1,5 @@
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/conv2d_pixels.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/conv2d_whole.h"
@@ -135,10 +136,12 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 
 extern const KernelList conv2d{{{{"cpu_whole", conv::supports_whole, conv::run_whole},
                                  {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
+                                 {"cpu_pixels", conv::supports_pixels, conv::run_pixels},
                                  {"cpu_onednn", supports_forward, forward},
                                  {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
     {{{"cpu_whole", conv::supports_whole_grad_input, conv::run_whole_grad_input},
+      {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},

@@ -1,24 +1,21 @@
 // Convolutions of images of a few pixels as one matrix product, against plain sums.
-#include <cmath>
-#include <string>
-
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/cpu/conv2d_whole.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/registry.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/ops/conv_call.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {
 namespace {
 
+using test::check_call;
+using test::ConvCall;
 using test::random_tensor;
 
 constexpr Sides kOne{1, 1, 1, 1};
@@ -53,28 +50,7 @@ std::vector<WholeCase> whole_cases() {
   };
 }
 
-// One call of a kernel, and of the operation that it computes.
-struct Call {
-  const char* op;
-  Support (*supports)(const KernelArgs&);
-  void (*run)(const KernelArgs&);
-  Tensor a, b, bias;
-  Shape result;
-  Attrs attrs;
-  std::int64_t terms;  // products in one sum, at most
-
-  std::array<const Tensor*, 3> inputs() const { return {&a, &b, &bias}; }
-  Tensor result_of(DType dtype) const {
-    Tensor out = empty(result, dtype, Format::kChannelsLast);
-    const auto in = inputs();
-    const KernelArgs args{in, {&out, 1}, attrs};
-    EXPECT_TRUE(supports(args)) << op << " " << supports(args).reason;
-    run(args);
-    return out;
-  }
-};
-
-Call forward_call(const WholeCase& c, DType dtype) {
+ConvCall forward_call(const WholeCase& c, DType dtype) {
   return {"conv2d",
           kernels::conv::supports_whole,
           kernels::conv::run_whole,
@@ -86,7 +62,7 @@ Call forward_call(const WholeCase& c, DType dtype) {
           c.weight().numel() / c.out_channels + 1};
 }
 
-Call grad_input_call(const WholeCase& c, DType dtype) {
+ConvCall grad_input_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_input",
           kernels::conv::supports_whole_grad_input,
           kernels::conv::run_whole_grad_input,
@@ -98,7 +74,7 @@ Call grad_input_call(const WholeCase& c, DType dtype) {
           c.weight().numel() / c.x[1]};
 }
 
-Call grad_weight_call(const WholeCase& c, DType dtype) {
+ConvCall grad_weight_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_weight",
           kernels::conv::supports_whole_grad_weight,
           kernels::conv::run_whole_grad_weight,
@@ -110,44 +86,12 @@ Call grad_weight_call(const WholeCase& c, DType dtype) {
           c.x[0] * c.y()[2] * c.y()[3]};
 }
 
-// The operation in f64, on the inputs or on their magnitudes.
-std::vector<double> plain(const Call& c, bool of_magnitudes) {
-  std::vector<Tensor> wide;
-  for (const Tensor* input : c.inputs()) {
-    if (!input->defined()) continue;
-    wide.push_back(empty(input->shape(), DType::kF64));
-    copy_elements(*input, wide.back());
-    auto* values = wide.back().mutable_data<double>();
-    for (std::int64_t i = 0; of_magnitudes && i < input->numel(); ++i) {
-      values[i] = std::abs(values[i]);
-    }
-  }
-  std::vector<const Tensor*> inputs;
-  for (const Tensor& tensor : wide) inputs.push_back(&tensor);
-  return call(*find_op(c.op), inputs, c.attrs)[0].to_vector<double>();
-}
-
-void check(const Call& c, DType result) {
-  const std::vector<double> got = c.result_of(result).to_vector<double>();
-  const std::vector<double> want = plain(c, false);
-  const std::vector<double> magnitudes = plain(c, true);
-  ASSERT_EQ(got.size(), want.size());
-  // Each product and each addition rounds once to f32, and the result once to its own dtype.
-  const double each = 2 * static_cast<double>(c.terms) * 0x1p-24;
-  const double last = result == DType::kF32 ? 0 : epsilon_of(result) / 2;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double sum = each * magnitudes[i];
-    ASSERT_NEAR(got[i], want[i], sum + last * (std::abs(want[i]) + sum))
-        << concat(c.op, ", ", c.a, ", ", c.b, " at ", i);
-  }
-}
-
 TEST(ConvWhole, ResultsAndGradientsArePlainSums) {
   for (const DType dtype : test::kVectorDTypes) {
     for (const WholeCase& c : whole_cases()) {
-      check(forward_call(c, dtype), dtype);
-      check(grad_input_call(c, dtype), DType::kF32);
-      check(grad_weight_call(c, dtype), DType::kF32);
+      check_call(forward_call(c, dtype), dtype);
+      check_call(grad_input_call(c, dtype), DType::kF32);
+      check_call(grad_weight_call(c, dtype), DType::kF32);
     }
   }
 }
@@ -155,16 +99,16 @@ TEST(ConvWhole, ResultsAndGradientsArePlainSums) {
 TEST(ConvWhole, GradientsAreRoundedOnceIfTheyHave16Bits) {
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const WholeCase c{{39, 12, 2, 2}, 7, 3, {.padding = kOne}};
-    const Call call = grad_weight_call(c, dtype);
+    const ConvCall call = grad_weight_call(c, dtype);
     EXPECT_TRUE(call.result_of(dtype).to_vector<float>() ==
                 cast(call.result_of(DType::kF32), dtype).to_vector<float>());
-    check(grad_input_call(c, dtype), dtype);
+    check_call(grad_input_call(c, dtype), dtype);
   }
 }
 
 TEST(ConvWhole, ReadsAndWritesAnyLayout) {
   const WholeCase c{{34, 5, 2, 2}, 6, 3, {.padding = kOne}};
-  Call call = grad_weight_call(c, DType::kF32);
+  ConvCall call = grad_weight_call(c, DType::kF32);
   const std::vector<float> expected = call.result_of(DType::kF32).to_vector<float>();
   for (Tensor* tensor : {&call.a, &call.b}) *tensor = to_format(*tensor, Format::kChannelsLast);
   EXPECT_TRUE(call.result_of(DType::kF32).to_vector<float>() == expected);
@@ -207,7 +151,7 @@ TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {
         WholeCase{{40, 4, 2, 2}, 4, 3, {.padding = {9, 9, 9, 9}}},
         WholeCase{{40, 4, 56, 56}, 4, 3, {.padding = kOne}},
         WholeCase{{31, 4, 2, 2}, 4, 3, {.padding = kOne}}}) {
-    const Call call = forward_call(c, DType::kF32);
+    const ConvCall call = forward_call(c, DType::kF32);
     Tensor out = empty(c.y(), DType::kF32, Format::kChannelsLast);
     const auto in = call.inputs();
     EXPECT_FALSE(kernels::conv::supports_whole({in, {&out, 1}, call.attrs})) << concat(c.x);

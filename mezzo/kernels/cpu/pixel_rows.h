@@ -1,0 +1,29 @@
+// Rows of a bf16 product on tiles.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/core/half.h"
+
+namespace mezzo::kernels::pixels {
+
+// Rows that are computed together: two tiles of them.
+inline constexpr std::int64_t kStrip = 32;
+// Columns of the result that are computed together, and numbers of a row of x that are multiplied
+// at a time: sizes must be multiples of that.
+inline constexpr std::int64_t kBlock = 32;
+
+// y[r][o] = sum over i of x[r][i] * weight[o][i]. Rows are dense and follow each other, inner and
+// outer are multiples of kBlock.
+struct Product {
+  const BFloat16* x = nullptr;
+  const char* weight =
+      nullptr;  // tiles [outer / 16][inner / 32], each of 16 pairs of i's by 16 o's
+  BFloat16* y = nullptr;
+  std::int64_t inner = 0, outer = 0;
+};
+
+// Computes rows [begin, end) on this thread; needs a CPU with tiles (has_tiles()).
+void multiply(const Product& product, std::int64_t begin, std::int64_t end);
+
+}  // namespace mezzo::kernels::pixels

@@ -1,0 +1,71 @@
+// One call of a convolution's kernel, and what it should give: for tests of kernels that are chosen
+// for some shapes only.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::test {
+
+// One call of a kernel, and of the operation that it computes.
+struct ConvCall {
+  const char* op;
+  Support (*supports)(const KernelArgs&);
+  void (*run)(const KernelArgs&);
+  Tensor a, b, bias;
+  Shape result;
+  Attrs attrs;
+  std::int64_t terms;  // products in one sum, at most
+
+  std::array<const Tensor*, 3> inputs() const { return {&a, &b, &bias}; }
+  Tensor result_of(DType dtype) const {
+    Tensor out = empty(result, dtype, Format::kChannelsLast);
+    const auto in = inputs();
+    const KernelArgs args{in, {&out, 1}, attrs};
+    EXPECT_TRUE(supports(args)) << op << " " << supports(args).reason;
+    run(args);
+    return out;
+  }
+};
+
+// The operation in f64, on the inputs or on their magnitudes.
+inline std::vector<double> plain_call(const ConvCall& c, bool of_magnitudes) {
+  std::vector<Tensor> wide;
+  for (const Tensor* input : c.inputs()) {
+    if (!input->defined()) continue;
+    wide.push_back(empty(input->shape(), DType::kF64));
+    copy_elements(*input, wide.back());
+    auto* values = wide.back().mutable_data<double>();
+    for (std::int64_t i = 0; of_magnitudes && i < input->numel(); ++i) {
+      values[i] = std::abs(values[i]);
+    }
+  }
+  std::vector<const Tensor*> inputs;
+  for (const Tensor& tensor : wide) inputs.push_back(&tensor);
+  return call(*find_op(c.op), inputs, c.attrs)[0].to_vector<double>();
+}
+
+inline void check_call(const ConvCall& c, DType result) {
+  const std::vector<double> got = c.result_of(result).to_vector<double>();
+  const std::vector<double> want = plain_call(c, false);
+  const std::vector<double> magnitudes = plain_call(c, true);
+  ASSERT_EQ(got.size(), want.size());
+  // Each product and each addition rounds once to f32, and the result once to its own dtype.
+  const double each = 2 * static_cast<double>(c.terms) * 0x1p-24;
+  const double last = result == DType::kF32 ? 0 : epsilon_of(result) / 2;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double sum = each * magnitudes[i];
+    ASSERT_NEAR(got[i], want[i], sum + last * (std::abs(want[i]) + sum))
+        << concat(c.op, ", ", c.a, ", ", c.b, " at ", i);
+  }
+}
+
+}  // namespace mezzo::test
