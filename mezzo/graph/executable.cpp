@@ -47,6 +47,7 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
   find_done_inputs();
   find_what_passes();
   find_packed_rooms();
+  find_norms();
   find_read_gradients();
 }
 
@@ -338,7 +339,7 @@ void Executable::queue(Instruction& instruction) {
   if (!instruction.call.has_value()) {
     instruction.call.emplace(*instruction.node->op, instruction.inputs, instruction.outputs, attrs);
   }
-  instruction.call->run(instruction.inputs, instruction.outputs, attrs);
+  call_kernel(instruction);
 }
 
 void Executable::let_go(const Instruction& instruction) {

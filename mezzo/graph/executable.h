@@ -11,6 +11,7 @@
 #include "mezzo/graph/program.h"
 #include "mezzo/graph/replay.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/norm_statistics.h"
 
 namespace mezzo::graph {
 
@@ -57,6 +58,9 @@ class Executable {
     // Values that nothing reads later, and that are better let go: 16-bit copies of parameters, for
     // an update renews what nobody holds, and what a reader may have had to fill.
     std::vector<ValueId> unneeded{};
+    // The batch normalization that reads its result next, which can be given its statistics.
+    Instruction* norm = nullptr;
+    NormStatistics statistics{};  // of what it reads, found in this run
     // The room whose weight it reads, as an index into memory_.packed_rooms.
     std::optional<std::size_t> packed_room{};
   };
@@ -69,6 +73,7 @@ class Executable {
   void find_done_inputs();
   void find_what_passes();
   void find_packed_rooms();
+  void find_norms();
   bool is_lasting(ValueId value) const;
   // True for views, copies of parameters and what is computed when it is read, which the host
   // makes.
@@ -89,6 +94,7 @@ class Executable {
   void run_kernel(Instruction& instruction);
   void place_outputs(Instruction& instruction);
   void queue(Instruction& instruction);
+  static void call_kernel(Instruction& instruction);
   void let_go(const Instruction& instruction);
   void drop_packed(const Instruction& instruction);
   bool run_host(Instruction& instruction);

@@ -20,9 +20,12 @@ using kernels::ChannelRows;
 class RowArrays {
  public:
   RowArrays(const ChannelRows& rows, std::int64_t count)
-      : length_((rows.width() + kMaxLanes - 1) / kMaxLanes * kMaxLanes),
+      : length_(kernels::row_array_length(rows)),
         block_(empty({count, length_}, DType::kF32)),
         data_(block_.mutable_data<float>()) {}
+  // Those that somebody else has.
+  RowArrays(const ChannelRows& rows, float* data)
+      : length_(kernels::row_array_length(rows)), data_(data) {}
 
   float* operator[](std::int64_t i) const { return data_ + i * length_; }
   void clear(std::int64_t i) const { std::fill_n((*this)[i], length_, 0.0F); }

@@ -4,8 +4,10 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/batch_norm-inl.h"
+#include "mezzo/kernels/cpu/norm_sums.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/norm_statistics.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -44,18 +46,24 @@ void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::i
   sum_rows<kGroupRows>(rows, begin, end, sums, add);
 }
 
-// Pass 1 of one part. The variance follows from the sums S of x - k and Q of its squares as
-// (Q - S * S / n) / n. With k = 0 that cancels: a mean of 1000 and a deviation of 1 leave f32
-// no bit. Here k is the mean of the part's first rows. Let it lie t deviations off the mean of the
-// part: log2(1 + t * t) bits are lost. Those rows being a fraction f of the part, t * t is at most
-// (1 - f) / f, so f = 1/32 bounds the loss by five bits for any data, and is usually none.
-// Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983.
-template <class T>
-void part_statistics(const T* x, const ChannelRows& rows, const RowArrays& arrays, int part) {
+// The first rows of a part, whose mean is its shift: see part_statistics().
+std::int64_t head_of(const ChannelRows& rows, int part) {
   constexpr std::int64_t kFewestRows = 16;
+  const std::int64_t count = rows.first_row(part + 1) - rows.first_row(part);
+  return std::min(std::max(kFewestRows, count / 32), count);
+}
+
+// Pass 1 of one part up to row `end`. The variance follows from the sums S of x - k and Q of its
+// squares as (Q - S * S / n) / n. With k = 0 that cancels: a mean of 1000 and a deviation of 1
+// leave f32 no bit. Here k is the mean of the part's first rows. Let it lie t deviations off the
+// mean of the part: log2(1 + t * t) bits are lost. Those rows being a fraction f of the part, t * t
+// is at most (1 - f) / f, so f = 1/32 bounds the loss by five bits for any data, and is usually
+// none. Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983.
+template <class T>
+void part_statistics(const T* x, const ChannelRows& rows, const RowArrays& arrays, int part,
+                     std::int64_t end) {
   const std::int64_t begin = rows.first_row(part);
-  const std::int64_t end = rows.first_row(part + 1);
-  const std::int64_t head = std::min(std::max(kFewestRows, (end - begin) / 32), end - begin);
+  const std::int64_t head = head_of(rows, part);
   const ChannelSums sums = sums_of(arrays, part);
   float* shift = arrays[part * kPartArrays + kShift];
   for (std::int64_t i = 0; i < kPartArrays; ++i) arrays.clear(part * kPartArrays + i);
@@ -105,6 +113,25 @@ void combine_statistics(const ChannelRows& rows, const RowArrays& arrays, float*
   });
 }
 
+// Those of x, or what the kernel that made x has found already.
+template <class T>
+void find_statistics(const T* x, const ChannelRows& rows, const KernelArgs& args) {
+  if (const NormStatistics* const given = given_statistics()) {
+    copy_elements(given->mean, args.output(1));
+    copy_elements(given->var, args.output(2));
+    return;
+  }
+  const RowArrays arrays(rows, rows.parts * kPartArrays);
+  parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t part = first; part < last; ++part) {
+      const auto number = static_cast<int>(part);
+      part_statistics(x, rows, arrays, number, rows.first_row(number + 1));
+    }
+  });
+  combine_statistics(rows, arrays, args.output(1).mutable_data<float>(),
+                     args.output(2).mutable_data<float>());
+}
+
 enum class Tail { kNone, kRelu, kAddRelu };
 
 // What pass 2 reads besides x, as whole rows.
@@ -141,16 +168,7 @@ void batch_norm_typed(const KernelArgs& args) {
   const Tensor x = kernels::dense(args.input(In::kX), format);
   const ChannelRows rows(x.shape(), lanes(), kElementGrain);
   const T* in = x.data<T>();
-  if (attrs.training) {
-    const RowArrays arrays(rows, rows.parts * kPartArrays);
-    parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t part = first; part < last; ++part) {
-        part_statistics(in, rows, arrays, static_cast<int>(part));
-      }
-    });
-    combine_statistics(rows, arrays, args.output(1).mutable_data<float>(),
-                       args.output(2).mutable_data<float>());
-  }
+  if (attrs.training) find_statistics(in, rows, args);
   enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };
   const RowArrays arrays(rows, kArrays);
   load_channels(rows, attrs.training ? args.output(1) : args.input(In::kRunningMean), 0,
@@ -178,21 +196,63 @@ void batch_norm(const KernelArgs& args) {
                               [&]<class T>() { batch_norm_typed<T>(args); });
 }
 
+// For NormSums.
+void begin_part(const BFloat16* x, const ChannelRows& rows, float* arrays, int part,
+                std::int64_t end) {
+  part_statistics(x, rows, RowArrays(rows, arrays), part, end);
+}
+void combine_parts(const ChannelRows& rows, float* arrays, float* mean, float* var) {
+  combine_statistics(rows, RowArrays(rows, arrays), mean, var);
+}
+std::int64_t row_lanes() { return lanes(); }
+
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace mezzo::kernels::cpu {
+namespace mezzo::kernels {
 namespace {
 
 HWY_EXPORT(batch_norm);
+HWY_EXPORT(head_of);
+HWY_EXPORT(begin_part);
+HWY_EXPORT(combine_parts);
+HWY_EXPORT(row_lanes);
 
 void run(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(batch_norm)(args); }
 
+constexpr std::int64_t kPartArrays = 5;
+
 }  // namespace
+
+NormSums::NormSums(const Shape& shape)
+    : rows_(shape, HWY_DYNAMIC_DISPATCH(row_lanes)(), kElementGrain),
+      arrays_(empty({rows_.parts * kPartArrays, row_array_length(rows_)}, DType::kF32)),
+      data_(arrays_.mutable_data<float>()) {}
+
+std::int64_t NormSums::rows_at_first(int part) const {
+  const std::int64_t head = HWY_DYNAMIC_DISPATCH(head_of)(rows_, part);
+  const std::int64_t chunks = (head + kChunkRows - 1) / kChunkRows;
+  return std::min(chunks * kChunkRows, rows_.first_row(part + 1) - rows_.first_row(part));
+}
+
+NormPart NormSums::begin(int part, const BFloat16* rows) const {
+  HWY_DYNAMIC_DISPATCH(begin_part)
+  (rows, rows_, data_, part, rows_.first_row(part) + rows_at_first(part));
+  const std::int64_t length = row_array_length(rows_);
+  float* const first = data_ + part * kPartArrays * length;
+  return {first, first + length, first + 2 * length, first + 3 * length, first + 4 * length};
+}
+
+void NormSums::combine(float* mean, float* var) const {
+  HWY_DYNAMIC_DISPATCH(combine_parts)(rows_, data_, mean, var);
+}
+
+namespace cpu {
 
 extern const KernelList batch_norm{{{{"cpu_channels", vector_dtypes_only, run}}}};
 extern const KernelList batch_norm_add_relu{{{{"cpu_channels", vector_dtypes_only, run}}}};
 
-}  // namespace mezzo::kernels::cpu
+}  // namespace cpu
+}  // namespace mezzo::kernels
 #endif

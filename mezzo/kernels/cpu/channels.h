@@ -45,4 +45,11 @@ struct ChannelRows {
   }
 };
 
+// The length of an f32 array with a number for each element of a row: whole vectors of any
+// instruction set.
+inline std::int64_t row_array_length(const ChannelRows& rows) {
+  constexpr std::int64_t kMostLanes = 16;
+  return (rows.width() + kMostLanes - 1) / kMostLanes * kMostLanes;
+}
+
 }  // namespace mezzo::kernels

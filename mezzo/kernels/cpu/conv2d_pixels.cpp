@@ -8,6 +8,7 @@
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/pixel_rows.h"
 #include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/ops/norm_statistics.h"
 
 namespace mezzo::kernels::conv {
 namespace {
@@ -54,6 +55,34 @@ Support supports_operands(const KernelArgs& args) {
   return Support::yes();
 }
 
+void multiply(const Product& product, std::int64_t pixels) {
+  const std::int64_t strips = (pixels + kStrip - 1) / kStrip;
+  // A few microseconds of products.
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, (std::int64_t{1} << 18) / (product.inner * product.outer));
+  parallel_for(strips, grain, [&](std::int64_t begin, std::int64_t end) {
+    pixels::multiply(product, begin * kStrip, std::min(end * kStrip, pixels));
+  });
+}
+
+// Where rows of batch_norm are pixels, and all of the weight is read for each strip.
+bool can_sum(const Sizes& sizes) {
+  constexpr std::int64_t kWideRow = 256;
+  return sizes.outer >= kWideRow && 2 * sizes.inner * sizes.outer <= pixels::kChunkBytes;
+}
+
+NormStatistics multiply_and_sum(const Product& product, const Shape& shape) {
+  const NormSums sums(shape);
+  parallel_for(sums.rows().parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      pixels::multiply_and_sum(product, sums, static_cast<int>(part));
+    }
+  });
+  NormStatistics found{empty({product.outer}, DType::kF32), empty({product.outer}, DType::kF32)};
+  sums.combine(found.mean.mutable_data<float>(), found.var.mutable_data<float>());
+  return found;
+}
+
 // `strides` are those of the weight as [outer, inner, 1, 1].
 void run(const KernelArgs& args, const Strides& strides, ReadIn pass) {
   const Sizes sizes = sizes_of(args);
@@ -67,13 +96,12 @@ void run(const KernelArgs& args, const Strides& strides, ReadIn pass) {
                         .y = args.output().mutable_data<BFloat16>(),
                         .inner = sizes.inner,
                         .outer = sizes.outer};
-  const std::int64_t strips = (sizes.pixels + kStrip - 1) / kStrip;
-  // A few microseconds of products.
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, (std::int64_t{1} << 18) / (sizes.inner * sizes.outer));
-  parallel_for(strips, grain, [&](std::int64_t begin, std::int64_t end) {
-    pixels::multiply(product, begin * kStrip, std::min(end * kStrip, sizes.pixels));
-  });
+  NormStatistics* const wanted = wanted_statistics();
+  if (wanted != nullptr && pass == ReadIn::kForward && can_sum(sizes)) {
+    *wanted = multiply_and_sum(product, args.output().shape());
+  } else {
+    multiply(product, sizes.pixels);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mezzo/core/half.h"
+#include "mezzo/kernels/cpu/norm_sums.h"
 
 namespace mezzo::kernels::pixels {
 
@@ -12,6 +13,8 @@ inline constexpr std::int64_t kStrip = 32;
 // Columns of the result that are computed together, and numbers of a row of x that are multiplied
 // at a time: sizes must be multiples of that.
 inline constexpr std::int64_t kBlock = 32;
+// So much of the weight is read for every strip and stays in the second-level cache.
+inline constexpr std::int64_t kChunkBytes = 512 << 10;
 
 // y[r][o] = sum over i of x[r][i] * weight[o][i]. Rows are dense and follow each other, inner and
 // outer are multiples of kBlock.
@@ -25,5 +28,7 @@ struct Product {
 
 // Computes rows [begin, end) on this thread; needs a CPU with tiles (has_tiles()).
 void multiply(const Product& product, std::int64_t begin, std::int64_t end);
+// The same for all rows of a part, which are added up as they are rounded.
+void multiply_and_sum(const Product& product, const NormSums& sums, int part);
 
 }  // namespace mezzo::kernels::pixels

@@ -1,0 +1,51 @@
+// Statistics for batch normalizations from the convolutions before them.
+#include <algorithm>
+#include <vector>
+
+#include "mezzo/graph/executable.h"
+#include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+bool is_training_norm(const Node& node) {
+  static const OpDef* const norms[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
+  return !node.is_host() && std::ranges::count(norms, node.op) > 0 &&
+         node.attrs.as<BatchNormAttrs>().training;
+}
+
+}  // namespace
+
+// Kernels on devices look for none.
+void Executable::find_norms() {
+  static const OpDef* const kConv2d = find_op("conv2d");
+  if (program_.device.type != DeviceType::kCpu) return;
+  const MemoryUse memory(program_);
+  const std::vector<std::size_t> made_by = makers(program_);
+  std::vector<Instruction*> of_node(program_.nodes.size(), nullptr);
+  for (Instruction& instruction : instructions_) {
+    const auto i = static_cast<std::size_t>(instruction.node - program_.nodes.data());
+    of_node[i] = &instruction;
+    if (!is_training_norm(*instruction.node)) continue;
+    const ValueId x = instruction.node->inputs[BatchNormInput::kX];
+    const std::size_t maker = made_by[x];
+    if (maker == kNoNode || !is_call(program_.nodes[maker], kConv2d)) continue;
+    if (memory.is_same_at(x, maker, i)) of_node[maker]->norm = &instruction;
+  }
+}
+
+// Runs the call; where a batch normalization reads the result, its statistics may be found on the
+// way.
+void Executable::call_kernel(Instruction& instruction) {
+  NormStatistics* const wanted =
+      instruction.norm != nullptr ? &instruction.norm->statistics : nullptr;
+  if (wanted != nullptr) *wanted = {};
+  const FindStatistics find(wanted);
+  const GiveStatistics give(instruction.statistics);
+  instruction.call->run(instruction.inputs, instruction.outputs, instruction.node->attrs);
+  instruction.statistics = {};
+}
+
+}  // namespace mezzo::graph
