@@ -30,6 +30,8 @@ Plan::Plan(const Problem& p, int threads) : problem(p) {
   pair_images();
   cut_chunks(threads);
   divide(threads);
+  // Sums are read and written once for each chunk.
+  if (chunk_parts == 1) cut_chunks(1);
 }
 
 void Plan::place_taps() {
@@ -71,7 +73,7 @@ void Plan::pair_images() {
   slots.push_back({{last, last}, {0, upper}, {upper, rows - upper}});
 }
 
-void Plan::cut_chunks(int threads) {
+void Plan::cut_chunks(int parts) {
   // Short enough that what is read again and again stays in the second-level cache: both sides,
   // which the vector unit reads in parts, for sums in its registers; the tile unit, the side with
   // fewer panels. Long enough that rows beyond the chunk, and the tile unit's sums, cost little.
@@ -81,14 +83,15 @@ void Plan::cut_chunks(int threads) {
   const std::int64_t fitting = second_level_cache() / 2 / (panels * kPanel * kElement);
   const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 128, 512);
   const auto count = static_cast<std::int64_t>(slots.size());
+  chunks.clear();
   for (std::int64_t first = 0; first < count;) {
     const std::int64_t rows = slots[static_cast<std::size_t>(first)].rows[0];
     const std::int64_t pixels = rows * pitch;
     if (pixels <= most_pixels) {
       std::int64_t end = first + 1;
-      // At least one chunk per thread if there are that many slots.
+      // At least one chunk per part if there are that many slots.
       const std::int64_t most_slots = std::max<std::int64_t>(
-          1, std::min(most_pixels / std::max<std::int64_t>(pixels, 1), count / threads));
+          1, std::min(most_pixels / std::max<std::int64_t>(pixels, 1), count / parts));
       while (end < count && end - first < most_slots &&
              slots[static_cast<std::size_t>(end)].rows[0] == rows) {
         ++end;
@@ -97,8 +100,8 @@ void Plan::cut_chunks(int threads) {
       first = end;
       continue;
     }
-    const std::int64_t parts = (pixels + most_pixels - 1) / most_pixels;
-    const std::int64_t step = (rows + parts - 1) / parts;
+    const std::int64_t pieces = (pixels + most_pixels - 1) / most_pixels;
+    const std::int64_t step = (rows + pieces - 1) / pieces;
     for (std::int64_t row = 0; row < rows; row += step) {
       chunks.push_back({first, first + 1, row, std::min(row + step, rows)});
     }

@@ -98,7 +98,7 @@ struct Plan {
  private:
   void place_taps();
   void pair_images();
-  void cut_chunks(int threads);
+  void cut_chunks(int parts);
   void divide(int threads);
 };
 
