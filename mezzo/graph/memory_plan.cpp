@@ -211,19 +211,21 @@ void arrange_rooms(const Program& program, const std::vector<Life>& lives, Memor
   }
 }
 
-std::size_t most_alive(const Program& program, const std::vector<Life>& lives,
-                       const MemoryPlan& plan) {
+MemoryPeak peak_of(const Program& program, const std::vector<Life>& lives, const MemoryPlan& plan) {
+  std::vector<ValueId> blocks;
   std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
   for (ValueId v = 0; v < program.values.size(); ++v) {
     if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
     const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes(), program.device));
     change[lives[v].first] += bytes;
     change[lives[v].last + 1] -= bytes;
+    blocks.push_back(v);
   }
-  std::int64_t alive = 0;
-  std::int64_t most = 0;
-  for (const std::int64_t c : change) most = std::max(most, alive += c);
-  return static_cast<std::size_t>(most);
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  const auto most = std::ranges::max_element(change);
+  const auto at = static_cast<std::size_t>(most - change.begin());
+  std::erase_if(blocks, [&](ValueId v) { return !meet(lives[v], {at, at}); });
+  return {static_cast<std::size_t>(*most), std::move(blocks)};
 }
 
 }  // namespace
@@ -241,8 +243,13 @@ MemoryPlan plan_memory(const Program& program, bool copies_results) {
   arrange(program, lives, plan);
   // What is recorded reads weights where they stand.
   if (!copies_results) arrange_rooms(program, lives, plan);
-  plan.least_bytes = most_alive(program, lives, plan);
+  plan.least_bytes = peak_of(program, lives, plan).bytes;
   return plan;
+}
+
+MemoryPeak memory_peak(const Program& program) {
+  const MemoryPlan plan = Blocks(program, false).take();
+  return peak_of(program, lives_of_blocks(program, plan), plan);
 }
 
 }  // namespace mezzo::graph

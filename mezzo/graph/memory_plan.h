@@ -40,6 +40,14 @@ struct MemoryPlan {
 // gradients of leaves, which may be as large as all parameters, and what is not dense.
 MemoryPlan plan_memory(const Program& program, bool copies_results = false);
 
+// What is alive when most of the arena is in use.
+struct MemoryPeak {
+  std::size_t bytes = 0;
+  std::vector<ValueId> blocks;
+};
+// Far cheaper than a plan, which finds a place for all of it.
+MemoryPeak memory_peak(const Program& program);
+
 // True for a cast of a trained parameter to 16 bits: the copy is made once per update, and belongs
 // to the parameter (mezzo/core/derived.h).
 bool is_parameter_copy(const Program& program, const Node& node);

@@ -71,6 +71,14 @@ std::size_t recompute_norms(Program& program);
 // becomes smaller by a twentieth. Returns how many are widened again.
 std::size_t recompute_casts(Program& program);
 
+// Computes the results of convolutions again in the backward pass that take much memory for the
+// work that they are, such as those of few input channels: the same kernels on the same numbers,
+// hence the same bits. Norms that give them their inputs come before them. Those that take most
+// off the arena for their time come first, and all of them do not more than a small share of the
+// program's work. Does so only if the arena becomes smaller by a twentieth. Returns how many are
+// computed again.
+std::size_t recompute_convs(Program& program);
+
 inline constexpr Pass kPaintPrecision{
     "paint_precision", "decides the precision of every call in a region", paint_precision};
 inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no value", fold_casts};
@@ -92,6 +100,9 @@ inline constexpr Pass kRecomputeNorms{
 inline constexpr Pass kRecomputeCasts{"recompute_casts",
                                       "widens 16-bit numbers again instead of keeping them in f32",
                                       recompute_casts};
+inline constexpr Pass kRecomputeConvs{"recompute_convs",
+                                      "computes cheap convolutions again instead of keeping them",
+                                      recompute_convs};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order. Casts go before gradients are joined: the

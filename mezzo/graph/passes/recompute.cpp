@@ -32,28 +32,32 @@ void replace_in_backward(Program& program, ValueId from, ValueId to) {
   }
 }
 
-Program recomputed(const Program& program, const std::vector<Kept>& kept,
-                   const std::function<Node(const Node&, ValueId)>& again) {
-  Program result = program;
-  std::vector<Node> nodes;
-  for (const Kept& k : kept) {
-    const ValueId from = program.nodes[k.node].outputs[0];
-    replace_in_backward(result, from, result.add_result(program.spec(from)));
+// The nodes in their order, except that those from `first_new` on, and what they read, come before
+// the first that needs them.
+class InOrderOfNeed {
+ public:
+  InOrderOfNeed(const Program& program, std::size_t first_new)
+      : program_(program), makers_(makers(program)), is_placed_(program.nodes.size(), false) {
+    for (std::size_t i = 0; i < first_new; ++i) place(i);
   }
-  const auto first_new = static_cast<ValueId>(program.values.size());
-  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    for (std::size_t k = 0; k < kept.size(); ++k) {
-      if (kept[k].first_backward_reader != i) continue;
-      const Node& node = program.nodes[kept[k].node];
-      nodes.push_back(again(node, first_new + static_cast<ValueId>(k)));
-      nodes.back().phase = Phase::kBackward;
-      nodes.back().path = node.path;
+
+  std::vector<Node> take() { return std::move(nodes_); }
+
+ private:
+  void place(std::size_t i) {
+    if (is_placed_[i]) return;
+    is_placed_[i] = true;
+    for (const ValueId input : program_.nodes[i].inputs) {
+      if (input != kNoValue && makers_[input] != kNoNode) place(makers_[input]);
     }
-    nodes.push_back(std::move(result.nodes[i]));
+    nodes_.push_back(program_.nodes[i]);
   }
-  result.nodes = std::move(nodes);
-  return result;
-}
+
+  const Program& program_;
+  std::vector<std::size_t> makers_;
+  std::vector<bool> is_placed_;
+  std::vector<Node> nodes_;
+};
 
 }  // namespace
 
@@ -77,8 +81,24 @@ std::vector<Kept> kept_results(const Program& program,
   return kept;
 }
 
-std::size_t recompute(Program& program, const std::vector<Kept>& kept,
-                      const std::function<Node(const Node& node, ValueId result)>& again) {
+Program recomputed(const Program& program, const std::vector<Kept>& kept, const Again& again) {
+  Program result = program;
+  std::vector<ValueId> again_values;
+  for (const Kept& k : kept) {
+    const Node& node = program.nodes[k.node];
+    again_values.push_back(result.add_result(program.spec(node.outputs[0])));
+    result.nodes.push_back(again(node, again_values.back()));
+    result.nodes.back().phase = Phase::kBackward;
+    result.nodes.back().path = node.path;
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    replace_in_backward(result, program.nodes[kept[i].node].outputs[0], again_values[i]);
+  }
+  result.nodes = InOrderOfNeed(result, program.nodes.size()).take();
+  return result;
+}
+
+std::size_t recompute(Program& program, const std::vector<Kept>& kept, const Again& again) {
   if (kept.empty()) return 0;
   Program changed = recomputed(program, kept, again);
   const std::size_t before = plan_memory(program).arena_bytes;

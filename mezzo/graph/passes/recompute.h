@@ -20,10 +20,16 @@ struct Kept {
 std::vector<Kept> kept_results(const Program& program,
                                const std::function<bool(std::size_t, std::size_t)>& may_go);
 
-// Computes them again before their first backward reader, by the nodes that again(node, result)
-// gives, unless that makes the arena smaller by less than a twentieth: that is not worth the time.
-// Returns how many are computed again.
-std::size_t recompute(Program& program, const std::vector<Kept>& kept,
-                      const std::function<Node(const Node& node, ValueId result)>& again);
+// The node that computes a node's first result again, as `result`.
+using Again = std::function<Node(const Node& node, ValueId result)>;
+
+// The program in which backward readers read results that are computed again, right before the
+// first of them. What that reads is moved up if it stands later, and is itself computed again if it
+// is one of these results.
+Program recomputed(const Program& program, const std::vector<Kept>& kept, const Again& again);
+
+// Makes the program that, unless the arena becomes smaller by less than a twentieth: that is not
+// worth the time. Returns how many are computed again.
+std::size_t recompute(Program& program, const std::vector<Kept>& kept, const Again& again);
 
 }  // namespace mezzo::graph

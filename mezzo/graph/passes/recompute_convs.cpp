@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "mezzo/graph/memory_plan.h"
+#include "mezzo/graph/norms_by_readers.h"
+#include "mezzo/graph/passes/passes.h"
+#include "mezzo/graph/passes/recompute.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo::graph {
+namespace {
+
+constexpr std::size_t kImages = 0;  // of a convolution's inputs
+
+// Work is counted in operations of products. Moving a byte takes as long as about so many of them
+// in 16 bits; in f32 it counts for little either way, since arithmetic decides there.
+constexpr double kWorkPerByte = 64;
+// The share of a program's work that the pass may add.
+constexpr double kMostMoreWork = 0.015;
+
+bool is_conv(const Node& node) {
+  static const OpDef* const ops[] = {find_op("conv2d"), find_op("conv2d_activation")};
+  return std::ranges::any_of(ops, [&](const OpDef* op) { return is_call(node, op); });
+}
+
+double bytes_moved(const Program& program, const Node& node) {
+  double bytes = 0;
+  for (const std::vector<ValueId>& values : {node.inputs, node.outputs}) {
+    for (const ValueId value : values) {
+      if (value != kNoValue) bytes += static_cast<double>(program.spec(value).bytes());
+    }
+  }
+  return bytes;
+}
+
+double flops(const Program& program, const Node& node) {
+  static const OpDef* const kConv = find_op("conv2d");
+  // What stands in for a convolution and its activation leaves the count to the product inside.
+  const OpDef* const op = is_conv(node) ? kConv : node.op;
+  if (op->flops == nullptr) return 0;
+  const auto tensors_of = [&](const std::vector<ValueId>& values) {
+    std::vector<Tensor> tensors;
+    for (const ValueId value : values) {
+      tensors.push_back(value != kNoValue ? stand_in(program.spec(value)) : Tensor());
+    }
+    return tensors;
+  };
+  const std::vector<Tensor> inputs = tensors_of(node.inputs);
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& input : inputs) pointers.push_back(&input);
+  return op->flops(pointers, tensors_of(node.outputs), node.attrs);
+}
+
+double work(const Program& program, const Node& node) {
+  if (node.is_host() || node.op->view != nullptr || is_parameter_copy(program, node)) return 0;
+  return flops(program, node) + kWorkPerByte * bytes_moved(program, node);
+}
+
+// The results of norms that the backward pass computes again (recompute_norms), by the mean that
+// they read, which no other norm has found.
+class NormsAgain {
+ public:
+  explicit NormsAgain(const Program& program) : program_(program), makers_(makers(program)) {
+    static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
+    for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+      const Node& node = program.nodes[i];
+      const bool is_norm = std::ranges::any_of(ops, [&](auto* op) { return is_call(node, op); });
+      if (!is_norm || node.phase != Phase::kBackward) continue;
+      if (node.attrs.as<BatchNormAttrs>().training) continue;
+      nodes_[node.inputs[BatchNormInput::kRunningMean]] = i;
+    }
+  }
+
+  // The node that makes the value again; kNoNode if it is the result of no such norm.
+  std::size_t find(ValueId value) const {
+    const std::size_t maker = makers_[value];
+    if (maker == kNoNode || program_.nodes[maker].outputs.size() < 2) return kNoNode;
+    const Node& norm = program_.nodes[maker];
+    const auto found = nodes_.find(norm.outputs[1]);
+    if (found == nodes_.end() || norm.outputs[0] != value) return kNoNode;
+    const Node& again = program_.nodes[found->second];
+    using In = BatchNormInput;
+    return again.op == norm.op && again.inputs[In::kX] == norm.inputs[In::kX] ? found->second
+                                                                              : kNoNode;
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::size_t> makers_;
+  std::map<ValueId, std::size_t> nodes_;
+};
+
+// A convolution that could be computed again.
+struct Candidate {
+  Kept kept{};
+  double work = 0;
+  std::size_t bytes = 0;
+
+  double work_per_byte() const { return work / static_cast<double>(bytes); }
+};
+
+class Convolutions {
+ public:
+  explicit Convolutions(const Program& program)
+      : program_(program),
+        use_(program),
+        readers_(readers(program)),
+        norms_(program),
+        by_readers_(norms_by_readers(program)) {}
+
+  std::vector<Candidate> cheapest_first() const {
+    const auto may_go = [&](std::size_t node, std::size_t reader) {
+      const Node& conv = program_.nodes[node];
+      return is_conv(conv) && program_.spec(conv.outputs[0]).shape.numel() > 0 &&
+             std::ranges::all_of(conv.inputs,
+                                 [&](ValueId input) { return is_same(input, node, reader); });
+    };
+    std::vector<Candidate> candidates;
+    for (const Kept& kept : kept_results(program_, may_go)) {
+      const Node& conv = program_.nodes[kept.node];
+      candidates.push_back({kept, work_again(conv), program_.spec(conv.outputs[0]).bytes()});
+    }
+    std::ranges::stable_sort(candidates, {}, &Candidate::work_per_byte);
+    return candidates;
+  }
+
+  Node again(const Node& conv, ValueId result) const {
+    Node node{.op = conv.op, .attrs = conv.attrs, .inputs = conv.inputs, .outputs = {result}};
+    const std::size_t norm = norms_.find(conv.inputs[kImages]);
+    if (norm != kNoNode) node.inputs[kImages] = program_.nodes[norm].outputs[0];
+    return node;
+  }
+
+ private:
+  // A state may be changed by host work between both, unless that can wait, or the backward pass
+  // reads it anyway, which then needs it as it was.
+  bool is_same(ValueId value, std::size_t node, std::size_t reader) const {
+    if (use_.is_same_at(value, node, reader)) return true;
+    if (program_.values[value].kind != ValueKind::kState) return false;
+    const auto begin = program_.nodes.begin();
+    return std::ranges::any_of(readers_[value],
+                               [&](std::size_t r) {
+                                 const Node& n = program_.nodes[r];
+                                 return !n.is_host() && n.phase == Phase::kBackward;
+                               }) ||
+           std::all_of(begin + static_cast<std::ptrdiff_t>(node),
+                       begin + static_cast<std::ptrdiff_t>(reader), [](const Node& n) {
+                         return !n.is_host() || n.time == HostWorkTime::kCanWait;
+                       });
+  }
+
+  // A norm that was nowhere has to be written, and read.
+  double work_again(const Node& conv) const {
+    const std::size_t norm = norms_.find(conv.inputs[kImages]);
+    const bool is_nowhere = norm != kNoNode && by_readers_[norm];
+    return work(program_, conv) + (is_nowhere ? work(program_, program_.nodes[norm]) : 0);
+  }
+
+  const Program& program_;
+  MemoryUse use_;
+  std::vector<std::vector<std::size_t>> readers_;
+  NormsAgain norms_;
+  std::vector<bool> by_readers_;
+};
+
+}  // namespace
+
+std::size_t recompute_convs(Program& program) {
+  const Convolutions convolutions(program);
+  const auto again = [&](const Node& conv, ValueId result) {
+    return convolutions.again(conv, result);
+  };
+  double may_add = 0;
+  for (const Node& node : program.nodes) may_add += kMostMoreWork * work(program, node);
+  MemoryPeak peak = memory_peak(program);
+  std::vector<Kept> chosen;
+  for (const Candidate& candidate : convolutions.cheapest_first()) {
+    const ValueId result = program.nodes[candidate.kept.node].outputs[0];
+    if (candidate.work > may_add || std::ranges::count(peak.blocks, result) == 0) continue;
+    chosen.push_back(candidate.kept);
+    MemoryPeak next = memory_peak(recomputed(program, chosen, again));
+    if (next.bytes + candidate.bytes / 2 > peak.bytes) {
+      chosen.pop_back();
+      continue;
+    }
+    peak = std::move(next);
+    may_add -= candidate.work;
+  }
+  return recompute(program, chosen, again);
+}
+
+}  // namespace mezzo::graph
