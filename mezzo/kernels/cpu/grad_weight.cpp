@@ -47,7 +47,8 @@ class Worker {
         first_panel_(first_panel),
         panels_(end_panel - first_panel),
         packed_grad_(empty({plan.most_grad(panels_)}, DType::kF32)),
-        packed_x_(empty({plan.most_x()}, DType::kF32)) {}
+        packed_x_(empty({plan.most_x()}, DType::kF32)),
+        joined_(plan.problem) {}
 
   // Adds the products of a chunk to the sums, or begins them.
   void add(const Chunk& chunk, bool first) {
@@ -90,7 +91,7 @@ class Worker {
     const std::int64_t row =
         (slot.first_row[half] + plane_row + plan_.first_shift_row) * p.attrs.stride.h + remainder;
     if (row < 0 || row >= p.x.h) return nullptr;
-    return x_ + (slot.image[half] * p.x.h + row) * p.x.w * p.in_channels;
+    return x_ + (slot.image[half] * p.x.h + row) * p.x_row();
   }
 
   void pack_plane(const Chunk& chunk, const Plane& plane, const Slot& slot, float* out) {
@@ -110,6 +111,10 @@ class Worker {
         float* to = out + panel * x_panel(chunk) + r * plan_.pitch * kPanel;
         std::fill_n(to, begin * kPanel, 0.0F);
         std::fill_n(to + end * kPanel, (plan_.pitch - end) * kPanel, 0.0F);
+      }
+      if (p.joined.columns > 0) {
+        joined_.pack(a, b, x_panel(chunk), read_x_, out + r * plan_.pitch * kPanel);
+        continue;
       }
       const std::int64_t offset = first * p.in_channels;
       const PixelRow<T> row{.a = a != nullptr ? a + offset : nullptr,
@@ -272,6 +277,7 @@ class Worker {
   std::int64_t panels_;
   Tensor packed_grad_;
   Tensor packed_x_;
+  JoinedRows<T> joined_;
 };
 
 // The sums of one part of the chunks for one part of the output channels.
@@ -421,7 +427,7 @@ Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor&
 void run_joined(const Problem& problem, const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Problem joined = with_joined_columns(problem);
-  const Tensor x = join_columns(dense(args.input(1), Format::kChannelsLast), problem);
+  const Tensor x = dense(args.input(1), Format::kChannelsLast);
   const Tensor place = empty({joined.out_channels, joined.in_channels, joined.kernel.h, 1});
   f32_grad_weight(joined, grad, x, nullptr, place);
   copy_elements(split_columns(place, problem), args.output());

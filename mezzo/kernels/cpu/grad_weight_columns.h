@@ -2,6 +2,8 @@
 // kernel reads, side by side as the channels of one pixel.
 #pragma once
 
+#include <algorithm>
+
 #include "mezzo/kernels/cpu/grad_weight_plan.h"
 #include "mezzo/kernels/kernel.h"
 
@@ -15,9 +17,28 @@ namespace mezzo::kernels::grad_weight {
 // True if that is at most half of the products, and there are more than 16 channels of y.
 bool joins_columns(const Problem& problem);
 
-// The same problem in that form, and its image [n, kw * c, h, width of y], channels-last.
+// The same problem in that form, of images [n, kw * c, h, width of y]. They are nowhere: a pixel of
+// theirs is a stretch of a stored row, unless the kernel is dilated or padding is part of it.
 Problem with_joined_columns(Problem problem);
-Tensor join_columns(const Tensor& x, const Problem& problem);
+
+// The pixels [begin, end) of a row that are such stretches; `width` is that of y.
+struct InPlace {
+  std::int64_t begin = 0, end = 0;
+};
+InPlace pixels_in_place(const JoinedColumns& joined, std::int64_t width);
+
+// Copies pixel q of a stored row: all columns, zeros where they are padding.
+template <class T>
+void copy_joined_pixel(const JoinedColumns& joined, const T* row, std::int64_t q, T* out) {
+  for (std::int64_t column = 0; column < joined.columns; ++column, out += joined.channels) {
+    const std::int64_t at = joined.first(q) + column * joined.step;
+    if (at >= 0 && at < joined.pixels) {
+      std::copy_n(row + at * joined.channels, joined.channels, out);
+    } else {
+      std::fill_n(out, joined.channels, T());
+    }
+  }
+}
 
 // The weight's gradient [o, c, kh, kw] in what comes of that form, [o, kw * c, kh, 1]: a view.
 Tensor split_columns(const Tensor& joined, const Problem& problem);

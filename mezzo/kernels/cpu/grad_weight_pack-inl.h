@@ -8,7 +8,10 @@
 #endif
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
+#include "mezzo/kernels/cpu/grad_weight_columns.h"
 #include "mezzo/kernels/cpu/grad_weight_plan.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/normalize-inl.h"
@@ -17,7 +20,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
+using kernels::grad_weight::copy_joined_pixel;
+using kernels::grad_weight::is_paired;
 using kernels::grad_weight::kPanel;
+using kernels::grad_weight::pixels_in_place;
 
 // Pixels of one or two image rows, each `step` elements after the one before. Zeros stand for a row
 // that is null.
@@ -178,6 +184,48 @@ void pack_row(const PixelRow<T>& row, bool paired, std::int64_t panel, const Rea
     }
   }
 }
+
+// Rows of pixels that are joined of several: most are read where they are stored, overlapping, the
+// others from a copy of each.
+template <class T>
+class JoinedRows {
+ public:
+  explicit JoinedRows(const kernels::grad_weight::Problem& joined) : problem_(joined) {}
+
+  // Packs all pixels that are made of the stored rows a and b.
+  template <class Read>
+  void pack(const T* a, const T* b, std::int64_t panel, const Read& read, float* out) {
+    const auto& joined = problem_.joined;
+    const std::int64_t channels = problem_.in_channels;
+    const bool paired = is_paired(problem_.products);
+    const auto [begin, end] = pixels_in_place(joined, problem_.x.w);
+    const std::int64_t first = joined.first(begin) * joined.channels;
+    pack_row(PixelRow<T>{.a = a != nullptr ? a + first : nullptr,
+                         .b = b != nullptr ? b + first : nullptr,
+                         .pixels = end - begin,
+                         .channels = channels,
+                         .step = joined.stride * joined.channels},
+             paired, panel, read, out + begin * kPanel);
+    const auto pack_copied = [&](std::int64_t q) {
+      pack_row(PixelRow<T>{copied(a, q, 0), copied(b, q, 1), 1, channels, 0}, paired, panel, read,
+               out + q * kPanel);
+    };
+    for (std::int64_t q = 0; q < begin; ++q) pack_copied(q);
+    for (std::int64_t q = end; q < problem_.x.w; ++q) pack_copied(q);
+  }
+
+ private:
+  const T* copied(const T* row, std::int64_t q, std::size_t half) {
+    if (row == nullptr) return nullptr;
+    std::vector<T>& pixel = pixels_[half];
+    pixel.resize(static_cast<std::size_t>(problem_.in_channels));
+    copy_joined_pixel(problem_.joined, row, q, pixel.data());
+    return pixel.data();
+  }
+
+  const kernels::grad_weight::Problem& problem_;
+  std::array<std::vector<T>, 2> pixels_;
+};
 
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

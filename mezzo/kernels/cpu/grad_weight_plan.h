@@ -27,12 +27,30 @@ enum class Products : std::uint8_t {
 
 inline bool is_paired(Products products) { return products != Products::kF32; }
 
+// Images whose pixels are, each, the pixels side by side that a row of the kernel reads (see
+// grad_weight_columns.h); how their rows are stored.
+struct JoinedColumns {
+  std::int64_t columns = 0;  // of the kernel; 0: pixels are what is stored
+  std::int64_t pixels = 0;   // of a stored row
+  std::int64_t channels = 0;
+  std::int64_t stride = 1, step = 1, left = 0;  // between reads, between columns, of padding
+
+  // The stored pixel that the first column of pixel q is; it may lie in the padding.
+  std::int64_t first(std::int64_t q) const { return q * stride - left; }
+};
+
 struct Problem {
   std::int64_t images = 0;
   std::int64_t in_channels = 0, out_channels = 0;
   Size2d x{}, y{}, kernel{};  // sizes of the images and of the kernel
   Conv2dAttrs attrs{};
   Products products = Products::kF32;
+  JoinedColumns joined{};
+
+  // Elements from one stored row of the images to the next.
+  std::int64_t x_row() const {
+    return joined.columns > 0 ? joined.pixels * joined.channels : x.w * in_channels;
+  }
 };
 
 // One or two images, or the two halves of one, whose pixels are added up side by side.
