@@ -401,9 +401,8 @@ namespace {
 
 // The gradient [o, c, kh, kw] in f32, over `out` if that is such a dense block, of either format.
 // Dense channels-last images; `norm` is what x is to be normalised by as it is read, or null.
-Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor& x,
-                       const NormAgain* norm, const Tensor& out) {
-  const Plan plan(problem, num_threads());
+Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x, const NormAgain* norm,
+                       const Tensor& out) {
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   const Attrs none;
   const KernelArgs images{inputs, {}, none};
@@ -412,6 +411,9 @@ Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor&
       direct
           ? out
           : empty({problem.out_channels, problem.in_channels, problem.kernel.h, problem.kernel.w});
+  const WeightSteps steps = *weight_steps(result);
+  problem.channels_last = steps.channel == 1;
+  const Plan plan(problem, num_threads());
   if (plan.sums_are_weight()) {
     HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, result.mutable_data<float>());
     return result;
@@ -419,7 +421,7 @@ Tensor f32_grad_weight(const Problem& problem, const Tensor& grad, const Tensor&
   const Tensor sums = empty({plan.sum_count()});
   HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, sums.mutable_data<float>());
   HWY_DYNAMIC_DISPATCH(gather)
-  (plan, sums.data<float>(), *weight_steps(result), result.mutable_data<float>());
+  (plan, sums.data<float>(), steps, result.mutable_data<float>());
   return result;
 }
 

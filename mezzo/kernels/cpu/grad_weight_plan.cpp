@@ -125,8 +125,8 @@ void Plan::divide(int threads) {
 }
 
 bool Plan::sums_are_weight() const {
-  return taps.size() == 1 && chunk_parts == 1 && problem.in_channels % kPanel == 0 &&
-         problem.out_channels % kPanel == 0;
+  return (taps.size() == 1 || problem.channels_last) && chunk_parts == 1 &&
+         problem.in_channels % kPanel == 0 && problem.out_channels % kPanel == 0;
 }
 
 std::int64_t Plan::sum_count() const {
@@ -134,7 +134,11 @@ std::int64_t Plan::sum_count() const {
 }
 
 std::int64_t Plan::sums_at(std::int64_t chunk_part, std::int64_t panel, std::int64_t vector) const {
-  if (sums_are_weight()) return panel * kPanel * problem.in_channels + vector * kPanel;
+  if (sums_are_weight()) {
+    const auto count = static_cast<std::int64_t>(taps.size());
+    return panel * kPanel * weight_row() + vector % count * problem.in_channels +
+           vector / count * kPanel;
+  }
   return ((chunk_part * out_panels + panel) * vectors() + vector) * kPanel * kPanel;
 }
 

@@ -46,6 +46,8 @@ struct Problem {
   Conv2dAttrs attrs{};
   Products products = Products::kF32;
   JoinedColumns joined{};
+  // Whether the result is [o][kh][kw][c]: each tap's channels side by side.
+  bool channels_last = false;
 
   // Elements from one stored row of the images to the next.
   std::int64_t x_row() const {
@@ -98,13 +100,13 @@ struct Plan {
 
   // Groups of 16 rows of the result's transposed form: (input panel, tap).
   std::int64_t vectors() const { return in_panels * static_cast<std::int64_t>(taps.size()); }
-  // True if the sums of whole panels, one after the other, are the weight [o][i] itself.
+  // True if the sums of whole panels, one after the other, are the weight [o][tap][i] itself.
   bool sums_are_weight() const;
   // Elements of all sums, [chunk part][panel][vector][16][16], or of the weight.
   std::int64_t sum_count() const;
   // Where those of a panel of output channels and a vector begin, and from row to row.
   std::int64_t sums_at(std::int64_t chunk_part, std::int64_t panel, std::int64_t vector) const;
-  std::int64_t sum_row() const { return sums_are_weight() ? problem.in_channels : kPanel; }
+  std::int64_t sum_row() const { return sums_are_weight() ? weight_row() : kPanel; }
   // Pixels of one slot's plane, with what a tile may read beyond the last one.
   std::int64_t plane_pixels(const Chunk& chunk) const;
   // Pixels of one slot of dy: rows side by side, or at the planes' pitch and in whole tiles.
@@ -114,6 +116,9 @@ struct Plan {
   std::int64_t most_grad(std::int64_t panels) const;
 
  private:
+  std::int64_t weight_row() const {
+    return static_cast<std::int64_t>(taps.size()) * problem.in_channels;
+  }
   void place_taps();
   void pair_images();
   void cut_chunks(int parts);

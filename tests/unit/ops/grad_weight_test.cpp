@@ -70,14 +70,15 @@ class GradWeight : public testing::TestWithParam<Products> {
   }
 };
 
-void check(const GradWeightCase& c, DType dtype, Products products) {
+void check(const GradWeightCase& c, DType dtype, Products products, Format format) {
   const Size2d out = c.attrs.window(c.kernel).output_size({c.x[2], c.x[3]}, "conv2d");
   const Tensor x = cast(randn(c.x), dtype);
   const Tensor grad = cast(randn({c.x[0], c.out_channels, out.h, out.w}), dtype);
   const Attrs attrs(Conv2dGradAttrs{c.attrs, c.kernel, true});
-  Tensor result = empty({c.out_channels, c.x[1], c.kernel.h, c.kernel.w});
+  Tensor result = empty({c.out_channels, c.x[1], c.kernel.h, c.kernel.w}, DType::kF32, format);
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   kernels::run_grad_weight({inputs, {&result, 1}, attrs}, products);
+  const std::vector<float> values = result.to_vector<float>();
   const Tensor wide_x = cast(x, DType::kF64);
   const Tensor wide_grad = cast(grad, DType::kF64);
   // Every seventh weight, which meets every tap, and the last one.
@@ -86,9 +87,14 @@ void check(const GradWeightCase& c, DType dtype, Products products) {
     const test::PlainSum sum = test::plain_grad_weight(c.attrs, wide_grad, wide_x, at);
     // Every addition rounds once to f32; products of 16-bit numbers are exact.
     const double most = static_cast<double>(sum.terms + 1) * 0x1p-24 * sum.magnitude;
-    ASSERT_NEAR(result.data<float>()[i], sum.value, most)
+    ASSERT_NEAR(values[static_cast<std::size_t>(i)], sum.value, most)
         << concat("x ", c.x, ", weight ", result.shape(), ", at ", at);
   }
+}
+
+void check(const GradWeightCase& c, DType dtype, Products products) {
+  check(c, dtype, products, Format::kContiguous);
+  check(c, dtype, products, Format::kChannelsLast);
 }
 
 TEST_P(GradWeight, IsThePlainSumWhateverTheNumberOfThreads) {
