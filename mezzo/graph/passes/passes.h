@@ -72,11 +72,11 @@ std::size_t recompute_norms(Program& program);
 std::size_t recompute_casts(Program& program);
 
 // Computes the results of convolutions again in the backward pass that take much memory for the
-// work that they are, such as those of few input channels: the same kernels on the same numbers,
-// hence the same bits. Norms that give them their inputs come before them. Those that take most
-// off the arena for their time come first, and all of them do not more than a small share of the
-// program's work. Does so only if the arena becomes smaller by a twentieth. Returns how many are
-// computed again.
+// work that they are, such as those of few input channels, and casts of inputs: the same kernels on
+// the same numbers, hence the same bits. Norms that give them their inputs come before them. Those
+// that take most off the arena for their time come first, and all of them do not more than a small
+// share of the program's work. Does so only if the arena becomes smaller by a twentieth. Returns
+// how many are computed again.
 std::size_t recompute_convs(Program& program);
 
 inline constexpr Pass kPaintPrecision{

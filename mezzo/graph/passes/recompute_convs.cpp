@@ -12,7 +12,7 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr std::size_t kImages = 0;  // of a convolution's inputs
+constexpr std::size_t kImages = 0;  // of a convolution's inputs; what a cast reads
 
 // Work is counted in operations of products. Moving a byte takes as long as about so many of them
 // in 16 bits; in f32 it counts for little either way, since arithmetic decides there.
@@ -23,6 +23,11 @@ constexpr double kMostMoreWork = 0.015;
 bool is_conv(const Node& node) {
   static const OpDef* const ops[] = {find_op("conv2d"), find_op("conv2d_activation")};
   return std::ranges::any_of(ops, [&](const OpDef* op) { return is_call(node, op); });
+}
+
+// What the caller hands over is there for the whole run, and takes nothing of the arena.
+bool is_cast_of_input(const Program& program, const Node& node) {
+  return is_cast(node) && program.values[node.inputs[0]].kind == ValueKind::kInput;
 }
 
 double bytes_moved(const Program& program, const Node& node) {
@@ -92,7 +97,7 @@ class NormsAgain {
   std::map<ValueId, std::size_t> nodes_;
 };
 
-// A convolution that could be computed again.
+// A convolution or a cast that could be computed again.
 struct Candidate {
   Kept kept{};
   double work = 0;
@@ -101,9 +106,9 @@ struct Candidate {
   double work_per_byte() const { return work / static_cast<double>(bytes); }
 };
 
-class Convolutions {
+class Candidates {
  public:
-  explicit Convolutions(const Program& program)
+  explicit Candidates(const Program& program)
       : program_(program),
         use_(program),
         readers_(readers(program)),
@@ -112,23 +117,24 @@ class Convolutions {
 
   std::vector<Candidate> cheapest_first() const {
     const auto may_go = [&](std::size_t node, std::size_t reader) {
-      const Node& conv = program_.nodes[node];
-      return is_conv(conv) && program_.spec(conv.outputs[0]).shape.numel() > 0 &&
-             std::ranges::all_of(conv.inputs,
+      const Node& call = program_.nodes[node];
+      return (is_conv(call) || is_cast_of_input(program_, call)) &&
+             program_.spec(call.outputs[0]).shape.numel() > 0 &&
+             std::ranges::all_of(call.inputs,
                                  [&](ValueId input) { return is_same(input, node, reader); });
     };
     std::vector<Candidate> candidates;
     for (const Kept& kept : kept_results(program_, may_go)) {
-      const Node& conv = program_.nodes[kept.node];
-      candidates.push_back({kept, work_again(conv), program_.spec(conv.outputs[0]).bytes()});
+      const Node& call = program_.nodes[kept.node];
+      candidates.push_back({kept, work_again(call), program_.spec(call.outputs[0]).bytes()});
     }
     std::ranges::stable_sort(candidates, {}, &Candidate::work_per_byte);
     return candidates;
   }
 
-  Node again(const Node& conv, ValueId result) const {
-    Node node{.op = conv.op, .attrs = conv.attrs, .inputs = conv.inputs, .outputs = {result}};
-    const std::size_t norm = norms_.find(conv.inputs[kImages]);
+  Node again(const Node& call, ValueId result) const {
+    Node node{.op = call.op, .attrs = call.attrs, .inputs = call.inputs, .outputs = {result}};
+    const std::size_t norm = norms_.find(call.inputs[kImages]);
     if (norm != kNoNode) node.inputs[kImages] = program_.nodes[norm].outputs[0];
     return node;
   }
@@ -152,10 +158,10 @@ class Convolutions {
   }
 
   // A norm that was nowhere has to be written, and read.
-  double work_again(const Node& conv) const {
-    const std::size_t norm = norms_.find(conv.inputs[kImages]);
+  double work_again(const Node& call) const {
+    const std::size_t norm = norms_.find(call.inputs[kImages]);
     const bool is_nowhere = norm != kNoNode && by_readers_[norm];
-    return work(program_, conv) + (is_nowhere ? work(program_, program_.nodes[norm]) : 0);
+    return work(program_, call) + (is_nowhere ? work(program_, program_.nodes[norm]) : 0);
   }
 
   const Program& program_;
@@ -168,15 +174,15 @@ class Convolutions {
 }  // namespace
 
 std::size_t recompute_convs(Program& program) {
-  const Convolutions convolutions(program);
-  const auto again = [&](const Node& conv, ValueId result) {
-    return convolutions.again(conv, result);
+  const Candidates candidates(program);
+  const auto again = [&](const Node& call, ValueId result) {
+    return candidates.again(call, result);
   };
   double may_add = 0;
   for (const Node& node : program.nodes) may_add += kMostMoreWork * work(program, node);
   MemoryPeak peak = memory_peak(program);
   std::vector<Kept> chosen;
-  for (const Candidate& candidate : convolutions.cheapest_first()) {
+  for (const Candidate& candidate : candidates.cheapest_first()) {
     const ValueId result = program.nodes[candidate.kept.node].outputs[0];
     if (candidate.work > may_add || std::ranges::count(peak.blocks, result) == 0) continue;
     chosen.push_back(candidate.kept);

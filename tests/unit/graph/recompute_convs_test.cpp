@@ -133,6 +133,31 @@ TEST(RecomputeConvs, OneBehindTheOther) {
                       states));
 }
 
+// The caller has what was cast. It is read once more, for the gradient.
+TEST(RecomputeConvs, ACastOfAnInput) {
+  const std::string forward = R"(program(x: f32[64, 64]) {
+  %0: bf16[64, 64] = cast(x) {dtype=bf16} @conv
+  %1: bf16[64, 64] = sigmoid(%0)
+  %2: bf16[64, 64] = relu(%1)
+  %3: bf16[64, 64] = mul(%1, %2)
+)";
+  std::string more;
+  std::string last = "%3";
+  for (int i = 4; i < 80; ++i) {
+    more += concat("  %", i, ": bf16[64, 64] = mul(", last, ", %2)\n");
+    last = concat("%", i);
+  }
+  expect_pass(kRecomputeConvs, forward + more + R"(  %80: bf16[64, 64] = mul(%79, %0) #backward
+  return %80
+}
+)",
+              1, forward + more + R"(  %80: bf16[64, 64] = cast(x) {dtype=bf16} @conv #backward
+  %81: bf16[64, 64] = mul(%79, %80) #backward
+  return %81
+}
+)");
+}
+
 // Without the product, the convolution is much of what there is to do.
 TEST(RecomputeConvs, NotIfItIsMuchOfTheWork) {
   const std::string little = "  %0: f32[2, 4, 32, 32] channels_last = sigmoid(x)\n";
