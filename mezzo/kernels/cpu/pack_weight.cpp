@@ -211,28 +211,27 @@ void pack(const BlockedWeight& p, const float* from, std::uint32_t* to) {
   const std::int64_t depth = kTile * p.pair;
   const std::int64_t tiles_n = p.padded_n / kTile;
   const std::int64_t tiles_k = p.k / depth;
-  const std::int64_t numbers = kTile * depth * p.h * p.w;
-  // One tile after the other along the axis whose numbers lie closer together: the weight is read
-  // in streams.
+  const std::int64_t taps = p.h * p.w;
+  // One tile after the other along the axis whose numbers lie closer together, then the next tap:
+  // the weight is read in as many streams as a tile has rows. With all taps of a tile there would
+  // be nine times as many, which the memory system does not see coming.
   const bool along_n = p.from_n < p.from_k;
   const std::int64_t inner = along_n ? tiles_n : tiles_k;
   const auto body = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t n = (along_n ? i % inner : i / inner) * kTile;
-      const std::int64_t k = (along_n ? i / inner : i % inner) * depth;
-      const Rows rows = rows_of(p, n, k);
-      for (std::int64_t h = 0; h < p.h; ++h) {
-        for (std::int64_t w = 0; w < p.w; ++w) {
-          if (p.pair == 2) {
-            pack_place<true, false>(p, from, to, rows, {n, k, h, w});
-          } else {
-            pack_place<false, false>(p, from, to, rows, {n, k, h, w});
-          }
-        }
+      const std::int64_t tap = i / inner % taps;
+      const std::int64_t outer = i / inner / taps;
+      const std::int64_t n = (along_n ? i % inner : outer) * kTile;
+      const std::int64_t k = (along_n ? outer : i % inner) * depth;
+      const TilePlace at{n, k, tap / p.w, tap % p.w};
+      if (p.pair == 2) {
+        pack_place<true, false>(p, from, to, rows_of(p, n, k), at);
+      } else {
+        pack_place<false, false>(p, from, to, rows_of(p, n, k), at);
       }
     }
   };
-  parallel_for(tiles_n * tiles_k, std::max<std::int64_t>(1, kGrainNumbers / numbers), body);
+  parallel_for(tiles_n * tiles_k * taps, kGrainNumbers / (kTile * depth), body);
 }
 
 template <bool kPaired>
