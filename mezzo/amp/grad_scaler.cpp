@@ -204,6 +204,9 @@ StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool ski
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
+  // A step that nothing can stop is its optimizer's own, which can follow its gradients.
+  const bool is_plain = !enabled_ && statistics_ == nullptr;
+  if (is_plain && captures_by_leaf()) return optimizer.step(), StepResult{};
   if (queue_steps({{.optimizer = &optimizer}}, nullptr)) return {};
   const auto again = [this, &optimizer] { step(optimizer); };
   if (note_if_captured("grad_scaler.step", optimizer.params(), again)) return {};

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -19,11 +18,16 @@
 namespace mezzo::amp {
 namespace {
 
+bool is_recorded() {
+  const CaptureHook* hook = capture_hook();
+  return hook != nullptr && hook->records();
+}
+
 // Whether the step looks at its losses behind the backward pass. To read one waits for a device,
 // which would run out of work, and cuts a recorded step in two. A step that is skipped then has
 // done its backward pass for nothing, which happens rarely.
 bool looks_late(const Tensor& loss) {
-  return capture_hook() != nullptr || loss.device().type != DeviceType::kCpu;
+  return is_recorded() || loss.device().type != DeviceType::kCpu;
 }
 
 // Whether the network is known to compute in bf16.
@@ -115,10 +119,11 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
   // In a recording the update is one with what stands before it.
-  const CaptureHook* hook = capture_hook();
-  const bool is_recorded = hook != nullptr && hook->records() && !needs_host;
-  if (!is_recorded || options_.on_phase) begin(StepPhase::kUpdate);
-  if (needs_host) {
+  const bool is_one = is_recorded() && !needs_host;
+  if (!is_one || options_.on_phase) begin(StepPhase::kUpdate);
+  if (updates_by_leaf()) {
+    note_update_by_leaf();
+  } else if (needs_host) {
     do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
       complete_snapshot();
       update();
@@ -217,16 +222,18 @@ bool TrainOneStepWithLossScale::goes_on() {
 }
 
 void TrainOneStepWithLossScale::begin(StepPhase phase) {
-  const auto mark = [this, phase](std::span<const Tensor>) {
-    end_phase();
-    phase_ = phase;
-    if (options_.on_phase) options_.on_phase(phase);
-    return true;
-  };
-  // Times alone are not worth a recording of their own for each part.
-  const bool can_wait = !options_.on_phase && phase != StepPhase::kUpdate;
+  const auto mark = [this, phase](std::span<const Tensor>) { return enter(phase), true; };
+  // Times alone are not worth a recording of their own for each part. Elsewhere nothing is put
+  // off.
+  const bool can_wait = !is_recorded() || (!options_.on_phase && phase != StepPhase::kUpdate);
   do_host_work(name_of(phase), {}, {}, mark,
                can_wait ? HostWorkTime::kCanWait : HostWorkTime::kInPlace);
+}
+
+void TrainOneStepWithLossScale::enter(StepPhase phase) {
+  end_phase();
+  phase_ = phase;
+  if (options_.on_phase) options_.on_phase(phase);
 }
 
 // Adds the time since it began to the phase that is under way.
@@ -241,79 +248,6 @@ void TrainOneStepWithLossScale::end_phase() {
   phase_begin_ = now;
 }
 
-// True if gradients are to be shown to somebody in this step, or cannot be worked on where they
-// are.
-bool TrainOneStepWithLossScale::needs_host() const {
-  const GradientStatistics* statistics = scaler_.statistics();
-  if (statistics != nullptr && statistics->is_due()) return true;
-  const UpdateOnDevice::Player players[] = {player()};
-  return !UpdateOnDevice::fits(players, losses_.tensors, scaler_.is_enabled());
-}
-
-// The losses that nobody has looked at yet are looked at behind the update.
-void TrainOneStepWithLossScale::queue_update() {
-  const Losses losses = std::exchange(losses_, {});
-  const auto prepare = [this] {
-    const UpdateOnDevice::Player players[] = {player()};
-    update_->prepare(scaler_.begin_steps(players));
-    // The last of what is prepared: the copies on devices are launched with it, if not before.
-    complete_snapshot();
-  };
-  const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
-  if (!update_.has_value()) {
-    const UpdateOnDevice::Player players[] = {player()};
-    // Where nothing is scaled, gradients are checked if their norm is known for free.
-    const bool checks_gradients =
-        scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
-    update_.emplace(
-        players, static_cast<std::size_t>(options_.micro_batches),
-        UpdateOnDevice::Checks{.gradients = checks_gradients, .losses = skips_nonfinite_loss()});
-  }
-  do_queued_work("update", losses.tensors, optimizer_.params(), prepare, queue);
-  do_host_work("finish_update", {}, {}, [this, weights = losses.weights](std::span<const Tensor>) {
-    return finish(weights);
-  });
-}
-
-bool TrainOneStepWithLossScale::finish(std::span<const double> weights) {
-  const UpdateOnDevice::Outcome outcome = update_->finish(weights.size());
-  for (std::size_t i = 0; i < weights.size(); ++i) add_loss(outcome.losses[i], weights[i]);
-  if (!goes_on()) return false;
-  result_.grad_norm = outcome.grad_norms[0];
-  const UpdateOnDevice::Player players[] = {player()};
-  StepResult step = scaler_.end_steps(players, update_->has_gradients(), outcome).front();
-  step.first_bad = outcome.first_bad[0];
-  step.found_inf = step.first_bad.has_value();
-  take_result(step);
-  end_update();
-  end_phase();
-  return true;
-}
-
-void TrainOneStepWithLossScale::update() {
-  clip();
-  if (!result_.skipped) take_result(scaler_.step(optimizer_));
-  end_update();
-}
-
-void TrainOneStepWithLossScale::take_result(const StepResult& step) {
-  result_.overflow = step.found_inf;
-  result_.skipped = step.found_inf;
-  if (step.first_bad.has_value()) result_.first_bad = name_of_parameter(*step.first_bad);
-}
-
-void TrainOneStepWithLossScale::end_update() {
-  count_skip();
-  if (result_.skipped) restore_buffers();
-  scaler_.update();
-  if (result_.skipped) {
-    logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,
-                   " is not finite at scale ", result_.scale, "; the next scale is ",
-                   scaler_.get_scale());
-    warn_if_many();
-  }
-}
-
 void TrainOneStepWithLossScale::count_skip() {
   skipped_in_a_row_ = result_.skipped ? skipped_in_a_row_ + 1 : 0;
   result_.skipped_in_a_row = skipped_in_a_row_;
@@ -326,18 +260,6 @@ void TrainOneStepWithLossScale::warn_if_many() const {
                 result_.nonfinite_loss
                     ? concat("the last loss is ", result_.loss)
                     : concat("the gradient of ", result_.first_bad, " is not finite"));
-}
-
-void TrainOneStepWithLossScale::clip() {
-  if (!options_.max_grad_norm.has_value()) return;
-  scaler_.unscale_(optimizer_);
-  result_.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
-  // Known for free, although nothing else checks where nothing is scaled.
-  if (scaler_.is_enabled() || std::isfinite(*result_.grad_norm)) return;
-  const std::optional<std::size_t> bad = optim::first_nonfinite_grad(optimizer_.params());
-  result_.overflow = true;
-  result_.skipped = true;
-  if (bad.has_value()) result_.first_bad = name_of_parameter(*bad);
 }
 
 void TrainOneStepWithLossScale::skip() {

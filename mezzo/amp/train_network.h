@@ -53,7 +53,8 @@ struct TrainStepOptions {
   bool restore_buffers = true;
   // Told of every step and shown its gradients; it must outlive the step.
   GradientStatistics* statistics = nullptr;
-  // Told of each part of a step when it begins.
+  // Told of each part of a step when it begins. Parts may take turns: forward and backward passes
+  // of micro-batches, and in graph mode updates that are done within the backward pass.
   std::function<void(StepPhase)> on_phase{};
 };
 
@@ -102,8 +103,9 @@ class TrainOneStepWithLossScale {
   TrainOneStepWithLossScale(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
                             GradScaler scaler, TrainStepOptions options = {});
 
-  // One step on a batch. Gradients are dropped afterwards, also after an exception. Throws
-  // ArgumentError if there are fewer examples than micro-batches.
+  // One step on a batch. Gradients are dropped afterwards, also after an exception, which in graph
+  // mode may leave some parameters updated (docs/graph.md). Throws ArgumentError if there are fewer
+  // examples than micro-batches.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
 
   nn::Module& net() { return net_; }
@@ -142,8 +144,11 @@ class TrainOneStepWithLossScale {
   void add_loss(double loss, double weight);
   bool goes_on();
   void begin(StepPhase phase);
+  void enter(StepPhase phase);
   void end_phase();
   bool needs_host() const;
+  bool updates_by_leaf() const;
+  void note_update_by_leaf();
   void queue_update();
   bool finish(std::span<const double> weights);
   void update();

@@ -117,6 +117,7 @@ class Recorder final : public CaptureHook {
     node.host = call.name;
     node.work = std::move(call.work);
     node.prepare = std::move(call.prepare);
+    node.by_leaf = std::move(call.by_leaf);
     node.time = call.time;
     node.leaves.assign(call.leaves.begin(), call.leaves.end());
     node.records_calls = grad_enabled();

@@ -57,7 +57,8 @@ class CompiledStep {
   CompiledStep& operator=(CompiledStep&&) noexcept;
   ~CompiledStep();
 
-  // One run of the step. Throws ArgumentError like capture(), and whatever the step throws.
+  // One run of the step. Throws ArgumentError like capture(), and whatever the step throws. What is
+  // thrown in the midst of a run finds parameters updated that the run had come to.
   std::vector<Tensor> operator()(std::span<const Tensor> inputs);
 
   // The program of the last run; null before the first.

@@ -62,7 +62,8 @@ void Executable::find_packed_rooms() {
   const std::size_t end = first_of_last_host_work(program_);
   for (Instruction& instruction : instructions_) {
     const auto node = static_cast<std::size_t>(instruction.node - program_.nodes.data());
-    instruction.is_behind_calls = node >= end;
+    if (node >= end) instruction.writer = end;
+    if (instruction.node->is_part) instruction.writer = node;
     const auto room = std::ranges::find(memory_.packed_rooms, node, &PackedRoom::reader);
     if (room == memory_.packed_rooms.end()) continue;
     instruction.packed_room = static_cast<std::size_t>(room - memory_.packed_rooms.begin());
@@ -360,7 +361,9 @@ void Executable::drop_packed(const Instruction& instruction) {
 
 bool Executable::run_host(Instruction& instruction) {
   std::optional<OfferRooms> rooms;
-  if (instruction.is_behind_calls) rooms.emplace(memory_.packed_rooms, program_, arena_);
+  if (instruction.writer.has_value()) {
+    rooms.emplace(memory_.packed_rooms, program_, arena_, *instruction.writer);
+  }
   if (instruction.node->is_queued()) make_ready(instruction);
   return with_gradients(instruction, instruction.node->work);
 }

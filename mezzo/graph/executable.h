@@ -48,7 +48,8 @@ class Executable {
     bool is_by_readers = false;     // computed when it is read
     bool is_empty = false;          // no element to compute
     bool is_ready = false;          // queued work whose host part is done in this run
-    bool is_behind_calls = false;   // host work in the end
+    // Host work that may write rooms: the writer of those.
+    std::optional<std::size_t> writer{};
     std::optional<PreparedCall> call{};  // found when it is first run
     // Inputs that no later call of this operation reads. Weights in layouts of its kernels' own are
     // of no use to other operations and are given back.

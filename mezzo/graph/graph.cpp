@@ -8,6 +8,7 @@
 #include "mezzo/ops/call_listener.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/optim/gradients.h"
+#include "mezzo/optim/step_in_parts.h"
 
 namespace mezzo::graph {
 namespace {
@@ -182,7 +183,7 @@ void GraphBase::check_gradients() const {
 
 void GraphBase::note_update() {
   check_gradients();
-  if (queue_update()) return drop_gradients();
+  if (queue_update() || note_update_by_leaf()) return drop_gradients();
   std::vector<Tensor> params;
   for (const Trained& trained : trained_) {
     params.insert(params.end(), trained.optimizer->params().begin(),
@@ -206,6 +207,35 @@ bool GraphBase::queue_update() {
     }
     scaler().update();
   });
+}
+
+// Where nothing has to be known of the gradients before, the update follows each of them.
+bool GraphBase::note_update_by_leaf() {
+  const bool looks_first = scaler().is_enabled() || scaler().statistics() != nullptr;
+  const auto can_follow = [](const Trained& trained) {
+    return !trained.options.max_grad_norm.has_value() &&
+           optim::StepInParts::fits(*trained.optimizer);
+  };
+  if (!captures_by_leaf() || looks_first || !std::ranges::all_of(trained_, can_follow)) {
+    return false;
+  }
+  std::vector<optim::Optimizer*> optimizers;
+  for (const Trained& trained : trained_) optimizers.push_back(trained.optimizer);
+  const auto parts = std::make_shared<optim::StepInParts>(optimizers);
+  const auto end = [this, parts] {
+    updates_.clear();
+    for (const bool stepped : parts->finish()) {
+      GraphUpdate& update = updates_.emplace_back();
+      update.step.stepped = stepped;
+      update.step.nothing_to_do = !stepped;
+    }
+  };
+  note_by_leaf("update", parts->params(),
+               {.begin = [parts] { parts->begin(); },
+                .some = [parts](std::span<const std::size_t> params) { parts->step(params); },
+                .end = end,
+                .changes = parts->state()});
+  return true;
 }
 
 void GraphBase::update() {

@@ -108,6 +108,7 @@ class GraphBase {
   void check_gradients() const;
   void note_update();
   bool queue_update();
+  bool note_update_by_leaf();
   amp::GradScaler& scaler() { return scaler_ != nullptr ? *scaler_ : no_scaler_; }
   void update();
   void step_all();
@@ -170,7 +171,9 @@ inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
 //
 // A call throws ArgumentError like capture(), for undefined inputs, if build() calls a module that
 // was not added, and if there is an optimizer and no backward pass; what build() throws besides
-// comes out. Gradients and scale are then as if the run had not begun.
+// comes out. Gradients and scale are then as if the run had not begun. So are parameters and their
+// optimizers' state, unless it is thrown in the midst of a run on a CPU that has begun to update
+// them (passes.h, early_updates).
 template <class Signature>
 class Graph;
 

@@ -185,16 +185,15 @@ void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan&
   }
 }
 
-// Where the arena is free from the host work in the end of a run to the reader in the next one:
-// none is worth a larger arena. The largest first, since packing those later takes longest.
+// Where the arena is free from the update of a run to the reader in the next one: none is worth a
+// larger arena. The largest first, since packing those later takes longest.
 void arrange_rooms(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
-  const Life end{first_of_last_host_work(program), program.nodes.size()};
-  if (end.first == end.last) return;
   std::vector<PackedRoom> wanted = rooms_wanted(program);
   std::ranges::stable_sort(wanted, std::greater<>(), &PackedRoom::bytes);
   std::vector<std::pair<std::size_t, std::size_t>> taken;
   for (PackedRoom& room : wanted) {
     const Life beginning{0, room.reader};
+    const Life end{room.writer, program.nodes.size()};
     taken.clear();
     for (ValueId v = 0; v < program.values.size(); ++v) {
       if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;

@@ -38,6 +38,16 @@ ValueId parameter_of(const Program& program, ValueId value, std::size_t maker) {
   return state.kind == ValueKind::kState && state.tensor.defined() ? value : kNoValue;
 }
 
+// The parts of updates, by the parameters that they change.
+std::map<const TensorImpl*, std::size_t> parts_of_updates(const Program& program) {
+  std::map<const TensorImpl*, std::size_t> parts;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (!program.nodes[i].is_part) continue;
+    for (const Tensor& leaf : program.nodes[i].leaves) parts[leaf.impl()] = i;
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::size_t first_of_last_host_work(const Program& program) {
@@ -50,6 +60,8 @@ std::vector<PackedRoom> rooms_wanted(const Program& program) {
   std::vector<PackedRoom> rooms;
   std::map<std::pair<ValueId, ReadIn>, int> counts;
   const std::vector<std::size_t> all_makers = makers(program);
+  const std::map<const TensorImpl*, std::size_t> parts = parts_of_updates(program);
+  const std::size_t end = first_of_last_host_work(program);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const WeightReader* const reader = weight_reader(program.nodes[i]);
     if (reader == nullptr) continue;
@@ -57,25 +69,32 @@ std::vector<PackedRoom> rooms_wanted(const Program& program) {
     const ValueId parameter = parameter_of(program, weight, all_makers[weight]);
     if (parameter == kNoValue || program.spec(parameter).dtype != DType::kF32) continue;
     ++counts[{parameter, reader->pass}];
+    const auto part = parts.find(program.values[parameter].tensor.impl());
     rooms.push_back({.reader = i,
+                     .writer = part != parts.end() ? part->second : end,
                      .weight = weight,
                      .parameter = parameter,
                      .pass = reader->pass,
                      .bytes = program.spec(weight).bytes()});
   }
   std::erase_if(rooms, [&](const PackedRoom& room) {
-    return counts[{room.parameter, room.pass}] > 1;
+    return counts[{room.parameter, room.pass}] > 1 || room.writer == program.nodes.size();
   });
   return rooms;
 }
 
 OfferRooms::OfferRooms(std::span<const PackedRoom> rooms, const Program& program,
-                       const Ref<Storage>& arena)
-    : rooms_(rooms), program_(program), arena_(arena), given_(rooms.size(), false) {}
+                       const Ref<Storage>& arena, std::size_t writer)
+    : rooms_(rooms),
+      program_(program),
+      arena_(arena),
+      writer_(writer),
+      given_(rooms.size(), false) {}
 
 Ref<Storage> OfferRooms::place_for(const Tensor& param, ReadIn pass, std::size_t bytes) {
   const auto room = std::ranges::find_if(rooms_, [&](const PackedRoom& r) {
-    return r.pass == pass && program_.values[r.parameter].tensor.impl() == param.impl();
+    return r.writer == writer_ && r.pass == pass &&
+           program_.values[r.parameter].tensor.impl() == param.impl();
   });
   if (room == rooms_.end() || bytes > room->bytes) return nullptr;
   const auto index = static_cast<std::size_t>(room - rooms_.begin());

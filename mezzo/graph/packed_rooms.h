@@ -10,11 +10,12 @@
 
 namespace mezzo::graph {
 
-// Room for a weight in a layout of a kernel's own, which the host work in the end of a run writes
-// and one call of the next run reads. Between them lie the beginning of a run and its end, where
-// the arena is all but empty.
+// Room for a weight in a layout of a kernel's own, which the update of a run writes and one call of
+// the next run reads. Between them lie the beginning of a run and its end, where the arena is all
+// but empty.
 struct PackedRoom {
   std::size_t reader = 0;  // the node
+  std::size_t writer = 0;  // the update's part, or the first host work behind all calls
   ValueId weight = kNoValue;
   ValueId parameter = kNoValue;  // the state that it is, or is a copy of
   ReadIn pass = ReadIn::kForward;
@@ -26,19 +27,22 @@ struct PackedRoom {
 std::size_t first_of_last_host_work(const Program& program);
 
 // Those that a program could use, still without a place: weights of convolutions that one call of
-// each pass reads.
+// each pass reads, and that something writes.
 std::vector<PackedRoom> rooms_wanted(const Program& program);
 
-// Offers the rooms to an update, each once: kernels may have read a weight in two layouts.
+// Offers the rooms that `writer` writes to an update, each once: kernels may have read a weight in
+// two layouts.
 class OfferRooms final : public PackedPlaces {
  public:
-  OfferRooms(std::span<const PackedRoom> rooms, const Program& program, const Ref<Storage>& arena);
+  OfferRooms(std::span<const PackedRoom> rooms, const Program& program, const Ref<Storage>& arena,
+             std::size_t writer);
   Ref<Storage> place_for(const Tensor& param, ReadIn pass, std::size_t bytes) override;
 
  private:
   std::span<const PackedRoom> rooms_;
   const Program& program_;
   const Ref<Storage>& arena_;
+  std::size_t writer_;
   std::vector<bool> given_;
   OfferPlaces offer_{*this};
 };

@@ -86,6 +86,9 @@ struct Node {
   std::shared_ptr<const PrecisionContext> region{};
   std::function<void()> prepare{};  // not null: what it does only queues work
   std::vector<Tensor> leaves{};
+  std::shared_ptr<const LeafWork> by_leaf{};  // not null: can be done in parts
+  // One of these parts: changes its leaves and nothing else that the program knows.
+  bool is_part = false;
 
   bool is_host() const { return op == nullptr; }
   bool is_queued() const { return prepare != nullptr; }

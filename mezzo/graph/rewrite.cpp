@@ -74,6 +74,31 @@ void MemoryUse::add_node(const Program& program, std::size_t i) {
   if (!node.is_host() && node.op->view != nullptr) {
     owners_[node.outputs[0]] = owner(node.inputs[0]);
   }
+  if (node.is_part) add_part(program, i);
+}
+
+void MemoryUse::add_part(const Program& program, std::size_t i) {
+  Part part{.node = i, .changed = {}};
+  for (const ValueId input : program.nodes[i].inputs) {
+    if (input != kNoValue) part.changed.push_back(owner(input));
+  }
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    const Tensor& state = program.values[v].tensor;
+    const auto shares = [&](const Tensor& leaf) { return leaf.storage() == state.storage(); };
+    const bool is_changed = state.defined() && std::ranges::any_of(program.nodes[i].leaves, shares);
+    if (is_changed) part.changed.push_back(owner(v));
+  }
+  parts_.push_back(std::move(part));
+}
+
+bool MemoryUse::is_changed_between(ValueId value, std::size_t first, std::size_t second) const {
+  const auto [begin, end] = std::minmax(first, second);
+  std::size_t changes = host_work_before(end) - host_work_before(begin);
+  for (const Part& part : parts_) {
+    if (part.node < begin || part.node >= end) continue;
+    if (std::ranges::count(part.changed, owner(value)) == 0) --changes;
+  }
+  return changes > 0;
 }
 
 Links::Links(const Program& program)

@@ -40,18 +40,26 @@ class MemoryUse {
   std::size_t host_work_before(std::size_t node) const { return host_work_before_[node]; }
   // True if two nodes that read the value find the same numbers.
   bool is_same_at(ValueId value, std::size_t first, std::size_t second) const {
-    return value == kNoValue || !may_change(value) ||
-           host_work_before(first) == host_work_before(second);
+    return value == kNoValue || !may_change(value) || !is_changed_between(value, first, second);
   }
 
  private:
+  // Host work of which it is known what it changes: nothing but these owners.
+  struct Part {
+    std::size_t node;
+    std::vector<ValueId> changed;
+  };
+
   void add_node(const Program& program, std::size_t i);
+  void add_part(const Program& program, std::size_t i);
+  bool is_changed_between(ValueId value, std::size_t first, std::size_t second) const;
 
   std::vector<ValueId> owners_;
   std::vector<bool> may_change_;
   std::vector<bool> is_returned_;
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> host_work_before_;
+  std::vector<Part> parts_;
 };
 
 // Who makes and who reads the values of a program as it is at the moment.

@@ -1,10 +1,14 @@
 // Capture: calls are noted instead of computed, and become a graph (mezzo/graph).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/call_listener.h"
@@ -28,6 +32,16 @@ enum class HostWorkTime : std::uint8_t {
   kCanGoAhead,
 };
 
+// Host work over leaves in parts, each for some of them: begin(), some() with other leaves each
+// time until all were there, in any order, and end() do what the work as a whole does. A leaf has
+// its gradient while it is among them.
+struct LeafWork {
+  std::function<void()> begin;
+  std::function<void(std::span<const std::size_t> leaves)> some;  // places in HostCall::leaves
+  std::function<void()> end;
+  std::vector<Tensor> changes{};  // besides the leaves, if they existed before
+};
+
 struct HostCall {
   const char* name;
   std::span<const Tensor> reads;
@@ -39,6 +53,9 @@ struct HostCall {
   // in every run, for what differs from run to run; the numbers in `reads` and gradients are not
   // there yet then. Where it is recorded, `time` does not matter: it keeps its place.
   std::function<void()> prepare{};
+  // If given, `work` may be done in these parts instead, each as soon as its leaves' gradients are
+  // complete. It reads nothing else, and nothing that stands before it tells it not to work.
+  std::shared_ptr<const LeafWork> by_leaf{};
 };
 
 // What notes the calls of a thread.
@@ -122,6 +139,28 @@ void do_queued_work(const char* name, std::span<const Tensor> reads, std::span<c
     const auto queue = [work](std::span<const Tensor> tensors) { return work(tensors), true; };
     hook->on_host_call({name, reads, leaves, queue, time, prepare});
   }
+}
+
+// True while a step is captured whose host work may be done in parts.
+inline bool captures_by_leaf() {
+  const CaptureHook* hook = capture_hook();
+  return hook != nullptr && !hook->records();
+}
+
+// Notes such work.
+inline void note_by_leaf(const char* name, std::span<const Tensor> leaves, LeafWork work) {
+  if (!does_host_work()) return;
+  const auto parts = std::make_shared<const LeafWork>(std::move(work));
+  const auto all = [parts, count = leaves.size()](std::span<const Tensor>) {
+    std::vector<std::size_t> places(count);
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    parts->begin();
+    parts->some(places);
+    parts->end();
+    return true;
+  };
+  capture_hook()->on_host_call(
+      {.name = name, .reads = {}, .leaves = leaves, .work = all, .by_leaf = parts});
 }
 
 // For functions that look at numbers themselves: notes `work()` as host work if a step is being

@@ -8,6 +8,7 @@
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
+#include "mezzo/optim/step_in_parts.h"
 
 namespace mezzo::optim {
 
@@ -37,11 +38,14 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
   rates_.push_back(lr);
 }
 
+bool Optimizer::can_take(std::size_t i, const Tensor& grad) const {
+  const DType dtype = params_[i].dtype();
+  return grad.dtype() == DType::kF32 || (is_lower(dtype) && grad.dtype() == dtype);
+}
+
 void Optimizer::check_grad(std::size_t i, const Tensor& grad) const {
+  if (can_take(i, grad)) return;
   const Tensor& param = params_[i];
-  if (grad.dtype() == DType::kF32 || (is_lower(param.dtype()) && grad.dtype() == param.dtype())) {
-    return;
-  }
   const std::string also = is_lower(param.dtype()) ? concat(" or ", param.dtype()) : std::string();
   fail(name_, "the gradient of parameter ", i, " (", param, ") is ", grad, ", it must be f32", also,
        ". Let backward() make it, or cast it with astype(DType::kF32)");
@@ -81,7 +85,12 @@ void Optimizer::take_back(const std::vector<Made>& made) {
 
 bool Optimizer::step_captured(double inv_scale) {
   const CaptureHook* hook = capture_hook();
-  if (hook == nullptr || !hook->records() || !QueuedStep::fits(*this)) {
+  if (hook == nullptr) return false;
+  if (captures_by_leaf() && StepInParts::fits(*this)) {
+    note_step(inv_scale);
+    return true;
+  }
+  if (!hook->records() || !QueuedStep::fits(*this)) {
     return note_if_captured(name_, params_, [this, inv_scale] { step(inv_scale); });
   }
   const auto queued = std::make_shared<QueuedStep>(*this);
@@ -93,23 +102,40 @@ bool Optimizer::step_captured(double inv_scale) {
   return true;
 }
 
+void Optimizer::note_step(double inv_scale) {
+  const auto parts = std::make_shared<StepInParts>(std::vector{this});
+  note_by_leaf(name_, params_,
+               {.begin = [parts, inv_scale] { parts->begin(inv_scale); },
+                .some = [parts](std::span<const std::size_t> params) { parts->step(params); },
+                .end = [parts] { parts->finish(); },
+                .changes = parts->state()});
+}
+
 // What the step is to work on, and the state of 16-bit parameters that were changed by others.
 Optimizer::ActiveGroups Optimizer::begin_step() {
   ActiveGroups active(groups());
-  std::size_t group = 0;
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    while (i == ends_[group]) ++group;
-    const Tensor& param = params_[i];
-    const Tensor& grad = param.grad();
-    if (!grad.defined()) continue;
-    check_grad(i, grad);
-    active[group].push_back({i, to_format(grad.detach(), param.format())});
+    if (params_[i].grad().defined()) active[group_of(i)].push_back(active_at(i));
   }
+  follow_parameters();
+  made_.clear();
+  return active;
+}
+
+std::size_t Optimizer::group_of(std::size_t param) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(ends_, param) - ends_.begin());
+}
+
+Optimizer::Active Optimizer::active_at(std::size_t i) const {
+  const Tensor& grad = params_[i].grad();
+  check_grad(i, grad);
+  return {i, to_format(grad.detach(), params_[i].format())};
+}
+
+void Optimizer::follow_parameters() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) follow_parameter(i);
   }
-  made_.clear();
-  return active;
 }
 
 void Optimizer::count_steps(const ActiveGroups& active) {

@@ -166,6 +166,7 @@ class Optimizer {
   };
 
   friend class QueuedStep;
+  friend class StepInParts;
 
   using ActiveGroups = std::vector<std::vector<Active>>;  // one list for each group
 
@@ -176,7 +177,10 @@ class Optimizer {
   };
 
   bool step_captured(double inv_scale);
+  void note_step(double inv_scale);
   ActiveGroups begin_step();
+  void follow_parameters();
+  std::size_t group_of(std::size_t param) const;
   void update_group(std::size_t group, const std::vector<Active>& active, double inv_scale);
   static void take_back(const std::vector<Made>& made);
   void count_steps(const ActiveGroups& active);
@@ -184,6 +188,8 @@ class Optimizer {
   bool has_half_state(std::size_t i) const;
   void follow_parameter(std::size_t i);
   void check_grad(std::size_t i, const Tensor& grad) const;
+  bool can_take(std::size_t i, const Tensor& grad) const;
+  Active active_at(std::size_t i) const;
   void check_group(std::size_t group) const;
   void check_lr(const LearningRate& lr) const;
 

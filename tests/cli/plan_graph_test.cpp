@@ -51,7 +51,7 @@ TEST_F(PlanGraph, SaysWhatTheStepConsistsOf) {
   EXPECT_EQ(result["parameters"], 10);
   EXPECT_EQ(result["inputs"], 2);
   EXPECT_EQ(result["parameter_bytes"], 4 * 61706);
-  EXPECT_EQ(result["host_work"]["finish_update"], 1);
+  EXPECT_EQ(result["host_work"]["take_loss"], 1);
   EXPECT_GE(result["state_bytes"], result["parameter_bytes"]);
   EXPECT_LE(result["least_bytes"], result["arena_bytes"]);
   EXPECT_LE(result["least_bytes"], result["eager_bytes"]);

@@ -79,6 +79,13 @@ std::size_t recompute_casts(Program& program);
 // how many are computed again.
 std::size_t recompute_convs(Program& program);
 
+// Updates parameters within the backward pass, as soon as their gradients are complete and nobody
+// reads them any more, so that gradients give their memory back: for updates that are known to be
+// done (LeafWork in ops/capture_hook.h), on CPUs, if their gradients go nowhere else. Some hundred
+// kilobytes of gradients are updated at a time; what is left, all of a small network, stays where
+// it was. The same bits. Returns how many parts it made.
+std::size_t early_updates(Program& program);
+
 inline constexpr Pass kPaintPrecision{
     "paint_precision", "decides the precision of every call in a region", paint_precision};
 inline constexpr Pass kFoldCasts{"fold_casts", "takes out casts that change no value", fold_casts};
@@ -103,6 +110,8 @@ inline constexpr Pass kRecomputeCasts{"recompute_casts",
 inline constexpr Pass kRecomputeConvs{"recompute_convs",
                                       "computes cheap convolutions again instead of keeping them",
                                       recompute_convs};
+inline constexpr Pass kEarlyUpdates{
+    "early_updates", "updates parameters as soon as their gradients are complete", early_updates};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, in their order. Casts go before gradients are joined: the

@@ -50,18 +50,18 @@ std::vector<Kept> without_chains(const Program& program, const std::vector<Kept>
 // The gradient of a norm that is computed again reads the residual in the place of the result, for
 // the same signs: then none but gradients by weights read that, and it needs no memory at all.
 void read_residuals(Program& program) {
-  using GradIn = BatchNormGradInput;
+  using Reads = BatchNormGradInput;
   static const OpDef* const kNormGrad = find_op("batch_norm_grad");
   const std::vector<std::size_t> all_makers = makers(program);
   for (Node& grad : program.nodes) {
-    if (!is_call(grad, kNormGrad) || grad.inputs.size() <= GradIn::kY) continue;
-    const ValueId y = grad.inputs[GradIn::kY];
+    if (!is_call(grad, kNormGrad) || grad.inputs.size() <= Reads::kY) continue;
+    const ValueId y = grad.inputs[Reads::kY];
     const std::size_t maker = y != kNoValue ? all_makers[y] : kNoNode;
     if (maker == kNoNode || program.nodes[maker].phase != Phase::kBackward) continue;
     if (!is_norm_worth_again(program.spec(y).dtype, program.device)) continue;
-    grad.inputs.resize(GradIn::kResidual + 1, kNoValue);
-    grad.inputs[GradIn::kY] = kNoValue;
-    grad.inputs[GradIn::kResidual] = residual_of(program.nodes[maker]);
+    grad.inputs.resize(Reads::kResidual + 1, kNoValue);
+    grad.inputs[Reads::kY] = kNoValue;
+    grad.inputs[Reads::kResidual] = residual_of(program.nodes[maker]);
   }
 }
 

@@ -163,8 +163,8 @@ TEST(PackedRooms, HoldOneCopyEach) {
   ASSERT_FALSE(rooms.empty());
   const Program& program = step.latest()->program();
   const Ref<Storage> arena = make_ref<Storage>(step.latest()->memory().arena_bytes, program.device);
-  OfferRooms offer(rooms, program, arena);
   const PackedRoom& room = rooms.front();
+  OfferRooms offer(rooms, program, arena, room.writer);
   const Tensor& param = program.values[room.parameter].tensor;
   EXPECT_FALSE(offer.place_for(param, room.pass, room.bytes + 1));
   const Ref<Storage> place = offer.place_for(param, room.pass, room.bytes);
@@ -191,7 +191,7 @@ TEST(PackedRooms, AnArenaGoesWithItsProgram) {
   EXPECT_LE(live(), with_program - arena);
 }
 
-// Rooms stay free from the first host work behind the calls to the reader of the next run.
+// Rooms stay free from the update of their weight to the reader of the next run.
 TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
   PlainStep plain;
   const Batch batch = packed_batch(1);
@@ -207,11 +207,10 @@ TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
     const std::size_t begin = plan.offsets[block];
     return begin < room.offset + room.bytes && room.offset < begin + program.spec(block).bytes();
   };
-  const std::size_t end = first_of_last_host_work(program);
   for (const PackedRoom& room : plan.packed_rooms) {
     EXPECT_LE(room.offset + room.bytes, plan.arena_bytes);
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-      if (i > room.reader && i < end) continue;
+      if (i > room.reader && i < room.writer) continue;
       for (const auto* values : {&program.nodes[i].inputs, &program.nodes[i].outputs}) {
         for (const ValueId value : *values) EXPECT_FALSE(meets(value, room)) << "node " << i;
       }

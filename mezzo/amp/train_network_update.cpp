@@ -1,0 +1,137 @@
+// The update of a training step: as one piece of host work, queued, or by leaf.
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "mezzo/amp/gradient_statistics.h"
+#include "mezzo/amp/train_network.h"
+#include "mezzo/core/log.h"
+#include "mezzo/ops/capture_hook.h"
+#include "mezzo/optim/gradients.h"
+#include "mezzo/optim/step_in_parts.h"
+
+namespace mezzo::amp {
+
+// True if gradients are to be shown to somebody in this step, or cannot be worked on where they
+// are.
+bool TrainOneStepWithLossScale::needs_host() const {
+  const GradientStatistics* statistics = scaler_.statistics();
+  if (statistics != nullptr && statistics->is_due()) return true;
+  const UpdateOnDevice::Player players[] = {player()};
+  return !UpdateOnDevice::fits(players, losses_.tensors, scaler_.is_enabled());
+}
+
+// True if it is known before the backward pass that there will be an update, whatever gradients
+// come, and nobody wants to see them first.
+bool TrainOneStepWithLossScale::updates_by_leaf() const {
+  const GradientStatistics* statistics = scaler_.statistics();
+  const bool shows_gradients = statistics != nullptr && statistics->is_due();
+  return captures_by_leaf() && losses_.tensors.empty() && !shows_gradients &&
+         !scaler_.checks_gradients() && !options_.max_grad_norm.has_value() &&
+         optim::StepInParts::fits(optimizer_);
+}
+
+// An update that graph mode may do in parts, each behind the last reader of its parameters
+// (graph/passes/early_updates.cpp).
+void TrainOneStepWithLossScale::note_update_by_leaf() {
+  const auto parts = std::make_shared<optim::StepInParts>(std::vector{&optimizer_});
+  const auto begin = [this, parts] {
+    const UpdateOnDevice::Player players[] = {player()};
+    parts->begin(1 / scaler_.begin_steps(players).front().scale);
+  };
+  const auto some = [this, parts](std::span<const std::size_t> params) {
+    const StepPhase before = phase_;
+    if (before != StepPhase::kUpdate) enter(StepPhase::kUpdate);
+    parts->step(params);
+    if (before != StepPhase::kUpdate) enter(before);
+  };
+  const auto end = [this, parts] {
+    const UpdateOnDevice::Player players[] = {player()};
+    const std::vector<bool> had_gradients = parts->finish();
+    take_result(scaler_.end_steps(players, had_gradients, {.first_bad = {{}}}).front());
+    end_update();
+    end_phase();
+  };
+  note_by_leaf("update", optimizer_.params(),
+               {.begin = begin, .some = some, .end = end, .changes = parts->state()});
+}
+
+// The losses that nobody has looked at yet are looked at behind the update.
+void TrainOneStepWithLossScale::queue_update() {
+  const Losses losses = std::exchange(losses_, {});
+  const auto prepare = [this] {
+    const UpdateOnDevice::Player players[] = {player()};
+    update_->prepare(scaler_.begin_steps(players));
+    // The last of what is prepared: the copies on devices are launched with it, if not before.
+    complete_snapshot();
+  };
+  const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
+  if (!update_.has_value()) {
+    const UpdateOnDevice::Player players[] = {player()};
+    // Where nothing is scaled, gradients are checked if their norm is known for free.
+    const bool checks_gradients =
+        scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
+    update_.emplace(
+        players, static_cast<std::size_t>(options_.micro_batches),
+        UpdateOnDevice::Checks{.gradients = checks_gradients, .losses = skips_nonfinite_loss()});
+  }
+  do_queued_work("update", losses.tensors, optimizer_.params(), prepare, queue);
+  do_host_work("finish_update", {}, {}, [this, weights = losses.weights](std::span<const Tensor>) {
+    return finish(weights);
+  });
+}
+
+bool TrainOneStepWithLossScale::finish(std::span<const double> weights) {
+  const UpdateOnDevice::Outcome outcome = update_->finish(weights.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) add_loss(outcome.losses[i], weights[i]);
+  if (!goes_on()) return false;
+  result_.grad_norm = outcome.grad_norms[0];
+  const UpdateOnDevice::Player players[] = {player()};
+  StepResult step = scaler_.end_steps(players, update_->has_gradients(), outcome).front();
+  step.first_bad = outcome.first_bad[0];
+  step.found_inf = step.first_bad.has_value();
+  take_result(step);
+  end_update();
+  end_phase();
+  return true;
+}
+
+void TrainOneStepWithLossScale::update() {
+  clip();
+  if (!result_.skipped) take_result(scaler_.step(optimizer_));
+  end_update();
+}
+
+void TrainOneStepWithLossScale::take_result(const StepResult& step) {
+  result_.overflow = step.found_inf;
+  result_.skipped = step.found_inf;
+  if (step.first_bad.has_value()) result_.first_bad = name_of_parameter(*step.first_bad);
+}
+
+void TrainOneStepWithLossScale::end_update() {
+  count_skip();
+  if (result_.skipped) restore_buffers();
+  scaler_.update();
+  if (result_.skipped) {
+    logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,
+                   " is not finite at scale ", result_.scale, "; the next scale is ",
+                   scaler_.get_scale());
+    warn_if_many();
+  }
+}
+
+void TrainOneStepWithLossScale::clip() {
+  if (!options_.max_grad_norm.has_value()) return;
+  scaler_.unscale_(optimizer_);
+  result_.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
+  // Known for free, although nothing else checks where nothing is scaled.
+  if (scaler_.is_enabled() || std::isfinite(*result_.grad_norm)) return;
+  const std::optional<std::size_t> bad = optim::first_nonfinite_grad(optimizer_.params());
+  result_.overflow = true;
+  result_.skipped = true;
+  if (bad.has_value()) result_.first_bad = name_of_parameter(*bad);
+}
+
+}  // namespace mezzo::amp

@@ -1,0 +1,106 @@
+// What early updates leave of the memory plan: norms that need no memory, and rooms for weights.
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/core/cpu.h"
+#include "mezzo/graph/memory_plan.h"
+#include "mezzo/ops/arithmetic.h"
+#include "tests/unit/graph/early_training.h"
+
+namespace mezzo::graph {
+namespace {
+
+using amp::Batch;
+
+// The second convolution's gradient normalises what it reads behind the update of the first.
+class TwoReaders : public nn::Module {
+ public:
+  TwoReaders() {
+    add("in", in_), add("bn", bn_), add("first", first_), add("second", second_), add("fc", fc_);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = relu(bn_(in_(x)));
+    return fc_(mean(relu(first_(y) + second_(y)), {2, 3}));
+  }
+
+ private:
+  nn::Conv2d in_{3, 64, 3, {.padding = 1}};
+  nn::BatchNorm2d bn_{64};
+  nn::Conv2d first_{64, 128, 3, {.stride = 2, .padding = 1}};
+  nn::Conv2d second_{64, 128, 3, {.stride = 2, .padding = 1}};
+  nn::Linear fc_{128, 3};
+};
+
+TEST(EarlyUpdatesMemory, LeavesNormsToTheirReaders) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  const Batch batch = early_batch(1, 8, 32);
+  std::vector<std::ptrdiff_t> norms;
+  for (const bool is_early : {false, true}) {
+    TwoReaders net;
+    optim::Sgd sgd(net.parameters(), kEarlySgd);
+    CompileOptions options{.networks = {&net}};
+    if (!is_early) options.passes.disabled = {"early_updates"};
+    const Tensor inputs[] = {batch.images, batch.labels};
+    const Program program = capture_improved(
+        [&](std::span<const Tensor> in) {
+          Tensor loss;
+          {
+            const amp::Autocast region({.level = amp::Level::kO2, .lower = DType::kBf16});
+            loss = amp::class_loss(net(in[0]).astype(DType::kF32), in[1]);
+          }
+          loss.backward();
+          sgd.step();
+          sgd.zero_grad();
+          return std::vector<Tensor>{};
+        },
+        inputs, options);
+    norms.push_back(std::ranges::count(plan_memory(program).homes, Home::kReaders));
+    EXPECT_EQ(std::ranges::any_of(program.nodes, &Node::is_part), is_early);
+  }
+  EXPECT_EQ(norms[0], 1);
+  EXPECT_EQ(norms[1], 1);
+}
+
+// No value lies in the room from its writer to its reader in the next run.
+void expect_free(const Program& program, const MemoryPlan& plan, const PackedRoom& room) {
+  EXPECT_GT(room.writer, room.reader);
+  const auto is_apart = [&](ValueId value) {
+    if (value == kNoValue || plan.homes[value] != Home::kArena) return true;
+    const ValueId block = plan.blocks[value];
+    const std::size_t begin = plan.offsets[block];
+    return begin >= room.offset + room.bytes || room.offset >= begin + program.spec(block).bytes();
+  };
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    if (i > room.reader && i < room.writer) continue;
+    EXPECT_TRUE(std::ranges::all_of(program.nodes[i].inputs, is_apart)) << "node " << i;
+    EXPECT_TRUE(std::ranges::all_of(program.nodes[i].outputs, is_apart)) << "node " << i;
+  }
+}
+
+// Rooms begin with the parts that write them.
+TEST(EarlyUpdatesMemory, PacksWeightsIntoRoomsOfTheArena) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  EarlyTraining<optim::Sgd> eager(EarlyMode::kEagerly, kEarlySgd, {});
+  EarlyTraining<optim::Sgd> early(EarlyMode::kEarly, kEarlySgd, {});
+  for (std::uint64_t i = 0; i < kEarlySteps; ++i) {
+    const Batch batch = early_batch(i, 8, 32);
+    eager.step(batch.images, batch.labels);
+    early.step(batch.images, batch.labels);
+    EXPECT_TRUE(early.everything() == eager.everything());
+  }
+  const Program& program = early.compiled->latest()->program();
+  const MemoryPlan& plan = early.compiled->latest()->memory();
+  const auto is_part = [&](const PackedRoom& room) { return program.nodes[room.writer].is_part; };
+  EXPECT_TRUE(std::ranges::any_of(plan.packed_rooms, is_part));
+  for (const PackedRoom& room : plan.packed_rooms) {
+    if (is_part(room)) expect_free(program, plan, room);
+  }
+}
+
+}  // namespace
+}  // namespace mezzo::graph
