@@ -30,24 +30,45 @@ using kernels::grad_weight::Tap;
 using kernels::grad_weight::TileOperands;
 using kernels::grad_weight::TileRun;
 
+struct Panels {
+  std::int64_t first = 0, count = 0;
+};
+// Part `part` of `parts`.
+Panels panels_of(std::int64_t panels, std::int64_t part, std::int64_t parts) {
+  const std::int64_t first = panels * part / parts;
+  return {first, panels * (part + 1) / parts - first};
+}
+
+// One of the parts that a plan divides the work into.
+struct Part {
+  Part(const Plan& plan, std::int64_t number)
+      : chunks(number / (plan.in_parts * plan.out_parts)),
+        in(panels_of(plan.in_panels, number / plan.out_parts % plan.in_parts, plan.in_parts)),
+        out(panels_of(plan.out_panels, number % plan.out_parts, plan.out_parts)) {}
+
+  std::int64_t chunks;  // which part of them
+  Panels in, out;
+};
+
 // One thread's part of the work: its copies of images, and what it does with them.
 template <class T, class ReadX>
 class Worker {
  public:
-  // The panels [first_panel, end_panel) of output channels, of a part of the chunks; `sums` are
-  // those of all parts.
-  Worker(const Plan& plan, const T* grad, const T* x, const ReadX& read_x, std::int64_t chunk_part,
-         std::int64_t first_panel, std::int64_t end_panel, float* sums)
+  // `sums` are those of all parts.
+  Worker(const Plan& plan, const T* grad, const T* x, const ReadX& read_x, const Part& part,
+         float* sums)
       : plan_(plan),
         grad_(grad),
         x_(x),
         read_x_(read_x),
         sums_(sums),
-        chunk_part_(chunk_part),
-        first_panel_(first_panel),
-        panels_(end_panel - first_panel),
+        chunk_part_(part.chunks),
+        first_in_(part.in.first),
+        in_panels_(part.in.count),
+        first_panel_(part.out.first),
+        panels_(part.out.count),
         packed_grad_(empty({plan.most_grad(panels_)}, DType::kF32)),
-        packed_x_(empty({plan.most_x()}, DType::kF32)),
+        packed_x_(empty({plan.most_x(in_panels_)}, DType::kF32)),
         joined_(plan.problem) {}
 
   // Adds the products of a chunk to the sums, or begins them.
@@ -80,7 +101,7 @@ class Worker {
         pack_plane(chunk, plane, plan_.slots[static_cast<std::size_t>(chunk.first_slot + slot)],
                    out + slot * x_slot(chunk));
       }
-      out += plan_.in_panels * x_panel(chunk);
+      out += in_panels_ * x_panel(chunk);
     }
   }
 
@@ -104,10 +125,11 @@ class Worker {
     const std::int64_t end = std::clamp<std::int64_t>(shift + inside, begin, plan_.pitch);
     const std::int64_t first = (begin - shift) * stride + plane.col;  // column of the image
     const std::int64_t rows = chunk.rows() + plan_.halo;
+    const std::int64_t end_channel = (first_in_ + in_panels_) * kPanel;
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* a = x_row(slot, 0, chunk.first_row + r, plane.row);
       const T* b = paired() ? x_row(slot, 1, chunk.first_row + r, plane.row) : nullptr;
-      for (std::int64_t panel = 0; panel < plan_.in_panels; ++panel) {
+      for (std::int64_t panel = 0; panel < in_panels_; ++panel) {
         float* to = out + panel * x_panel(chunk) + r * plan_.pitch * kPanel;
         std::fill_n(to, begin * kPanel, 0.0F);
         std::fill_n(to + end * kPanel, (plan_.pitch - end) * kPanel, 0.0F);
@@ -120,14 +142,15 @@ class Worker {
       const PixelRow<T> row{.a = a != nullptr ? a + offset : nullptr,
                             .b = b != nullptr ? b + offset : nullptr,
                             .pixels = end - begin,
-                            .channels = p.in_channels,
-                            .step = stride * p.in_channels};
+                            .channels = std::min(p.in_channels, end_channel),
+                            .step = stride * p.in_channels,
+                            .first_channel = first_in_ * kPanel};
       float* const to = out + (r * plan_.pitch + begin) * kPanel;
       pack_row(row, paired(), x_panel(chunk), read_x_, to);
     }
     // What a tile may read beyond the last row.
     const std::int64_t used = rows * plan_.pitch;
-    for (std::int64_t panel = 0; panel < plan_.in_panels; ++panel) {
+    for (std::int64_t panel = 0; panel < in_panels_; ++panel) {
       std::fill_n(out + panel * x_panel(chunk) + used * kPanel,
                   (plan_.plane_pixels(chunk) - used) * kPanel, 0.0F);
     }
@@ -173,16 +196,25 @@ class Worker {
            channel;
   }
 
-  // The copy of the input that vector `v` (input panel, tap) of the sums multiplies.
-  const float* x_of(const Chunk& chunk, std::int64_t v) const {
-    const auto count = static_cast<std::int64_t>(plan_.taps.size());
-    const Tap& tap = plan_.taps[static_cast<std::size_t>(v % count)];
-    return x_data() + (tap.plane * plan_.in_panels + v / count) * x_panel(chunk) +
-           tap.offset * kPanel;
+  // Vector `v` of the part's sums: those of an input panel and a tap, in the order in which they
+  // lie. Where sums are the weight itself, those of a tap lie side by side.
+  struct Vector {
+    std::int64_t panel = 0, tap = 0;
+  };
+  Vector vector(std::int64_t v) const {
+    const auto taps = static_cast<std::int64_t>(plan_.taps.size());
+    if (plan_.sums_are_weight()) return {v % in_panels_, v / in_panels_};
+    return {v / taps, v % taps};
   }
 
-  float* sums_of(std::int64_t panel, std::int64_t v) const {
-    return sums_ + plan_.sums_at(chunk_part_, first_panel_ + panel, v);
+  // The copy of the input that it multiplies.
+  const float* x_of(const Chunk& chunk, const Vector& v) const {
+    const Tap& tap = plan_.taps[static_cast<std::size_t>(v.tap)];
+    return x_data() + (tap.plane * in_panels_ + v.panel) * x_panel(chunk) + tap.offset * kPanel;
+  }
+
+  float* sums_of(std::int64_t panel, const Vector& v) const {
+    return sums_ + plan_.sums_at(chunk_part_, first_panel_ + panel, first_in_ + v.panel, v.tap);
   }
 
   void multiply_by_vectors(const Chunk& chunk, bool first) {
@@ -201,8 +233,8 @@ class Worker {
         const float* b[kMostGroups];
         float* c[kMostGroups];
         for (int g = 0; g < groups; ++g) {
-          b[g] = x_of(chunk, v + g) + in_x;
-          c[g] = sums_of(panel, v + g);
+          b[g] = x_of(chunk, vector(v + g)) + in_x;
+          c[g] = sums_of(panel, vector(v + g));
         }
         if (paired()) {
           multiply_panel<true>(groups, part, a, b, c);
@@ -223,9 +255,10 @@ class Worker {
     for_tiles(2, 2, [&](std::int64_t v, int groups, std::int64_t panel, int panels) {
       TileOperands o;
       for (int i = 0; i < panels; ++i) o.a[i] = grad_data() + (panel + i) * grad_panel(chunk);
-      for (int j = 0; j < groups; ++j) o.b[j] = x_of(chunk, v + j);
-      for (int i = 0; i < panels; ++i) {
-        for (int j = 0; j < groups; ++j) o.c[i][j] = sums_of(panel + i, v + j);
+      for (int j = 0; j < groups; ++j) {
+        const Vector of = vector(v + j);
+        o.b[j] = x_of(chunk, of);
+        for (int i = 0; i < panels; ++i) o.c[i][j] = sums_of(panel + i, of);
       }
       multiply_tiles(run, o);
     });
@@ -235,9 +268,9 @@ class Worker {
   // loop is read once per turn of the outer one: the side that fits the second-level cache.
   template <class Body>
   void for_tiles(int most_vectors, int most_panels, const Body& body) const {
-    const std::int64_t vectors = plan_.vectors();
+    const std::int64_t vectors = in_panels_ * static_cast<std::int64_t>(plan_.taps.size());
     const bool panels_inside =
-        panels_ <= plan_.in_panels * static_cast<std::int64_t>(plan_.planes.size());
+        panels_ <= in_panels_ * static_cast<std::int64_t>(plan_.planes.size());
     const auto step = [](std::int64_t left, int most) {
       if (left == most + 1 && most > 2) return 2;  // two and two rather than three and one
       return static_cast<int>(std::min<std::int64_t>(left, most));
@@ -273,26 +306,22 @@ class Worker {
   ReadX read_x_;
   float* sums_;
   std::int64_t chunk_part_;
-  std::int64_t first_panel_;
-  std::int64_t panels_;
+  std::int64_t first_in_, in_panels_;  // panels of input channels
+  std::int64_t first_panel_, panels_;  // panels of output channels
   Tensor packed_grad_;
   Tensor packed_x_;
   JoinedRows<T> joined_;
 };
 
-// The sums of one part of the chunks for one part of the output channels.
+// The sums of one part.
 template <class T, class ReadX>
-void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, std::int64_t part,
+void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, const Part& part,
               float* sums) {
-  const std::int64_t chunk_part = part / plan.out_parts;
-  const std::int64_t out_part = part % plan.out_parts;
-  const std::int64_t first_panel = plan.out_panels * out_part / plan.out_parts;
-  const std::int64_t end_panel = plan.out_panels * (out_part + 1) / plan.out_parts;
   const auto count = static_cast<std::int64_t>(plan.chunks.size());
-  const std::int64_t begin = count * chunk_part / plan.chunk_parts;
-  const std::int64_t end = count * (chunk_part + 1) / plan.chunk_parts;
-  Worker<T, ReadX> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), read_x,
-                          chunk_part, first_panel, end_panel, sums);
+  const std::int64_t begin = count * part.chunks / plan.chunk_parts;
+  const std::int64_t end = count * (part.chunks + 1) / plan.chunk_parts;
+  Worker<T, ReadX> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), read_x, part,
+                          sums);
   const auto add_chunks = [&] {
     for (std::int64_t i = begin; i < end; ++i) {
       worker.add(plan.chunks[static_cast<std::size_t>(i)], i == begin);
@@ -308,12 +337,13 @@ void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, std
 
 template <class ReadX>
 void run_parts(const Plan& plan, const KernelArgs& args, const ReadX& read_x, float* sums) {
-  const auto run_one = [&](std::int64_t part) {
+  const auto run_one = [&](const Part& part) {
     kernels::visit_vector_dtype(args.input(0).dtype(),
                                 [&]<class T>() { run_part<T>(plan, args, read_x, part, sums); });
   };
-  parallel_for(plan.chunk_parts * plan.out_parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) run_one(part);
+  const std::int64_t parts = plan.chunk_parts * plan.in_parts * plan.out_parts;
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) run_one(Part(plan, i));
   });
 }
 

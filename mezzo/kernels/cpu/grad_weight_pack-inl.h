@@ -34,6 +34,7 @@ struct PixelRow {
   std::int64_t pixels = 0;
   std::int64_t channels = 0;
   std::int64_t step = 0;
+  std::int64_t first_channel = 0;  // that is copied, the first of a panel
 
   const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
   const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
@@ -163,7 +164,7 @@ void pack_pairs(const PixelRow<BFloat16>& row, std::int64_t panel, const Read& r
     const BFloat16* const a = row.pixel_a(i);
     const BFloat16* const b = row.pixel_b(i);
     float* to = out;
-    for (std::int64_t c = 0; c < row.channels; c += kPanel, to += panel) {
+    for (std::int64_t c = row.first_channel; c < row.channels; c += kPanel, to += panel) {
       pack_pair(a, b, c, row.channels, read, to);
     }
   }
@@ -179,7 +180,7 @@ void pack_row(const PixelRow<T>& row, bool paired, std::int64_t panel, const Rea
   for (std::int64_t i = 0; i < row.pixels; ++i, out += kPanel) {
     const T* const a = row.pixel_a(i);
     float* to = out;
-    for (std::int64_t c = 0; c < row.channels; c += kPanel, to += panel) {
+    for (std::int64_t c = row.first_channel; c < row.channels; c += kPanel, to += panel) {
       pack_single(a, c, row.channels, read, to);
     }
   }

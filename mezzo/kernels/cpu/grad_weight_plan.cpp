@@ -111,8 +111,7 @@ void Plan::cut_chunks(int parts) {
 
 void Plan::divide(int threads) {
   // Every part of the chunks has sums of its own, which are added up at the end: not worth it where
-  // the sums are larger than half of what they are made of. Every part of the output channels
-  // copies the input for itself.
+  // the sums are larger than half of what they are made of.
   const std::int64_t sums = vectors() * out_panels * kPanel * kPanel;
   const std::int64_t inputs = problem.images * (problem.x.h * problem.x.w * problem.in_channels +
                                                 problem.y.h * problem.y.w * problem.out_channels);
@@ -120,26 +119,51 @@ void Plan::divide(int threads) {
       std::max<std::int64_t>(1, inputs / std::max<std::int64_t>(2 * sums, 1));
   const auto count = static_cast<std::int64_t>(chunks.size());
   chunk_parts = std::clamp<std::int64_t>(std::min<std::int64_t>(worth, count), 1, threads);
-  out_parts = std::clamp<std::int64_t>(threads / chunk_parts, 1, out_panels);
-  chunk_parts = std::clamp<std::int64_t>(threads / out_parts, 1, std::max<std::int64_t>(count, 1));
+  divide_panels(threads / chunk_parts);
+  const std::int64_t left = threads / (in_parts * out_parts);
+  chunk_parts = std::clamp<std::int64_t>(left, 1, std::max<std::int64_t>(count, 1));
+}
+
+// As many parts as there may be; of those the ones that have least to copy, for each copies its own
+// channels of x and of dy.
+void Plan::divide_panels(std::int64_t parts) {
+  const double x_pixels = static_cast<double>(planes.size()) * static_cast<double>(pitch) *
+                          static_cast<double>(problem.y.h + halo);
+  const double y_pixels = static_cast<double>(problem.y.h) * static_cast<double>(problem.y.w);
+  const auto copied = [&](std::int64_t in, std::int64_t out) {
+    return x_pixels * static_cast<double>((in_panels + in - 1) / in) +
+           y_pixels * static_cast<double>((out_panels + out - 1) / out);
+  };
+  in_parts = 1;
+  out_parts = std::clamp<std::int64_t>(parts, 1, out_panels);
+  if (problem.joined.columns > 0) return;  // pixels are copied with all their channels
+  for (std::int64_t in = 2; in <= std::min(parts, in_panels); ++in) {
+    const std::int64_t out = std::min(parts / in, out_panels);
+    const std::int64_t more = in * out - in_parts * out_parts;
+    if (more < 0 || (more == 0 && copied(in, out) >= copied(in_parts, out_parts))) continue;
+    in_parts = in;
+    out_parts = out;
+  }
 }
 
 bool Plan::sums_are_weight() const {
-  return (taps.size() == 1 || problem.channels_last) && chunk_parts == 1 &&
-         problem.in_channels % kPanel == 0 && problem.out_channels % kPanel == 0;
+  // Rows of a weight with many taps lie far apart: for every chunk anew, that would take longer.
+  const bool fits = taps.size() == 1 || (problem.channels_last && chunks.size() == 1);
+  return fits && chunk_parts == 1 && problem.in_channels % kPanel == 0 &&
+         problem.out_channels % kPanel == 0;
 }
 
 std::int64_t Plan::sum_count() const {
   return chunk_parts * out_panels * vectors() * kPanel * kPanel;
 }
 
-std::int64_t Plan::sums_at(std::int64_t chunk_part, std::int64_t panel, std::int64_t vector) const {
+std::int64_t Plan::sums_at(std::int64_t chunk_part, std::int64_t out_panel, std::int64_t in_panel,
+                           std::int64_t tap) const {
   if (sums_are_weight()) {
-    const auto count = static_cast<std::int64_t>(taps.size());
-    return panel * kPanel * weight_row() + vector % count * problem.in_channels +
-           vector / count * kPanel;
+    return out_panel * kPanel * weight_row() + tap * problem.in_channels + in_panel * kPanel;
   }
-  return ((chunk_part * out_panels + panel) * vectors() + vector) * kPanel * kPanel;
+  const std::int64_t vector = in_panel * static_cast<std::int64_t>(taps.size()) + tap;
+  return ((chunk_part * out_panels + out_panel) * vectors() + vector) * kPanel * kPanel;
 }
 
 std::int64_t Plan::plane_pixels(const Chunk& chunk) const {
@@ -151,10 +175,10 @@ std::int64_t Plan::grad_pixels(const Chunk& chunk) const {
   return round_up((chunk.rows() - 1) * pitch + problem.y.w, kPanel);
 }
 
-std::int64_t Plan::most_x() const {
+std::int64_t Plan::most_x(std::int64_t panels) const {
   std::int64_t most = 0;
   for (const Chunk& chunk : chunks) most = std::max(most, chunk.slots() * plane_pixels(chunk));
-  return most * in_panels * static_cast<std::int64_t>(planes.size()) * kPanel;
+  return most * panels * static_cast<std::int64_t>(planes.size()) * kPanel;
 }
 
 std::int64_t Plan::most_grad(std::int64_t panels) const {

@@ -94,9 +94,9 @@ struct Plan {
   std::int64_t first_shift_row = 0, first_shift_col = 0;  // of the planes' first row and column
   std::int64_t halo = 0;                                  // rows of a plane beyond those of y
   std::int64_t pitch = 0;                                 // pixels of a plane's row
-  // Parts of the work: chunks are divided by `chunk_parts`, panels of output channels by
-  // `out_parts`.
-  std::int64_t chunk_parts = 1, out_parts = 1;
+  // Parts of the work: chunks are divided by `chunk_parts`, panels of input and output channels by
+  // `in_parts` and `out_parts`.
+  std::int64_t chunk_parts = 1, in_parts = 1, out_parts = 1;
 
   // Groups of 16 rows of the result's transposed form: (input panel, tap).
   std::int64_t vectors() const { return in_panels * static_cast<std::int64_t>(taps.size()); }
@@ -105,14 +105,15 @@ struct Plan {
   // Elements of all sums, [chunk part][panel][vector][16][16], or of the weight.
   std::int64_t sum_count() const;
   // Where those of a panel of output channels and a vector begin, and from row to row.
-  std::int64_t sums_at(std::int64_t chunk_part, std::int64_t panel, std::int64_t vector) const;
+  std::int64_t sums_at(std::int64_t chunk_part, std::int64_t out_panel, std::int64_t in_panel,
+                       std::int64_t tap) const;
   std::int64_t sum_row() const { return sums_are_weight() ? weight_row() : kPanel; }
   // Pixels of one slot's plane, with what a tile may read beyond the last one.
   std::int64_t plane_pixels(const Chunk& chunk) const;
   // Pixels of one slot of dy: rows side by side, or at the planes' pitch and in whole tiles.
   std::int64_t grad_pixels(const Chunk& chunk) const;
-  // The most that a chunk takes, in 32-bit elements; `panels` of dy.
-  std::int64_t most_x() const;
+  // The most that a chunk takes, in 32-bit elements, for that many panels.
+  std::int64_t most_x(std::int64_t panels) const;
   std::int64_t most_grad(std::int64_t panels) const;
 
  private:
@@ -123,6 +124,7 @@ struct Plan {
   void pair_images();
   void cut_chunks(int parts);
   void divide(int threads);
+  void divide_panels(std::int64_t parts);
 };
 
 }  // namespace mezzo::kernels::grad_weight

@@ -11,10 +11,23 @@ namespace {
 constexpr std::int64_t kBlock = 256;  // elements of 16 x 16
 constexpr int kRowBytes = static_cast<int>(kTileRowBytes);
 
+// Rows of sums that lie apart come from afar, each by itself.
+template <int kA, int kB>
+void ask_for_sums(const TileRun& run, const TileOperands& o) {
+  for (int i = 0; i < kA; ++i) {
+    for (int j = 0; j < kB; ++j) {
+      for (std::int64_t row = 0; row < kTileRows; ++row) {
+        __builtin_prefetch(o.c[i][j] + row * run.c_row, 1);
+      }
+    }
+  }
+}
+
 // Tiles 0 to 3 are the sums, 4 and 5 those of a, 6 and 7 those of b.
 template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
   const std::int64_t row_bytes = run.c_row * static_cast<std::int64_t>(sizeof(float));
+  if (run.c_row > kTileRows) ask_for_sums<kA, kB>(run, o);
   if (run.first) {
     _tile_zero(0);
     if (kB == 2) _tile_zero(1);
