@@ -17,6 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
+using kernels::has_bf16_rounding;
 using kernels::onednn::BlockedWeight;
 
 // A tile has as many rows, k's or pairs of k's, as a vector has lanes, which are n's.
@@ -38,17 +39,32 @@ HWY_INLINE F32Vec load_apart(const float* from, std::int64_t step) {
   }
 }
 
+// bf16 numbers of a and then of b, in pairs.
+HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
+#if HWY_TARGET == HWY_AVX3
+  if (has_bf16_rounding) {  // as round_to_bf16(), two vectors at a time
+    __m512i bits;
+    asm volatile("vcvtne2ps2bf16 %2, %1, %0" : "=v"(bits) : "v"(b.raw), "v"(a.raw));
+    return hn::Vec<U32>{bits};
+  }
+#endif
+  const hn::Repartition<std::uint16_t, F32> d;
+  return hn::BitCast(U32(), hn::Combine(d, round_to_bf16(b), round_to_bf16(a)));
+}
+
 // bf16 numbers of a and b by turns, those of a in the lower halves.
 HWY_INLINE hn::Vec<U32> interleaved(F32Vec a, F32Vec b) {
+#if HWY_TARGET == HWY_AVX3
+  // Highway looks up lanes of 32 bits and more.
+  alignas(64) static constexpr std::uint16_t kTurns[] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                         21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                         11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return hn::Vec<U32>{_mm512_permutexvar_epi16(_mm512_load_si512(kTurns), paired(a, b).raw)};
+#else
   const U32 d;
   return hn::Or(hn::PromoteTo(d, round_to_bf16(a)),
                 hn::ShiftLeft<16>(hn::PromoteTo(d, round_to_bf16(b))));
-}
-
-// bf16 numbers of a and then of b, in pairs.
-HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
-  const hn::Repartition<std::uint16_t, F32> d;
-  return hn::BitCast(U32(), hn::Combine(d, round_to_bf16(b), round_to_bf16(a)));
+#endif
 }
 
 // Where the rows of a tile begin in the blocks.
