@@ -67,8 +67,8 @@ Device device_of(std::span<const Tensor> inputs, std::span<nn::Module* const> ne
 PassRunner runner_of(const CompileOptions& options) {
   std::vector<Pass> passes{kPaintPrecision, kFoldCasts, kCommonSubexpressions};
   passes.insert(passes.end(), kFusions.begin(), kFusions.end());
-  passes.insert(passes.end(), {kDeadCode, kRecomputeCasts, kRecomputeNorms, kRecomputeConvs,
-                               kEarlyUpdates});
+  passes.insert(passes.end(),
+                {kDeadCode, kRecomputeCasts, kRecomputeNorms, kRecomputeConvs, kEarlyUpdates});
   return PassRunner(std::move(passes), options.passes);
 }
 

@@ -47,6 +47,7 @@ double flops(const Program& program, const Node& node) {
   if (op->flops == nullptr) return 0;
   const auto tensors_of = [&](const std::vector<ValueId>& values) {
     std::vector<Tensor> tensors;
+    tensors.reserve(values.size());
     for (const ValueId value : values) {
       tensors.push_back(value != kNoValue ? stand_in(program.spec(value)) : Tensor());
     }
@@ -54,6 +55,7 @@ double flops(const Program& program, const Node& node) {
   };
   const std::vector<Tensor> inputs = tensors_of(node.inputs);
   std::vector<const Tensor*> pointers;
+  pointers.reserve(inputs.size());
   for (const Tensor& input : inputs) pointers.push_back(&input);
   return op->flops(pointers, tensors_of(node.outputs), node.attrs);
 }

@@ -127,12 +127,11 @@ void Plan::divide(int threads) {
 // As many parts as there may be; of those the ones that have least to copy, for each copies its own
 // channels of x and of dy.
 void Plan::divide_panels(std::int64_t parts) {
-  const double x_pixels = static_cast<double>(planes.size()) * static_cast<double>(pitch) *
-                          static_cast<double>(problem.y.h + halo);
-  const double y_pixels = static_cast<double>(problem.y.h) * static_cast<double>(problem.y.w);
+  const std::int64_t x_pixels =
+      static_cast<std::int64_t>(planes.size()) * pitch * (problem.y.h + halo);
+  const std::int64_t y_pixels = problem.y.h * problem.y.w;
   const auto copied = [&](std::int64_t in, std::int64_t out) {
-    return x_pixels * static_cast<double>((in_panels + in - 1) / in) +
-           y_pixels * static_cast<double>((out_panels + out - 1) / out);
+    return x_pixels * ((in_panels + in - 1) / in) + y_pixels * ((out_panels + out - 1) / out);
   };
   in_parts = 1;
   out_parts = std::clamp<std::int64_t>(parts, 1, out_panels);

@@ -17,7 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-using kernels::has_bf16_rounding;
 using kernels::onednn::BlockedWeight;
 
 // A tile has as many rows, k's or pairs of k's, as a vector has lanes, which are n's.
@@ -42,7 +41,7 @@ HWY_INLINE F32Vec load_apart(const float* from, std::int64_t step) {
 // bf16 numbers of a and then of b, in pairs.
 HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
 #if HWY_TARGET == HWY_AVX3
-  if (has_bf16_rounding) {  // as round_to_bf16(), two vectors at a time
+  if (kernels::has_bf16_rounding) {  // as round_to_bf16(), two vectors at a time
     __m512i bits;
     asm volatile("vcvtne2ps2bf16 %2, %1, %0" : "=v"(bits) : "v"(b.raw), "v"(a.raw));
     return hn::Vec<U32>{bits};
