@@ -7,6 +7,7 @@
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/nn.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/graph/fake_recorder.h"
