@@ -1,5 +1,4 @@
 // Statistics for batch normalizations from the convolutions before them.
-#include <algorithm>
 #include <vector>
 
 #include "mezzo/graph/executable.h"
@@ -8,15 +7,6 @@
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
-namespace {
-
-bool is_training_norm(const Node& node) {
-  static const OpDef* const norms[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
-  return !node.is_host() && std::ranges::count(norms, node.op) > 0 &&
-         node.attrs.as<BatchNormAttrs>().training;
-}
-
-}  // namespace
 
 // Kernels on devices look for none.
 void Executable::find_norms() {

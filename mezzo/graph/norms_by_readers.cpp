@@ -10,9 +10,7 @@ namespace mezzo::graph {
 namespace {
 
 bool is_norm_again(const Program& program, const Node& node) {
-  static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
-  return !node.is_host() && std::ranges::count(ops, node.op) > 0 &&
-         node.phase == Phase::kBackward && !node.attrs.as<BatchNormAttrs>().training &&
+  return is_norm_by_given(node) && node.phase == Phase::kBackward &&
          is_norm_worth_again(program.spec(node.outputs[0]).dtype, program.device) &&
          program.spec(node.outputs[0]).shape.numel() > 0;
 }

@@ -11,8 +11,8 @@
 namespace mezzo::graph {
 
 // Room for a weight in a layout of a kernel's own, which the update of a run writes and one call of
-// the next run reads. Between them lie the beginning of a run and its end, where the arena is all
-// but empty.
+// the next run reads: between them lie the end of a run and the beginning of another, where the
+// arena is emptiest.
 struct PackedRoom {
   std::size_t reader = 0;  // the node
   std::size_t writer = 0;  // the update's part, or the first host work behind all calls

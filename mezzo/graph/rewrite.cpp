@@ -3,9 +3,19 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
+namespace {
+
+// Null for any other call.
+const BatchNormAttrs* norm_attrs(const Node& node) {
+  static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
+  return std::ranges::count(ops, node.op) > 0 ? &node.attrs.as<BatchNormAttrs>() : nullptr;
+}
+
+}  // namespace
 
 bool is_cast(const Node& node) {
   static const OpDef* const kCast = find_op("cast");
@@ -14,6 +24,16 @@ bool is_cast(const Node& node) {
 
 bool is_call(const Node& node, const OpDef* op) {
   return node.op == op && !node.is_host() && node.policy == nullptr && !node.paint.has_value();
+}
+
+bool is_training_norm(const Node& node) {
+  const BatchNormAttrs* const attrs = norm_attrs(node);
+  return attrs != nullptr && attrs->training;
+}
+
+bool is_norm_by_given(const Node& node) {
+  const BatchNormAttrs* const attrs = norm_attrs(node);
+  return attrs != nullptr && !attrs->training;
 }
 
 std::size_t count_casts(const Program& program) {

@@ -12,6 +12,10 @@ bool is_cast(const Node& node);
 // True for a call of that operation with nothing left to decide: what is to be painted is left
 // alone by passes that make one call of several.
 bool is_call(const Node& node, const OpDef* op);
+// True for a call of batch normalization, with a residual or without: by the statistics of what it
+// reads, or by given ones.
+bool is_training_norm(const Node& node);
+bool is_norm_by_given(const Node& node);
 std::size_t count_casts(const Program& program);
 
 // True if elements lie at the same places: strides of sizes 1 do not matter.

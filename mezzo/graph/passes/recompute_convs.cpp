@@ -70,12 +70,9 @@ double work(const Program& program, const Node& node) {
 class NormsAgain {
  public:
   explicit NormsAgain(const Program& program) : program_(program), makers_(makers(program)) {
-    static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
-      const bool is_norm = std::ranges::any_of(ops, [&](auto* op) { return is_call(node, op); });
-      if (!is_norm || node.phase != Phase::kBackward) continue;
-      if (node.attrs.as<BatchNormAttrs>().training) continue;
+      if (!is_norm_by_given(node) || node.phase != Phase::kBackward) continue;
       nodes_[node.inputs[BatchNormInput::kRunningMean]] = i;
     }
   }

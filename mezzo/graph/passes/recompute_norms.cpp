@@ -12,11 +12,6 @@ namespace {
 
 using In = BatchNormInput;
 
-bool is_batch_norm(const Node& node) {
-  static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
-  return std::ranges::count(ops, node.op) > 0 && node.attrs.as<BatchNormAttrs>().training;
-}
-
 ValueId residual_of(const Node& norm) {
   return norm.inputs.size() > In::kResidual ? norm.inputs[In::kResidual] : kNoValue;
 }
@@ -72,7 +67,7 @@ std::size_t recompute_norms(Program& program) {
   // x lives on for the norm's own gradient, a residual for the layers that it comes from.
   const auto are_inputs_kept = [&](std::size_t node, std::size_t reader) {
     const Node& norm = program.nodes[node];
-    if (!is_batch_norm(norm) || memory.last_read(norm.inputs[In::kX]) < reader) return false;
+    if (!is_training_norm(norm) || memory.last_read(norm.inputs[In::kX]) < reader) return false;
     const ValueId residual = residual_of(norm);
     return residual == kNoValue || memory.last_read(residual) >= reader;
   };

@@ -9,6 +9,7 @@
 
 #include "mezzo/kernels/cpu/channels.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/norm_sums.h"
 #include "mezzo/kernels/cpu/normalize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,10 +84,7 @@ inline void add_chunk(const ChannelRows& rows, float* total, float* chunk) {
 // Rows whose elements of a channel are added up before the next channels': their sums stay in
 // registers that long.
 inline constexpr std::int64_t kGroupRows = 8;
-// Sums run over at most this many rows before they are added to a total: adding millions of terms
-// one by one to one f32 would lose the last of them, adding in two levels keeps the error of a sum
-// at that of a few hundred terms.
-inline constexpr std::int64_t kChunkRows = 256;
+inline constexpr std::int64_t kChunkRows = kernels::NormSums::kChunkRows;
 
 // Calls add(row, rows, count) for groups of up to kGroup rows of `count` elements that cover
 // [begin, end); it adds to the chunk's sums. In the end, `first` and `second` hold the totals per

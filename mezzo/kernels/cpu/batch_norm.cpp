@@ -14,8 +14,9 @@ namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormInput;
 
-// The arrays of one part in pass 1. Sums are taken of x - shift.
-enum PartArray : std::int64_t { kShift, kSum, kSquares, kChunkSum, kChunkSquares, kPartArrays };
+// The arrays of one part in pass 1.
+using enum kernels::NormPart::Array;
+constexpr std::int64_t kPartArrays = kernels::NormPart::kCount;
 
 ChannelSums sums_of(const RowArrays& arrays, int part) {
   const std::int64_t first = part * kPartArrays;
@@ -221,13 +222,11 @@ HWY_EXPORT(row_lanes);
 
 void run(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(batch_norm)(args); }
 
-constexpr std::int64_t kPartArrays = 5;
-
 }  // namespace
 
 NormSums::NormSums(const Shape& shape)
     : rows_(shape, HWY_DYNAMIC_DISPATCH(row_lanes)(), kElementGrain),
-      arrays_(empty({rows_.parts * kPartArrays, row_array_length(rows_)}, DType::kF32)),
+      arrays_(empty({rows_.parts * NormPart::kCount, row_array_length(rows_)}, DType::kF32)),
       data_(arrays_.mutable_data<float>()) {}
 
 std::int64_t NormSums::rows_at_first(int part) const {
@@ -240,8 +239,7 @@ NormPart NormSums::begin(int part, const BFloat16* rows) const {
   HWY_DYNAMIC_DISPATCH(begin_part)
   (rows, rows_, data_, part, rows_.first_row(part) + rows_at_first(part));
   const std::int64_t length = row_array_length(rows_);
-  float* const first = data_ + part * kPartArrays * length;
-  return {first, first + length, first + 2 * length, first + 3 * length, first + 4 * length};
+  return {data_ + part * NormPart::kCount * length, length};
 }
 
 void NormSums::combine(float* mean, float* var) const {

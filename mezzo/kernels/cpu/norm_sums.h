@@ -9,20 +9,23 @@
 
 namespace mezzo::kernels {
 
-// Of one part of the rows, per channel: sums of x - shift and of its squares.
+// The arrays of one part of the rows, `length` apart, with a number per channel: sums of x - shift
+// and of its squares, in all and of the last rows, up to NormSums::kChunkRows of them.
 struct NormPart {
-  float* shift = nullptr;
-  float* sum = nullptr;
-  float* squares = nullptr;
-  float* chunk_sum = nullptr;  // of the last rows, up to kChunkRows of them
-  float* chunk_squares = nullptr;
+  enum Array : std::int64_t { kShift, kSum, kSquares, kChunkSum, kChunkSquares, kCount };
+
+  float* first = nullptr;
+  std::int64_t length = 0;
+
+  float* operator[](Array array) const { return first + array * length; }
 };
 
 // Adding up every part's rows in their order, chunk by chunk, gives the bits that batch_norm finds.
 class NormSums {
  public:
   // Rows of a chunk, counted from the part's first one: then, and behind the last row, its sums are
-  // added to those of the part, and begin again at 0.
+  // added to those of the part, and begin again at 0. Adding millions of terms one by one to one
+  // f32 would lose the last of them; in two levels the error of a sum is that of a few hundred.
   static constexpr std::int64_t kChunkRows = 256;
 
   // Of a channels-last [n, c, h, w].

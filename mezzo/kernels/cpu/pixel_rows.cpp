@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/tiles-inl.h"
@@ -57,9 +58,9 @@ class ColumnSums {
   MEZZO_TILE_TARGET ColumnSums(const NormPart& part, std::int64_t column)
       : part_(part), column_(column) {
     for (std::int64_t i = 0; i < 2; ++i) {
-      shift_[i] = _mm512_loadu_ps(part.shift + column + i * kTileRows);
-      sum_[i] = _mm512_loadu_ps(part.chunk_sum + column + i * kTileRows);
-      squares_[i] = _mm512_loadu_ps(part.chunk_squares + column + i * kTileRows);
+      shift_[i] = _mm512_loadu_ps(part[NormPart::kShift] + column + i * kTileRows);
+      sum_[i] = _mm512_loadu_ps(part[NormPart::kChunkSum] + column + i * kTileRows);
+      squares_[i] = _mm512_loadu_ps(part[NormPart::kChunkSquares] + column + i * kTileRows);
     }
   }
 
@@ -71,8 +72,8 @@ class ColumnSums {
 
   MEZZO_TILE_TARGET void keep() const {
     for (std::int64_t i = 0; i < 2; ++i) {
-      _mm512_storeu_ps(part_.chunk_sum + column_ + i * kTileRows, sum_[i]);
-      _mm512_storeu_ps(part_.chunk_squares + column_ + i * kTileRows, squares_[i]);
+      _mm512_storeu_ps(part_[NormPart::kChunkSum] + column_ + i * kTileRows, sum_[i]);
+      _mm512_storeu_ps(part_[NormPart::kChunkSquares] + column_ + i * kTileRows, squares_[i]);
     }
   }
 
@@ -122,12 +123,11 @@ MEZZO_TILE_TARGET void compute_strip(const Product& p, const Rows& rows, std::in
 
 // Ends a chunk.
 void add_chunk(const NormPart& part, std::int64_t columns) {
-  for (std::int64_t c = 0; c < columns; ++c) {
-    part.sum[c] += part.chunk_sum[c];
-    part.squares[c] += part.chunk_squares[c];
-  }
-  std::fill_n(part.chunk_sum, columns, 0.0F);
-  std::fill_n(part.chunk_squares, columns, 0.0F);
+  const auto add = [&](float* chunk, float* total) {
+    for (std::int64_t c = 0; c < columns; ++c) total[c] += std::exchange(chunk[c], 0.0F);
+  };
+  add(part[NormPart::kChunkSum], part[NormPart::kSum]);
+  add(part[NormPart::kChunkSquares], part[NormPart::kSquares]);
 }
 
 // The last rows, of which there are too few, with others behind them.
@@ -148,7 +148,8 @@ void compute(const Product& p, std::int64_t begin, std::int64_t end, std::int64_
   if (begin < end) compute_rest(p, begin, end, first, last, nullptr);
 }
 
-// Rows from a whole chunk on.
+// Rows from a whole chunk on, which strips divide.
+static_assert(NormSums::kChunkRows % kStrip == 0);
 void compute_and_sum(const Product& p, std::int64_t begin, std::int64_t end, const NormPart& part) {
   std::int64_t in_chunk = 0;
   for (; begin + kStrip <= end; begin += kStrip) {

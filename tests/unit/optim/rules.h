@@ -36,6 +36,27 @@ inline Tensor gradient(const Shape& shape, int step, int which = 0) {
   return x;
 }
 
+// Gradients of step `step` for all parameters but the third, which gets none.
+inline void set_gradients(const std::vector<Tensor>& params, int step) {
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (i == 2) continue;
+    params[i].set_grad(gradient(params[i].shape(), step, static_cast<int>(i)));
+  }
+}
+
+// All that steps of the optimizer may change.
+inline std::vector<Doubles> everything(const Optimizer& optimizer) {
+  std::vector<Doubles> all;
+  for (const Tensor& param : optimizer.params()) all.push_back(param.to_vector<double>());
+  for (const NamedTensor& entry : optimizer.state()) {
+    all.push_back(entry.tensor.to_vector<double>());
+  }
+  for (const NamedCounter& counter : optimizer.counters()) {
+    all.push_back({static_cast<double>(counter.value)});
+  }
+  return all;
+}
+
 // Each step rounds a few intermediate results, all of order 1, to f32.
 inline double allowed_after(int steps) { return 8 * 0x1p-24 * steps; }
 
