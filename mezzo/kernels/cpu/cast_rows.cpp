@@ -2,6 +2,8 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/cast_rows.cpp"
 #include "mezzo/kernels/cpu/cast_rows.h"
 
+#include <algorithm>
+
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/layout.h"
@@ -30,7 +32,17 @@ void copy_row(const void* from, void* to, std::int64_t n) {
 template <class T>
 void transpose(const void* in, std::int64_t stride, std::int64_t rows, std::int64_t cols,
                void* panel) {
-  transpose_panel(static_cast<const T*>(in), stride, rows, cols, static_cast<T*>(panel));
+  using kernels::kPanel;
+  using kernels::kTile;
+  for (std::int64_t r = 0; r < rows; r += kTile) {
+    const T* const from = static_cast<const T*>(in) + r * stride;
+    T* const to = static_cast<T*>(panel) + r;
+    if (rows - r >= kTile && cols == kTile) {
+      transpose_square<kTile, kPanel>(from, stride, to);
+    } else {
+      transpose_part<kPanel>(from, stride, std::min(kTile, rows - r), cols, to);
+    }
+  }
 }
 
 }  // namespace

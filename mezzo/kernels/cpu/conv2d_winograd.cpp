@@ -29,8 +29,8 @@ Support supports_operands(const KernelArgs& args) {
   if (!dtypes) return dtypes;
   if (!cpu_features().avx2) return Support::no("needs AVX2");
   // Rounded to 16 bits between the steps, the bits that cancel would be missing: everything is f32.
-  if (args.input(0).dtype() == DType::kBf16 && has_fast_bf16()) {
-    return Support::no("the CPU multiplies bf16 faster than f32");
+  if (args.input(0).dtype() == DType::kBf16 && cpu_features().amx_bf16) {
+    return Support::no("the CPU multiplies bf16 much faster than f32");
   }
   return Support::yes();
 }
@@ -93,9 +93,10 @@ Tiling turned_tiling_of(const Problem& p) {
 }
 
 Tensor transformed(const Convolution& convolution, const Tensor& weight) {
-  const Tensor numbers = onednn::as_f32(weight);
+  const Tensor parameter = unfilled_source(weight);
   const Tensor result = empty({convolution.weight().floats()});
-  winograd::transform_weight(convolution, numbers, result.mutable_data<float>());
+  winograd::transform_weight(convolution, parameter.defined() ? parameter : weight, weight.dtype(),
+                             result.mutable_data<float>());
   return result;
 }
 

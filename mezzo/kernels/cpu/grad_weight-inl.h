@@ -41,6 +41,21 @@ struct VectorRun {
   }
 };
 
+// Memory that is read after the products. Its lines are asked for one by one while the vector unit
+// is busy: it would wait for all of them otherwise.
+struct Ahead {
+  const char* next = nullptr;
+  const char* end = nullptr;
+
+  HWY_INLINE void ask_for_a_line() {
+    constexpr std::int64_t kLine = 64;
+    constexpr int kSecondLevel = 2;  // the first one holds what is multiplied
+    if (next >= end) return;
+    __builtin_prefetch(next, 0, kSecondLevel);
+    next += kLine;
+  }
+};
+
 // Calls body(part, a, b) for parts of a run, which begin that many elements after it. Panels of a
 // part stay in the first-level cache while others pass by.
 template <class Body>
@@ -86,7 +101,9 @@ HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
 // sums are unrolled, or the sums would not stay in registers; calls would end that.
 template <bool kPaired, int kGroups, int kRows>
 // NOLINTNEXTLINE(readability-function-size)
-void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
+void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c,
+              Ahead& later) {
+  Ahead ahead = later;
   F32Vec sums[kRows][kGroups][kVectors];
   const F32 d;
 #pragma GCC unroll 8
@@ -106,6 +123,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) from_b[g] = b[g] + slot * run.b_slot + row * run.b_row;
       for (std::int64_t q = 0; q < run.pixels * kPanel; q += kPanel) {
+        ahead.ask_for_a_line();
         F32Vec factors[kGroups][kVectors];
 #pragma GCC unroll 4
         for (int g = 0; g < kGroups; ++g) {
@@ -140,32 +158,35 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
       }
     }
   }
+  later = ahead;
 }
 
 // The rows from kFirst on, as many as registers have sums for, and so on.
 template <bool kPaired, int kGroups, int kFirst, int kRows, int... kMore>
-void multiply_rows(const VectorRun& run, const float* a, const float* const* b, float* const* c) {
+void multiply_rows(const VectorRun& run, const float* a, const float* const* b, float* const* c,
+                   Ahead& ahead) {
   float* rows[kGroups];
   for (int g = 0; g < kGroups; ++g) rows[g] = c[g] + kFirst * run.c_row;
-  multiply<kPaired, kGroups, kRows>(run, a + kFirst, b, rows);
+  multiply<kPaired, kGroups, kRows>(run, a + kFirst, b, rows, ahead);
   if constexpr (sizeof...(kMore) > 0) {
-    multiply_rows<kPaired, kGroups, kFirst + kRows, kMore...>(run, a, b, c);
+    multiply_rows<kPaired, kGroups, kFirst + kRows, kMore...>(run, a, b, c, ahead);
   } else {
     static_assert(kFirst + kRows == kPanel);
   }
 }
 
-// Adds the products of panel `a` with `groups` panels `b` to the squares `c`, or begins them.
+// Adds the products of panel `a` with `groups` panels `b` to the squares `c`, or begins them, and
+// asks for what is read later.
 template <bool kPaired>
 void multiply_panel(int groups, const VectorRun& run, const float* a, const float* const* b,
-                    float* const* c) {
+                    float* const* c, Ahead& ahead) {
 #if HWY_TARGET == HWY_AVX3
-  if (groups == 3) return multiply_rows<kPaired, 3, 0, 8, 8>(run, a, b, c);
-  if (groups == 2) return multiply_rows<kPaired, 2, 0, 8, 8>(run, a, b, c);
-  multiply_rows<kPaired, 1, 0, 8, 8>(run, a, b, c);
+  if (groups == 3) return multiply_rows<kPaired, 3, 0, 8, 8>(run, a, b, c, ahead);
+  if (groups == 2) return multiply_rows<kPaired, 2, 0, 8, 8>(run, a, b, c, ahead);
+  multiply_rows<kPaired, 1, 0, 8, 8>(run, a, b, c, ahead);
 #else
   static_cast<void>(groups);
-  multiply_rows<kPaired, 1, 0, 6, 5, 5>(run, a, b, c);
+  multiply_rows<kPaired, 1, 0, 6, 5, 5>(run, a, b, c, ahead);
 #endif
 }
 

@@ -71,13 +71,15 @@ class Worker {
         packed_x_(empty({plan.most_x(in_panels_)}, DType::kF32)),
         joined_(plan.problem) {}
 
-  // Adds the products of a chunk to the sums, or begins them.
-  void add(const Chunk& chunk, bool first) {
+  // Adds the products of a chunk to the sums, or begins them. `next`: the chunk behind it, or null.
+  void add(const Chunk& chunk, bool first, const Chunk* next) {
     pack_x(chunk);
     pack_grad(chunk);
     if (plan_.problem.products == Products::kTiles) {
       multiply_by_tiles(chunk, first);
     } else {
+      later_.clear();
+      if (next != nullptr) read_later(*next);
       multiply_by_vectors(chunk, first);
     }
   }
@@ -217,6 +219,32 @@ class Worker {
     return sums_ + plan_.sums_at(chunk_part_, first_panel_ + panel, first_in_ + v.panel, v.tap);
   }
 
+  // Notes the images that a chunk is copied from, if all of their channels are.
+  void read_later(const Chunk& chunk) {
+    const Problem& p = plan_.problem;
+    const auto note = [&](const T* begin, std::int64_t numbers) {
+      const auto* const bytes = reinterpret_cast<const char*>(begin);
+      later_.push_back({bytes, bytes + numbers * static_cast<std::int64_t>(sizeof(T))});
+    };
+    for (std::int64_t slot = chunk.first_slot; slot < chunk.end_slot; ++slot) {
+      const Slot& from = plan_.slots[static_cast<std::size_t>(slot)];
+      for (const int half : {0, 1}) {
+        const T* const grad = grad_row(from, half, chunk.first_row, 0);
+        if (plan_.out_parts == 1 && grad != nullptr) {
+          note(grad, chunk.rows() * p.y.w * p.out_channels);
+        }
+        const T* const x = x_row(from, half, chunk.first_row + plan_.halo, 0);
+        if (plan_.in_parts == 1 && x != nullptr) note(x, chunk.rows() * p.attrs.stride.h * p.x_row());
+      }
+    }
+  }
+
+  Ahead& next_of_later() {
+    static thread_local Ahead none;
+    while (!later_.empty() && later_.back().next >= later_.back().end) later_.pop_back();
+    return later_.empty() ? none : later_.back();
+  }
+
   void multiply_by_vectors(const Chunk& chunk, bool first) {
     const VectorRun all{.slots = chunk.slots(),
                         .rows = chunk.rows(),
@@ -236,10 +264,11 @@ class Worker {
           b[g] = x_of(chunk, vector(v + g)) + in_x;
           c[g] = sums_of(panel, vector(v + g));
         }
+        Ahead& ahead = next_of_later();
         if (paired()) {
-          multiply_panel<true>(groups, part, a, b, c);
+          multiply_panel<true>(groups, part, a, b, c, ahead);
         } else {
-          multiply_panel<false>(groups, part, a, b, c);
+          multiply_panel<false>(groups, part, a, b, c, ahead);
         }
       });
     });
@@ -311,6 +340,7 @@ class Worker {
   Tensor packed_grad_;
   Tensor packed_x_;
   JoinedRows<T> joined_;
+  std::vector<Ahead> later_;
 };
 
 // The sums of one part.
@@ -324,7 +354,8 @@ void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, con
                           sums);
   const auto add_chunks = [&] {
     for (std::int64_t i = begin; i < end; ++i) {
-      worker.add(plan.chunks[static_cast<std::size_t>(i)], i == begin);
+      const Chunk* const chunk = &plan.chunks[static_cast<std::size_t>(i)];
+      worker.add(*chunk, i == begin, i + 1 < end ? chunk + 1 : nullptr);
     }
   };
   if (plan.problem.products == Products::kTiles) {

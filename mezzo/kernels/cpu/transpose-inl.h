@@ -1,4 +1,5 @@
-// Transposing small square tiles. Included once per instruction set, like simd-inl.h.
+// Transposing small squares; results have rows of kRow numbers. Included once per instruction set,
+// like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_
 #undef MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_
@@ -6,32 +7,28 @@
 #define MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_
 #endif
 
-#include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
-#include "mezzo/kernels/cpu/cast_rows.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-using kernels::kPanel;
-using kernels::kTile;
-
-// panel[c * kPanel + r] = in[r * stride + c].
-template <class T>
+// out[c * kRow + r] = in[r * stride + c].
+template <std::int64_t kRow, class T>
 void transpose_part(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t cols,
-                    T* panel) {
+                    T* out) {
   for (std::int64_t c = 0; c < cols; ++c) {
-    for (std::int64_t r = 0; r < rows; ++r) panel[c * kPanel + r] = in[r * stride + c];
+    for (std::int64_t r = 0; r < rows; ++r) out[c * kRow + r] = in[r * stride + c];
   }
 }
 
 #if HWY_TARGET == HWY_SCALAR
 
-template <class T>
-void transpose_tile(const T* in, std::int64_t stride, T* panel) {
-  transpose_part(in, stride, kTile, kTile, panel);
+template <std::int64_t kSide, std::int64_t kRow, class T>
+void transpose_square(const T* in, std::int64_t stride, T* out) {
+  transpose_part<kRow>(in, stride, kSide, kSide, out);
 }
 
 #else
@@ -53,6 +50,7 @@ HWY_INLINE V weave_upper(D d, V a, V b) {
 }
 
 // 4 x 4 numbers of 32 bits.
+template <std::int64_t kRow>
 HWY_INLINE void transpose_block(const std::uint32_t* in, std::int64_t stride, std::uint32_t* out) {
   const Bits32 d;
   const Bits64 pair;
@@ -65,9 +63,9 @@ HWY_INLINE void transpose_block(const std::uint32_t* in, std::int64_t stride, st
   const auto c = weave_lower(d, r2, r3);
   const auto e = weave_upper(d, r2, r3);
   hn::StoreU(weave_lower(pair, a, c), d, out);
-  hn::StoreU(weave_upper(pair, a, c), d, out + kPanel);
-  hn::StoreU(weave_lower(pair, b, e), d, out + 2 * kPanel);
-  hn::StoreU(weave_upper(pair, b, e), d, out + 3 * kPanel);
+  hn::StoreU(weave_upper(pair, a, c), d, out + kRow);
+  hn::StoreU(weave_lower(pair, b, e), d, out + 2 * kRow);
+  hn::StoreU(weave_upper(pair, b, e), d, out + 3 * kRow);
 }
 
 // 4 rows of 8 numbers of 16 bits, as columns of 4: those of columns 2k and 2k + 1 in columns[k].
@@ -90,6 +88,7 @@ HWY_INLINE void weave_four_rows(const std::uint16_t* in, std::int64_t stride,
 }
 
 // 8 x 8 numbers of 16 bits.
+template <std::int64_t kRow>
 HWY_INLINE void transpose_block(const std::uint16_t* in, std::int64_t stride, std::uint16_t* out) {
   const Bits64 half;
   hn::Vec<Bits16> upper[4];
@@ -97,39 +96,26 @@ HWY_INLINE void transpose_block(const std::uint16_t* in, std::int64_t stride, st
   weave_four_rows(in, stride, upper);
   weave_four_rows(in + 4 * stride, stride, lower);
   for (std::int64_t k = 0; k < 4; ++k) {
-    hn::StoreU(weave_lower(half, upper[k], lower[k]), Bits16(), out + 2 * k * kPanel);
-    hn::StoreU(weave_upper(half, upper[k], lower[k]), Bits16(), out + (2 * k + 1) * kPanel);
+    hn::StoreU(weave_lower(half, upper[k], lower[k]), Bits16(), out + 2 * k * kRow);
+    hn::StoreU(weave_upper(half, upper[k], lower[k]), Bits16(), out + (2 * k + 1) * kRow);
   }
 }
 
-// transpose_part() of kTile rows and columns, in registers.
-template <class T>
-void transpose_tile(const T* in, std::int64_t stride, T* panel) {
+// transpose_part() of kSide rows and columns, in registers.
+template <std::int64_t kSide, std::int64_t kRow, class T>
+void transpose_square(const T* in, std::int64_t stride, T* out) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
   constexpr std::int64_t kBlock = 16 / sizeof(Bits);
   const auto* from = reinterpret_cast<const Bits*>(in);
-  auto* to = reinterpret_cast<Bits*>(panel);
-  for (std::int64_t r = 0; r < kTile; r += kBlock) {
-    for (std::int64_t c = 0; c < kTile; c += kBlock) {
-      transpose_block(from + r * stride + c, stride, to + c * kPanel + r);
+  auto* to = reinterpret_cast<Bits*>(out);
+  for (std::int64_t r = 0; r < kSide; r += kBlock) {
+    for (std::int64_t c = 0; c < kSide; c += kBlock) {
+      transpose_block<kRow>(from + r * stride + c, stride, to + c * kRow + r);
     }
   }
 }
 
 #endif
-
-// transpose_part() in tiles; at most kPanel rows and kTile columns.
-template <class T>
-void transpose_panel(const T* in, std::int64_t stride, std::int64_t rows, std::int64_t cols,
-                     T* panel) {
-  for (std::int64_t r = 0; r < rows; r += kTile) {
-    if (rows - r >= kTile && cols == kTile) {
-      transpose_tile(in + r * stride, stride, panel + r);
-    } else {
-      transpose_part(in + r * stride, stride, std::min(kTile, rows - r), cols, panel + r);
-    }
-  }
-}
 
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

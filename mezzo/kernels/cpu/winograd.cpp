@@ -27,72 +27,6 @@ inline constexpr int kMostRows = 6;
 #endif
 inline constexpr std::int64_t kPairOfVectors = 2 * kMaxLanes;
 
-// The kernels of kPanel inputs and kColumns outputs.
-class KernelBlock {
- public:
-  KernelBlock(const Convolution& convolution, const Tensor& weight)
-      : convolution_(convolution),
-        layout_(convolution.weight()),
-        weight_(weight.data<float>()),
-        steps_(weight.strides()) {
-    if (convolution.turned) std::swap(steps_[0], steps_[1]);
-  }
-
-  // Transforms those from that input and output on to their place in `out`.
-  void transform_to(std::int64_t first_in, std::int64_t first_out, float* out) {
-    read(first_in, first_out);
-    float* const block = out + first_out / kColumns * layout_.block() + first_in * kColumns;
-    const std::int64_t ins = std::min(kPanel, convolution_.in - first_in);
-    for (std::int64_t i = 0; i < ins; ++i) {
-      for (std::int64_t v = 0; v < kColumns; v += kMaxLanes) {
-        float* const target = block + i * kColumns + v;
-        transform<KernelTransform>(
-            [&](int h, int w) HWY_ATTR { return load(numbers_[h * kTaps + w][i] + v); },
-            [&](int h, int w, F32Vec value)
-                HWY_ATTR { store(value, target + (h * kTile + w) * layout_.point()); });
-      }
-    }
-  }
-
- private:
-  void read(std::int64_t first_in, std::int64_t first_out) {
-    constexpr int kAll = kTaps * kTaps;
-    const Convolution& c = convolution_;
-    const std::int64_t outs = std::min(kColumns, c.out - first_out);
-    const std::int64_t ins = std::min(kPanel, c.in - first_in);
-    for (std::int64_t o = 0; o < outs; ++o) {
-      const float* const first = weight_ + (first_out + o) * steps_[0] + first_in * steps_[1];
-      for (int tap = 0; tap < kAll; ++tap) {
-        const int place = c.turned ? kAll - 1 - tap : tap;
-        const float* const from = first + place / kTaps * steps_[2] + place % kTaps * steps_[3];
-        for (std::int64_t i = 0; i < ins; ++i) numbers_[tap][i][o] = from[i * steps_[1]];
-      }
-    }
-  }
-
-  const Convolution& convolution_;
-  const Blocks layout_;
-  const float* weight_;
-  Strides steps_;  // from one output to the next, one input, row and column
-  // Transposed. Where there are fewer outputs than a block has, the results are never read.
-  alignas(64) float numbers_[kTaps * kTaps][kPanel][kColumns] = {};
-};
-
-}  // namespace
-
-void transform_weight(const Convolution& convolution, const Tensor& weight, float* out) {
-  const std::int64_t panels = (convolution.in + kPanel - 1) / kPanel;
-  const std::int64_t count = convolution.weight().blocks * panels;
-  parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
-    KernelBlock block(convolution, weight);
-    for (std::int64_t i = begin; i < end; ++i) {
-      block.transform_to(i % panels * kPanel, i / panels * kColumns, out);
-    }
-  });
-}
-
-namespace {
-
 // c[r][n] = sum over i < count of a[i / kPanel][r][i % kPanel] * b[i][n], for kRows rows r and a
 // pair of vectors of columns n. The loops over sums are unrolled, or the sums would not stay in
 // registers.
@@ -252,12 +186,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mezzo::kernels::winograd {
 
-HWY_EXPORT(transform_weight);
 HWY_EXPORT(convolve);
-
-void transform_weight(const Convolution& convolution, const Tensor& weight, float* out) {
-  HWY_DYNAMIC_DISPATCH(transform_weight)(convolution, weight, out);
-}
 
 void convolve(const Convolution& convolution, const Tensor& x, const float* weight,
               const float* bias, const Tensor& y) {

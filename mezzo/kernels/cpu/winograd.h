@@ -7,9 +7,11 @@
 
 namespace mezzo::kernels::winograd {
 
-// The transformed weight, in the layout of convolution.weight(). `weight`: f32 [out, in, 3, 3], or
-// [in, out, 3, 3] if it is turned; it need not be dense.
-void transform_weight(const Convolution& convolution, const Tensor& weight, float* out);
+// The transformed weight, in the layout of convolution.weight(). `weight`: f32, bf16 or f16 numbers
+// [out, in, 3, 3], or [in, out, 3, 3] if it is turned, of which f32 ones are rounded to `dtype`
+// first; it need not be dense, and is read fastest channels-last.
+void transform_weight(const Convolution& convolution, const Tensor& weight, DType dtype,
+                      float* out);
 
 // y = x convolved with the transformed weight, plus bias. x and y: channels-last, f32, bf16 or f16,
 // y perhaps some channels of more; bias: [out] in f32, or null. Sums are f32 numbers, in an order

@@ -102,7 +102,8 @@ void add_run(const Operands& operands, const Sums& layout, const PointMatrices& 
     for (std::int64_t out = 0; out < layout.out_panels; ++out) {
       float* c[kMostGroups];
       for (int g = 0; g < groups; ++g) c[g] = m.sums + layout.square(out, in + g);
-      multiply_panel<false>(groups, run, m.grad + out * operands.grad_copies.panel(), b, c);
+      Ahead none;
+      multiply_panel<false>(groups, run, m.grad + out * operands.grad_copies.panel(), b, c, none);
     }
   }
 }
