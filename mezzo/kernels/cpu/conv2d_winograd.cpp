@@ -70,9 +70,36 @@ Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
   return Support::yes();
 }
 
+// A dot product of bf16 does twice the arithmetic of f32's multiply-add: less is won, and what the
+// transforms take counts twice. Measured (docs/benchmarks.md), like the rest.
+Support supports_beside_dot_product(const Problem& problem) {
+  const Tiling tiling = tiling_of(problem);
+  const std::int64_t tiles = tiling.tiles();
+  const std::int64_t in = problem.x[1];
+  const std::int64_t out = problem.y[1];
+  if (problem.pass == Pass::kGradWeight) {
+    constexpr std::int64_t kLeastWork = 1 << 19;
+    return tiles * in * out >= kLeastWork ? Support::yes()
+                                          : Support::no("the dot product is faster for so little");
+  }
+  constexpr std::int64_t kFewestTiles = 64;
+  // A transformed weight that is larger than the transformed images leaves the caches for them.
+  if (tiles < std::max(kFewestTiles, in * out / (in + out))) {
+    return Support::no("the dot product is faster for few pixels");
+  }
+  const Size2d results = tiling.results;
+  return 2 * tiling.points() <= 5 * results.h * results.w
+             ? Support::yes()
+             : Support::no("the dot product is faster for images that are no whole tiles");
+}
+
 Support supports_call(const KernelArgs& args, const Problem& problem) {
   const Support operands = supports_operands(args);
   if (!operands) return operands;
+  if (args.input(0).dtype() == DType::kBf16 && has_fast_bf16_dot()) {
+    const Support dot_product = supports_beside_dot_product(problem);
+    if (!dot_product) return dot_product;
+  }
   return supports_shapes(problem, problem.pass == Pass::kGradWeight ? 32 : 16);
 }
 

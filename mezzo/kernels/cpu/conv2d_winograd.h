@@ -6,8 +6,8 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for dense 3x3 kernels at stride 1, where the shapes make the method the faster one, in f32
-// and in 16-bit types that the CPU does not multiply itself.
+// Yes for dense 3x3 kernels at stride 1, where the shapes make the method the faster one: of all
+// types but bf16 where the CPU has tiles for it.
 Support supports_winograd(const KernelArgs& args);
 Support supports_winograd_grad_input(const KernelArgs& args);
 Support supports_winograd_grad_weight(const KernelArgs& args);

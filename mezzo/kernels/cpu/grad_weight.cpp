@@ -78,8 +78,7 @@ class Worker {
     if (plan_.problem.products == Products::kTiles) {
       multiply_by_tiles(chunk, first);
     } else {
-      later_.clear();
-      if (next != nullptr) read_later(*next);
+      ask_for(next);
       multiply_by_vectors(chunk, first);
     }
   }
@@ -219,30 +218,36 @@ class Worker {
     return sums_ + plan_.sums_at(chunk_part_, first_panel_ + panel, first_in_ + v.panel, v.tap);
   }
 
-  // Notes the images that a chunk is copied from, if all of their channels are.
-  void read_later(const Chunk& chunk) {
+  // Notes what a chunk, if there is one, is copied from: images of which all channels are.
+  void ask_for(const Chunk* chunk) {
+    asked_.assign(1, Ahead());
+    if (chunk == nullptr) return;
     const Problem& p = plan_.problem;
     const auto note = [&](const T* begin, std::int64_t numbers) {
       const auto* const bytes = reinterpret_cast<const char*>(begin);
-      later_.push_back({bytes, bytes + numbers * static_cast<std::int64_t>(sizeof(T))});
+      asked_.push_back({bytes, bytes + numbers * static_cast<std::int64_t>(sizeof(T))});
     };
-    for (std::int64_t slot = chunk.first_slot; slot < chunk.end_slot; ++slot) {
-      const Slot& from = plan_.slots[static_cast<std::size_t>(slot)];
+    for (std::int64_t i = chunk->first_slot; i < chunk->end_slot; ++i) {
+      const Slot& slot = plan_.slots[static_cast<std::size_t>(i)];
       for (const int half : {0, 1}) {
-        const T* const grad = grad_row(from, half, chunk.first_row, 0);
-        if (plan_.out_parts == 1 && grad != nullptr) {
-          note(grad, chunk.rows() * p.y.w * p.out_channels);
+        const std::int64_t rows = std::min(chunk->rows(), slot.rows[half] - chunk->first_row);
+        if (rows <= 0) continue;
+        if (plan_.out_parts == 1) {
+          note(grad_row(slot, half, chunk->first_row, 0), rows * p.y.w * p.out_channels);
         }
-        const T* const x = x_row(from, half, chunk.first_row + plan_.halo, 0);
-        if (plan_.in_parts == 1 && x != nullptr) note(x, chunk.rows() * p.attrs.stride.h * p.x_row());
+        if (plan_.in_parts > 1) continue;
+        // The rows before these were read for the chunk before.
+        const T* const x = x_row(slot, half, chunk->first_row + plan_.halo, 0);
+        const T* const end = x_ + (slot.image[half] + 1) * p.x.h * p.x_row();
+        if (x != nullptr) note(x, std::min(rows * p.attrs.stride.h * p.x_row(), end - x));
       }
     }
   }
 
-  Ahead& next_of_later() {
-    static thread_local Ahead none;
-    while (!later_.empty() && later_.back().next >= later_.back().end) later_.pop_back();
-    return later_.empty() ? none : later_.back();
+  // What is to be asked for next, perhaps nothing.
+  Ahead& asked() {
+    while (asked_.size() > 1 && asked_.back().next >= asked_.back().end) asked_.pop_back();
+    return asked_.back();
   }
 
   void multiply_by_vectors(const Chunk& chunk, bool first) {
@@ -264,7 +269,7 @@ class Worker {
           b[g] = x_of(chunk, vector(v + g)) + in_x;
           c[g] = sums_of(panel, vector(v + g));
         }
-        Ahead& ahead = next_of_later();
+        Ahead& ahead = asked();
         if (paired()) {
           multiply_panel<true>(groups, part, a, b, c, ahead);
         } else {
@@ -340,7 +345,7 @@ class Worker {
   Tensor packed_grad_;
   Tensor packed_x_;
   JoinedRows<T> joined_;
-  std::vector<Ahead> later_;
+  std::vector<Ahead> asked_;
 };
 
 // The sums of one part.

@@ -31,10 +31,15 @@ Problem problem_of(const KernelArgs& args, Products products) {
 
 namespace {
 
-// Panels of 16 are so empty that other kernels are faster; with the tile unit, that begins later.
+// Panels of 16 are so empty that other kernels are faster; with dot products, that begins later,
+// and with the tile unit later still (docs/benchmarks.md).
 bool are_few_channels(const Problem& p) {
   constexpr std::int64_t kMany = 64;
-  if (p.products != Products::kTiles) return std::min(p.in_channels, p.out_channels) < 8;
+  if (p.products == Products::kF32) return std::min(p.in_channels, p.out_channels) < 8;
+  if (p.products == Products::kPairs) {
+    const std::int64_t in = joins_columns(p) ? p.kernel.w * p.in_channels : p.in_channels;
+    return std::min(in, p.out_channels) < 6;
+  }
   if (joins_columns(p)) return p.in_channels == 1 && p.out_channels < kMany;
   return p.in_channels < (p.out_channels < kPanel ? 4 : 3);
 }

@@ -1,4 +1,4 @@
-// The transforms of Winograd's method for four results and three taps. Included once per
+// The transforms of Winograd's method for up to four results and three taps. Included once per
 // instruction set, like simd-inl.h.
 //
 // Toom and Cook's method with the points 0, +-5/8, +-3/2 and infinity; Lavin and Gray's points 0,
@@ -6,6 +6,9 @@
 // convolution for deep neural networks", 2018.) Every transform is one along columns, then rows;
 // those of gradients are the transposes of those of results. Sums with a product are written as
 // one operation: the compiler would choose which to join, not the same for every type of image.
+//
+// Fewer results take fewer points. Kernels are divided by the products of a point's differences
+// from all others; of images with fewer points, the quotient is made up for.
 #if defined(MEZZO_KERNELS_CPU_WINOGRAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
 #undef MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
@@ -20,11 +23,13 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 using kernels::winograd::kPanel;
+using kernels::winograd::kPointsFor;
 using kernels::winograd::kResults;
 using kernels::winograd::kTaps;
 using kernels::winograd::kTile;
+using kernels::winograd::points_for;
+using kernels::winograd::Tile;
 using kernels::winograd::TileCopies;
-using kernels::winograd::Tiling;
 
 // The points a and b, and what is made of them. All but the norms are exact in f32.
 inline constexpr double kA = 0.625;
@@ -47,12 +52,24 @@ HWY_INLINE void at_both_signs(double a, F32Vec even, F32Vec odd, F32Vec* out) {
   out[1] = times_plus(-a, odd, even);
 }
 
-// The values at all points of a tile's polynomial, up to the norms: what the products with others
+// The values at a tile's points of its polynomial, up to the norms: what the products with others
 // are zero at.
 struct ImageTransform {
-  static constexpr int kIn = kTile;
-  static constexpr int kOut = kTile;
+  static constexpr int ins(int results) { return points_for(results); }
+  static constexpr int in(int /*results*/, int i) { return i; }
+  static constexpr int outs(int results) { return points_for(results); }
+  static constexpr int out(int results, int i) { return kPointsFor[results][i]; }
+
+  template <int kCount>
   static HWY_INLINE void apply(const F32Vec* d, F32Vec* out) {
+    if constexpr (kCount == 4) return four(d, out);
+    if constexpr (kCount == 3) return three(d, out);
+    if constexpr (kCount == 2) return two(d, out);
+    one(d, out);
+  }
+
+ private:
+  static HWY_INLINE void four(const F32Vec* d, F32Vec* out) {
     const F32Vec even_a = times_plus(-kB2, d[2], d[4]);
     const F32Vec odd_a = times_plus(-kB2, d[1], d[3]);
     const F32Vec even_b = times_plus(-kA2, d[2], d[4]);
@@ -62,11 +79,38 @@ struct ImageTransform {
     at_both_signs(kB, even_b, odd_b, out + 3);
     out[5] = times_plus(kNorm0, d[1], times_plus(-(kA2 + kB2), d[3], d[5]));
   }
+  // At 0, +-a, b and infinity; the factors are the norms' quotients b, a + b, b - a and 2 b.
+  static HWY_INLINE void three(const F32Vec* d, F32Vec* out) {
+    const F32Vec low = times_plus(-kA2, d[0], d[2]);    // the product of x - a and x + a
+    const F32Vec high = times_plus(-kA2, d[1], d[3]);   // times x
+    const F32Vec above = times_plus(-kA2, d[2], d[4]);  // times x^2
+    const F32Vec line = times_plus(-kB, d[1], d[2]);    // the product of x and x - b
+    const F32Vec next = times_plus(-kB, d[2], d[3]);    // times x
+    out[0] = hn::Mul(constant(kB), times_plus(-kB, low, high));
+    out[1] = hn::Mul(constant(kA + kB), times_plus(kA, line, next));
+    out[2] = hn::Mul(constant(kB - kA), times_plus(-kA, line, next));
+    out[3] = hn::Mul(constant(2 * kB), high);
+    out[4] = times_plus(-kB, high, above);
+  }
+  // At 0, +-a and infinity; the factors are -b^2 and a^2 - b^2.
+  static HWY_INLINE void two(const F32Vec* d, F32Vec* out) {
+    out[0] = hn::Mul(constant(-kB2), times_plus(-kA2, d[0], d[2]));
+    at_both_signs(kA, hn::Mul(constant(kA2 - kB2), d[2]), hn::Mul(constant(kA2 - kB2), d[1]),
+                  out + 1);
+    out[3] = times_plus(-kA2, d[1], d[3]);
+  }
+  // At 0, a and infinity; the factors are -a b^2 and 2 a (a^2 - b^2).
+  static HWY_INLINE void one(const F32Vec* d, F32Vec* out) {
+    out[0] = hn::Mul(constant(-kA * kB2), times_plus(-kA, d[0], d[1]));
+    out[1] = hn::Mul(constant(2 * kA * (kA2 - kB2)), d[1]);
+    out[2] = times_plus(-kA, d[1], d[2]);
+  }
 };
 
 struct KernelTransform {
-  static constexpr int kIn = kTaps;
-  static constexpr int kOut = kTile;
+  static constexpr int ins(int /*results*/) { return kTaps; }
+  static constexpr int outs(int /*results*/) { return kTile; }
+  template <int kCount>
   static HWY_INLINE void apply(const F32Vec* w, F32Vec* out) {
     const F32Vec even_a = times_plus(kA2, w[2], w[0]);
     const F32Vec even_b = times_plus(kB2, w[2], w[0]);
@@ -82,38 +126,65 @@ struct KernelTransform {
 };
 
 struct ResultTransform {
-  static constexpr int kIn = kTile;
-  static constexpr int kOut = kResults;
+  static constexpr int ins(int results) { return points_for(results); }
+  static constexpr int in(int results, int i) { return kPointsFor[results][i]; }
+  static constexpr int outs(int results) { return results; }
+  static constexpr int out(int /*results*/, int i) { return i; }
+
+  template <int kCount>
   static HWY_INLINE void apply(const F32Vec* m, F32Vec* out) {
+    if constexpr (kCount == 1) {
+      out[0] = hn::Add(m[0], hn::Add(m[1], m[2]));
+      return;
+    }
     const F32Vec even_a = hn::Add(m[1], m[2]);
     const F32Vec odd_a = hn::Sub(m[1], m[2]);
-    const F32Vec even_b = hn::Add(m[3], m[4]);
-    const F32Vec odd_b = hn::Sub(m[3], m[4]);
-    out[0] = hn::Add(m[0], hn::Add(even_a, even_b));
-    out[1] = times_plus(kB, odd_b, hn::Mul(constant(kA), odd_a));
-    out[2] = times_plus(kB2, even_b, hn::Mul(constant(kA2), even_a));
-    out[3] = times_plus(kB2 * kB, odd_b, times_plus(kA2 * kA, odd_a, m[5]));
+    if constexpr (kCount == 2) {
+      out[0] = hn::Add(m[0], even_a);
+      out[1] = times_plus(kA, odd_a, m[3]);
+    } else if constexpr (kCount == 3) {
+      out[0] = hn::Add(m[0], hn::Add(even_a, m[3]));
+      out[1] = times_plus(kB, m[3], hn::Mul(constant(kA), odd_a));
+      out[2] = times_plus(kB2, m[3], times_plus(kA2, even_a, m[4]));
+    } else {
+      const F32Vec even_b = hn::Add(m[3], m[4]);
+      const F32Vec odd_b = hn::Sub(m[3], m[4]);
+      out[0] = hn::Add(m[0], hn::Add(even_a, even_b));
+      out[1] = times_plus(kB, odd_b, hn::Mul(constant(kA), odd_a));
+      out[2] = times_plus(kB2, even_b, hn::Mul(constant(kA2), even_a));
+      out[3] = times_plus(kB2 * kB, odd_b, times_plus(kA2 * kA, odd_a, m[5]));
+    }
   }
 };
 
 struct ResultGradTransform {
-  static constexpr int kIn = kResults;
-  static constexpr int kOut = kTile;
+  static constexpr int ins(int results) { return results; }
+  static constexpr int in(int /*results*/, int i) { return i; }
+  static constexpr int outs(int results) { return points_for(results); }
+  static constexpr int out(int results, int i) { return kPointsFor[results][i]; }
+
+  template <int kCount>
   static HWY_INLINE void apply(const F32Vec* y, F32Vec* out) {
-    const F32Vec even_a = times_plus(kA2, y[2], y[0]);
-    const F32Vec odd_a = times_plus(kA2, y[3], y[1]);
-    const F32Vec even_b = times_plus(kB2, y[2], y[0]);
-    const F32Vec odd_b = times_plus(kB2, y[3], y[1]);
     out[0] = y[0];
-    at_both_signs(kA, even_a, odd_a, out + 1);
-    at_both_signs(kB, even_b, odd_b, out + 3);
-    out[5] = y[3];
+    out[kCount + 1] = y[kCount - 1];
+    if constexpr (kCount == 1) {
+      out[1] = y[0];
+    } else if constexpr (kCount == 2) {
+      at_both_signs(kA, y[0], y[1], out + 1);
+    } else if constexpr (kCount == 3) {
+      at_both_signs(kA, times_plus(kA2, y[2], y[0]), y[1], out + 1);
+      out[3] = times_plus(kB2, y[2], times_plus(kB, y[1], y[0]));
+    } else {
+      at_both_signs(kA, times_plus(kA2, y[2], y[0]), times_plus(kA2, y[3], y[1]), out + 1);
+      at_both_signs(kB, times_plus(kB2, y[2], y[0]), times_plus(kB2, y[3], y[1]), out + 3);
+    }
   }
 };
 
 struct KernelGradTransform {
-  static constexpr int kIn = kTile;
-  static constexpr int kOut = kTaps;
+  static constexpr int ins(int /*results*/) { return kTile; }
+  static constexpr int outs(int /*results*/) { return kTaps; }
+  template <int kCount>
   static HWY_INLINE void apply(const F32Vec* u, F32Vec* out) {
     const F32Vec even_a = hn::Add(u[1], u[2]);
     const F32Vec odd_a = hn::Sub(u[1], u[2]);
@@ -126,11 +197,20 @@ struct KernelGradTransform {
   }
 };
 
+// Calls body() with a number of results as a constant.
+template <class Body>
+HWY_INLINE void with_results(int results, const Body& body) {
+  if (results == 4) return body.template operator()<4>();
+  if (results == 3) return body.template operator()<3>();
+  if (results == 2) return body.template operator()<2>();
+  body.template operator()<1>();
+}
+
 // Transforms the square of get(i, j) along both axes and calls put(i, j, number) with the results.
 template <class Transform, class Get, class Put>
 HWY_INLINE void transform(const Get& get, const Put& put) {
-  constexpr int kIn = Transform::kIn;
-  constexpr int kOut = Transform::kOut;
+  constexpr int kIn = Transform::ins(kResults);
+  constexpr int kOut = Transform::outs(kResults);
   F32Vec half[kOut][kIn];
 #pragma GCC unroll 6
   for (int j = 0; j < kIn; ++j) {
@@ -138,17 +218,50 @@ HWY_INLINE void transform(const Get& get, const Put& put) {
 #pragma GCC unroll 6
     for (int i = 0; i < kIn; ++i) line[i] = get(i, j);
     F32Vec done[kOut];
-    Transform::apply(line, done);
+    Transform::template apply<kResults>(line, done);
 #pragma GCC unroll 6
     for (int i = 0; i < kOut; ++i) half[i][j] = done[i];
   }
 #pragma GCC unroll 6
   for (int i = 0; i < kOut; ++i) {
     F32Vec done[kOut];
-    Transform::apply(half[i], done);
+    Transform::template apply<kResults>(half[i], done);
 #pragma GCC unroll 6
     for (int j = 0; j < kOut; ++j) put(i, j, done[j]);
   }
+}
+
+// The same of a tile of fewer results.
+template <class Transform, class Get, class Put>
+HWY_INLINE void transform_part(int rows, int columns, const Get& get, const Put& put) {
+  F32Vec half[kTile][kTile];
+  with_results(rows, [&]<int kRows>() HWY_ATTR {
+    for (int j = 0; j < Transform::ins(columns); ++j) {
+      F32Vec line[kTile];
+      for (int i = 0; i < Transform::ins(kRows); ++i) {
+        line[i] = get(Transform::in(kRows, i), Transform::in(columns, j));
+      }
+      F32Vec done[kTile];
+      Transform::template apply<kRows>(line, done);
+      for (int i = 0; i < Transform::outs(kRows); ++i) half[i][j] = done[i];
+    }
+  });
+  with_results(columns, [&]<int kColumns>() HWY_ATTR {
+    for (int i = 0; i < Transform::outs(rows); ++i) {
+      F32Vec done[kTile];
+      Transform::template apply<kColumns>(half[i], done);
+      for (int j = 0; j < Transform::outs(kColumns); ++j) {
+        put(Transform::out(rows, i), Transform::out(kColumns, j), done[j]);
+      }
+    }
+  });
+}
+
+// Either.
+template <class Transform, class Get, class Put>
+HWY_INLINE void transform_tile(const Tile& tile, const Get& get, const Put& put) {
+  if (tile.rows == kResults && tile.columns == kResults) return transform<Transform>(get, put);
+  transform_part<Transform>(tile.rows, tile.columns, get, put);
 }
 
 // Up to `count` numbers, as many as a vector has; zeros beside them.
@@ -180,17 +293,19 @@ class Squares {
     }
   }
 
-  // Transforms the square, every panel of channels of it, to the copies' tile `to`.
+  // Transforms the square, every panel of channels of it, to the copies' tile `to`, which is one
+  // like `tile`.
   template <class Transform>
-  HWY_INLINE void transform_to(const TileCopies& copies, std::int64_t to, float* out) const {
+  HWY_INLINE void transform_to(const TileCopies& copies, const Tile& tile, std::int64_t to,
+                               float* out) const {
     const std::int64_t point = copies.point();
     for (std::int64_t panel = 0; panel < copies.panels; ++panel) {
       for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
         const std::int64_t channel = panel * kPanel + lane;
         const std::int64_t count = channels_ - channel;
         float* const target = out + panel * copies.panel() + to * kPanel + lane;
-        transform<Transform>(
-            [&](int i, int j) HWY_ATTR { return load_up_to(pixels_[i][j] + channel, count); },
+        transform_tile<Transform>(
+            tile, [&](int i, int j) HWY_ATTR { return load_up_to(pixels_[i][j] + channel, count); },
             [&](int i, int j, F32Vec v) HWY_ATTR { store(v, target + (i * kTile + j) * point); });
       }
     }

@@ -18,6 +18,8 @@ using kernels::winograd::Blocks;
 using kernels::winograd::Convolution;
 using kernels::winograd::kColumns;
 using kernels::winograd::kPoints;
+using kernels::winograd::TileGroups;
+using kernels::winograd::Tiling;
 
 // Two vectors of sums for each of these rows, which are tiles.
 #if HWY_TARGET == HWY_AVX3
@@ -87,47 +89,49 @@ class TileWorker {
   // The tiles [begin, end). `y` has those strides.
   template <class Out>
   void run(std::int64_t begin, std::int64_t end, Out* y, const Strides& strides) {
-    read_tiles(begin, end);
-    multiply(end - begin);
-    for (std::int64_t i = begin; i < end; ++i) write_tile(i, i - begin, y, strides);
+    const TileGroups groups(convolution_.tiling, begin, end);
+    std::int64_t at = 0;
+    for (const Tile& tile : groups.tiles()) read_tile(tile, at++);
+    multiply(groups);
+    at = 0;
+    for (const Tile& tile : groups.tiles()) write_tile(tile, at++, y, strides);
   }
 
  private:
   float* tiles() const { return tiles_.mutable_data<float>(); }
   float* results() const { return results_.mutable_data<float>(); }
 
-  void read_tiles(std::int64_t begin, std::int64_t end) {
+  void read_tile(const Tile& tile, std::int64_t at) {
     const Tiling& tiling = convolution_.tiling;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Tiling::Tile tile = tiling.tile(i);
-      squares_.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
-      squares_.template transform_to<ImageTransform>(copies_, i - begin, tiles());
+    squares_.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
+    squares_.template transform_to<ImageTransform>(copies_, tile, at, tiles());
+  }
+
+  void multiply(const TileGroups& groups) {
+    for (int point = 0; point < kPoints; ++point) {
+      groups.for_tiles_with(point, [&](std::int64_t first, std::int64_t count) {
+        multiply_point(point, first, count);
+      });
     }
   }
 
-  void multiply(std::int64_t count) {
+  void multiply_point(int point, std::int64_t first, std::int64_t count) {
     const Blocks weight = convolution_.weight();
-    const std::int64_t groups = (count + kMostRows - 1) / kMostRows;
-    for (int point = 0; point < kPoints; ++point) {
-      for (std::int64_t block = 0; block < weight.blocks; ++block) {
-        const float* b = weight_ + point * weight.point() + block * weight.block();
-        float* c = results() + point * products_.point() + block * products_.block();
-        for (std::int64_t g = 0; g < groups; ++g) {
-          const std::int64_t row = count * g / groups;
-          multiply_some_rows(count * (g + 1) / groups - row,
-                             tiles() + point * copies_.point() + row * kPanel, copies_.panel(),
-                             convolution_.in, b, c + row * kColumns);
-        }
+    const std::int64_t parts = (count + kMostRows - 1) / kMostRows;
+    for (std::int64_t block = 0; block < weight.blocks; ++block) {
+      const float* b = weight_ + point * weight.point() + block * weight.block();
+      float* c = results() + point * products_.point() + block * products_.block();
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const std::int64_t row = first + count * part / parts;
+        multiply_some_rows(first + count * (part + 1) / parts - row,
+                           tiles() + point * copies_.point() + row * kPanel, copies_.panel(),
+                           convolution_.in, b, c + row * kColumns);
       }
     }
   }
 
   template <class Out>
-  void write_tile(std::int64_t i, std::int64_t at, Out* y, const Strides& strides) {
-    const Tiling& tiling = convolution_.tiling;
-    const Tiling::Tile tile = tiling.tile(i);
-    const std::int64_t height = tiling.results.h;
-    const std::int64_t width = tiling.results.w;
+  void write_tile(const Tile& tile, std::int64_t at, Out* y, const Strides& strides) {
     const std::int64_t outs = convolution_.out;
     Out* const first =
         y + tile.image * strides[0] + tile.row * strides[2] + tile.column * strides[3];
@@ -136,10 +140,10 @@ class TileWorker {
           results() + channel / kColumns * products_.block() + at * kColumns + channel % kColumns;
       const std::int64_t left = outs - channel;
       const F32Vec bias = bias_ != nullptr ? load_up_to(bias_ + channel, left) : hn::Zero(F32());
-      transform<ResultTransform>(
+      transform_tile<ResultTransform>(
+          tile,
           [&](int h, int w) HWY_ATTR { return load(from + (h * kTile + w) * products_.point()); },
           [&](int h, int w, F32Vec v) HWY_ATTR {
-            if (tile.row + h >= height || tile.column + w >= width) return;
             Out* const to = first + h * strides[2] + w * strides[3] + channel;
             const F32Vec sum = hn::Add(v, bias);
             left >= kMaxLanes ? store(sum, to) : store_part(sum, to, left);

@@ -1,5 +1,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/winograd_grad.cpp"
+#include <array>
+#include <optional>
+#include <vector>
+
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/grad_weight-inl.h"
@@ -14,6 +18,8 @@ namespace {
 using kernels::WeightSteps;
 using kernels::winograd::kPoints;
 using kernels::winograd::point_distance;
+using kernels::winograd::TileGroups;
+using kernels::winograd::Tiling;
 using kernels::winograd::WeightGradient;
 
 // The sums of all points for some of the outputs, [point][panel of outputs][panel of
@@ -41,25 +47,20 @@ struct Operands {
         grad(empty({grad_copies.floats()})) {}
 };
 
-// The tiles [begin, end).
-struct Run {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t count() const { return end - begin; }
-};
-
-void read_images(const WeightGradient& gradient, const Tensor& x, const Run& run,
+void read_images(const WeightGradient& gradient, const Tensor& x, const std::vector<Tile>& tiles,
                  const Operands& to) {
   const Tiling& tiling = gradient.tiling;
-  float* const tiles = to.x.mutable_data<float>();
+  float* const copies = to.x.mutable_data<float>();
   kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
     const Tensor zero = zeros({gradient.in}, kDTypeOf<T>);
-    parallel_for(run.count(), 1, [&](std::int64_t first, std::int64_t last) {
+    const auto count = static_cast<std::int64_t>(tiles.size());
+    parallel_for(count, 1, [&](std::int64_t first, std::int64_t last) {
       Squares<T, kTile> squares(x.data<T>(), tiling.image, gradient.in, gradient.in,
                                 zero.data<T>());
       for (std::int64_t i = first; i < last; ++i) {
-        const Tiling::Tile tile = tiling.tile(run.begin + i);
+        const Tile& tile = tiles[static_cast<std::size_t>(i)];
         squares.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
-        squares.template transform_to<ImageTransform>(to.x_copies, i, tiles);
+        squares.template transform_to<ImageTransform>(to.x_copies, tile, i, copies);
       }
     });
   });
@@ -67,18 +68,19 @@ void read_images(const WeightGradient& gradient, const Tensor& x, const Run& run
 
 // Of the outputs from `first_out` on, as many as there is room for.
 void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int64_t first_out,
-                    const Run& run, const Operands& to) {
+                    const std::vector<Tile>& tiles, const Operands& to) {
   const Tiling& tiling = gradient.tiling;
-  float* const tiles = to.grad.mutable_data<float>();
+  float* const copies = to.grad.mutable_data<float>();
   kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
     const Tensor zero = zeros({gradient.out}, kDTypeOf<T>);
-    parallel_for(run.count(), 1, [&](std::int64_t first, std::int64_t last) {
+    const auto count = static_cast<std::int64_t>(tiles.size());
+    parallel_for(count, 1, [&](std::int64_t first, std::int64_t last) {
       Squares<T, kResults> squares(grad.data<T>() + first_out, tiling.results,
                                    gradient.out - first_out, gradient.out, zero.data<T>());
       for (std::int64_t i = first; i < last; ++i) {
-        const Tiling::Tile tile = tiling.tile(run.begin + i);
+        const Tile& tile = tiles[static_cast<std::size_t>(i)];
         squares.move_to(tile.image, tile.row, tile.column);
-        squares.template transform_to<ResultGradTransform>(to.grad_copies, i, tiles);
+        squares.template transform_to<ResultGradTransform>(to.grad_copies, tile, i, copies);
       }
     });
   });
@@ -116,26 +118,59 @@ void add_point(const Operands& operands, const Sums& layout, const PointMatrices
             });
 }
 
-void add_tiles(const Operands& operands, const Sums& layout, std::int64_t count, bool first,
-               float* sums) {
+// `is_begun`: of each point, whether its sums have been. Every point has tiles sooner or later.
+void add_tiles(const Operands& operands, const Sums& layout, const TileGroups& groups,
+               std::array<bool, kPoints>& is_begun, float* sums) {
   const float* const x = operands.x.data<float>();
   const float* const grad = operands.grad.data<float>();
   parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const PointMatrices point{grad + i * operands.grad_copies.point(),
-                                x + i * operands.x_copies.point(), sums + i * layout.point()};
-      add_point(operands, layout, point, count, first);
+    for (std::int64_t turn = begin; turn < end; ++turn) {
+      // In some rows of points, fewer tiles have those: each thread gets some.
+      constexpr int kRows[kTile] = {0, 3, 1, 4, 2, 5};
+      const std::int64_t i = kRows[turn / kTile] * kTile + turn % kTile;
+      groups.for_tiles_with(static_cast<int>(i), [&](std::int64_t first, std::int64_t count) {
+        const PointMatrices point{grad + i * operands.grad_copies.point() + first * kPanel,
+                                  x + i * operands.x_copies.point() + first * kPanel,
+                                  sums + i * layout.point()};
+        bool& begun = is_begun[static_cast<std::size_t>(i)];
+        add_point(operands, layout, point, count, !begun);
+        begun = true;
+      });
     }
   });
 }
 
+// Adds the products of a part of all tiles to its sums.
+void add_part(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
+              const Sums& layout, std::int64_t part, bool images_are_read, const Operands& operands,
+              float* sums) {
+  const std::int64_t count = gradient.tiling.tiles();
+  const std::int64_t parts = gradient.parts();
+  const std::int64_t end = count * (part + 1) / parts;
+  const std::int64_t step = gradient.tiles_at_a_time();
+  std::array<bool, kPoints> is_begun{};
+  for (std::int64_t begin = count * part / parts; begin < end; begin += step) {
+    const TileGroups groups(gradient.tiling, begin, std::min(end, begin + step));
+    if (!images_are_read) read_images(gradient, x, groups.tiles(), operands);
+    read_gradients(gradient, grad, layout.first_out * kPanel, groups.tiles(), operands);
+    add_tiles(operands, layout, groups, is_begun, sums);
+  }
+}
+
 // Brings the sums of the pairs of a panel of inputs with one output back to kernels of 3x3.
-void write_kernels(const float* sums, std::int64_t point, std::int64_t count,
+void write_kernels(const float* sums, const Sums& layout, std::int64_t parts, std::int64_t count,
                    const WeightSteps& steps, float* out) {
   float taps[kTaps * kTaps][kPanel];
   for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
     transform<KernelGradTransform>(
-        [&](int i, int j) HWY_ATTR { return load(sums + (i * kTile + j) * point + lane); },
+        [&](int i, int j) HWY_ATTR {
+          const float* const from = sums + (i * kTile + j) * layout.point() + lane;
+          F32Vec sum = load(from);
+          for (std::int64_t part = 1; part < parts; ++part) {
+            sum = hn::Add(sum, load(from + part * layout.floats()));
+          }
+          return sum;
+        },
         [&](int i, int j, F32Vec v) HWY_ATTR { store(v, taps[i * kTaps + j] + lane); });
   }
   for (int tap = 0; tap < kTaps * kTaps; ++tap) {
@@ -154,8 +189,8 @@ void write_all(const WeightGradient& gradient, const Sums& layout, const float* 
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t panel = 0; panel < layout.in_panels; ++panel) {
         const std::int64_t in = panel * kPanel;
-        write_kernels(sums + layout.square(o / kPanel, panel) + o % kPanel * kPanel, layout.point(),
-                      std::min(kPanel, gradient.in - in), steps,
+        write_kernels(sums + layout.square(o / kPanel, panel) + o % kPanel * kPanel, layout,
+                      gradient.parts(), std::min(kPanel, gradient.in - in), steps,
                       numbers + (first_out + o) * gradient.in * kTaps * kTaps + in * steps.channel);
       }
     }
@@ -168,21 +203,25 @@ void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, cons
                         const Tensor& out) {
   const auto panels = [](std::int64_t channels) { return (channels + kPanel - 1) / kPanel; };
   const std::int64_t out_panels = panels(gradient.out);
-  const std::int64_t count = gradient.tiling.tiles();
-  const std::int64_t step = gradient.tiles_at_a_time();
+  const std::int64_t parts = gradient.parts();
   Sums layout{0, std::min(gradient.panels_at_a_time(), out_panels), panels(gradient.in)};
-  const Operands operands(gradient.in, layout.out_panels * kPanel, step);
-  const Tensor sums = empty({layout.floats()});
+  const auto room = [&] {
+    return Operands(gradient.in, layout.out_panels * kPanel, gradient.tiles_at_a_time());
+  };
+  std::optional<Operands> shared;
+  if (parts == 1) shared.emplace(room());
+  const bool stay = gradient.tiles_at_a_time() >= gradient.tiling.tiles();
+  const Tensor sums = empty({parts * layout.floats()});
   float* const all_sums = sums.mutable_data<float>();
   for (; layout.first_out < out_panels; layout.first_out += layout.out_panels) {
     layout.out_panels = std::min(layout.out_panels, out_panels - layout.first_out);
-    const bool are_read = layout.first_out > 0 && step >= count;
-    for (Run run; run.begin < count; run.begin = run.end) {
-      run.end = std::min(count, run.begin + step);
-      if (!are_read) read_images(gradient, x, run, operands);
-      read_gradients(gradient, grad, layout.first_out * kPanel, run, operands);
-      add_tiles(operands, layout, run.count(), run.begin == 0, all_sums);
-    }
+    parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      const Operands operands = shared ? *shared : room();
+      for (std::int64_t part = begin; part < end; ++part) {
+        add_part(gradient, grad, x, layout, part, stay && layout.first_out > 0, operands,
+                 all_sums + part * layout.floats());
+      }
+    });
     write_all(gradient, layout, all_sums, out);
   }
 }

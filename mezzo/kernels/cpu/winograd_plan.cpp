@@ -21,9 +21,25 @@ std::int64_t balanced_tiles(std::int64_t in, std::int64_t out) { return in * out
 
 // Transformed, a large weight and the sums of its gradient take four times its bytes, at the
 // beginning of a backward pass, when memory is scarcest.
-constexpr std::int64_t kMostWeightBytes = 10 << 20;
+constexpr std::int64_t kMostWeightBytes = 5 << 20;
+
+bool is_in_group(const Tile& tile, std::size_t group) {
+  const bool fewer_rows = tile.rows < kResults;
+  const bool fewer_columns = tile.columns < kResults;
+  return fewer_rows == (group >= 2) && fewer_columns == (group == 1 || group == 2);
+}
 
 }  // namespace
+
+TileGroups::TileGroups(const Tiling& tiling, std::int64_t begin, std::int64_t end) {
+  tiles_.reserve(static_cast<std::size_t>(end - begin));
+  for (std::size_t group = 0; group < ends_.size(); ++group) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (const Tile tile = tiling.tile(i); is_in_group(tile, group)) tiles_.push_back(tile);
+    }
+    ends_[group] = static_cast<std::int64_t>(tiles_.size());
+  }
+}
 
 std::int64_t Convolution::outputs_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, 0) * kColumns;
@@ -35,11 +51,25 @@ std::int64_t Convolution::tiles_at_a_time(int threads) const {
   return equal_parts(tiling.tiles(), std::max(kFewest, balanced_tiles(in, out)), threads);
 }
 
+std::int64_t WeightGradient::parts() const {
+  constexpr std::int64_t kMostSumBytes = 640 << 10;  // half of the cache, or a little more
+  constexpr std::int64_t kFewestTiles = 128;         // for reading and writing sums to cost little
+  constexpr std::int64_t kMost = 8;
+  const std::int64_t sum_bytes = kPoints * in * out * static_cast<std::int64_t>(sizeof(float));
+  if (sum_bytes > kMostSumBytes) return 1;
+  return std::clamp<std::int64_t>(tiling.tiles() / kFewestTiles, 1, kMost);
+}
+
 std::int64_t WeightGradient::tiles_at_a_time() const {
+  const std::int64_t bytes = tile_bytes(in, out);
+  const std::int64_t count = parts();
+  if (count > 1) {
+    constexpr std::int64_t kMostBytes = 768 << 10;  // beside the sums
+    return equal_parts(ceil_div(tiling.tiles(), count), kMostBytes / bytes, 1);
+  }
   // All threads wait for each other twice each time: not for less than this.
   constexpr std::int64_t kFewestBytes = 1 << 20;
   constexpr std::int64_t kMostBytes = 20 << 20;
-  const std::int64_t bytes = tile_bytes(in, out);
   return equal_parts(tiling.tiles(),
                      std::clamp(balanced_tiles(in, out), kFewestBytes / bytes + 1,
                                 std::max<std::int64_t>(kMostBytes / bytes, 1)),
@@ -47,7 +77,11 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
 }
 
 std::int64_t WeightGradient::panels_at_a_time() const {
-  return std::max<std::int64_t>(1, kMostWeightBytes / (tile_bytes(in, 0) * kPanel));
+  // Images that are transformed once for all panels cost nothing more with fewer of them.
+  constexpr std::int64_t kFewBytes = 3 << 20;
+  const bool images_stay = parts() == 1 && tiles_at_a_time() >= tiling.tiles();
+  const std::int64_t most = images_stay ? kFewBytes : kMostWeightBytes;
+  return std::max<std::int64_t>(1, most / (tile_bytes(in, 0) * kPanel));
 }
 
 }  // namespace mezzo::kernels::winograd

@@ -6,10 +6,16 @@
 // point by point, 36 products where direct sums take 144, and brought back. Over many channels,
 // each point is one matrix product. (Lavin and Gray, "Fast algorithms for convolutional neural
 // networks", 2015.)
+//
+// At the end of a row or column that is no multiple of four, a tile has as few results as are left,
+// and no more points than they need: they are some of the others' points, so that all tiles meet
+// the same kernels.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "mezzo/kernels/cpu/grad_weight_plan.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -24,6 +30,18 @@ inline constexpr int kResults = 4;                  // of a tile, along each axi
 inline constexpr int kTile = kResults + kTaps - 1;  // pixels of the image for them
 inline constexpr int kPoints = kTile * kTile;
 inline constexpr std::int64_t kColumns = 32;  // of a matrix product that are computed at a time
+
+// Points along an axis that tiles of some results have, of 0, a, -a, b, -b and infinity (see
+// winograd-inl.h).
+constexpr int points_for(int results) { return results + kTaps - 1; }
+inline constexpr int kPointsFor[kResults + 1][kTile] = {
+    {}, {0, 1, 5}, {0, 1, 2, 5}, {0, 1, 2, 3, 5}, {0, 1, 2, 3, 4, 5}};
+constexpr bool has_point(int results, int point) {
+  for (int i = 0; i < points_for(results); ++i) {
+    if (kPointsFor[results][i] == point) return true;
+  }
+  return false;
+}
 
 // Floats from the numbers of one point to those of the next. Those of a tile are written at that
 // distance, 36 of them: an odd number of cache lines, so that they do not meet in one set of the
@@ -57,24 +75,69 @@ struct Blocks {
   std::int64_t floats() const { return kPoints * point(); }
 };
 
+// A tile by its first result, and its results along each axis.
+struct Tile {
+  std::int64_t image = 0, row = 0, column = 0;
+  int rows = kResults, columns = kResults;
+
+  bool has(int point) const {
+    return has_point(rows, point / kTile) && has_point(columns, point % kTile);
+  }
+};
+
 // The tiles of all images of a batch.
 struct Tiling {
   std::int64_t images = 0;
-  Size2d image{};                  // whose tiles of 6x6 are read
-  Size2d results{};                // in tiles of 4x4
+  Size2d image{};                  // whose tiles of up to 6x6 are read
+  Size2d results{};                // in tiles of up to 4x4
   std::int64_t top = 0, left = 0;  // rows and columns of padding before the image
-
-  // A tile by its first result.
-  struct Tile {
-    std::int64_t image = 0, row = 0, column = 0;
-  };
 
   std::int64_t rows() const { return (results.h + kResults - 1) / kResults; }
   std::int64_t columns() const { return (results.w + kResults - 1) / kResults; }
   std::int64_t tiles() const { return images * rows() * columns(); }
-  Tile tile(std::int64_t i) const {
-    return {i / (rows() * columns()), i / columns() % rows() * kResults, i % columns() * kResults};
+  // Of an image.
+  std::int64_t points() const {
+    return (results.h + rows() * (kTaps - 1)) * (results.w + columns() * (kTaps - 1));
   }
+  Tile tile(std::int64_t i) const {
+    const std::int64_t row = i / columns() % rows() * kResults;
+    const std::int64_t column = i % columns() * kResults;
+    return {i / (rows() * columns()), row, column,
+            static_cast<int>(std::min<std::int64_t>(kResults, results.h - row)),
+            static_cast<int>(std::min<std::int64_t>(kResults, results.w - column))};
+  }
+};
+
+// Some of the tiles, those with the same points side by side.
+class TileGroups {
+ public:
+  // The tiles [begin, end).
+  TileGroups(const Tiling& tiling, std::int64_t begin, std::int64_t end);
+
+  const std::vector<Tile>& tiles() const { return tiles_; }
+
+  // Calls body(first, count) for the tiles that have a point, as many as lie side by side at once.
+  template <class Body>
+  void for_tiles_with(int point, const Body& body) const {
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+    for (std::size_t group = 0; group < ends_.size(); ++group) {
+      const std::int64_t group_end = ends_[group];
+      if (group_end == end) continue;
+      if (!tiles_[static_cast<std::size_t>(end)].has(point)) {
+        if (end > first) body(first, end - first);
+        first = group_end;
+      }
+      end = group_end;
+    }
+    if (end > first) body(first, end - first);
+  }
+
+ private:
+  std::vector<Tile> tiles_;
+  // Of the groups of tiles: whole ones, with fewer columns, with fewer rows and columns, with fewer
+  // rows. Those with a point are one or two runs.
+  std::array<std::int64_t, 4> ends_{};
 };
 
 // A convolution, or the gradient of one by its input: one too, of the gradient of y.
@@ -95,7 +158,10 @@ struct WeightGradient {
   Tiling tiling{};
   std::int64_t in = 0, out = 0;  // channels
 
-  // Tiles that all threads together transform and multiply at a time.
+  // Parts of the tiles that are added up by themselves, each by one thread: more than one where
+  // their sums stay in its second-level cache. All threads work on a single part together.
+  std::int64_t parts() const;
+  // Tiles of a part that are transformed and multiplied at a time.
   std::int64_t tiles_at_a_time() const;
   // Panels of outputs whose sums are in memory at a time.
   std::int64_t panels_at_a_time() const;

@@ -1,4 +1,5 @@
 // Winograd's method for 3x3 kernels against plain sums.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/conv2d_winograd.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
@@ -89,7 +91,7 @@ struct Expected {
 
   // The tile of `got` that begins at `first`.
   void expect_tile(const Tensor& got, const Shape& first) const {
-    const test::Matrix bound = test::winograd_bound({}, x, weight, padding, first);
+    const test::Matrix bound = test::winograd_bound(x, weight, padding, first);
     const Shape& s = got.shape();
     const std::vector<float> values = slice(got, 0, first[0], first[0] + 1).to_vector<float>();
     const double added = bias.defined() ? bias.data<float>()[first[1]] : 0.0;
@@ -121,7 +123,6 @@ struct Expected {
 // The gradient of the weight, some pairs of channels.
 void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
                         const Conv2dAttrs& conv) {
-  const WinogradTransforms transforms;
   const Tensor wide_grad = cast(grad, DType::kF64);
   const Tensor wide_x = cast(x, DType::kF64);
   const std::vector<float> values = got.to_vector<float>();
@@ -129,7 +130,7 @@ void expect_weight_near(const Tensor& got, const Tensor& grad, const Tensor& x,
   for (std::int64_t i = 0; i < got.numel(); i += 9 * 509) {
     const Shape first = test::place_of_weight(got.shape(), i);
     const test::Matrix bound =
-        test::winograd_weight_bound(transforms, grad, x, conv.padding, first[0], first[1]);
+        test::winograd_weight_bound(grad, x, conv.padding, first[0], first[1]);
     for (int tap = 0; tap < 9; ++tap) {
       const Shape at{first[0], first[1], tap / 3, tap % 3};
       const double wanted = test::plain_grad_weight(conv, wide_grad, wide_x, at).value;
@@ -150,25 +151,37 @@ struct WinogradCase {
             width + padding.left + padding.right - 2};
   }
 };
-// Whole tiles, and parts of tiles and vectors; as much padding as there can be, and none; sums by
-// weight that are made in parts, of tiles and of outputs.
+// Whole tiles and those of fewer results, one to three along either axis, and parts of vectors; as
+// much padding as there can be, and none; sums by weight that are made in parts, of tiles and of
+// outputs.
 constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {9, 64, 96, 15, 17},
                                    {7, 128, 64, 14, 21},
+                                   {17, 32, 48, 15, 18},
+                                   {16, 48, 64, 7, 7},
                                    {5, 24, 41, 10, 12, {0, 0, 0, 0}},
                                    {3, 33, 47, 9, 18, {2, 0, 1, 2}},
                                    {16, 1600, 48, 8, 8}};
 
 bool is_taken(DType dtype) {
   if (!cpu_features().avx2) return false;
-  return dtype != DType::kBf16 || !has_fast_bf16();
+  return dtype != DType::kBf16 || !cpu_features().amx_bf16;
+}
+
+// What the kernel makes of a call, whether or not it is the fastest for it.
+Tensor made_by(void (*run)(const KernelArgs&), std::initializer_list<const Tensor*> inputs,
+               const Shape& shape, DType dtype, const Attrs& attrs) {
+  Tensor result = empty(shape, dtype, Format::kChannelsLast);
+  run({Inputs(inputs.begin(), inputs.size()), {&result, 1}, attrs});
+  return result;
 }
 
 class ConvWinograd : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
+  using namespace kernels::conv;
   const DType dtype = GetParam();
-  if (!is_taken(dtype)) GTEST_SKIP() << "this CPU has no AVX2, or multiplies bf16 itself";
+  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
   for (const WinogradCase& c : kCases) {
     SCOPED_TRACE(concat(c.result_shape()));
     const Tensor x = random_tensor({c.n, c.in, c.height, c.width}, 1, dtype);
@@ -176,20 +189,18 @@ TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
     const Tensor bias = random_tensor({c.out}, 4, dtype);
     const Tensor grad = random_tensor(c.result_shape(), 3, dtype);
     const Conv2dAttrs conv{.padding = c.padding};
-    const Tensor y = by_winograd("conv2d", {&x, &weight, &bias}, conv);
-    ASSERT_TRUE(y.defined());
+    const Tensor y = made_by(run_winograd, {&x, &weight, &bias}, c.result_shape(), dtype, conv);
     Expected{widened(x), widened(weight), c.padding, widened(bias)}.expect_near(y);
 
     const Conv2dGradAttrs by_x{conv, {c.height, c.width}};
-    const Tensor grad_x = by_winograd("conv2d_grad_input", {&grad, &weight}, by_x);
-    ASSERT_TRUE(grad_x.defined());
+    const Tensor grad_x =
+        made_by(run_winograd_grad_input, {&grad, &weight}, x.shape(), dtype, by_x);
     Expected{widened(grad), turned(widened(weight)), turned(c.padding)}.expect_near(grad_x);
 
-    for (const bool f32_result : {false, true}) {
-      const Conv2dGradAttrs by_weight{conv, 3, f32_result};
-      const Tensor grad_weight = by_winograd("conv2d_grad_weight", {&grad, &x}, by_weight);
-      ASSERT_TRUE(grad_weight.defined());
-      ASSERT_EQ(grad_weight.dtype(), f32_result ? DType::kF32 : dtype);
+    for (const DType result : {dtype, DType::kF32}) {
+      const Conv2dGradAttrs by_weight{conv, 3, result == DType::kF32};
+      const Tensor grad_weight =
+          made_by(run_winograd_grad_weight, {&grad, &x}, weight.shape(), result, by_weight);
       expect_weight_near(grad_weight, widened(grad), widened(x), conv);
     }
   }
@@ -298,6 +309,40 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
               by_winograd("conv2d", {&x, &rounded, &none}, conv).to_vector<float>());
 }
 
+// Weights are read as vectors along the channels that lie side by side, those of f32 parameters
+// rounded on the way, or number by number.
+TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
+  using namespace kernels::conv;
+  if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  const NoGrad no_grad;
+  const Tensor none;
+  const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const std::int64_t out : {64, 41}) {
+      const Tensor x = random_tensor({2, 48, 9, 8}, 1, dtype);
+      const Tensor grad = random_tensor({2, out, 9, 8}, 2, dtype);
+      const Tensor numbers = random_tensor({out, 48, 3, 3}, 3);
+      const Tensor plain = cast(numbers, dtype);
+      const Tensor parameter = to_format(numbers, Format::kChannelsLast).set_requires_grad(true);
+      const auto both = [&](const Tensor& weight) {
+        const Conv2dGradAttrs by_x{conv, {9, 8}};
+        return std::pair(made_by(run_winograd, {&x, &weight, &none}, grad.shape(), dtype, conv)
+                             .to_vector<float>(),
+                         made_by(run_winograd_grad_input, {&grad, &weight}, x.shape(), dtype, by_x)
+                             .to_vector<float>());
+      };
+      const auto expected = both(plain);
+      EXPECT_TRUE(both(to_format(plain, Format::kChannelsLast)) == expected) << name_of(dtype);
+      const Tensor copy = parameter.astype(dtype);
+      ASSERT_EQ(unfilled_source(copy).defined(), dtype != DType::kF32);
+      EXPECT_TRUE(both(copy) == expected) << name_of(dtype) << ", of a parameter";
+      const Tensor apart =
+          transpose(to_format(transpose(plain, 0, 1), Format::kChannelsLast), 0, 1);
+      EXPECT_TRUE(both(apart) == expected) << name_of(dtype) << ", inputs and outputs swapped";
+    }
+  }
+}
+
 // Views of one block with one first element: all of them have transforms of their own.
 TEST(ConvWinogradWeight, OfAViewIsNotThatOfTheWhole) {
   if (!is_taken(DType::kF16)) GTEST_SKIP() << "this CPU has no AVX2";
@@ -347,6 +392,26 @@ TEST(ConvWinogradKernel, LeavesWhatItIsSlowerForToOthers) {
     const Tensor none;
     EXPECT_FALSE(
         by_winograd("conv2d", {&x, &weight, &none}, Conv2dAttrs{.padding = c.padding}).defined())
+        << concat(c.result_shape());
+  }
+}
+
+// A dot product of bf16 has twice the rate of f32's multiply-add: more is left to it.
+TEST(ConvWinogradKernel, LeavesMoreToAFastDotProduct) {
+  constexpr WinogradCase kLeft[] = {{4, 64, 64, 12, 12}, {16, 512, 512, 8, 8}, {16, 64, 64, 9, 9}};
+  constexpr WinogradCase kTaken[] = {{4, 64, 64, 16, 16}, {16, 64, 64, 14, 14}};
+  const auto is_left = [](const WinogradCase& c) {
+    const Tensor x = empty({c.n, c.in, c.height, c.width}, DType::kBf16, Format::kChannelsLast);
+    const Tensor weight = empty({c.out, c.in, 3, 3}, DType::kBf16);
+    const Tensor none;
+    Tensor y = empty(c.result_shape(), DType::kBf16, Format::kChannelsLast);
+    const std::array<const Tensor*, 3> inputs{&x, &weight, &none};
+    const Attrs attrs = Conv2dAttrs{.padding = c.padding};
+    return !kernels::conv::supports_winograd({inputs, {&y, 1}, attrs});
+  };
+  for (const WinogradCase& c : kTaken) EXPECT_EQ(is_left(c), !is_taken(DType::kBf16));
+  for (const WinogradCase& c : kLeft) {
+    EXPECT_EQ(is_left(c), !is_taken(DType::kBf16) || has_fast_bf16_dot())
         << concat(c.result_shape());
   }
 }

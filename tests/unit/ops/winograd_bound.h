@@ -3,6 +3,7 @@
 // roundings on its way.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -44,34 +45,60 @@ struct Matrix {
   std::vector<double> numbers;
 };
 
-// The magnitudes of the transforms of Toom and Cook's method for four results and three taps that
-// evaluates polynomials at 0, +-5/8, +-3/2 and infinity; Lavin and Gray's points
-// 0, +-1, +-2 lose more. (Barabasz et al., "Error analysis and improving the accuracy of Winograd
-// convolution for deep neural networks", 2018.)
+// The magnitudes of the transforms of Toom and Cook's method along one axis, for up to four results
+// and three taps, which evaluates polynomials at 0, +-5/8, +-3/2 and infinity; Lavin and Gray's
+// points 0, +-1, +-2 lose more. (Barabasz et al., "Error analysis and improving the accuracy of
+// Winograd convolution for deep neural networks", 2018.) Fewer results take the first of the finite
+// points and infinity; rows of the others are zero.
 struct WinogradTransforms {
   static constexpr int kTile = 6;
   static constexpr int kResults = 4;
   static constexpr int kTaps = 3;
 
-  WinogradTransforms() {
+  explicit WinogradTransforms(int results = kResults) {
     const std::vector<double> points{0, 0.625, -0.625, 1.5, -1.5};
-    std::vector<double> all{1};  // coefficients of the product of (x - point), from x^0 on
-    for (const double point : points) all = times_root(all, point);
-    for (int k = 0; k < kTile; ++k) image(kTile - 1, k) = std::abs(all[k]);
+    const int finite = results + kTaps - 2;
+    const std::vector<double> all = product_of_roots(points, finite, -1);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      image(kTile - 1, static_cast<int>(k)) = std::abs(all[k]);
+    }
     for (int i = 0; i < kTile - 1; ++i) {
-      double norm = 1;
-      std::vector<double> others{1};
-      for (int j = 0; j < kTile - 1; ++j) {
-        if (j == i) continue;
-        norm *= std::abs(points[i] - points[j]);
-        others = times_root(others, points[j]);
+      for (int k = 0; k < kTaps; ++k) {
+        kernel(i, k) = std::pow(std::abs(points[i]), k) / norm(points, kTile - 1, i);
       }
-      for (int k = 0; k < kTile - 1; ++k) image(i, k) = std::abs(others[k]);
-      for (int k = 0; k < kTaps; ++k) kernel(i, k) = std::pow(std::abs(points[i]), k) / norm;
-      for (int k = 0; k < kResults; ++k) result(k, i) = std::pow(std::abs(points[i]), k);
+      if (i >= finite) continue;
+      // Kernels are divided by the norm among all points.
+      const double quotient = norm(points, kTile - 1, i) / norm(points, finite, i);
+      const std::vector<double> others = product_of_roots(points, finite, i);
+      for (std::size_t k = 0; k < others.size(); ++k) {
+        image(i, static_cast<int>(k)) = quotient * std::abs(others[k]);
+      }
+      for (int k = 0; k < results; ++k) result(k, i) = std::pow(std::abs(points[i]), k);
     }
     kernel(kTile - 1, kTaps - 1) = 1;
-    result(kResults - 1, kTile - 1) = 1;
+    result(results - 1, kTile - 1) = 1;
+  }
+
+  // Of the tile that begins there, on an axis of `size` results.
+  static WinogradTransforms at(std::int64_t first, std::int64_t size) {
+    return WinogradTransforms(static_cast<int>(std::min<std::int64_t>(kResults, size - first)));
+  }
+
+  // The product of that point's distances from the others.
+  static double norm(const std::vector<double>& points, int count, int i) {
+    double product = 1;
+    for (int j = 0; j < count; ++j) product *= j == i ? 1 : std::abs(points[i] - points[j]);
+    return product;
+  }
+
+  // Coefficients of the product of (x - point) over all points but one, from x^0 on.
+  static std::vector<double> product_of_roots(const std::vector<double>& points, int count,
+                                              int but) {
+    std::vector<double> product{1};
+    for (int j = 0; j < count; ++j) {
+      if (j != but) product = times_root(product, points[j]);
+    }
+    return product;
   }
 
   static std::vector<double> times_root(const std::vector<double>& polynomial, double root) {
@@ -108,36 +135,43 @@ inline Matrix magnitudes_at(const Tensor& x, std::int64_t n, std::int64_t c, std
 
 // For one tile of y, [kResults, kResults] from the element `at` on: x [n, c, h, w] with that
 // padding, weight [o, c, 3, 3].
-inline Matrix winograd_bound(const WinogradTransforms& t, const Tensor& x, const Tensor& weight,
-                             const Sides& padding, const Shape& at) {
-  Matrix sums(t.kTile, t.kTile);
+inline Matrix winograd_bound(const Tensor& x, const Tensor& weight, const Sides& padding,
+                             const Shape& at) {
+  using T = WinogradTransforms;
+  const Shape& s = x.shape();
+  const T rows = T::at(at[2], s[2] + padding.top + padding.bottom - T::kTaps + 1);
+  const T columns = T::at(at[3], s[3] + padding.left + padding.right - T::kTaps + 1);
+  Matrix sums(T::kTile, T::kTile);
   for (std::int64_t c = 0; c < x.size(1); ++c) {
     const Matrix tile =
-        magnitudes_at(x, at[0], c, at[2] - padding.top, at[3] - padding.left, t.kTile);
-    const Matrix taps = magnitudes_at(weight, at[1], c, 0, 0, t.kTaps);
-    sums.add_products(t.image * tile * t.image.transposed(),
-                      t.kernel * taps * t.kernel.transposed());
+        magnitudes_at(x, at[0], c, at[2] - padding.top, at[3] - padding.left, T::kTile);
+    const Matrix taps = magnitudes_at(weight, at[1], c, 0, 0, T::kTaps);
+    sums.add_products(rows.image * tile * columns.image.transposed(),
+                      rows.kernel * taps * columns.kernel.transposed());
   }
-  return t.result * sums * t.result.transposed();
+  return rows.result * sums * columns.result.transposed();
 }
 
 // For the gradient of the [3, 3] taps of one pair of channels, from that of y [n, o, h, w].
-inline Matrix winograd_weight_bound(const WinogradTransforms& t, const Tensor& grad,
-                                    const Tensor& x, const Sides& padding, std::int64_t o,
-                                    std::int64_t c) {
-  Matrix sums(t.kTile, t.kTile);
-  for (std::int64_t n = 0; n < x.size(0); ++n) {
-    for (std::int64_t row = 0; row < grad.size(2); row += t.kResults) {
-      for (std::int64_t column = 0; column < grad.size(3); column += t.kResults) {
+inline Matrix winograd_weight_bound(const Tensor& grad, const Tensor& x, const Sides& padding,
+                                    std::int64_t o, std::int64_t c) {
+  using T = WinogradTransforms;
+  Matrix sums(T::kTile, T::kTile);
+  for (std::int64_t row = 0; row < grad.size(2); row += T::kResults) {
+    const T rows = T::at(row, grad.size(2));
+    for (std::int64_t column = 0; column < grad.size(3); column += T::kResults) {
+      const T columns = T::at(column, grad.size(3));
+      for (std::int64_t n = 0; n < x.size(0); ++n) {
         const Matrix tile =
-            magnitudes_at(x, n, c, row - padding.top, column - padding.left, t.kTile);
-        const Matrix result = magnitudes_at(grad, n, o, row, column, t.kResults);
-        sums.add_products(t.image * tile * t.image.transposed(),
-                          t.result.transposed() * result * t.result);
+            magnitudes_at(x, n, c, row - padding.top, column - padding.left, T::kTile);
+        const Matrix result = magnitudes_at(grad, n, o, row, column, T::kResults);
+        sums.add_products(rows.image * tile * columns.image.transposed(),
+                          rows.result.transposed() * result * columns.result);
       }
     }
   }
-  return t.kernel.transposed() * sums * t.kernel;
+  const T whole;
+  return whole.kernel.transposed() * sums * whole.kernel;
 }
 
 }  // namespace mezzo::test
