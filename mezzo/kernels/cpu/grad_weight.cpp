@@ -23,8 +23,8 @@ void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, con
   const auto count = static_cast<std::int64_t>(plan.chunks.size());
   const std::int64_t begin = count * part.chunks / plan.chunk_parts;
   const std::int64_t end = count * (part.chunks + 1) / plan.chunk_parts;
-  Worker<T, ReadX> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), read_x, part,
-                          sums);
+  GradWeightWorker<T, ReadX> worker(plan, args.input(0).data<T>(), args.input(1).data<T>(), read_x,
+                                    part, sums);
   const auto add_chunks = [&] {
     for (std::int64_t i = begin; i < end; ++i) {
       const Chunk* const chunk = &plan.chunks[static_cast<std::size_t>(i)];

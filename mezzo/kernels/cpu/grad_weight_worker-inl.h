@@ -52,11 +52,11 @@ struct PlanPart {
 
 // One thread's part of the work.
 template <class T, class ReadX>
-class Worker {
+class GradWeightWorker {
  public:
   // `sums` are those of all parts.
-  Worker(const Plan& plan, const T* grad, const T* x, const ReadX& read_x, const PlanPart& part,
-         float* sums)
+  GradWeightWorker(const Plan& plan, const T* grad, const T* x, const ReadX& read_x,
+                   const PlanPart& part, float* sums)
       : plan_(plan),
         grad_(grad),
         x_(x),

@@ -118,7 +118,7 @@ void add_point(const Operands& operands, const Sums& layout, const PointMatrices
             });
 }
 
-// `is_begun`: of each point, whether its sums have been. Every point has tiles sooner or later.
+// `is_begun`: of each point, whether its sums have been.
 void add_tiles(const Operands& operands, const Sums& layout, const TileGroups& groups,
                std::array<bool, kPoints>& is_begun, float* sums) {
   const float* const x = operands.x.data<float>();
@@ -126,7 +126,7 @@ void add_tiles(const Operands& operands, const Sums& layout, const TileGroups& g
   parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t turn = begin; turn < end; ++turn) {
       // In some rows of points, fewer tiles have those: each thread gets some.
-      constexpr int kRows[kTile] = {0, 3, 1, 4, 2, 5};
+      constexpr std::int64_t kRows[kTile] = {0, 3, 1, 4, 2, 5};
       const std::int64_t i = kRows[turn / kTile] * kTile + turn % kTile;
       groups.for_tiles_with(static_cast<int>(i), [&](std::int64_t first, std::int64_t count) {
         const PointMatrices point{grad + i * operands.grad_copies.point() + first * kPanel,
@@ -140,20 +140,32 @@ void add_tiles(const Operands& operands, const Sums& layout, const TileGroups& g
   });
 }
 
-// Adds the products of a part of all tiles to its sums.
+// One of the parts of all tiles.
+struct TilePart {
+  std::int64_t number = 0;
+  bool images_are_read = false;
+  float* sums = nullptr;
+};
+
+// Adds the products of the part to its sums.
 void add_part(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
-              const Sums& layout, std::int64_t part, bool images_are_read, const Operands& operands,
-              float* sums) {
+              const Sums& layout, const Operands& operands, const TilePart& part) {
   const std::int64_t count = gradient.tiling.tiles();
   const std::int64_t parts = gradient.parts();
-  const std::int64_t end = count * (part + 1) / parts;
+  const std::int64_t end = count * (part.number + 1) / parts;
   const std::int64_t step = gradient.tiles_at_a_time();
   std::array<bool, kPoints> is_begun{};
-  for (std::int64_t begin = count * part / parts; begin < end; begin += step) {
+  for (std::int64_t begin = count * part.number / parts; begin < end; begin += step) {
     const TileGroups groups(gradient.tiling, begin, std::min(end, begin + step));
-    if (!images_are_read) read_images(gradient, x, groups.tiles(), operands);
+    if (!part.images_are_read) read_images(gradient, x, groups.tiles(), operands);
     read_gradients(gradient, grad, layout.first_out * kPanel, groups.tiles(), operands);
-    add_tiles(operands, layout, groups, is_begun, sums);
+    add_tiles(operands, layout, groups, is_begun, part.sums);
+  }
+  // Tiles that are all low or narrow leave points out.
+  for (std::int64_t i = 0; i < kPoints; ++i) {
+    if (!is_begun[static_cast<std::size_t>(i)]) {
+      std::fill_n(part.sums + i * layout.point(), layout.point(), 0.0F);
+    }
   }
 }
 
@@ -218,8 +230,8 @@ void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, cons
     parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
       const Operands operands = shared ? *shared : room();
       for (std::int64_t part = begin; part < end; ++part) {
-        add_part(gradient, grad, x, layout, part, stay && layout.first_out > 0, operands,
-                 all_sums + part * layout.floats());
+        add_part(gradient, grad, x, layout, operands,
+                 {part, stay && layout.first_out > 0, all_sums + part * layout.floats()});
       }
     });
     write_all(gradient, layout, all_sums, out);

@@ -66,11 +66,16 @@ class KernelBlock {
       } else if (is_whole && steps_[1] == 1) {
         read_transposed(from, to);
       } else {
-        for (std::int64_t i = 0; i < ins; ++i) {
-          for (std::int64_t o = 0; o < outs; ++o) {
-            to[i][o] = static_cast<float>(from[o * steps_[0] + i * steps_[1]]);
-          }
-        }
+        read_singly(from, ins, outs, to);
+      }
+    }
+  }
+
+  void read_singly(const T* from, std::int64_t ins, std::int64_t outs,
+                   float (*to)[kColumns]) const {
+    for (std::int64_t i = 0; i < ins; ++i) {
+      for (std::int64_t o = 0; o < outs; ++o) {
+        to[i][o] = static_cast<float>(from[o * steps_[0] + i * steps_[1]]);
       }
     }
   }
@@ -80,7 +85,7 @@ class KernelBlock {
     for (std::int64_t v = 0; v < kCount; v += kMaxLanes) store(load(from + v), to + v);
   }
 
-  void read_transposed(const T* from, float (*to)[kColumns]) {
+  void read_transposed(const T* from, float (*to)[kColumns]) const {
     static_assert(kColumns % kPanel == 0);
     for (std::int64_t o = 0; o < kColumns; o += kPanel) {
       const T* const rows = from + o * steps_[0];

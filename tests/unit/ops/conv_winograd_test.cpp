@@ -26,6 +26,9 @@
 namespace mezzo {
 namespace {
 
+using kernels::conv::run_winograd;
+using kernels::conv::run_winograd_grad_input;
+using kernels::conv::run_winograd_grad_weight;
 using test::random_tensor;
 using test::WinogradTransforms;
 
@@ -153,7 +156,7 @@ struct WinogradCase {
 };
 // Whole tiles and those of fewer results, one to three along either axis, and parts of vectors; as
 // much padding as there can be, and none; sums by weight that are made in parts, of tiles and of
-// outputs.
+// outputs; images, and parts of them, of which no tile is whole.
 constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {9, 64, 96, 15, 17},
                                    {7, 128, 64, 14, 21},
@@ -161,7 +164,9 @@ constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {16, 48, 64, 7, 7},
                                    {5, 24, 41, 10, 12, {0, 0, 0, 0}},
                                    {3, 33, 47, 9, 18, {2, 0, 1, 2}},
-                                   {16, 1600, 48, 8, 8}};
+                                   {16, 1600, 48, 8, 8},
+                                   {3, 24, 24, 3, 40},
+                                   {1, 24, 24, 5, 1024}};
 
 bool is_taken(DType dtype) {
   if (!cpu_features().avx2) return false;
@@ -179,7 +184,6 @@ Tensor made_by(void (*run)(const KernelArgs&), std::initializer_list<const Tenso
 class ConvWinograd : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvWinograd, ResultsAndGradientsAreWithinTheBoundOfItsTransforms) {
-  using namespace kernels::conv;
   const DType dtype = GetParam();
   if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
   for (const WinogradCase& c : kCases) {
@@ -210,24 +214,29 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWinograd,
                          testing::Values(DType::kF32, DType::kF16, DType::kBf16),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
+// Also where gradients by the weight are made in parts, one thread each.
 TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
-  const Tensor x = random_tensor({9, 40, 15, 17}, 1);
-  const Tensor weight = random_tensor({56, 40, 3, 3}, 2);
-  const Tensor grad = random_tensor({9, 56, 15, 17}, 3);
-  const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
-  const Tensor none;
-  const auto results = [&](int threads) {
-    const test::Threads use(threads);
-    return std::vector{
-        call(*find_op("conv2d"), {&x, &weight, &none}, conv)[0].to_vector<float>(),
-        call(*find_op("conv2d_grad_input"), {&grad, &weight}, Conv2dGradAttrs{conv, {15, 17}})[0]
-            .to_vector<float>(),
-        call(*find_op("conv2d_grad_weight"), {&grad, &x}, Conv2dGradAttrs{conv, 3})[0]
-            .to_vector<float>()};
-  };
   if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
-  const auto alone = results(1);
-  for (const int threads : {2, 3, 7}) EXPECT_TRUE(results(threads) == alone) << threads;
+  for (const std::int64_t images : {9, 26}) {
+    const Tensor x = random_tensor({images, 40, 15, 17}, 1);
+    const Tensor weight = random_tensor({56, 40, 3, 3}, 2);
+    const Tensor grad = random_tensor({images, 56, 15, 17}, 3);
+    const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+    const Tensor none;
+    const auto results = [&](int threads) {
+      const test::Threads use(threads);
+      return std::vector{
+          by_winograd("conv2d", {&x, &weight, &none}, conv).to_vector<float>(),
+          by_winograd("conv2d_grad_input", {&grad, &weight}, Conv2dGradAttrs{conv, {15, 17}})
+              .to_vector<float>(),
+          by_winograd("conv2d_grad_weight", {&grad, &x}, Conv2dGradAttrs{conv, 3})
+              .to_vector<float>()};
+    };
+    const auto alone = results(1);
+    for (const int threads : {2, 3, 7}) {
+      EXPECT_TRUE(results(threads) == alone) << images << " images, " << threads << " threads";
+    }
+  }
 }
 
 TEST(ConvWinogradWeight, IsTransformedAgainWhenItChanges) {
@@ -312,7 +321,6 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
 // Weights are read as vectors along the channels that lie side by side, those of f32 parameters
 // rounded on the way, or number by number.
 TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
-  using namespace kernels::conv;
   if (!cpu_features().avx2) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
   const Tensor none;
