@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/winograd.h"
@@ -14,6 +15,7 @@ namespace {
 using winograd::Convolution;
 using winograd::kResults;
 using winograd::kTaps;
+using winograd::RoundedWeight;
 using winograd::Tiling;
 using winograd::WeightGradient;
 
@@ -83,8 +85,7 @@ Support supports_beside_dot_product(const Problem& problem) {
                                           : Support::no("the dot product is faster for so little");
   }
   constexpr std::int64_t kFewestTiles = 64;
-  // A transformed weight that is larger than the transformed images leaves the caches for them.
-  if (tiles < std::max(kFewestTiles, in * out / (in + out))) {
+  if (tiles < kFewestTiles) {
     return Support::no("the dot product is faster for few pixels");
   }
   const Size2d results = tiling.results;
@@ -119,11 +120,14 @@ Tiling turned_tiling_of(const Problem& p) {
           .left = kTaps - 1 - p.attrs.padding.left};
 }
 
-Tensor transformed(const Convolution& convolution, const Tensor& weight) {
+RoundedWeight rounded(const Tensor& weight) {
   const Tensor parameter = unfilled_source(weight);
+  return {parameter.defined() ? parameter : weight, weight.dtype()};
+}
+
+Tensor transformed(const Convolution& convolution, const Tensor& weight) {
   const Tensor result = empty({convolution.weight().floats()});
-  winograd::transform_weight(convolution, parameter.defined() ? parameter : weight, weight.dtype(),
-                             result.mutable_data<float>());
+  winograd::transform_weight(convolution, rounded(weight), result.mutable_data<float>());
   return result;
 }
 
@@ -157,6 +161,9 @@ void convolve(const Convolution& convolution, const Tensor& x, const Tensor& wei
   };
   if (const Tensor kept = kept_weight(convolution, weight); kept.defined()) {
     return winograd::convolve(convolution, x, kept.data<float>(), bias_from(0), y);
+  }
+  if (convolution.has_large_weight(num_threads())) {
+    return winograd::convolve_by_outputs(convolution, x, rounded(weight), bias_from(0), y);
   }
   const std::size_t out_axis = convolution.turned ? 1 : 0;
   const std::int64_t step = convolution.outputs_at_a_time();

@@ -41,6 +41,10 @@ TileGroups::TileGroups(const Tiling& tiling, std::int64_t begin, std::int64_t en
   }
 }
 
+bool Convolution::has_large_weight(int threads) const {
+  return tiling.tiles() <= 2 * balanced_tiles(in, out) && weight().blocks >= threads;
+}
+
 std::int64_t Convolution::outputs_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, 0) * kColumns;
   return std::max<std::int64_t>(1, kMostWeightBytes / bytes) * kColumns;

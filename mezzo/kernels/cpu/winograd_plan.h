@@ -68,11 +68,11 @@ struct TileCopies {
 struct Blocks {
   std::int64_t blocks = 0, rows = 0;
 
-  Blocks(std::int64_t columns, std::int64_t row_count)
+  constexpr Blocks(std::int64_t columns, std::int64_t row_count)
       : blocks((columns + kColumns - 1) / kColumns), rows(row_count) {}
-  std::int64_t block() const { return rows * kColumns; }
-  std::int64_t point() const { return point_distance(blocks * block()); }
-  std::int64_t floats() const { return kPoints * point(); }
+  constexpr std::int64_t block() const { return rows * kColumns; }
+  constexpr std::int64_t point() const { return point_distance(blocks * block()); }
+  constexpr std::int64_t floats() const { return kPoints * point(); }
 };
 
 // A tile by its first result, and its results along each axis.
@@ -147,6 +147,9 @@ struct Convolution {
   bool turned = false;           // the weight is [in, out, 3, 3], to be read backwards
 
   Blocks weight() const { return {out, in}; }
+  // True if the transformed weight is not much smaller than all tiles' numbers, and has a block for
+  // every thread.
+  bool has_large_weight(int threads) const;
   // Outputs whose transformed weight is in memory at a time, a multiple of kColumns.
   std::int64_t outputs_at_a_time() const;
   // Tiles that one thread transforms, multiplies and brings back at a time.

@@ -279,25 +279,28 @@ TEST(ConvWinogradWeight, IsKeptFromTheSecondUseOfAFormOn) {
   EXPECT_EQ(kept_by(forward), 0);
 }
 
-// What is used once is transformed in parts of the outputs if it is large; what is kept is whole.
+// What is used once is transformed in parts if it is large: each thread's own of inputs and outputs
+// for few images, outputs for many; what is kept is whole.
 TEST(ConvWinogradWeight, GivesTheSameBitsInParts) {
+  if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
   const NoGrad no_grad;
   for (const DType dtype : {DType::kF32, DType::kF16}) {
-    if (!is_taken(dtype)) GTEST_SKIP() << "this CPU has no AVX2";
-    const Tensor weight = test::parameter({288, 272, 3, 3}, 2).astype(dtype);
-    const Tensor bias = random_tensor({288}, 3);
-    const Tensor x = random_tensor({2, 272, 12, 12}, 1, dtype);
-    const Tensor grad = random_tensor({2, 288, 12, 12}, 4, dtype);
-    const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
-    const auto both = [&] {
-      return std::pair(
-          by_winograd("conv2d", {&x, &weight, &bias}, conv).to_vector<float>(),
-          by_winograd("conv2d_grad_input", {&grad, &weight}, Conv2dGradAttrs{conv, {12, 12}})
-              .to_vector<float>());
-    };
-    const auto in_parts = both();
-    EXPECT_TRUE(both() == in_parts) << name_of(dtype);
-    EXPECT_TRUE(both() == in_parts) << name_of(dtype);
+    for (const std::int64_t images : {2, 33}) {
+      const Tensor weight = test::parameter({288, 272, 3, 3}, 2).astype(dtype);
+      const Tensor bias = random_tensor({288}, 3);
+      const Tensor x = random_tensor({images, 272, 11, 12}, 1, dtype);
+      const Tensor grad = random_tensor({images, 288, 11, 12}, 4, dtype);
+      const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
+      const auto both = [&] {
+        return std::pair(
+            by_winograd("conv2d", {&x, &weight, &bias}, conv).to_vector<float>(),
+            by_winograd("conv2d_grad_input", {&grad, &weight}, Conv2dGradAttrs{conv, {11, 12}})
+                .to_vector<float>());
+      };
+      const auto in_parts = both();
+      EXPECT_TRUE(both() == in_parts) << name_of(dtype) << ", " << images << " images";
+      EXPECT_TRUE(both() == in_parts) << name_of(dtype) << ", " << images << " images";
+    }
   }
 }
 
@@ -406,8 +409,9 @@ TEST(ConvWinogradKernel, LeavesWhatItIsSlowerForToOthers) {
 
 // A dot product of bf16 has twice the rate of f32's multiply-add: more is left to it.
 TEST(ConvWinogradKernel, LeavesMoreToAFastDotProduct) {
-  constexpr WinogradCase kLeft[] = {{4, 64, 64, 12, 12}, {16, 512, 512, 8, 8}, {16, 64, 64, 9, 9}};
-  constexpr WinogradCase kTaken[] = {{4, 64, 64, 16, 16}, {16, 64, 64, 14, 14}};
+  constexpr WinogradCase kLeft[] = {{4, 64, 64, 12, 12}, {16, 64, 64, 9, 9}};
+  constexpr WinogradCase kTaken[] = {
+      {4, 64, 64, 16, 16}, {16, 64, 64, 14, 14}, {16, 512, 512, 7, 7}};
   const auto is_left = [](const WinogradCase& c) {
     const Tensor x = empty({c.n, c.in, c.height, c.width}, DType::kBf16, Format::kChannelsLast);
     const Tensor weight = empty({c.out, c.in, 3, 3}, DType::kBf16);

@@ -1,0 +1,144 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/winograd_outputs.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/winograd.h"
+#include "mezzo/kernels/cpu/winograd_convolve-inl.h"
+#include "mezzo/kernels/cpu/winograd_weight-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+namespace {
+
+using kernels::winograd::kPoints;
+using kernels::winograd::RoundedWeight;
+using kernels::winograd::TileGroups;
+
+// All tiles of a batch of images.
+struct AllTiles {
+  const TileGroups& groups;
+  TileCopies layout;
+  const float* numbers;
+};
+
+template <class T>
+Tensor read_all(const Convolution& convolution, const TileGroups& groups, const TileCopies& layout,
+                const T* x) {
+  const Tensor copies = empty({layout.floats()});
+  float* const numbers = copies.mutable_data<float>();
+  parallel_for(layout.tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+    TileReader<T> reader(convolution, x);
+    for (std::int64_t i = begin; i < end; ++i) {
+      reader.read(groups.tiles()[static_cast<std::size_t>(i)], layout, i, numbers);
+    }
+  });
+  return copies;
+}
+
+// What a thread does with kColumns outputs at a time. A part of the weight is transformed and
+// multiplied while it is in the second-level cache, and so are the products.
+template <class W>
+class OutputWorker {
+ public:
+  OutputWorker(const Convolution& convolution, const RoundedWeight& weight, const AllTiles& tiles)
+      : block_(convolution, weight),
+        convolution_(convolution),
+        tiles_(tiles),
+        products_(kColumns, tiles.layout.tiles),
+        part_(empty({kPartLayout.floats()})),
+        results_(empty({products_.floats()})) {}
+
+  template <class Out>
+  void run(std::int64_t first_out, const float* bias, Out* y, const Strides& strides) {
+    for (std::int64_t in = 0; in < convolution_.in; in += kInputs) {
+      transform_part(in, first_out);
+      multiply_part(in);
+    }
+    TileProducts products{
+        results(), products_, 0, first_out, std::min(convolution_.out, first_out + kColumns), bias};
+    for (const Tile& tile : tiles_.groups.tiles()) {
+      write_tile(tile, products, y, strides);
+      ++products.at;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kInputs = 64;  // of a part: 288 KiB
+  static constexpr Blocks kPartLayout{kColumns, kInputs};
+
+  float* part() const { return part_.template mutable_data<float>(); }
+  float* results() const { return results_.template mutable_data<float>(); }
+  std::int64_t inputs_from(std::int64_t in) const {
+    return std::min(kInputs, convolution_.in - in);
+  }
+
+  void transform_part(std::int64_t first_in, std::int64_t first_out) {
+    for (std::int64_t i = 0; i < inputs_from(first_in); i += kPanel) {
+      block_.transform_to(first_in + i, first_out, kPartLayout.point(), part() + i * kColumns);
+    }
+  }
+
+  void multiply_part(std::int64_t first_in) {
+    const TileCopies& copies = tiles_.layout;
+    for (int point = 0; point < kPoints; ++point) {
+      tiles_.groups.for_tiles_with(point, [&](std::int64_t first, std::int64_t count) {
+        multiply(
+            {.tiles = tiles_.numbers + point * copies.point() + first_in / kPanel * copies.panel(),
+             .panel = copies.panel(),
+             .inputs = inputs_from(first_in),
+             .weight = part() + point * kPartLayout.point(),
+             .products = results() + point * products_.point(),
+             .first = first_in == 0},
+            first, count);
+      });
+    }
+  }
+
+  KernelBlock<W> block_;
+  const Convolution& convolution_;
+  const AllTiles& tiles_;
+  Blocks products_;
+  Tensor part_;
+  Tensor results_;
+};
+
+template <class Out>
+void multiply_all(const Convolution& convolution, const AllTiles& tiles,
+                  const RoundedWeight& weight, const float* bias, Out* y, const Strides& strides) {
+  kernels::visit_vector_dtype(weight.numbers.dtype(), [&]<class W>() {
+    parallel_for(convolution.weight().blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+      OutputWorker<W> worker(convolution, weight, tiles);
+      for (std::int64_t i = begin; i < end; ++i) worker.run(i * kColumns, bias, y, strides);
+    });
+  });
+}
+
+}  // namespace
+
+void convolve_by_outputs(const Convolution& convolution, const Tensor& x,
+                         const RoundedWeight& weight, const float* bias, const Tensor& y) {
+  const std::int64_t count = convolution.tiling.tiles();
+  const TileGroups groups(convolution.tiling, 0, count);
+  const TileCopies layout(convolution.in, count);
+  visit_images(x, y, [&]<class T, class Out>(const T* images, Out* results) {
+    const Tensor copies = read_all(convolution, groups, layout, images);
+    multiply_all(convolution, {groups, layout, copies.data<float>()}, weight, bias, results,
+                 y.strides());
+  });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::winograd {
+
+HWY_EXPORT(convolve_by_outputs);
+
+void convolve_by_outputs(const Convolution& convolution, const Tensor& x,
+                         const RoundedWeight& weight, const float* bias, const Tensor& y) {
+  HWY_DYNAMIC_DISPATCH(convolve_by_outputs)(convolution, x, weight, bias, y);
+}
+
+}  // namespace mezzo::kernels::winograd
+#endif
