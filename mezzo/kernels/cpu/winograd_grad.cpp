@@ -1,7 +1,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/winograd_grad.cpp"
 #include <array>
-#include <optional>
 #include <vector>
 
 #include <hwy/foreach_target.h>
@@ -34,23 +33,24 @@ struct Sums {
   std::int64_t floats() const { return kPoints * point(); }
 };
 
-// Transformed tiles of the images and of the gradients by some of the outputs, as many as are added
-// up at a time.
-struct Operands {
-  TileCopies x_copies, grad_copies;
-  Tensor x, grad;
+// Transformed tiles.
+struct Copies {
+  TileCopies layout;
+  Tensor numbers;
 
-  Operands(std::int64_t in, std::int64_t outs, std::int64_t tiles)
-      : x_copies(in, tiles),
-        grad_copies(outs, tiles),
-        x(empty({x_copies.floats()})),
-        grad(empty({grad_copies.floats()})) {}
+  Copies(std::int64_t channels, std::int64_t tiles)
+      : layout(channels, tiles), numbers(empty({layout.floats()})) {}
+};
+
+// Of the images, and of the gradients by some of the outputs.
+struct Operands {
+  Copies x, grad;
 };
 
 void read_images(const WeightGradient& gradient, const Tensor& x, const std::vector<Tile>& tiles,
-                 const Operands& to) {
+                 const Copies& to) {
   const Tiling& tiling = gradient.tiling;
-  float* const copies = to.x.mutable_data<float>();
+  float* const copies = to.numbers.mutable_data<float>();
   kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
     const Tensor zero = zeros({gradient.in}, kDTypeOf<T>);
     const auto count = static_cast<std::int64_t>(tiles.size());
@@ -60,7 +60,7 @@ void read_images(const WeightGradient& gradient, const Tensor& x, const std::vec
       for (std::int64_t i = first; i < last; ++i) {
         const Tile& tile = tiles[static_cast<std::size_t>(i)];
         squares.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
-        squares.template transform_to<ImageTransform>(to.x_copies, tile, i, copies);
+        squares.template transform_to<ImageTransform>(to.layout, tile, i, copies);
       }
     });
   });
@@ -68,9 +68,9 @@ void read_images(const WeightGradient& gradient, const Tensor& x, const std::vec
 
 // Of the outputs from `first_out` on, as many as there is room for.
 void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int64_t first_out,
-                    const std::vector<Tile>& tiles, const Operands& to) {
+                    const std::vector<Tile>& tiles, const Copies& to) {
   const Tiling& tiling = gradient.tiling;
-  float* const copies = to.grad.mutable_data<float>();
+  float* const copies = to.numbers.mutable_data<float>();
   kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
     const Tensor zero = zeros({gradient.out}, kDTypeOf<T>);
     const auto count = static_cast<std::int64_t>(tiles.size());
@@ -80,7 +80,7 @@ void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int
       for (std::int64_t i = first; i < last; ++i) {
         const Tile& tile = tiles[static_cast<std::size_t>(i)];
         squares.move_to(tile.image, tile.row, tile.column);
-        squares.template transform_to<ResultGradTransform>(to.grad_copies, tile, i, copies);
+        squares.template transform_to<ResultGradTransform>(to.layout, tile, i, copies);
       }
     });
   });
@@ -100,12 +100,12 @@ void add_run(const Operands& operands, const Sums& layout, const PointMatrices& 
     const auto groups =
         static_cast<int>(std::min<std::int64_t>(kMostGroups, layout.in_panels - in));
     const float* b[kMostGroups];
-    for (int g = 0; g < groups; ++g) b[g] = m.x + (in + g) * operands.x_copies.panel();
+    for (int g = 0; g < groups; ++g) b[g] = m.x + (in + g) * operands.x.layout.panel();
     for (std::int64_t out = 0; out < layout.out_panels; ++out) {
       float* c[kMostGroups];
       for (int g = 0; g < groups; ++g) c[g] = m.sums + layout.square(out, in + g);
       Ahead none;
-      multiply_panel<false>(groups, run, m.grad + out * operands.grad_copies.panel(), b, c, none);
+      multiply_panel<false>(groups, run, m.grad + out * operands.grad.layout.panel(), b, c, none);
     }
   }
 }
@@ -118,56 +118,48 @@ void add_point(const Operands& operands, const Sums& layout, const PointMatrices
             });
 }
 
-// `is_begun`: of each point, whether its sums have been.
-void add_tiles(const Operands& operands, const Sums& layout, const TileGroups& groups,
-               std::array<bool, kPoints>& is_begun, float* sums) {
-  const float* const x = operands.x.data<float>();
-  const float* const grad = operands.grad.data<float>();
-  parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t turn = begin; turn < end; ++turn) {
-      // In some rows of points, fewer tiles have those: each thread gets some.
-      constexpr std::int64_t kRows[kTile] = {0, 3, 1, 4, 2, 5};
-      const std::int64_t i = kRows[turn / kTile] * kTile + turn % kTile;
-      groups.for_tiles_with(static_cast<int>(i), [&](std::int64_t first, std::int64_t count) {
-        const PointMatrices point{grad + i * operands.grad_copies.point() + first * kPanel,
-                                  x + i * operands.x_copies.point() + first * kPanel,
-                                  sums + i * layout.point()};
-        bool& begun = is_begun[static_cast<std::size_t>(i)];
-        add_point(operands, layout, point, count, !begun);
-        begun = true;
-      });
-    }
-  });
-}
+// The sums of all points, of which each is begun when the first tiles that have it are added.
+class PointSums {
+ public:
+  PointSums(const Sums& layout, float* numbers) : layout_(layout), numbers_(numbers) {}
 
-// One of the parts of all tiles.
-struct TilePart {
-  std::int64_t number = 0;
-  bool images_are_read = false;
-  float* sums = nullptr;
+  void add(const Operands& operands, const TileGroups& groups) {
+    parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t turn = begin; turn < end; ++turn) {
+        // In some rows of points, fewer tiles have those: each thread gets some.
+        constexpr std::int64_t kRows[kTile] = {0, 3, 1, 4, 2, 5};
+        add_at(kRows[turn / kTile] * kTile + turn % kTile, operands, groups);
+      }
+    });
+  }
+
+  // Zeros for points that no tile had: those of images that are low or narrow.
+  void finish() const {
+    for (std::int64_t i = 0; i < kPoints; ++i) {
+      if (is_begun_[static_cast<std::size_t>(i)]) continue;
+      std::fill_n(numbers_ + i * layout_.point(), layout_.point(), 0.0F);
+    }
+  }
+
+ private:
+  void add_at(std::int64_t point, const Operands& operands, const TileGroups& groups) {
+    const Copies& x = operands.x;
+    const Copies& grad = operands.grad;
+    groups.for_tiles_with(static_cast<int>(point), [&](std::int64_t first, std::int64_t count) {
+      const PointMatrices matrices{
+          grad.numbers.data<float>() + point * grad.layout.point() + first * kPanel,
+          x.numbers.data<float>() + point * x.layout.point() + first * kPanel,
+          numbers_ + point * layout_.point()};
+      bool& is_begun = is_begun_[static_cast<std::size_t>(point)];
+      add_point(operands, layout_, matrices, count, !is_begun);
+      is_begun = true;
+    });
+  }
+
+  const Sums& layout_;
+  float* numbers_;
+  std::array<bool, kPoints> is_begun_{};
 };
-
-// Adds the products of the part to its sums.
-void add_part(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
-              const Sums& layout, const Operands& operands, const TilePart& part) {
-  const std::int64_t count = gradient.tiling.tiles();
-  const std::int64_t parts = gradient.parts();
-  const std::int64_t end = count * (part.number + 1) / parts;
-  const std::int64_t step = gradient.tiles_at_a_time();
-  std::array<bool, kPoints> is_begun{};
-  for (std::int64_t begin = count * part.number / parts; begin < end; begin += step) {
-    const TileGroups groups(gradient.tiling, begin, std::min(end, begin + step));
-    if (!part.images_are_read) read_images(gradient, x, groups.tiles(), operands);
-    read_gradients(gradient, grad, layout.first_out * kPanel, groups.tiles(), operands);
-    add_tiles(operands, layout, groups, is_begun, part.sums);
-  }
-  // Tiles that are all low or narrow leave points out.
-  for (std::int64_t i = 0; i < kPoints; ++i) {
-    if (!is_begun[static_cast<std::size_t>(i)]) {
-      std::fill_n(part.sums + i * layout.point(), layout.point(), 0.0F);
-    }
-  }
-}
 
 // Brings the sums of the pairs of a panel of inputs with one output back to kernels of 3x3.
 void write_kernels(const float* sums, const Sums& layout, std::int64_t parts, std::int64_t count,
@@ -191,8 +183,9 @@ void write_kernels(const float* sums, const Sums& layout, std::int64_t parts, st
   }
 }
 
+// Of all pairs of channels; `sums`: of so many parts, which are added up.
 void write_all(const WeightGradient& gradient, const Sums& layout, const float* sums,
-               const Tensor& out) {
+               std::int64_t parts, const Tensor& out) {
   const WeightSteps steps = *kernels::weight_steps(out);
   float* const numbers = out.mutable_data<float>();
   const std::int64_t first_out = layout.first_out * kPanel;
@@ -201,41 +194,111 @@ void write_all(const WeightGradient& gradient, const Sums& layout, const float* 
     for (std::int64_t o = begin; o < end; ++o) {
       for (std::int64_t panel = 0; panel < layout.in_panels; ++panel) {
         const std::int64_t in = panel * kPanel;
-        write_kernels(sums + layout.square(o / kPanel, panel) + o % kPanel * kPanel, layout,
-                      gradient.parts(), std::min(kPanel, gradient.in - in), steps,
+        write_kernels(sums + layout.square(o / kPanel, panel) + o % kPanel * kPanel, layout, parts,
+                      std::min(kPanel, gradient.in - in), steps,
                       numbers + (first_out + o) * gradient.in * kTaps * kTaps + in * steps.channel);
       }
     }
   });
 }
 
+// What a gradient is made of, and goes to.
+struct Call {
+  const WeightGradient& gradient;
+  const Tensor& grad;
+  const Tensor& x;
+  const Tensor& out;
+
+  std::int64_t in_panels() const { return panels(gradient.in); }
+  std::int64_t out_panels() const { return panels(gradient.out); }
+
+ private:
+  static std::int64_t panels(std::int64_t channels) { return (channels + kPanel - 1) / kPanel; }
+};
+
+// Adds up the tiles [begin, end), some at a time, of the outputs that there is room for.
+void add_tiles(const Call& call, const Sums& layout, const Operands& operands, std::int64_t begin,
+               std::int64_t end, float* numbers) {
+  PointSums sums(layout, numbers);
+  const std::int64_t step = operands.x.layout.tiles;
+  for (; begin < end; begin += step) {
+    const TileGroups groups(call.gradient.tiling, begin, std::min(end, begin + step));
+    read_images(call.gradient, call.x, groups.tiles(), operands.x);
+    read_gradients(call.gradient, call.grad, layout.first_out * kPanel, groups.tiles(),
+                   operands.grad);
+    sums.add(operands, groups);
+  }
+  sums.finish();
+}
+
+// Each thread adds up some of the tiles.
+void add_by_tiles(const Call& call) {
+  const std::int64_t count = call.gradient.tiling.tiles();
+  const std::int64_t parts = call.gradient.parts();
+  const std::int64_t step = call.gradient.tiles_at_a_time();
+  const Sums layout{0, call.out_panels(), call.in_panels()};
+  const Tensor sums = empty({parts * layout.floats()});
+  float* const numbers = sums.mutable_data<float>();
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    const Operands operands{Copies(call.gradient.in, step), Copies(call.gradient.out, step)};
+    for (std::int64_t part = begin; part < end; ++part) {
+      add_tiles(call, layout, operands, count * part / parts, count * (part + 1) / parts,
+                numbers + part * layout.floats());
+    }
+  });
+  write_all(call.gradient, layout, numbers, parts, call.out);
+}
+
+// Each thread finds the gradients of some of the outputs, from all tiles at once.
+void add_by_outputs(const Call& call) {
+  const std::int64_t count = call.gradient.tiling.tiles();
+  const std::int64_t out_panels = call.out_panels();
+  // Two panels read the images half as often.
+  const std::int64_t step = out_panels / 2 >= num_threads() ? 2 : 1;
+  const TileGroups groups(call.gradient.tiling, 0, count);
+  const Copies images(call.gradient.in, count);
+  read_images(call.gradient, call.x, groups.tiles(), images);
+  parallel_for((out_panels + step - 1) / step, 1, [&](std::int64_t begin, std::int64_t end) {
+    const Operands operands{images, Copies(step * kPanel, count)};
+    Sums layout{0, step, call.in_panels()};
+    const Tensor sums = empty({layout.floats()});
+    float* const numbers = sums.mutable_data<float>();
+    for (std::int64_t i = begin; i < end; ++i) {
+      layout.first_out = i * step;
+      layout.out_panels = std::min(step, out_panels - layout.first_out);
+      read_gradients(call.gradient, call.grad, layout.first_out * kPanel, groups.tiles(),
+                     operands.grad);
+      PointSums points(layout, numbers);
+      points.add(operands, groups);
+      points.finish();
+      write_all(call.gradient, layout, numbers, 1, call.out);
+    }
+  });
+}
+
+// All threads work on the same tiles together, and each on some of the points.
+void add_by_points(const Call& call) {
+  const std::int64_t out_panels = call.out_panels();
+  const std::int64_t step = call.gradient.tiles_at_a_time();
+  Sums layout{0, std::min(call.gradient.panels_at_a_time(), out_panels), call.in_panels()};
+  const Operands operands{Copies(call.gradient.in, step), Copies(layout.out_panels * kPanel, step)};
+  const Tensor sums = empty({layout.floats()});
+  float* const numbers = sums.mutable_data<float>();
+  for (; layout.first_out < out_panels; layout.first_out += layout.out_panels) {
+    layout.out_panels = std::min(layout.out_panels, out_panels - layout.first_out);
+    add_tiles(call, layout, operands, 0, call.gradient.tiling.tiles(), numbers);
+    write_all(call.gradient, layout, numbers, 1, call.out);
+  }
+}
+
 }  // namespace
 
 void gradient_by_weight(const WeightGradient& gradient, const Tensor& grad, const Tensor& x,
                         const Tensor& out) {
-  const auto panels = [](std::int64_t channels) { return (channels + kPanel - 1) / kPanel; };
-  const std::int64_t out_panels = panels(gradient.out);
-  const std::int64_t parts = gradient.parts();
-  Sums layout{0, std::min(gradient.panels_at_a_time(), out_panels), panels(gradient.in)};
-  const auto room = [&] {
-    return Operands(gradient.in, layout.out_panels * kPanel, gradient.tiles_at_a_time());
-  };
-  std::optional<Operands> shared;
-  if (parts == 1) shared.emplace(room());
-  const bool stay = gradient.tiles_at_a_time() >= gradient.tiling.tiles();
-  const Tensor sums = empty({parts * layout.floats()});
-  float* const all_sums = sums.mutable_data<float>();
-  for (; layout.first_out < out_panels; layout.first_out += layout.out_panels) {
-    layout.out_panels = std::min(layout.out_panels, out_panels - layout.first_out);
-    parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
-      const Operands operands = shared ? *shared : room();
-      for (std::int64_t part = begin; part < end; ++part) {
-        add_part(gradient, grad, x, layout, operands,
-                 {part, stay && layout.first_out > 0, all_sums + part * layout.floats()});
-      }
-    });
-    write_all(gradient, layout, all_sums, out);
-  }
+  const Call call{gradient, grad, x, out};
+  if (gradient.parts() > 1) return add_by_tiles(call);
+  if (gradient.has_large_sums()) return add_by_outputs(call);
+  add_by_points(call);
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

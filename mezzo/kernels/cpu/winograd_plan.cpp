@@ -64,6 +64,11 @@ std::int64_t WeightGradient::parts() const {
   return std::clamp<std::int64_t>(tiling.tiles() / kFewestTiles, 1, kMost);
 }
 
+bool WeightGradient::has_large_sums() const {
+  constexpr std::int64_t kManyOutputs = 128;
+  return out >= kManyOutputs && tiling.tiles() <= balanced_tiles(in, out);
+}
+
 std::int64_t WeightGradient::tiles_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, out);
   const std::int64_t count = parts();
@@ -81,11 +86,7 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
 }
 
 std::int64_t WeightGradient::panels_at_a_time() const {
-  // Images that are transformed once for all panels cost nothing more with fewer of them.
-  constexpr std::int64_t kFewBytes = 3 << 20;
-  const bool images_stay = parts() == 1 && tiles_at_a_time() >= tiling.tiles();
-  const std::int64_t most = images_stay ? kFewBytes : kMostWeightBytes;
-  return std::max<std::int64_t>(1, most / (tile_bytes(in, 0) * kPanel));
+  return std::max<std::int64_t>(1, kMostWeightBytes / (tile_bytes(in, 0) * kPanel));
 }
 
 }  // namespace mezzo::kernels::winograd

@@ -162,11 +162,15 @@ struct WeightGradient {
   std::int64_t in = 0, out = 0;  // channels
 
   // Parts of the tiles that are added up by themselves, each by one thread: more than one where
-  // their sums stay in its second-level cache. All threads work on a single part together.
+  // their sums stay in its second-level cache.
   std::int64_t parts() const;
-  // Tiles of a part that are transformed and multiplied at a time.
+  // True if the sums are larger than all tiles' numbers, and of many outputs, so that each thread
+  // takes some of those.
+  bool has_large_sums() const;
+  // Tiles of a part, or of all tiles if threads share them, that are transformed and multiplied at
+  // a time.
   std::int64_t tiles_at_a_time() const;
-  // Panels of outputs whose sums are in memory at a time.
+  // Panels of outputs whose sums are in memory at a time if threads share the tiles.
   std::int64_t panels_at_a_time() const;
 };
 

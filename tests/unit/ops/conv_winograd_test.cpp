@@ -162,10 +162,12 @@ constexpr WinogradCase kCases[] = {{8, 64, 64, 16, 16},
                                    {7, 128, 64, 14, 21},
                                    {17, 32, 48, 15, 18},
                                    {16, 48, 64, 7, 7},
+                                   {3, 96, 136, 9, 13},
                                    {5, 24, 41, 10, 12, {0, 0, 0, 0}},
                                    {3, 33, 47, 9, 18, {2, 0, 1, 2}},
                                    {16, 1600, 48, 8, 8},
                                    {3, 24, 24, 3, 40},
+                                   {1, 128, 136, 3, 20},
                                    {1, 24, 24, 5, 1024}};
 
 bool is_taken(DType dtype) {
@@ -214,13 +216,14 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, ConvWinograd,
                          testing::Values(DType::kF32, DType::kF16, DType::kBf16),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
-// Also where gradients by the weight are made in parts, one thread each.
+// Also where gradients by the weight are made in parts, of tiles or of outputs, one thread each.
 TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
   if (!is_taken(DType::kF32)) GTEST_SKIP() << "this CPU has no AVX2";
-  for (const std::int64_t images : {9, 26}) {
-    const Tensor x = random_tensor({images, 40, 15, 17}, 1);
-    const Tensor weight = random_tensor({56, 40, 3, 3}, 2);
-    const Tensor grad = random_tensor({images, 56, 15, 17}, 3);
+  for (const WinogradCase& c : {WinogradCase{9, 40, 56, 15, 17}, WinogradCase{26, 40, 56, 15, 17},
+                                WinogradCase{2, 96, 136, 15, 17}}) {
+    const Tensor x = random_tensor({c.n, c.in, 15, 17}, 1);
+    const Tensor weight = random_tensor({c.out, c.in, 3, 3}, 2);
+    const Tensor grad = random_tensor({c.n, c.out, 15, 17}, 3);
     const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
     const Tensor none;
     const auto results = [&](int threads) {
@@ -234,7 +237,7 @@ TEST(ConvWinogradThreads, GiveTheSameBitsHoweverManyThereAre) {
     };
     const auto alone = results(1);
     for (const int threads : {2, 3, 7}) {
-      EXPECT_TRUE(results(threads) == alone) << images << " images, " << threads << " threads";
+      EXPECT_TRUE(results(threads) == alone) << c.n << " images, " << threads << " threads";
     }
   }
 }
