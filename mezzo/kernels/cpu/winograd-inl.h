@@ -16,6 +16,9 @@
 #define MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
 #endif
 
+#include <vector>
+
+#include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/kernels/cpu/winograd_plan.h"
 
@@ -30,6 +33,7 @@ using kernels::winograd::kTile;
 using kernels::winograd::points_for;
 using kernels::winograd::Tile;
 using kernels::winograd::TileCopies;
+using kernels::winograd::Tiling;
 
 // The points a and b, and what is made of them. All but the norms are exact in f32.
 inline constexpr double kA = 0.625;
@@ -319,6 +323,54 @@ class Squares {
   const T* zeros_;
   const T* pixels_[kSize][kSize] = {};
 };
+
+// Brings tiles of a batch of images to their points.
+template <class T>
+class TileReader {
+ public:
+  TileReader(const Tiling& tiling, std::int64_t channels, const T* x)
+      : tiling_(tiling),
+        zeros_(zeros({channels}, kDTypeOf<T>)),
+        squares_(x, tiling.image, channels, channels, zeros_.data<T>()) {}
+
+  // To number `at` of the copies.
+  void read(const Tile& tile, const TileCopies& copies, std::int64_t at, float* out) {
+    squares_.move_to(tile.image, tile.row - tiling_.top, tile.column - tiling_.left);
+    squares_.template transform_to<ImageTransform>(copies, tile, at, out);
+  }
+
+ private:
+  const Tiling& tiling_;
+  Tensor zeros_;
+  Squares<T, kTile> squares_;
+};
+
+// Transformed tiles.
+struct Copies {
+  TileCopies layout;
+  Tensor numbers;
+
+  Copies(std::int64_t channels, std::int64_t tiles)
+      : layout(channels, tiles), numbers(empty({layout.floats()})) {}
+  const float* at(std::int64_t point) const {
+    return numbers.data<float>() + point * layout.point();
+  }
+};
+
+// Brings some tiles of x to their points, all threads together.
+inline void read_images(const Tiling& tiling, const Tensor& x, const std::vector<Tile>& tiles,
+                        const Copies& to) {
+  float* const copies = to.numbers.mutable_data<float>();
+  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
+    const auto count = static_cast<std::int64_t>(tiles.size());
+    parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+      TileReader<T> reader(tiling, x.size(1), x.data<T>());
+      for (std::int64_t i = begin; i < end; ++i) {
+        reader.read(tiles[static_cast<std::size_t>(i)], to.layout, i, copies);
+      }
+    });
+  });
+}
 
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

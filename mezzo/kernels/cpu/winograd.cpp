@@ -24,16 +24,16 @@ class TileWorker {
         bias_(bias),
         copies_(convolution.in, most_tiles),
         products_(convolution.out, most_tiles),
-        tiles_(empty({copies_.floats()})),
         results_(empty({products_.floats()})),
-        reader_(convolution, x) {}
+        reader_(convolution.tiling, convolution.in, x) {}
 
   // The tiles [begin, end). `y` has those strides.
   template <class Out>
   void run(std::int64_t begin, std::int64_t end, Out* y, const Strides& strides) {
     const TileGroups groups(convolution_.tiling, begin, end);
+    float* const numbers = copies_.numbers.mutable_data<float>();
     std::int64_t at = 0;
-    for (const Tile& tile : groups.tiles()) reader_.read(tile, copies_, at++, tiles());
+    for (const Tile& tile : groups.tiles()) reader_.read(tile, copies_.layout, at++, numbers);
     multiply_all(groups);
     TileProducts products{results(), products_, 0, 0, convolution_.out, bias_};
     for (const Tile& tile : groups.tiles()) {
@@ -43,7 +43,6 @@ class TileWorker {
   }
 
  private:
-  float* tiles() const { return tiles_.mutable_data<float>(); }
   float* results() const { return results_.mutable_data<float>(); }
 
   void multiply_all(const TileGroups& groups) {
@@ -51,8 +50,8 @@ class TileWorker {
     for (int point = 0; point < kPoints; ++point) {
       groups.for_tiles_with(point, [&](std::int64_t first, std::int64_t count) {
         for (std::int64_t block = 0; block < weight.blocks; ++block) {
-          multiply({.tiles = tiles() + point * copies_.point(),
-                    .panel = copies_.panel(),
+          multiply({.tiles = copies_.at(point),
+                    .panel = copies_.layout.panel(),
                     .inputs = convolution_.in,
                     .weight = weight_ + point * weight.point() + block * weight.block(),
                     .products = results() + point * products_.point() + block * products_.block()},
@@ -65,9 +64,8 @@ class TileWorker {
   const Convolution& convolution_;
   const float* weight_;
   const float* bias_;
-  TileCopies copies_;
+  Copies copies_;
   Blocks products_;
-  Tensor tiles_;
   Tensor results_;
   TileReader<T> reader_;
 };

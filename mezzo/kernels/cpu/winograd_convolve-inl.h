@@ -1,5 +1,5 @@
-// What convolutions by Winograd's method are made of: reading tiles, multiplying them with a
-// transformed weight, writing results. Included once per instruction set, like simd-inl.h.
+// What convolutions by Winograd's method are made of: multiplying tiles with a transformed weight,
+// writing results. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_WINOGRAD_CONVOLVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_WINOGRAD_CONVOLVE_INL_H_
 #undef MEZZO_KERNELS_CPU_WINOGRAD_CONVOLVE_INL_H_
@@ -18,7 +18,6 @@ namespace mezzo::HWY_NAMESPACE {
 using kernels::winograd::Blocks;
 using kernels::winograd::Convolution;
 using kernels::winograd::kColumns;
-using kernels::winograd::Tiling;
 
 // Two vectors of sums for each of these rows, which are tiles.
 #if HWY_TARGET == HWY_AVX3
@@ -89,27 +88,6 @@ inline void multiply(const PointProducts& m, std::int64_t first, std::int64_t co
     multiply_some_rows(m, row, first + count * (part + 1) / parts - row);
   }
 }
-
-// Brings tiles of a batch of images to their points.
-template <class T>
-class TileReader {
- public:
-  TileReader(const Convolution& convolution, const T* x)
-      : tiling_(convolution.tiling),
-        zeros_(zeros({convolution.in}, kDTypeOf<T>)),
-        squares_(x, tiling_.image, convolution.in, convolution.in, zeros_.data<T>()) {}
-
-  // To number `at` of the copies.
-  void read(const Tile& tile, const TileCopies& copies, std::int64_t at, float* out) {
-    squares_.move_to(tile.image, tile.row - tiling_.top, tile.column - tiling_.left);
-    squares_.template transform_to<ImageTransform>(copies, tile, at, out);
-  }
-
- private:
-  const Tiling& tiling_;
-  Tensor zeros_;
-  Squares<T, kTile> squares_;
-};
 
 // The products of a tile, number `at` of them, for the channels [begin, end) of the result, of
 // which the first is the first of a block.

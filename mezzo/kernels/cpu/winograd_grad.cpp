@@ -18,7 +18,6 @@ using kernels::WeightSteps;
 using kernels::winograd::kPoints;
 using kernels::winograd::point_distance;
 using kernels::winograd::TileGroups;
-using kernels::winograd::Tiling;
 using kernels::winograd::WeightGradient;
 
 // The sums of all points for some of the outputs, [point][panel of outputs][panel of
@@ -33,40 +32,13 @@ struct Sums {
   std::int64_t floats() const { return kPoints * point(); }
 };
 
-// Transformed tiles.
-struct Copies {
-  TileCopies layout;
-  Tensor numbers;
-
-  Copies(std::int64_t channels, std::int64_t tiles)
-      : layout(channels, tiles), numbers(empty({layout.floats()})) {}
-};
-
-// Of the images, and of the gradients by some of the outputs.
+// Tiles of the images, and of the gradients by some of the outputs.
 struct Operands {
   Copies x, grad;
 };
 
-void read_images(const WeightGradient& gradient, const Tensor& x, const std::vector<Tile>& tiles,
-                 const Copies& to) {
-  const Tiling& tiling = gradient.tiling;
-  float* const copies = to.numbers.mutable_data<float>();
-  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
-    const Tensor zero = zeros({gradient.in}, kDTypeOf<T>);
-    const auto count = static_cast<std::int64_t>(tiles.size());
-    parallel_for(count, 1, [&](std::int64_t first, std::int64_t last) {
-      Squares<T, kTile> squares(x.data<T>(), tiling.image, gradient.in, gradient.in,
-                                zero.data<T>());
-      for (std::int64_t i = first; i < last; ++i) {
-        const Tile& tile = tiles[static_cast<std::size_t>(i)];
-        squares.move_to(tile.image, tile.row - tiling.top, tile.column - tiling.left);
-        squares.template transform_to<ImageTransform>(to.layout, tile, i, copies);
-      }
-    });
-  });
-}
-
-// Of the outputs from `first_out` on, as many as there is room for.
+// Brings some tiles of the gradient to their points, of the outputs from `first_out` on, as many as
+// there is room for.
 void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int64_t first_out,
                     const std::vector<Tile>& tiles, const Copies& to) {
   const Tiling& tiling = gradient.tiling;
@@ -143,13 +115,10 @@ class PointSums {
 
  private:
   void add_at(std::int64_t point, const Operands& operands, const TileGroups& groups) {
-    const Copies& x = operands.x;
-    const Copies& grad = operands.grad;
     groups.for_tiles_with(static_cast<int>(point), [&](std::int64_t first, std::int64_t count) {
-      const PointMatrices matrices{
-          grad.numbers.data<float>() + point * grad.layout.point() + first * kPanel,
-          x.numbers.data<float>() + point * x.layout.point() + first * kPanel,
-          numbers_ + point * layout_.point()};
+      const PointMatrices matrices{operands.grad.at(point) + first * kPanel,
+                                   operands.x.at(point) + first * kPanel,
+                                   numbers_ + point * layout_.point()};
       bool& is_begun = is_begun_[static_cast<std::size_t>(point)];
       add_point(operands, layout_, matrices, count, !is_begun);
       is_begun = true;
@@ -223,7 +192,7 @@ void add_tiles(const Call& call, const Sums& layout, const Operands& operands, s
   const std::int64_t step = operands.x.layout.tiles;
   for (; begin < end; begin += step) {
     const TileGroups groups(call.gradient.tiling, begin, std::min(end, begin + step));
-    read_images(call.gradient, call.x, groups.tiles(), operands.x);
+    read_images(call.gradient.tiling, call.x, groups.tiles(), operands.x);
     read_gradients(call.gradient, call.grad, layout.first_out * kPanel, groups.tiles(),
                    operands.grad);
     sums.add(operands, groups);
@@ -257,7 +226,7 @@ void add_by_outputs(const Call& call) {
   const std::int64_t step = out_panels / 2 >= num_threads() ? 2 : 1;
   const TileGroups groups(call.gradient.tiling, 0, count);
   const Copies images(call.gradient.in, count);
-  read_images(call.gradient, call.x, groups.tiles(), images);
+  read_images(call.gradient.tiling, call.x, groups.tiles(), images);
   parallel_for((out_panels + step - 1) / step, 1, [&](std::int64_t begin, std::int64_t end) {
     const Operands operands{images, Copies(step * kPanel, count)};
     Sums layout{0, step, call.in_panels()};

@@ -17,23 +17,8 @@ using kernels::winograd::TileGroups;
 // All tiles of a batch of images.
 struct AllTiles {
   const TileGroups& groups;
-  TileCopies layout;
-  const float* numbers;
+  const Copies& copies;
 };
-
-template <class T>
-Tensor read_all(const Convolution& convolution, const TileGroups& groups, const TileCopies& layout,
-                const T* x) {
-  const Tensor copies = empty({layout.floats()});
-  float* const numbers = copies.mutable_data<float>();
-  parallel_for(layout.tiles, 1, [&](std::int64_t begin, std::int64_t end) {
-    TileReader<T> reader(convolution, x);
-    for (std::int64_t i = begin; i < end; ++i) {
-      reader.read(groups.tiles()[static_cast<std::size_t>(i)], layout, i, numbers);
-    }
-  });
-  return copies;
-}
 
 // What a thread does with kColumns outputs at a time. A part of the weight is transformed and
 // multiplied while it is in the second-level cache, and so are the products.
@@ -44,7 +29,7 @@ class OutputWorker {
       : block_(convolution, weight),
         convolution_(convolution),
         tiles_(tiles),
-        products_(kColumns, tiles.layout.tiles),
+        products_(kColumns, tiles.copies.layout.tiles),
         part_(empty({kPartLayout.floats()})),
         results_(empty({products_.floats()})) {}
 
@@ -79,17 +64,16 @@ class OutputWorker {
   }
 
   void multiply_part(std::int64_t first_in) {
-    const TileCopies& copies = tiles_.layout;
+    const std::int64_t panel = tiles_.copies.layout.panel();
     for (int point = 0; point < kPoints; ++point) {
       tiles_.groups.for_tiles_with(point, [&](std::int64_t first, std::int64_t count) {
-        multiply(
-            {.tiles = tiles_.numbers + point * copies.point() + first_in / kPanel * copies.panel(),
-             .panel = copies.panel(),
-             .inputs = inputs_from(first_in),
-             .weight = part() + point * kPartLayout.point(),
-             .products = results() + point * products_.point(),
-             .first = first_in == 0},
-            first, count);
+        multiply({.tiles = tiles_.copies.at(point) + first_in / kPanel * panel,
+                  .panel = panel,
+                  .inputs = inputs_from(first_in),
+                  .weight = part() + point * kPartLayout.point(),
+                  .products = results() + point * products_.point(),
+                  .first = first_in == 0},
+                 first, count);
       });
     }
   }
@@ -119,11 +103,10 @@ void convolve_by_outputs(const Convolution& convolution, const Tensor& x,
                          const RoundedWeight& weight, const float* bias, const Tensor& y) {
   const std::int64_t count = convolution.tiling.tiles();
   const TileGroups groups(convolution.tiling, 0, count);
-  const TileCopies layout(convolution.in, count);
-  visit_images(x, y, [&]<class T, class Out>(const T* images, Out* results) {
-    const Tensor copies = read_all(convolution, groups, layout, images);
-    multiply_all(convolution, {groups, layout, copies.data<float>()}, weight, bias, results,
-                 y.strides());
+  const Copies copies(convolution.in, count);
+  read_images(convolution.tiling, x, groups.tiles(), copies);
+  visit_images(x, y, [&]<class T, class Out>(const T*, Out* results) {
+    multiply_all(convolution, {groups, copies}, weight, bias, results, y.strides());
   });
 }
 

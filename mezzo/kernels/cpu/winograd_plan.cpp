@@ -23,19 +23,22 @@ std::int64_t balanced_tiles(std::int64_t in, std::int64_t out) { return in * out
 // beginning of a backward pass, when memory is scarcest.
 constexpr std::int64_t kMostWeightBytes = 5 << 20;
 
-bool is_in_group(const Tile& tile, std::size_t group) {
-  const bool fewer_rows = tile.rows < kResults;
+std::size_t group_of(const Tile& tile) {
   const bool fewer_columns = tile.columns < kResults;
-  return fewer_rows == (group >= 2) && fewer_columns == (group == 1 || group == 2);
+  if (tile.rows < kResults) return fewer_columns ? 2 : 3;
+  return fewer_columns ? 1 : 0;
 }
 
 }  // namespace
 
 TileGroups::TileGroups(const Tiling& tiling, std::int64_t begin, std::int64_t end) {
-  tiles_.reserve(static_cast<std::size_t>(end - begin));
+  std::vector<Tile> in_order;
+  in_order.reserve(static_cast<std::size_t>(end - begin));
+  for (std::int64_t i = begin; i < end; ++i) in_order.push_back(tiling.tile(i));
+  tiles_.reserve(in_order.size());
   for (std::size_t group = 0; group < ends_.size(); ++group) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (const Tile tile = tiling.tile(i); is_in_group(tile, group)) tiles_.push_back(tile);
+    for (const Tile& tile : in_order) {
+      if (group_of(tile) == group) tiles_.push_back(tile);
     }
     ends_[group] = static_cast<std::int64_t>(tiles_.size());
   }
