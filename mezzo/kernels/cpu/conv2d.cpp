@@ -1,5 +1,6 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
+#include "mezzo/kernels/cpu/conv2d_planar.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/conv2d_whole.h"
@@ -137,6 +138,7 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 extern const KernelList conv2d{{{{"cpu_whole", conv::supports_whole, conv::run_whole},
                                  {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
                                  {"cpu_pixels", conv::supports_pixels, conv::run_pixels},
+                                 {"cpu_planar", conv::supports_planar, conv::run_planar},
                                  {"cpu_onednn", supports_forward, forward},
                                  {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
@@ -144,6 +146,7 @@ extern const KernelList conv2d_grad_input{
       {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
+      {"cpu_planar", conv::supports_planar_grad_input, conv::run_planar_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
       {kWidened, onednn::supports_widened, grad_input_widened}}}};
 extern const KernelList conv2d_grad_weight{

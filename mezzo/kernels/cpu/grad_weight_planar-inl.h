@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/planar_registers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -39,14 +39,6 @@ constexpr int taps_at_once(int channels) {
 #else
   return channels == 4 ? 3 : channels == 2 ? 5 : 8;
 #endif
-}
-
-// The compiler would rather read a vector from memory again for each of its uses.
-HWY_INLINE F32Vec in_register(F32Vec v) {
-#if HWY_TARGET <= HWY_AVX2
-  asm("" : "+v"(v.raw));
-#endif
-  return v;
 }
 
 // sums[m][t] += grad[m] * x[t], a vector of partial sums each. The loops over sums are unrolled, or
@@ -89,27 +81,11 @@ void multiply_lines(const LineRun& run, const float* grad, const float* const* x
   }
 }
 
-// Calls body.operator()<taps>(first tap) for all taps. Where fewer than a block are left, the block
-// before gives one up, or the last tap is repeated.
-template <int kChannels, class Body>
-void for_taps(std::int64_t count, const Body& body) {
-  constexpr int kMost = taps_at_once(kChannels);
-  for (std::int64_t tap = 0; tap < count;) {
-    if ((count - tap) % kMost == 0) {
-      body.template operator()<kMost>(tap);
-      tap += kMost;
-    } else {
-      body.template operator()<kMost - 1>(tap);
-      tap += kMost - 1;
-    }
-  }
-}
-
 // The sums of kChannels output channels and all of `taps`: lines of x and vectors of sums.
 template <int kChannels>
 void multiply_channels(const LineRun& run, const float* grad, const float* const* x,
                        std::int64_t count, float* sums) {
-  for_taps<kChannels>(count, [&]<int kTaps>(std::int64_t first) {
+  for_vector_blocks<taps_at_once(kChannels)>(count, [&]<int kTaps>(std::int64_t first) {
     const float* lines[kTaps];
     float* vectors[kTaps];
     for (int t = 0; t < kTaps; ++t) {

@@ -12,17 +12,17 @@
 #include "mezzo/kernels/cpu/grad_weight_planar-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_planar_plan.h"
 #include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/separate-inl.h"
+#include "mezzo/kernels/cpu/planar_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
 using kernels::WeightSteps;
-using kernels::grad_weight::Chunk;
-using kernels::grad_weight::PlanarPlan;
-using kernels::grad_weight::Problem;
-using kernels::grad_weight::TapAxis;
+using kernels::planar::Chunk;
+using kernels::planar::GradWeightPlan;
+using kernels::planar::Problem;
+using kernels::planar::TapAxis;
 
 struct Block {
   std::int64_t first = 0, end = 0;
@@ -34,16 +34,14 @@ struct Block {
 template <class T>
 class PlanarWorker {
  public:
-  PlanarWorker(const PlanarPlan& plan, const T* grad, const T* x)
+  PlanarWorker(const GradWeightPlan& plan, const T* grad, const T* x)
       : plan_(plan),
         problem_(plan.problem),
         grad_(grad),
-        x_(x),
-        line_step_((problem_.y.w + plan.cols.halo + 2 * lanes()) / lanes() * lanes()),
+        rows_(plan, plan.in_block, x),
         grads_(empty({(plan.out_block + 1) * grad_channel()}, DType::kF32)),
         planes_(empty({plan.in_block * plan.x_channel}, DType::kF32)),
-        lines_(zeros({line_count() * line_rows() * line_step_}, DType::kF32)) {
-    list_columns();
+        lines_(zeros({rows_.lines()}, DType::kF32)) {
     list_taps();
   }
 
@@ -68,12 +66,6 @@ class PlanarWorker {
 
   std::int64_t grad_channel() const { return plan_.chunk_images * plan_.grad_line; }
   std::int64_t grad_row() const { return problem_.y.w * problem_.out_channels; }
-  std::int64_t x_row() const { return problem_.x.w * problem_.in_channels; }
-  std::int64_t line_count() const {
-    return plan_.in_block * static_cast<std::int64_t>(plan_.cols.remainders.size());
-  }
-
-  std::int64_t line_rows() const { return plan_.chunk_rows + plan_.rows.halo; }
 
   // Calls body(first, channels, copy) for the blocks of output channels whose sums are in registers
   // together.
@@ -120,44 +112,15 @@ class PlanarWorker {
     return (chunk.rows() * problem_.y.w + lanes() - 1) / lanes();
   }
 
-  void copy_x(const Chunk& chunk, const Block& in) const {
+  void copy_x(const Chunk& chunk, const Block& in) {
     const auto columns = static_cast<std::int64_t>(plan_.cols.taps.size());
     for (std::int64_t image = chunk.first_slot; image < chunk.end_slot; ++image) {
       float* to = planes() + (image - chunk.first_slot) * plan_.x_plane;
       for (const std::int64_t remainder : plan_.rows.remainders) {
-        separate_rows(chunk, image, remainder, in);
+        rows_.copy(chunk, image, remainder, in.first, in.end, lines());
         copy_lines(chunk.rows() + plan_.rows.halo, in, to);
         to += columns * plan_.x_planes;
       }
-    }
-  }
-
-  // Copies the rows of one remainder to lines, one for each row, channel and remainder of columns.
-  void separate_rows(const Chunk& chunk, std::int64_t image, std::int64_t remainder,
-                     const Block& in) const {
-    const T* const limit = x_ + problem_.images * problem_.x.h * x_row();
-    const std::int64_t stride = problem_.attrs.stride.w * problem_.in_channels;
-    const std::int64_t rows = chunk.rows() + plan_.rows.halo;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t row =
-          (chunk.first_row + r + plan_.rows.first_shift) * problem_.attrs.stride.h + remainder;
-      if (row < 0 || row >= problem_.x.h) {
-        clear_row(r);
-        continue;
-      }
-      const T* pixels = x_ + (image * problem_.x.h + row) * x_row();
-      for (const Columns& columns : columns_) {
-        separate<T>({pixels + columns.first * problem_.in_channels, stride, columns.count, in.first,
-                     in.end, limit},
-                    columns.lines.data(), r * line_step_ / lanes());
-      }
-    }
-  }
-
-  void clear_row(std::int64_t r) const {
-    float* line = lines() + r * line_step_;
-    for (std::int64_t i = 0; i < line_count(); ++i) {
-      std::fill_n(line + i * line_rows() * line_step_, line_step_, 0.0F);
     }
   }
 
@@ -169,9 +132,8 @@ class PlanarWorker {
     for (std::int64_t c = 0; c < in.size(); ++c) {
       float* plane = to + c * plan_.x_channel;
       for (const TapAxis::Tap& tap : plan_.cols.taps) {
-        const float* line =
-            from + (tap.remainder * plan_.in_block + c) * line_rows() * line_step_ + tap.shift;
-        for (std::int64_t r = 0; r < rows; ++r, line += line_step_) {
+        const float* line = from + rows_.line_at(tap.remainder, c) + tap.shift;
+        for (std::int64_t r = 0; r < rows; ++r, line += plan_.pitch()) {
           float* row = plane + r * width;
           for (std::int64_t i = 0; i < width; i += lanes()) store(load(line + i), row + i);
         }
@@ -198,28 +160,6 @@ class PlanarWorker {
     });
   }
 
-  // The columns of an input row that have the same remainder, and the lines of their channels.
-  struct Columns {
-    std::int64_t first = 0, count = 0;
-    std::vector<ChannelLine> lines;
-  };
-
-  void list_columns() {
-    const std::int64_t stride = problem_.attrs.stride.w;
-    const std::int64_t length = problem_.y.w + plan_.cols.halo;
-    const std::int64_t begin = std::clamp<std::int64_t>(-plan_.cols.first_shift, 0, length);
-    // The padding of lines is zero from the beginning.
-    float* line = lines() + begin;
-    for (const std::int64_t remainder : plan_.cols.remainders) {
-      const std::int64_t first = (begin + plan_.cols.first_shift) * stride + remainder;
-      const std::int64_t inside = std::max<std::int64_t>(problem_.x.w - first + stride - 1, 0);
-      columns_.push_back({first, std::min(inside / stride, length - begin), {}});
-      for (std::int64_t c = 0; c < plan_.in_block; ++c, line += line_rows() * line_step_) {
-        columns_.back().lines.push_back({line, lanes()});
-      }
-    }
-  }
-
   // Column by column: the rows of one read the same plane, which then stays in the cache.
   void list_taps() {
     for (std::int64_t c = 0; c < plan_.in_block; ++c) {
@@ -231,21 +171,20 @@ class PlanarWorker {
     }
   }
 
-  const PlanarPlan& plan_;
+  const GradWeightPlan& plan_;
   const Problem& problem_;
   const T* grad_;
-  const T* x_;
-  std::int64_t line_step_;
+  PlanarRows<T> rows_;
   Tensor grads_;
   Tensor planes_;
   Tensor lines_;
-  std::vector<Columns> columns_;
   std::vector<ChannelLine> grad_lines_;
   std::vector<const float*> taps_;
 };
 
 template <class T>
-void add_parts(const PlanarPlan& plan, const KernelArgs& args, const Block& parts, float* sums) {
+void add_parts(const GradWeightPlan& plan, const KernelArgs& args, const Block& parts,
+               float* sums) {
   PlanarWorker<T> worker(plan, args.input(0).data<T>(), args.input(1).data<T>());
   for (std::int64_t part = parts.first; part < parts.end; ++part) {
     const std::int64_t first = plan.chunks * part / plan.parts;
@@ -257,7 +196,7 @@ void add_parts(const PlanarPlan& plan, const KernelArgs& args, const Block& part
 }
 
 // Adds up the parts' vectors of a weight, and the lanes of their sum.
-HWY_INLINE float total_of(const PlanarPlan& plan, const float* sums) {
+HWY_INLINE float total_of(const GradWeightPlan& plan, const float* sums) {
   auto total = load(sums);
   for (std::int64_t part = 1; part < plan.parts; ++part) {
     total = hn::Add(total, load(sums + part * plan.sums() * lanes()));
@@ -266,7 +205,7 @@ HWY_INLINE float total_of(const PlanarPlan& plan, const float* sums) {
 }
 
 // The weights of an output channel: sums are column by column, taps of `out` are row by row.
-void total_channel(const PlanarPlan& plan, const float* sums, const WeightSteps& steps,
+void total_channel(const GradWeightPlan& plan, const float* sums, const WeightSteps& steps,
                    float* out) {
   const auto [rows, cols] = plan.problem.kernel;
   for (std::int64_t c = 0; c < plan.problem.in_channels; ++c, out += steps.channel) {
@@ -282,7 +221,7 @@ void total_channel(const PlanarPlan& plan, const float* sums, const WeightSteps&
 
 // `out` [o, c, kh, kw]: f32, dense.
 void grad_weight_planar(const Problem& problem, const KernelArgs& args, const Tensor& out) {
-  const PlanarPlan plan(problem, lanes());
+  const GradWeightPlan plan(problem, lanes());
   const Tensor all_sums = empty({plan.parts * plan.sums() * lanes()}, DType::kF32);
   float* sums = all_sums.mutable_data<float>();
   parallel_for(plan.parts, 1, [&](std::int64_t begin, std::int64_t end) {

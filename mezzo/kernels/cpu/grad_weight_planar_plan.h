@@ -12,22 +12,15 @@
 
 #include <cstdint>
 
-#include "mezzo/kernels/cpu/grad_weight_plan.h"
-#include "mezzo/kernels/cpu/tap_axis.h"
+#include "mezzo/kernels/cpu/planar_plan.h"
 
-namespace mezzo::kernels::grad_weight {
+namespace mezzo::kernels::planar {
 
-struct PlanarPlan {
-  PlanarPlan(const Problem& problem, std::int64_t lanes);
+struct GradWeightPlan : Plan {
+  GradWeightPlan(const Problem& problem, std::int64_t lanes);
 
-  Problem problem;
-  std::int64_t lanes = 1;
-  TapAxis rows, cols;
-  // Chunks are several images, or rows of one. They depend on the shapes alone, and so does which
-  // chunk is in which part: every part has sums of its own, so that the result is the same for
-  // every number of threads.
-  std::int64_t chunk_images = 1, chunk_rows = 1;
-  std::int64_t row_chunks = 1, chunks = 1;
+  // Which chunk is in which part depends on the shapes alone, as chunks do: every part has sums of
+  // its own, so that the result is the same for every number of threads.
   std::int64_t parts = 1;
   // Channels that are copied at a time.
   std::int64_t in_block = 1, out_block = 1;
@@ -36,8 +29,6 @@ struct PlanarPlan {
   // last vector reads and writes beyond it; from one plane to the next; of a channel of x.
   std::int64_t grad_line = 0, x_plane = 0, x_planes = 0, x_channel = 0;
 
-  Chunk chunk(std::int64_t index) const;
-  std::int64_t taps() const { return problem.kernel.h * problem.kernel.w; }
   // Vectors of sums in a part. A block of output channels may have one more than there are.
   std::int64_t sums() const { return (problem.out_channels + 1) * problem.in_channels * taps(); }
 
@@ -45,10 +36,9 @@ struct PlanarPlan {
   std::int64_t x_offset(std::int64_t row_tap, std::int64_t col_tap) const;
 
  private:
-  void cut_chunks();
   void measure_copies();
   void choose_parts();
   void choose_blocks();
 };
 
-}  // namespace mezzo::kernels::grad_weight
+}  // namespace mezzo::kernels::planar
