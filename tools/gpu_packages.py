@@ -88,3 +88,12 @@ def used_wheels(cache):
     lines = [line for line in text.splitlines() if line.startswith("MEZZO_CU") and "_LIBRARY:" in line]
     found = wheels()
     return found if any(str(part) in line for part in found for line in lines) else []
+
+
+def toolkit_libraries(cache):
+    """Folders of the libraries that belong to the nvcc that built."""
+    text = cache.read_text(encoding="utf-8") if cache.exists() else ""
+    compilers = [pathlib.Path(line.partition("=")[2]) for line in text.splitlines()
+                 if line.startswith("MEZZO_NVCC:")]
+    found = [compiler.resolve().parent.parent / name for compiler in compilers for name in ("lib64", "lib")]
+    return [folder for folder in found if folder.is_dir()]

@@ -188,6 +188,8 @@ void check_support(const Engine& engine, const Convolution& p) {
           "a result of another 16-bit type");
   const bool is_dilated = p.window.dilation[0] > 1 || p.window.dilation[1] > 1;
   require(!is_dilated || p.groups() == 1, kStatus, "dilated windows of groups");
+  require(p.pass != Pass::kGradWeight || p.type() == Element::kF32 || p.x.sizes[1] % 2 == 0,
+          kStatus, "a weight gradient of 16-bit images that begin between words");
   if (p.hands_on_sums) {
     require(engine.kind == EngineKind::kCompiled, kStatus, "an operation behind the convolution");
     require(p.groups() == 1, kStatus, "groups with an operation behind them");

@@ -85,6 +85,22 @@ TEST_F(Cudnn, F32GradientsOf16BitImagesAreTheSumsThemselves) {
   }
 }
 
+// Without an engine for odd channels, the images of a first layer get channels of zeros.
+TEST_F(Cudnn, OddChannelsOf16BitsArePaddedForTheWeightsGradient) {
+  for (const std::int64_t channels : {1, 3, 9}) {
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      cudnn_watch() = {};
+      const Tensor x = integers({2, channels, 9, 8}, dtype);
+      const Tensor param = integers({4, channels, 3, 3}, DType::kF32);
+      EXPECT_EQ(weight_gradient(x, param, 1, kCard).to_vector<float>(),
+                weight_gradient(x, param, 1, kCpuDevice).to_vector<float>())
+          << channels;
+      EXPECT_EQ(cudnn_watch().runs_of_f32, 0) << "none is widened";
+      EXPECT_GT(cudnn_watch().runs_that_hand_on_sums, 0);
+    }
+  }
+}
+
 // Numbers of 16 bits are exact in TF32, those of f32 are not.
 TEST_F(Cudnn, OnlyWidenedOperandsAreComputedInTf32UnlessItIsAllowed) {
   const Tensor x = randn({2, 8, 6, 6});

@@ -15,15 +15,18 @@ struct Moments {
   float mean = 0;
   float squares = 0;
 
-  // `share`: 1 / the count with x, which the caller has for all its channels.
+  // `share`: 1 / the count with x, which the caller has for all its channels, and sets at the end.
   __device__ void add(float x, float share) {
-    count += 1;
     const float distance = x - mean;
     mean = fmaf(distance, share, mean);
     squares = fmaf(distance, x - mean, squares);
   }
   __device__ void add(const Moments& other) {
     if (other.count == 0) return;
+    if (count == 0) {  // the square of a mean above 2^64 would be infinite, and 0 times it NaN
+      *this = other;
+      return;
+    }
     const float total = count + other.count;
     const float distance = other.mean - mean;
     const float part = other.count / total;
@@ -33,30 +36,68 @@ struct Moments {
   }
 };
 
+// Pixels of a thread that are read at once: with one load of 16 bytes on its way, the threads that
+// a multiprocessor holds do not keep memory busy.
+constexpr int kAhead = 2;
+
+template <int N, class T>
+class PixelsAhead {
+ public:
+  __device__ PixelsAhead(const ChannelGrid& g, const ChannelRange& range, std::int64_t pixel,
+                         const T* x)
+      : first_(pixel * g.channels + range.channel), step_(range.step * g.channels) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      has_[i] = pixel + i * range.step < range.last;
+      if (has_[i]) packs_[i] = *reinterpret_cast<const Pack<T, N>*>(x + at(i));
+    }
+  }
+  __device__ bool has(int i) const { return has_[i]; }
+  __device__ std::int64_t at(int i) const { return first_ + i * step_; }
+  __device__ void read(int i, float (&to)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) to[k] = widen(packs_[i].values[k]);
+  }
+
+ private:
+  std::int64_t first_, step_;
+  bool has_[kAhead];
+  Pack<T, N> packs_[kAhead];
+};
+
 template <int N, class T>
 __global__ void statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
-  __shared__ Moments shared[kThreads];
+  __shared__ Moments shared[N][kThreads];
   const ChannelRange range(g, N);
   const bool takes_part = range.channel < g.channels;
   Moments moments[N];
-  for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
-    float values[N];
-    load(x + p * g.channels + range.channel, values);
-    const float share = 1.0F / (moments[0].count + 1.0F);
+  float count = 0;
+  for (std::int64_t p = range.first; takes_part && p < range.last; p += kAhead * range.step) {
+    const PixelsAhead<N, T> pixels(g, range, p, x);
 #pragma unroll
-    for (int k = 0; k < N; ++k) moments[k].add(values[k], share);
+    for (int i = 0; i < kAhead; ++i) {
+      if (!pixels.has(i)) break;
+      float values[N];
+      pixels.read(i, values);
+      count += 1;
+      const float share = 1.0F / count;
+#pragma unroll
+      for (int k = 0; k < N; ++k) moments[k].add(values[k], share);
+    }
   }
 #pragma unroll
+  for (int k = 0; k < N; ++k) moments[k].count = count;
+  add_up_columns(moments, shared, [](Moments& sum, const Moments& other) { sum.add(other); });
+  if (!takes_part || threadIdx.y != 0) return;
+#pragma unroll
   for (int k = 0; k < N; ++k) {
-    add_up_column(moments[k], shared, takes_part, partial,
-                  blockIdx.y * g.channels + range.channel + k,
-                  [](Moments& sum, const Moments& other) { sum.add(other); });
+    partial[blockIdx.y * g.channels + range.channel + k] = moments[k];
   }
 }
 
 __global__ void combine_statistics_kernel(ChannelGrid g, const Moments* partial, float* mean,
                                           float* var) {
-  __shared__ Moments shared[kThreads];
+  __shared__ Moments shared[1][kThreads];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const Moments moments = sum_of_parts(g, partial, c, shared,
                                        [](Moments& sum, const Moments& other) { sum.add(other); });
@@ -73,19 +114,25 @@ __global__ void apply_kernel(ChannelGrid g, ChannelInputs in, const T* x, const 
   if (range.channel >= g.channels) return;
   ChannelNumbers numbers[N];
   read_numbers(numbers, in, range.channel);
-  for (std::int64_t p = range.first; p < range.last; p += range.step) {
-    const std::int64_t at = p * g.channels + range.channel;
-    float values[N];
-    load(x + at, values);
-    float added[N] = {};
-    if constexpr (kTail == Tail::kAddRelu) load(residual + at, added);
+  constexpr bool kAdds = kTail == Tail::kAddRelu;
+  for (std::int64_t p = range.first; p < range.last; p += kAhead * range.step) {
+    const PixelsAhead<N, T> pixels(g, range, p, x);
+    const PixelsAhead<N, T> others(g, range, p, kAdds ? residual : x);
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      float v = numbers[k].normalized(values[k]) + added[k];
-      if constexpr (kTail != Tail::kNone) v = v <= 0 ? 0.0F : v;  // a NaN stays
-      values[k] = v;
+    for (int i = 0; i < kAhead; ++i) {
+      if (!pixels.has(i)) break;
+      float values[N];
+      pixels.read(i, values);
+      float added[N] = {};
+      if constexpr (kAdds) others.read(i, added);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        float v = numbers[k].normalized(values[k]) + added[k];
+        if constexpr (kTail != Tail::kNone) v = v <= 0 ? 0.0F : v;  // a NaN stays
+        values[k] = v;
+      }
+      store(values, y + pixels.at(i));
     }
-    store(values, y + at);
   }
 }
 

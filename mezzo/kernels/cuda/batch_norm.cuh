@@ -73,45 +73,49 @@ struct ChannelInputs {
 
 struct ChannelNumbers {
   float mean, rstd, scale, bias;
-  __device__ ChannelNumbers() {}
-  __device__ ChannelNumbers(const ChannelInputs& in, std::int64_t c)
-      : mean(in.mean[c]), rstd(1.0F / sqrtf(in.var[c] + in.eps)) {
-    scale = in.weight != nullptr ? in.weight[c] * rstd : rstd;
-    bias = in.bias != nullptr ? in.bias[c] : 0.0F;
-  }
   // One value normalised. Written out, because the gradient computes it again to find the signs
   // that the forward pass saw: both must round alike.
   __device__ float normalized(float x) const { return fmaf(x - mean, scale, bias); }
 };
 
+// All numbers are asked for before the first is used: a root or a quotient has a slow branch, past
+// which the compiler moves no load, and the channels would wait for memory one after the other.
 template <int N>
 __device__ inline void read_numbers(ChannelNumbers (&numbers)[N], const ChannelInputs& in,
                                     std::int64_t channel) {
+  float var[N];
 #pragma unroll
-  for (int k = 0; k < N; ++k) numbers[k] = ChannelNumbers(in, channel + k);
+  for (int k = 0; k < N; ++k) {
+    numbers[k].mean = in.mean[channel + k];
+    var[k] = in.var[channel + k];
+    numbers[k].scale = in.weight != nullptr ? in.weight[channel + k] : 1.0F;
+    numbers[k].bias = in.bias != nullptr ? in.bias[channel + k] : 0.0F;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    numbers[k].rstd = 1.0F / sqrtf(var[k] + in.eps);
+    numbers[k].scale *= numbers[k].rstd;
+  }
 }
 
-// Adds up what the threads of a column of the block have, in a fixed order. For all threads of a
-// block; the sum is that of the first row's threads, who alone may use it.
-template <class T, class Add>
-__device__ T column_sum(T value, T* shared, Add add) {
+// Adds up what the threads of a column of the block have, in a fixed order, N values each side by
+// side: the barriers between the levels take as long for one as for all. For all threads of a
+// block; the sums are those of the first row's threads, who alone may use them.
+template <int N, class T, class Add>
+__device__ void add_up_columns(T (&values)[N], T (&shared)[N][kThreads], Add add) {
   const int here = threadIdx.y * blockDim.x + threadIdx.x;
-  shared[here] = value;
+#pragma unroll
+  for (int k = 0; k < N; ++k) shared[k][here] = values[k];
   __syncthreads();
   for (int half = blockDim.y / 2; half > 0; half /= 2) {
-    if (threadIdx.y < half) add(shared[here], shared[here + half * blockDim.x]);
+    if (threadIdx.y < half) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) add(shared[k][here], shared[k][here + half * blockDim.x]);
+    }
     __syncthreads();
   }
-  // The first row's sums are read by those who write them next: they need not wait once more.
-  return shared[here];
-}
-
-// The same, put into parts[index]; threads of columns beyond the channels write nothing.
-template <class T, class Add>
-__device__ void add_up_column(T value, T* shared, bool takes_part, T* parts, std::int64_t index,
-                              Add add) {
-  const T sum = column_sum(value, shared, add);
-  if (takes_part && threadIdx.y == 0) parts[index] = sum;
+#pragma unroll
+  for (int k = 0; k < N; ++k) values[k] = shared[k][here];
 }
 
 // Kernels that add up each channel's parts, of which there can be a thousand, have blocks of some
@@ -125,13 +129,14 @@ inline unsigned combine_blocks(std::int64_t channels) {
 
 // The sum of the parts of channel c, in a fixed order, for the threads of a block's first row.
 template <class T, class Add>
-__device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c, T* shared,
-                          Add add) {
-  T value{};
+__device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c,
+                          T (&shared)[1][kThreads], Add add) {
+  T value[1]{};
   for (std::int64_t part = threadIdx.y; c < g.channels && part < g.parts; part += blockDim.y) {
-    add(value, partial[part * g.channels + c]);
+    add(value[0], partial[part * g.channels + c]);
   }
-  return column_sum(value, shared, add);
+  add_up_columns(value, shared, add);
+  return value[0];
 }
 
 }  // namespace mezzo::kernels::cuda

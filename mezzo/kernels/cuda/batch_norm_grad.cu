@@ -55,36 +55,36 @@ __device__ void add_pair(float2& sum, const float2& other) {
 }
 
 // The sums of the gradients, and of their products with the normalised values: the gradients of
-// bias and weight.
+// bias and weight. With a residual, the gradients themselves, for grad_x_kernel to read.
 template <int N, Mask kMask, bool kJoined, class T>
 __global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float2* partial) {
-  __shared__ float2 shared[kThreads];
+  __shared__ float2 shared[N][kThreads];
   const ChannelRange range(g, N);
   const bool takes_part = range.channel < g.channels;
   ChannelNumbers numbers[N];
   if (takes_part) read_numbers(numbers, in, range.channel);
-  float sums[N] = {};
-  float products[N] = {};
+  float2 sums[N] = {};
   for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
     float x[N];
     float grad[N];
-    read_values<N, kMask, kJoined>(t, numbers, p * g.channels + range.channel, x, grad);
+    const std::int64_t at = p * g.channels + range.channel;
+    read_values<N, kMask, kJoined>(t, numbers, at, x, grad);
+    if constexpr (has_residual(kMask)) store(grad, t.grad_residual + at);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      sums[k] += grad[k];
-      products[k] = fmaf(grad[k], (x[k] - numbers[k].mean) * numbers[k].rstd, products[k]);
+      sums[k].x += grad[k];
+      sums[k].y = fmaf(grad[k], (x[k] - numbers[k].mean) * numbers[k].rstd, sums[k].y);
     }
   }
+  add_up_columns(sums, shared, add_pair);
+  if (!takes_part || threadIdx.y != 0) return;
 #pragma unroll
-  for (int k = 0; k < N; ++k) {
-    add_up_column(make_float2(sums[k], products[k]), shared, takes_part, partial,
-                  blockIdx.y * g.channels + range.channel + k, add_pair);
-  }
+  for (int k = 0; k < N; ++k) partial[blockIdx.y * g.channels + range.channel + k] = sums[k];
 }
 
 __global__ void combine_sums_kernel(ChannelGrid g, const float2* partial, float* grad_weight,
                                     float* grad_bias) {
-  __shared__ float2 shared[kThreads];
+  __shared__ float2 shared[1][kThreads];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const float2 sums = sum_of_parts(g, partial, c, shared, add_pair);
   if (c >= g.channels || threadIdx.y != 0) return;
@@ -92,8 +92,9 @@ __global__ void combine_sums_kernel(ChannelGrid g, const float2* partial, float*
   grad_bias[c] = sums.x;
 }
 
-// `share`: 1 / pixels in training, where the statistics depend on x; else 0.
-template <int N, Mask kMask, bool kJoined, class T>
+// `share`: 1 / pixels in training, where the statistics depend on x; else 0, and nothing is taken
+// off: 0 times an infinite sum would be NaN.
+template <int N, Mask kMask, class T>
 __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float share,
                               const float* grad_weight, const float* grad_bias) {
   const ChannelRange range(g, N);
@@ -104,19 +105,19 @@ __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
   float products[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    sums[k] = share * grad_bias[range.channel + k];
-    products[k] = share * grad_weight[range.channel + k];
+    sums[k] = share > 0 ? share * grad_bias[range.channel + k] : 0.0F;
+    products[k] = share > 0 ? share * grad_weight[range.channel + k] : 0.0F;
   }
   for (std::int64_t p = range.first; p < range.last; p += range.step) {
     const std::int64_t at = p * g.channels + range.channel;
     float x[N];
     float grad[N];
-    read_values<N, kMask, kJoined>(t, numbers, at, x, grad);
-    if constexpr (has_residual(kMask)) store(grad, t.grad_residual + at);
+    read_values<N, kMask, false>(t, numbers, at, x, grad);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const float normal = (x[k] - numbers[k].mean) * numbers[k].rstd;
-      x[k] = numbers[k].scale * (grad[k] - fmaf(normal, products[k], sums[k]));
+      const float common = share > 0 ? fmaf(normal, products[k], sums[k]) : 0.0F;
+      x[k] = numbers[k].scale * (grad[k] - common);
     }
     store(x, t.grad_x + at);
   }
@@ -139,8 +140,12 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   check_launch("combine_sums_kernel");
   const float share =
       args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
-  grad_x_kernel<N, kMask, kJoined>
-      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, share, grad_weight, grad_bias);
+  // With a residual, the gradients are joined and masked by now.
+  constexpr bool kMasked = has_residual(kMask);
+  GradTensors<T> rest = t;
+  if (kMasked) rest.grad = t.grad_residual;
+  grad_x_kernel<N, kMasked ? Mask::kNone : kMask>
+      <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, rest, share, grad_weight, grad_bias);
   check_launch("grad_x_kernel");
 }
 

@@ -4,9 +4,11 @@
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/convolution_plan.h"
 #include "mezzo/kernels/cuda/direct_conv.cuh"
+#include "mezzo/kernels/cuda/pad_channels.cuh"
 #include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/slice_attrs.h"
 #include "mezzo/ops/tf32.h"
 
 namespace mezzo::kernels::cuda {
@@ -41,9 +43,18 @@ Tensor packed_weight(const Tensor& weight) {
   return packed;
 }
 
-std::array<std::int64_t, 4> sizes_of(const Tensor& tensor) {
+using Sizes = std::array<std::int64_t, 4>;
+
+Sizes sizes_of(const Tensor& tensor) {
   return {tensor.size(0), tensor.size(1), tensor.size(2), tensor.size(3)};
 }
+
+// How operands are given to an engine.
+enum class Operands : std::uint8_t {
+  kPlain,
+  kPadded,  // 16-bit images with as many channels as engines for weight gradients want
+  kWide,    // 16-bit operands widened to f32, exactly, for engines that take no mixture
+};
 
 // The tensors of a call, whichever of the three is its result.
 struct Roles {
@@ -77,20 +88,29 @@ const Conv2dAttrs& attrs_of(const KernelArgs& args) {
 int alignment_of(const Roles& roles, const ConvProblem& p) {
   const DType result = p.result;
   std::uintptr_t bits = 16;
-  const auto add = [&](const Tensor& tensor, ConvPass if_result_of) {
+  const auto add = [&](const Tensor& tensor, const Sizes& sizes, ConvPass if_result_of) {
     const DType wanted = p.pass == if_result_of ? result : p.dtype;
-    if (tensor.dtype() != wanted || !tensor.is_dense(kImages)) return;
+    const bool is_copied = !tensor.is_dense(kImages) || sizes_of(tensor) != sizes;
+    if (tensor.dtype() != wanted || is_copied) return;
     bits |= reinterpret_cast<std::uintptr_t>(tensor.address());
   };
-  add(roles.x, ConvPass::kGradInput);
-  add(roles.weight, ConvPass::kGradWeight);
-  add(roles.y, ConvPass::kForward);
+  add(roles.x, p.x, ConvPass::kGradInput);
+  add(roles.weight, p.weight, ConvPass::kGradWeight);
+  add(roles.y, p.y, ConvPass::kForward);
   return static_cast<int>(bits & (0 - bits));
 }
 
-// `wide`: with 16-bit operands widened to f32, exactly, for engines that take no mixture.
+// Whether x has channels of zeros added for the gradient by the weight. cuDNN 9.19 has no engine
+// for an odd number of 16-bit channels, such as the three of a first layer: widened to f32, these
+// images and gradients would be a tenth of what a step of ResNet-50 moves. Its engines for Hopper
+// read eight at a time.
+bool is_padded(const ConvProblem& p) {
+  return is_lower(p.dtype) && p.attrs.groups == 1 && p.x[1] % 2 != 0;
+}
+
 template <ConvPass kPass>
-ConvProblem problem_of(const KernelArgs& args, bool wide) {
+ConvProblem problem_of(const KernelArgs& args, Operands operands) {
+  const bool wide = operands == Operands::kWide;
   const Roles roles = roles_of<kPass>(args);
   ConvProblem p;
   p.pass = kPass;
@@ -103,6 +123,9 @@ ConvProblem problem_of(const KernelArgs& args, bool wide) {
   p.x = sizes_of(roles.x);
   p.weight = sizes_of(roles.weight);
   p.y = sizes_of(roles.y);
+  if (kPass == ConvPass::kGradWeight && operands == Operands::kPadded && is_padded(p)) {
+    p.x[1] = p.weight[1] = (p.x[1] + kChannelPack - 1) / kChannelPack * kChannelPack;
+  }
   // TF32 has the 11 bits of f16's numbers and more than bf16's, and f32's range: what was widened
   // is exact in it, at many times the speed.
   const bool are_exact = is_lower(args.input(0).dtype()) && is_lower(args.input(1).dtype());
@@ -129,22 +152,26 @@ struct Call {
 };
 
 template <ConvPass kPass>
-Call call_of(const KernelArgs& args, bool wide) {
+Call call_of(const Launch& launch, const KernelArgs& args, Operands operands) {
+  const bool wide = operands == Operands::kWide;
   const Roles roles = roles_of<kPass>(args);
-  Call call{problem_of<kPass>(args, wide), {}, {}, {}, {}};
+  Call call{problem_of<kPass>(args, operands), {}, {}, {}, {}};
   const auto operand = [&](const Tensor& tensor) {
     return wide ? dense_f32(tensor, kImages) : dense(tensor, kImages);
   };
   // The output if the result can be written to it as it comes, else a tensor to convert from.
-  const auto room = [&](const Tensor& output) {
+  const auto room = [&](const Tensor& output, const Sizes& sizes) {
     const DType dtype = call.problem.result;
-    if (dtype == output.dtype() && output.is_dense(kImages)) return output;
-    return empty(output.shape(), dtype, kImages, output.device());
+    const bool fits = dtype == output.dtype() && sizes_of(output) == sizes;
+    if (fits && output.is_dense(kImages)) return output;
+    return empty({sizes[0], sizes[1], sizes[2], sizes[3]}, dtype, kImages, output.device());
   };
-  call.x = kPass == ConvPass::kGradInput ? room(roles.x) : operand(roles.x);
-  call.y = kPass == ConvPass::kForward ? room(roles.y) : operand(roles.y);
+  call.x = kPass == ConvPass::kGradInput ? room(roles.x, call.problem.x) : operand(roles.x);
+  call.y = kPass == ConvPass::kForward ? room(roles.y, call.problem.y) : operand(roles.y);
   if (kPass == ConvPass::kGradWeight) {
-    call.weight = room(roles.weight);
+    call.weight = room(roles.weight, call.problem.weight);
+    const std::int64_t channels = call.problem.x[1];
+    if (channels != call.x.size(1)) call.x = with_channels(launch, call.x, channels);
   } else {
     call.weight = wide ? operand(roles.weight) : packed_weight(roles.weight);
   }
@@ -159,7 +186,8 @@ void finish(const Launch& launch, const Call& call, const Tensor& output) {
   if (call.bias.defined()) {
     add_bias(launch, result, call.bias, output);  // both are channels-last
   } else if (result.address() != output.address()) {
-    convert_into(result, output);
+    // Without the channels of zeros.
+    convert_into(slice_of(result, {.axis = 1, .start = 0, .count = output.size(1)}), output);
   }
   output.bump_version();
 }
@@ -177,10 +205,10 @@ void compute_directly(const Launch& launch, const Call& call) {
 
 // False if no engine of cuDNN can.
 template <ConvPass kPass>
-bool run_by_cudnn(const Launch& launch, const KernelArgs& args, bool wide) {
-  ConvPlans* plans = find_plans(launch.context(), problem_of<kPass>(args, wide));
+bool run_by_cudnn(const Launch& launch, const KernelArgs& args, Operands operands) {
+  ConvPlans* plans = find_plans(launch.context(), problem_of<kPass>(args, operands));
   if (plans == nullptr) return false;
-  const Call call = call_of<kPass>(args, wide);
+  const Call call = call_of<kPass>(launch, args, operands);
   if (!run_convolution(launch.context(), *plans, call.pointers())) return false;
   finish(launch, call, args.output());
   return true;
@@ -189,20 +217,20 @@ bool run_by_cudnn(const Launch& launch, const KernelArgs& args, bool wide) {
 template <ConvPass kPass>
 void run_direct_kernel(const KernelArgs& args) {
   const Launch launch(args.output());
-  const Call call = call_of<kPass>(args, false);
+  const Call call = call_of<kPass>(launch, args, Operands::kPlain);
   compute_directly(launch, call);
   finish(launch, call, args.output());
 }
 
 // Engines may refuse when they are to run, having taken the problem before.
-template <ConvPass kPass, bool kWide>
+template <ConvPass kPass, Operands kOperands>
 void run_cudnn(const KernelArgs& args) {
   const Launch launch(args.output());
-  if (run_by_cudnn<kPass>(launch, args, kWide)) return;
-  const bool may_widen =
-      !kWide && args.input(0).dtype() != DType::kF32 && !is_kernel_disabled("cuda_cudnn_wide");
-  if (may_widen && run_by_cudnn<kPass>(launch, args, true)) return;
-  logging::write(logging::Topic::kDispatch, text_of(problem_of<kPass>(args, kWide)),
+  if (run_by_cudnn<kPass>(launch, args, kOperands)) return;
+  const bool may_widen = kOperands != Operands::kWide && args.input(0).dtype() != DType::kF32 &&
+                         !is_kernel_disabled("cuda_cudnn_wide");
+  if (may_widen && run_by_cudnn<kPass>(launch, args, Operands::kWide)) return;
+  logging::write(logging::Topic::kDispatch, text_of(problem_of<kPass>(args, kOperands)),
                  ": no engine of cuDNN can, computed by cuda_direct");
   run_direct_kernel<kPass>(args);
 }
@@ -211,21 +239,25 @@ bool is_empty(const KernelArgs& args) {
   return args.input(0).numel() == 0 || args.input(1).numel() == 0;
 }
 
-template <ConvPass kPass, bool kWide>
+template <ConvPass kPass, Operands kOperands>
 Support supports(const KernelArgs& args) {
   if (const Support floats = float_dtypes_only(args); !floats) return floats;
   if (is_empty(args)) return Support::no("there are no images");
-  if (kWide && args.input(0).dtype() == DType::kF32) return Support::no("the operands are f32");
+  if (kOperands == Operands::kWide && args.input(0).dtype() == DType::kF32) {
+    return Support::no("the operands are f32");
+  }
   const Launch launch(args.output());
-  return find_plans(launch.context(), problem_of<kPass>(args, kWide)) != nullptr
+  return find_plans(launch.context(), problem_of<kPass>(args, kOperands)) != nullptr
              ? Support::yes()
              : Support::no("cuDNN has no engine with f32 sums for this problem");
 }
 
 template <ConvPass kPass>
 constexpr KernelList convolutions() {
-  return {{{{"cuda_cudnn", supports<kPass, false>, run_cudnn<kPass, false>},
-            {"cuda_cudnn_wide", supports<kPass, true>, run_cudnn<kPass, true>},
+  constexpr Operands kPadded = Operands::kPadded;
+  constexpr Operands kWide = Operands::kWide;
+  return {{{{"cuda_cudnn", supports<kPass, kPadded>, run_cudnn<kPass, kPadded>},
+            {"cuda_cudnn_wide", supports<kPass, kWide>, run_cudnn<kPass, kWide>},
             {"cuda_direct", float_dtypes_only, run_direct_kernel<kPass>}}}};
 }
 

@@ -98,23 +98,24 @@ Sort sort_of(const Descriptor& config, const ConvProblem& problem) {
 
 }  // namespace
 
-std::vector<Descriptor> exact_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                      const ConvProblem& problem) {
-  // So that these two are among those that are measured, wherever the heuristic had them.
+std::vector<EngineConfig> exact_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                        const ConvProblem& problem) {
+  // So that some of each are among those that are measured, wherever the heuristic had them. Not
+  // all that have to be compiled can be.
   constexpr std::ptrdiff_t kBefore = 6;
-  constexpr std::ptrdiff_t kMostAtRunTime = 2;
-  std::vector<Descriptor> engines;
-  std::vector<Descriptor> at_run_time;
-  std::vector<Descriptor> rest;
+  constexpr std::ptrdiff_t kMostAtRunTime = 5;
+  std::vector<EngineConfig> engines;
+  std::vector<EngineConfig> at_run_time;
+  std::vector<EngineConfig> rest;
   for (Descriptor& config : recommended(graph, mode)) {
     const Sort sort = sort_of(config, problem);
     if (sort == Sort::kCompiled) {
-      (std::ssize(engines) < kBefore ? engines : rest).push_back(std::move(config));
+      (std::ssize(engines) < kBefore ? engines : rest).push_back({std::move(config), false});
     } else if (sort == Sort::kCompiledAtRunTime && std::ssize(at_run_time) < kMostAtRunTime) {
-      at_run_time.push_back(std::move(config));
+      at_run_time.push_back({std::move(config), true});
     }
   }
-  for (std::vector<Descriptor>* more : {&at_run_time, &rest}) {
+  for (std::vector<EngineConfig>* more : {&at_run_time, &rest}) {
     std::ranges::move(*more, std::back_inserter(engines));
   }
   return engines;

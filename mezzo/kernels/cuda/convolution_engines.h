@@ -8,11 +8,15 @@
 
 namespace mezzo::kernels::cuda {
 
+struct EngineConfig {
+  Descriptor config;
+  bool is_compiled_at_run_time = false;  // which takes seconds
+};
+
 // Configurations of engines that give sums of f32 products in a fixed order, as the heuristic
-// recommends them. Behind the first that cuDNN has compiled come two at most of those that it
-// compiles at run time, which takes seconds. Throws CudnnRefusal if the heuristic knows nothing for
-// such a graph.
-std::vector<Descriptor> exact_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                      const ConvProblem& problem);
+// recommends them; behind the first that cuDNN has compiled come some of those that it compiles at
+// run time. Throws CudnnRefusal if the heuristic knows nothing for such a graph.
+std::vector<EngineConfig> exact_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                        const ConvProblem& problem);
 
 }  // namespace mezzo::kernels::cuda

@@ -80,9 +80,9 @@ class CublasPlan {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
       // No bias lies there: algorithms are chosen by how a bias is aligned, here exactly as all
-      // pointers are, and run_plan() says where it lies.
+      // pointers are, or by its own numbers, and run_plan() says where it lies.
       alignas(32) static constexpr char kPlaces[32] = {};
-      const void* example = kPlaces + p.alignment;
+      const void* example = kPlaces + std::max<std::size_t>(p.alignment, size_of(p.result));
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
     }
   }

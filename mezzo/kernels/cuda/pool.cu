@@ -165,6 +165,28 @@ __global__ void mean_grad_kernel(Pool pool, std::int64_t count, const T* grad, T
   }
 }
 
+// The gradient of the mean of whole images: an image per row of the grid.
+template <int N, class T>
+__global__ void spread_mean_kernel(std::int64_t packs, std::int64_t packs_per_pixel, float pixels,
+                                   const T* grad, T* out) {
+  const std::int64_t image = blockIdx.y;
+  for (std::int64_t i = grid_first(); i < packs; i += grid_step()) {
+    float values[N];
+    load(grad + (image * packs_per_pixel + i % packs_per_pixel) * N, values);
+#pragma unroll
+    for (int k = 0; k < N; ++k) values[k] /= pixels;
+    store(values, out + (image * packs + i) * N);
+  }
+}
+
+bool is_mean_of_images(const Pool& p) {
+  constexpr std::int64_t kMostRows = 65535;  // of a grid
+  const auto is_whole = [](const auto& axis) {
+    return axis.out == 1 && axis.before == 0 && axis.kernel == axis.in;
+  };
+  return is_whole(p.rows) && is_whole(p.columns) && p.batch <= kMostRows;
+}
+
 Pool pool_of(const KernelArgs& args, const Shape& image, const Shape& windows) {
   const auto& attrs = args.attrs<Pool2dAttrs>();
   return {rows_of(attrs, image[2], windows[2]), columns_of(attrs, image[3], windows[3]), image[0],
@@ -183,7 +205,9 @@ PoolOf<std::int32_t> narrow_pool(const Pool& p) {
 bool is_narrow(const Pool& p) {
   const std::int64_t padded = (p.rows.in + 2 * p.rows.before + p.rows.kernel) *
                               (p.columns.in + 2 * p.columns.before + p.columns.kernel);
-  return std::max({p.windows(), p.pixels(), padded, p.rows.stride, p.columns.stride}) <= 1 << 29;
+  // Room for the largest grid's step, some ten million elements.
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - (std::int64_t{1} << 26);
+  return std::max({p.windows(), p.pixels(), padded, p.rows.stride, p.columns.stride}) <= kMost;
 }
 
 // Calls use.operator()<N>(pool) with packs of N channels where all tensors lie for it, and with
@@ -273,10 +297,29 @@ void run_mean(const KernelArgs& args) {
   check_launch("mean_pool_kernel");
 }
 
+void spread_mean(const Launch& launch, const Pool& pool, const Tensor& grad, const Tensor& output) {
+  const std::int64_t pixels = pool.rows.in * pool.columns.in;
+  visit_vector_dtype(grad.dtype(), [&]<class T>() {
+    const auto spread = [&]<int N>() {
+      const std::int64_t packs = pool.channels / N;
+      const auto blocks = static_cast<unsigned>((pixels * packs + kThreads - 1) / kThreads);
+      const dim3 grid(blocks, static_cast<unsigned>(pool.batch));
+      spread_mean_kernel<N><<<grid, kThreads, 0, launch.stream()>>>(
+          pixels * packs, packs, static_cast<float>(pixels), in<T>(grad), out<T>(output));
+    };
+    constexpr int kPack = kPackOf<T>;
+    const bool takes_packs = pool.channels % kPack == 0 && is_aligned<kPack>(in<T>(grad)) &&
+                             is_aligned<kPack>(in<T>(output));
+    takes_packs ? spread.template operator()<kPack>() : spread.template operator()<1>();
+  });
+  check_launch("spread_mean_kernel");
+}
+
 void run_mean_grad(const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), kImages);
   const Launch launch(grad);
   const Pool pool = pool_of(args, args.output().shape(), grad.shape());
+  if (is_mean_of_images(pool)) return spread_mean(launch, pool, grad, args.output());
   visit_vector_dtype(grad.dtype(), [&]<class T>() {
     mean_grad_kernel<<<launch.blocks_for(pool.pixels()), kThreads, 0, launch.stream()>>>(
         pool, pool.pixels(), in<T>(grad), out<T>(args.output()));

@@ -9,6 +9,8 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/batch_norm_grad.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/dropout.h"
@@ -188,6 +190,24 @@ TEST_F(CudaDevice, CopiesOfParametersAreEachThreadsOwn) {
   }).join();
   EXPECT_EQ(of_plain, floats(plain));
   EXPECT_EQ(of_convolved, floats(here));
+}
+
+// The square of such a mean is infinite.
+TEST_F(CudaDevice, ChannelsOfHugeNumbersHaveAVariance) {
+  const BatchNormResult found = batch_norm(full({3, 2, 3, 3}, 2e19).to(kCard), {}, {});
+  EXPECT_EQ(found.var.to_vector<float>(), (std::vector<float>{0, 0}));
+}
+
+// Outside of training, an element's gradient depends on no other, infinite or not.
+TEST_F(CudaDevice, AnInfiniteGradientOfAFrozenNormStaysAlone) {
+  const Tensor x = randn({2, 3, 4, 4});
+  Tensor grad = randn(x.shape());
+  grad.mutable_data<float>()[5] = std::numeric_limits<float>::infinity();
+  const BatchNormSaved saved{
+      .x = x.to(kCard), .mean = zeros({3}).to(kCard), .var = full({3}, 1).to(kCard)};
+  const std::vector<float> found =
+      floats(batch_norm_grad(grad.to(kCard), saved, {.training = false}).x);
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isfinite(found[i]), i != 5) << i;
 }
 
 TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
