@@ -54,10 +54,12 @@ endforeach()
 if(NOT CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER "${MEZZO_NVCC}")
 endif()
-# Machine code for A100 (80) and H100 (90), and PTX that drivers of later cards compile. A single one
-# builds in a third of the time: -DCMAKE_CUDA_ARCHITECTURES=90.
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+# By default machine code for A100 (80) and H100 (90), and PTX that drivers of later cards compile: all
+# from code for 80, for nothing here is written for one of them, and a fifth of the time of nvcc is saved.
+# CMake has no word for that. A single one builds in less: -DCMAKE_CUDA_ARCHITECTURES=90.
+set(MEZZO_CUDA_TARGETS "${CMAKE_CUDA_ARCHITECTURES}")
+if(NOT MEZZO_CUDA_TARGETS)
+  set(CMAKE_CUDA_ARCHITECTURES OFF)
 endif()
 if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   # CMake 3.25 does not know that nvcc speaks C++20.
@@ -76,5 +78,10 @@ if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 set(MEZZO_WITH_CUDA ON)
-list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+if(NOT MEZZO_CUDA_TARGETS)
+  set(MEZZO_CUDA_TARGETS sm_80 sm_90 compute_80)
+  list(JOIN MEZZO_CUDA_TARGETS "," targets)
+  string(APPEND CMAKE_CUDA_FLAGS " --generate-code=arch=compute_80,code=[${targets}]")
+endif()
+list(JOIN MEZZO_CUDA_TARGETS " " architectures)
 message(STATUS "CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, for ${architectures}")

@@ -2,6 +2,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# The command finds cuDNN and cuBLASLt where the build did, in Python's packages for example.
+if(TARGET mezzo_cli)
+  set_target_properties(mezzo_cli PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mezzo)
 
 # mezzo_sanitize is exported too: who links a sanitized library must link the sanitizer's run time.

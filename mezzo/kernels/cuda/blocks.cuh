@@ -29,6 +29,14 @@ inline Device device_of(const void* data) {
   return {DeviceType::kCuda, static_cast<std::int8_t>(attributes.device)};
 }
 
+// The same for a list of blocks, of which some may have no memory.
+inline Device device_of(std::span<const Block> blocks) {
+  for (const Block& block : blocks) {
+    if (block.data != nullptr) return device_of(block.data);
+  }
+  return {DeviceType::kCuda, 0};
+}
+
 // As many blocks as a launch takes: its parameters have at most 4 kB.
 template <class Block>
 struct Batch {

@@ -182,6 +182,8 @@ class ConvPlans {
       if (outcome == Outcome::kDone) return true;
       refuse_while_recording("cuDNN's engine refuses");
       if (outcome == Outcome::kFull) return false;
+      // Its kernels may be part of recordings.
+      retired_.push_back(std::move(*chosen_));
       chosen_.reset();
       compiled_ = 0;
     }
@@ -270,6 +272,7 @@ class ConvPlans {
 
   std::optional<Plan> chosen_;
   std::deque<Plan> made_;             // and not refused yet
+  std::vector<Plan> retired_;         // that were chosen and refused
   std::deque<EngineConfig> configs_;  // of which no plan is made yet
   std::vector<Descriptor> graphs_;
   std::size_t asked_ = 0;  // of kQuestions

@@ -35,7 +35,7 @@ __global__ void check_kernel(Batch<Block> batch, float factor, int* first_bad) {
 template <bool kScale>
 std::size_t check(std::span<const Block> blocks, float factor) {
   if (blocks.empty()) return 0;
-  const Launch launch(device_of(blocks[0].data));
+  const Launch launch(device_of(blocks));
   const Scratch first_bad(sizeof(int), launch.device());
   // A number above every index, of equal bytes: a copy from the host would make it wait.
   MEZZO_CUDA_CHECK(cudaMemsetAsync(first_bad.as(), 0x7f, sizeof(int), launch.stream()));
@@ -134,7 +134,7 @@ __global__ void total_kernel(std::int64_t count, const double* partial, double* 
 
 double sum_of_squares(std::span<const Block> blocks) {
   if (blocks.empty()) return 0;
-  const Launch launch(device_of(blocks[0].data));
+  const Launch launch(device_of(blocks));
   const std::size_t count = blocks.size() * kAcross;
   const Scratch partial((count + 1) * sizeof(double), launch.device());
   auto* sums = partial.as<double>();
@@ -173,7 +173,7 @@ __global__ void clamp_kernel(Batch<Block> batch, float limit) {
 
 void clamp(std::span<const Block> blocks, float limit) {
   if (blocks.empty()) return;
-  const Launch launch(device_of(blocks[0].data));
+  const Launch launch(device_of(blocks));
   for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
     clamp_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, limit);
   });

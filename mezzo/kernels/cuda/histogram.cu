@@ -49,7 +49,7 @@ __global__ void count_kernel(Batch<Block> batch, float factor, Count* counts) {
 void count_exponents(std::span<const Block> blocks, float factor,
                      std::span<ExponentCounts> counts) {
   if (blocks.empty()) return;
-  const Launch launch(device_of(blocks[0].data));
+  const Launch launch(device_of(blocks));
   const std::size_t cells = blocks.size() * ExponentCounts::kCells;
   const Scratch table(cells * sizeof(Count), launch.device());
   MEZZO_CUDA_CHECK(cudaMemsetAsync(table.as(), 0, table.bytes(), launch.stream()));

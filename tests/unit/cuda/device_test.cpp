@@ -210,6 +210,13 @@ TEST_F(CudaDevice, AnInfiniteGradientOfAFrozenNormStaysAlone) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isfinite(found[i]), i != 5) << i;
 }
 
+TEST_F(CudaDevice, ListsMayBeginWithNothing) {
+  const Tensor none = zeros({0}).to(kCard);
+  EXPECT_TRUE(all_finite(std::vector<Tensor>{none, full({3}, 1).to(kCard)}));
+  EXPECT_FALSE(all_finite(std::vector<Tensor>{none, full({3}, INFINITY).to(kCard)}));
+  EXPECT_TRUE(all_finite(std::vector<Tensor>{none}));
+}
+
 TEST_F(CudaDevice, ListsOfGradientsAreCheckedAndMeasured) {
   std::vector<Tensor> host;
   for (std::int64_t i = 0; i < 150; ++i) {

@@ -1,0 +1,177 @@
+"""Training steps that tools/gpu_check times on a card, beside PyTorch's, and what they have to reach."""
+import json
+import sys
+import tempfile
+
+RESNET = ["--model", "resnet50", "--amp"]
+LENET = ["--model", "lenet5", "--amp"]
+MLP = ["--model", "mlp", "--amp"]
+# What is timed: options of `mezzo bench`, batch size, and what PyTorch computes beside it: a dtype, eagerly or with
+# torch.compile, or nothing. In the order of their weight, for time may run out: what targets compare comes first.
+WORKS = {
+    "resnet50 f16 O2 graph": (RESNET + ["O2", "--dtype", "f16", "--graph"], 256, "f16"),
+    "resnet50 f32 graph": (RESNET + ["O0", "--graph"], 256, None),
+    "resnet50 tf32 graph": (RESNET + ["O0", "--tf32", "--graph"], 256, "tf32"),
+    # Small steps: how long it takes to queue them is what counts.
+    "lenet5 b32 f32 graph": (LENET + ["O0", "--graph"], 32, "f32"),
+    "mlp b64 f32 graph": (MLP + ["O0", "--graph"], 64, "f32"),
+    "resnet50 f16 O2": (RESNET + ["O2", "--dtype", "f16"], 256, "f16 compile"),
+    "resnet50 bf16 O2 graph": (RESNET + ["O2", "--dtype", "bf16", "--graph"], 256, "bf16"),
+    "resnet50 f32": (RESNET + ["O0"], 256, "f32"),
+    "resnet50 tf32": (RESNET + ["O0", "--tf32"], 256, None),
+    "resnet50 bf16 O2": (RESNET + ["O2", "--dtype", "bf16"], 256, None),
+    "lenet5 b32 f32": (LENET + ["O0"], 32, None),
+    "lenet5 b32 f16 graph": (LENET + ["O2", "--dtype", "f16", "--graph"], 32, None),
+    "mlp b64 f32": (MLP + ["O0"], 64, None),
+    "mlp b64 f16 graph": (MLP + ["O2", "--dtype", "f16", "--graph"], 64, None),
+}
+# What is to be reached: what, of which work, over what (a number, a work, or PyTorch beside a work), at least or at
+# most how much.
+TARGETS = [
+    ("images/s", "resnet50 f16 O2 graph", 1, ">=", 5000),
+    ("images/s over PyTorch AMP", "resnet50 f16 O2 graph", "PyTorch resnet50 f16 O2 graph", ">=", 1.2),
+    ("images/s over torch.compile", "resnet50 f16 O2 graph", "PyTorch resnet50 f16 O2", ">=", 1),
+    ("images/s over our f32", "resnet50 f16 O2 graph", "resnet50 f32 graph", ">=", 5),
+    ("images/s over our TF32", "resnet50 f16 O2 graph", "resnet50 tf32 graph", ">=", 2),
+    ("peak over PyTorch AMP", "resnet50 f16 O2 graph", "PyTorch resnet50 f16 O2 graph", "<=", 0.9),
+    ("images/s over PyTorch", "lenet5 b32 f32 graph", "PyTorch lenet5 b32 f32 graph", ">=", 5),
+    ("images/s over PyTorch", "mlp b64 f32 graph", "PyTorch mlp b64 f32 graph", ">=", 5),
+]
+# cuDNN compiles some of ResNet-50's engines in every process, for a second or two each.
+MOST_SECONDS = 240
+TORCH_STEP = """
+import json, sys, time
+import torch, torchvision
+from torch import nn
+dtype, batch, model, compiles = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4] == "compile"
+tf32 = dtype == "tf32"
+torch.backends.cuda.matmul.allow_tf32 = tf32
+torch.backends.cudnn.allow_tf32 = tf32
+torch.backends.cudnn.benchmark = True
+nets = {
+    "resnet50": torchvision.models.resnet50,
+    "lenet5": lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
+        nn.Linear(84, 10)),
+    "mlp": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+        nn.Linear(512, 10)),
+}
+net = nets[model]().cuda().to(memory_format=torch.channels_last)
+shape, classes = ((3, 224, 224), 1000) if model == "resnet50" else ((1, 28, 28), 10)
+images = torch.randn(batch, *shape, device="cuda").to(memory_format=torch.channels_last)
+labels = torch.arange(batch, device="cuda") % classes
+forward = torch.compile(net) if compiles else net
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+low = {"f16": torch.float16, "bf16": torch.bfloat16}.get(dtype)
+scaler = torch.amp.GradScaler("cuda", enabled=dtype == "f16")
+def step():
+    with torch.autocast("cuda", dtype=low or torch.float16, enabled=low is not None):
+        loss = torch.nn.functional.cross_entropy(forward(images), labels)
+    optimizer.zero_grad(set_to_none=True)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+warmup, steps = int(sys.argv[5]), int(sys.argv[6])
+for _ in range(warmup):
+    step()
+torch.cuda.synchronize()
+torch.cuda.reset_peak_memory_stats()
+start = time.time()
+for _ in range(steps):
+    step()
+torch.cuda.synchronize()
+print("RESULT " + json.dumps({"images_per_s": steps * batch / (time.time() - start),
+                              "peak_bytes": torch.cuda.max_memory_allocated()}), flush=True)
+"""
+
+
+def steps_of(options):
+    """How many steps a work takes for practice, and how many against the clock: enough for the card's clock to rise."""
+    return (10, 20) if options[:2] == RESNET[:2] else (200, 1000)
+
+
+def bench(checks, programs, name):
+    """What `mezzo bench` says of a work, or None. A work in graph mode has to be one recording: a part that cannot be
+    recorded is computed eagerly."""
+    options, batch, _ = WORKS[name]
+    warmup, steps = steps_of(options)
+    log = {"MEZZO_LOG": "dispatch"} if "--graph" in options else {}
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as events:
+        done = checks.run_mezzo(f"bench {name}", [
+            str(programs / "mezzo"), "bench", "--device", "cuda", *options, "--batch-size", str(batch),
+            "--warmup", str(warmup), "--steps", str(steps), "--quiet", "--json", events.name], MOST_SECONDS,
+            log, row=False)
+        if done is None:
+            return None
+        lines = [json.loads(line) for line in open(events.name, encoding="utf-8")]
+    if "--graph" in options and "in 1 recordings" not in done:
+        checks.fail(f"bench {name}", "FAILED: not one recording; the log says which call was refused")
+    return next(line for line in lines if line["event"] == "result")
+
+
+def torch_bench(checks, name):
+    """The same of PyTorch. That it fails is no failure of mezzo's."""
+    options, batch, torch = WORKS[name]
+    if torch is None:
+        return None
+    dtype, _, how = torch.partition(" ")
+    done = checks.run(f"PyTorch {name}", [
+        sys.executable, "-c", TORCH_STEP, dtype, str(batch), options[options.index("--model") + 1], how or "eager",
+        *map(str, steps_of(options))], MOST_SECONDS, row=False, counts=False)
+    results = [line for line in (done or "").splitlines() if line.startswith("RESULT ")]
+    return json.loads(results[-1].partition(" ")[2]) if results else None
+
+
+def speed_row(ours, theirs):
+    def speed(result):
+        return f"{result['images_per_s']:9.0f} images/s  {result['peak_bytes'] / 2**20:8.0f} MB peak"
+    text = speed(ours) if ours else "no result"
+    return f"{text}  PyTorch {speed(theirs)}" if theirs else text
+
+
+def time_all(checks, programs, with_torch):
+    """The results of all works, by their names; PyTorch's are called `PyTorch NAME`."""
+    results = {}
+    for name in WORKS:
+        ours = bench(checks, programs, name)
+        theirs = torch_bench(checks, name) if with_torch else None
+        checks.row(name, speed_row(ours, theirs))
+        results.update({name: ours, f"PyTorch {name}": theirs})
+    return results
+
+
+def judge(checks, results):
+    for what, name, base, relation, target in TARGETS:
+        field = "peak_bytes" if what.startswith("peak") else "images_per_s"
+        ours, other = results.get(name), {field: base} if base == 1 else results.get(base)
+        if ours is None or other is None:
+            checks.miss(f"{name}: {what}", "not measured")
+            continue
+        ratio = ours[field] / other[field]
+        text = f"{ratio:.4g} ({relation} {target})"
+        if ratio >= target if relation == ">=" else ratio <= target:
+            checks.row(f"{name}: {what}", f"{text}: met")
+        else:
+            checks.miss(f"{name}: {what}", f"{text}: MISSED")
+
+
+def convolution_kernels(checks, programs):
+    """Which kernels compute ResNet-50's convolutions in f16. Operands are widened to f32 where cuDNN has no engine, or
+    cannot compile it without CUDA's run-time compiler: right, but at a fraction of the speed."""
+    name = "resnet50 f16 O2: kernels of conv2d"
+    profile = checks.run_mezzo(name, [
+        str(programs / "mezzo"), "bench", "--device", "cuda", *RESNET, "O2", "--dtype", "f16", "--batch-size", "32",
+        "--warmup", "1", "--steps", "1", "--profile"], MOST_SECONDS, {"MEZZO_CUDNN_MEASURE": "0"}, row=False)
+    if profile is None:
+        return
+    calls = {}
+    for fields in map(str.split, profile.splitlines()):
+        if len(fields) > 4 and fields[1].startswith("conv2d") and fields[4].isdecimal():
+            calls[fields[3]] = calls.get(fields[3], 0) + int(fields[4])
+    text = ", ".join(f"{count} by {kernel}" for kernel, count in sorted(calls.items()))
+    if set(calls) == {"cuda_cudnn"}:
+        checks.row(name, text)
+    else:
+        checks.fail(name, f"FAILED: {text or 'none seen'}; MEZZO_LOG=dispatch says why. Is libnvrtc found?")

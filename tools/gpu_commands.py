@@ -1,0 +1,113 @@
+"""Running the commands of tools/gpu_check within a time, and the table of what came of them."""
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHOWN = 1500  # characters of what a failed command printed; the log has all of it
+
+
+class Checks:
+    """Runs commands within the time that is left, and prints a row for each as soon as it is done: whoever stops this
+    program in the middle has what came before."""
+
+    def __init__(self, minutes, environment, log):
+        self.end = time.monotonic() + 60 * minutes
+        self.environment = environment
+        self.log = log
+        self.rows = []
+        self.failed = self.missed = False
+
+    def run(self, name, command, most_s, environment=None, row=True, counts=True):
+        """What the command printed, or None if it failed, which makes a row in any case."""
+        return self.run_all(name, [(command, environment)], most_s, row, counts)
+
+    def run_mezzo(self, name, command, most_s, environment=None, row=True):
+        """The same for what is linked with the libraries that the build found."""
+        return self.run(name, command, most_s, {**self.environment, **(environment or {})}, row)
+
+    def run_all(self, name, commands, most_s, row=True, counts=True):
+        """The same for several commands at once: [(command, environment)]."""
+        fail = self.fail if counts else self.row
+        left = min(most_s, self.end - time.monotonic())
+        if left <= 0:
+            return fail(name, "no time left")
+        print(f"gpu_check: {name}", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        ended = run_groups(commands, left)
+        seconds = time.monotonic() - start
+        for (command, _), (_, output) in zip(commands, ended):
+            self.log.write(f"== {name}: {' '.join(command)[:300]}\n{output}\n")
+        self.log.flush()
+        bad = [(status, output) for status, output in ended if status != 0]
+        if not bad:
+            if row:
+                self.row(name, f"passed in {seconds:.0f} s")
+            return "\n".join(output for _, output in ended)
+        status, output = bad[0]
+        print(output[-SHOWN:], file=sys.stderr, flush=True)
+        return fail(name, f"not done after {left:.0f} s" if status is None else f"FAILED ({status}) in {seconds:.0f} s")
+
+    def fail(self, name, result):
+        self.failed = True
+        self.row(name, result)
+
+    def miss(self, name, result):
+        """For a target."""
+        self.missed = True
+        self.row(name, result)
+
+    def row(self, name, result):
+        self.rows.append(f"{name:52}  {result}")
+        print(self.rows[-1], flush=True)
+
+    def part(self, name, use):
+        """What a part of the checks returns; what it stumbles over is a row, and the next part goes on."""
+        try:
+            return use()
+        except (OSError, ValueError, LookupError, StopIteration, subprocess.SubprocessError) as error:
+            return self.fail(name, f"FAILED: {type(error).__name__}: {error}")
+
+
+def run_groups(commands, most_s):
+    """For each command, run at the same time: its exit status, None if it took too long, and what it printed. What it
+    started ends with it: a compiler that outlives its build would slow down what is measured next."""
+    end = time.monotonic() + most_s
+    with contextlib.ExitStack() as stack:
+        # Files, not pipes: nobody has to read while others are waited for, and nothing can hold them open.
+        outputs = [stack.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in commands]
+        children = []
+        for (command, environment), output in zip(commands, outputs):
+            children.append(subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=output,
+                                             stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}))
+            stack.callback(kill_group, children[-1])
+        return [(wait(child, end), read(output)) for child, output in zip(children, outputs)]
+
+
+def run_group(command, most_s):
+    return run_groups([(command, None)], most_s)[0]
+
+
+def wait(child, end):
+    try:
+        return child.wait(max(0.1, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        kill_group(child)
+        return None
+
+
+def read(output):
+    output.seek(0)
+    return output.read()
+
+
+def kill_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
