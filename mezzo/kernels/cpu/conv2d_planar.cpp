@@ -9,40 +9,12 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/conv2d_planar-inl.h"
+#include "mezzo/kernels/cpu/conv2d_planar_call.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/interleave-inl.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/planar_rows-inl.h"
 #include "mezzo/kernels/cpu/tiles.h"
-
-#ifndef MEZZO_KERNELS_CPU_PLANAR_CALL_
-#define MEZZO_KERNELS_CPU_PLANAR_CALL_
-namespace mezzo::kernels::planar {
-namespace {
-
-// Of the result; and of x, as many as are copied at a time. Fewer would be gathered number by
-// number.
-constexpr std::int64_t kMostChannels = 8;
-// Eight lines of x stay in the first-level cache beside the sums.
-constexpr std::int64_t kMostPixels = 512;
-
-// A weight as [output channel][input channel][row][column], whichever of the two images it makes.
-struct Weight {
-  const float* first = nullptr;
-  std::int64_t out = 0, in = 0, row = 0, column = 0;  // steps
-};
-
-// Images channels-last, of one dtype; the bias null or a number per output channel.
-struct Call {
-  Problem problem;
-  Tensor x, y;
-  Weight weight;
-  const float* bias = nullptr;
-};
-
-}  // namespace
-}  // namespace mezzo::kernels::planar
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
