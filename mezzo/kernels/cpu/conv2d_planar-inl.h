@@ -24,7 +24,7 @@ constexpr int vectors_of_sums(int channels) {
 #if HWY_TARGET <= HWY_AVX3
   return channels > 6 ? 3 : channels > 4 ? 4 : channels == 4 ? 5 : channels == 3 ? 6 : 8;
 #else
-  return channels > 2 ? 3 : channels == 2 ? 5 : 8;
+  return channels > 2 ? 3 : channels == 2 ? 5 : 7;
 #endif
 }
 
