@@ -21,7 +21,7 @@ Problem problem_of(const KernelArgs& args, Products products);
 Support supports_grad_weight(const KernelArgs& args);
 
 // An x that is to be computed again by batch normalization (unfilled_norm()) is normalised as it is
-// copied, and stays unfilled.
+// copied, and stays unfilled, unless columns are joined (grad_weight_columns.h).
 //
 // f32 sums of products that are exact in f32, rounded once if the result is bf16 or f16. Which
 // number is added to which depends on the shapes and the number of threads only. On CPUs with AMX a

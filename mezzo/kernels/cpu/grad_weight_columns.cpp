@@ -1,15 +1,25 @@
 #include "mezzo/kernels/cpu/grad_weight_columns.h"
 
+#include <algorithm>
+
 namespace mezzo::kernels::grad_weight {
 namespace {
 
 std::int64_t panels(std::int64_t channels) { return (channels + kPanel - 1) / kPanel; }
 
+// A single panel of y is read once, whatever it is multiplied by. Then the copy costs more, but
+// with dot products if panels of both are mostly full (docs/benchmarks.md).
+bool pays_for_copy(const Problem& p) {
+  constexpr std::int64_t kMostlyFull = 12;
+  if (p.out_channels > kPanel) return true;
+  return p.products == Products::kPairs &&
+         std::min(p.out_channels, p.kernel.w * p.in_channels) >= kMostlyFull;
+}
+
 }  // namespace
 
 bool joins_columns(const Problem& p) {
-  // A single panel of y is read once, whatever it is multiplied by: then the copy costs more.
-  return p.kernel.w > 1 && p.out_channels > kPanel &&
+  return p.kernel.w > 1 && pays_for_copy(p) &&
          2 * panels(p.kernel.w * p.in_channels) <= p.kernel.w * panels(p.in_channels);
 }
 

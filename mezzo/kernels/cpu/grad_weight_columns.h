@@ -14,7 +14,8 @@ namespace mezzo::kernels::grad_weight {
 // empty: for the three channels and seven columns of a ResNet's first layer, two panels and seven
 // taps take the place of one panel and 49 taps.
 //
-// True if that is at most half of the products, and there are more than 16 channels of y.
+// True if that is at most half of the products, and there are more than 16 channels of y; with dot
+// products, 12 of both are enough.
 bool joins_columns(const Problem& problem);
 
 // The same problem in that form, of images [n, kw * c, h, width of y]. They are nowhere: a pixel of

@@ -35,7 +35,7 @@ std::vector<NormalizedCase> normalized_cases() {
       {{2, 17, 6, 6}, 20, {3, 3}, {.padding = {1, 1, 1, 1}}},
       {{3, 24, 7, 9}, 9, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
       {{5, 33, 9, 8}, 40, {5, 3}, {.stride = {3, 1}, .padding = {2, 0, 1, 3}}},
-      {{4, 6, 14, 14}, 16, {5, 5}},
+      {{4, 6, 14, 14}, 9, {5, 5}},
       {{3, 16, 40, 40}, 16, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
       {{9, 80, 5, 5}, 72, {1, 1}},
   };
@@ -144,6 +144,15 @@ TEST_P(GradWeightOfNorms, HasTheBitsOfThatOfResults) {
       check(c, {x, true, true});
     }
   }
+}
+
+// Joined columns are stretches of stored rows, so the result is stored.
+TEST_P(GradWeightOfNorms, OfJoinedColumnsAreFilled) {
+  const NormalizedCase c{{4, 6, 14, 14}, 24, {5, 5}};
+  const Recorded recorded = record_norm({test::random_tensor(c.x, 1, GetParam().dtype)}, false);
+  const test::Bits got = grad_weight_bits(c, recorded.again, GetParam().products);
+  EXPECT_EQ(unfilled_norm(recorded.again), nullptr);
+  EXPECT_TRUE(got == grad_weight_bits(c, recorded.y, GetParam().products));
 }
 
 TEST_P(GradWeightOfNorms, WithoutWeightsAndBiases) {
