@@ -120,7 +120,9 @@ class Worker {
   // Adds the products of the input channels [first, end) to the sums of a chunk's image.
   void add_channels(const Chunk& chunk, std::int64_t first, std::int64_t end) {
     const std::int64_t per_channel = problem_.in_channels * plan_.taps();
-    const std::int64_t vectors = (chunk.rows() * plan_.pitch() + lanes() - 1) / lanes();
+    // What lies behind the last pixel would be read beyond the copies.
+    const std::int64_t pixels = (chunk.rows() - 1) * plan_.pitch() + problem_.y.w;
+    const std::int64_t vectors = (pixels + lanes() - 1) / lanes();
     for_out_blocks(problem_.out_channels, [&](std::int64_t o, int channels) {
       const TapRun run{
           .taps = taps_.data(),

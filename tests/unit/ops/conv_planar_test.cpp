@@ -81,7 +81,7 @@ std::vector<PlanarCase> small_cases() {
 }
 
 // A single pixel; rows longer than a chunk, and several of its rows; more padding than kernel, at
-// both ends; columns that no output reads.
+// both ends; columns that no output reads; more columns of a kernel than two vectors have numbers.
 std::vector<PlanarCase> odd_cases() {
   return {
       {{1, 1, 1, 1}, 1, {1, 1}},
@@ -97,6 +97,7 @@ std::vector<PlanarCase> odd_cases() {
       {{1, 5, 3, 3}, 6, {5, 5}, {.padding = {4, 4, 4, 4}}},
       {{1, 2, 20, 30}, 3, {2, 2}, {.padding = {5, 4, 3, 5}}},
       {{2, 2, 24, 25}, 1, {3, 3}, {.padding = {2, 2, 2, 2}, .dilation = 2}},
+      {{1, 2, 3, 60}, 2, {2, 45}},
   };
 }
 
