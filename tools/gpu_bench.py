@@ -124,11 +124,11 @@ def torch_bench(checks, name):
     return json.loads(results[-1].partition(" ")[2]) if results else None
 
 
-def speed_row(ours, theirs):
+def speed_row(ours, theirs, how):
     def speed(result):
         return f"{result['images_per_s']:9.0f} images/s  {result['peak_bytes'] / 2**20:8.0f} MB peak"
     text = speed(ours) if ours else "no result"
-    return f"{text}  PyTorch {speed(theirs)}" if theirs else text
+    return f"{text}  PyTorch {how} {speed(theirs)}" if theirs else text
 
 
 def time_all(checks, programs, with_torch):
@@ -137,7 +137,7 @@ def time_all(checks, programs, with_torch):
     for name in WORKS:
         ours = bench(checks, programs, name)
         theirs = torch_bench(checks, name) if with_torch else None
-        checks.row(name, speed_row(ours, theirs))
+        checks.row(name, speed_row(ours, theirs, WORKS[name][2]))
         results.update({name: ours, f"PyTorch {name}": theirs})
     return results
 

@@ -10,62 +10,26 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
 #include "tests/unit/ops/plain_grad_weight.h"
+#include "tests/unit/ops/planar_cases.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {
 namespace {
 
-struct PlanarCase {
-  Shape x;  // [n, c, h, w]
-  std::int64_t out_channels;
-  Size2d kernel;
-  Conv2dAttrs attrs{};
+using test::PlanarCase;
 
-  Shape grad() const {
-    const Size2d out = attrs.window(kernel).output_size({x[2], x[3]}, "conv2d");
-    return {x[0], out_channels, out.h, out.w};
-  }
-  Shape weight() const { return {out_channels, x[1], kernel.h, kernel.w}; }
-};
-
-// Every number of channels with every kernel, on small images.
 std::vector<PlanarCase> small_cases() {
-  const Conv2dAttrs padded{.padding = {3, 2, 1, 3}};
-  const Conv2dAttrs strided{.stride = 2, .padding = {3, 3, 3, 3}};
-  const Conv2dAttrs wide{.stride = {1, 3}, .padding = {0, 3, 3, 2}, .dilation = {1, 2}};
-  const Conv2dAttrs dilated{.stride = {3, 2}, .padding = {4, 4, 5, 4}, .dilation = 2};
-  const Conv2dAttrs attrs[] = {padded, strided, wide, dilated};
-  std::vector<PlanarCase> cases;
-  for (const std::int64_t in : {1, 2, 3, 5, 6, 7}) {
-    for (const std::int64_t out : {1, 2, 3, 5, 6, 7, 16, 17, 64}) {
-      const std::size_t i = cases.size();
-      const Size2d kernels[] = {{1, 1}, {3, 3}, {5, 5}, {7, 7}, {1, 7}, {4, 2}};
-      const auto height = static_cast<std::int64_t>(9 + i % 3);
-      const std::int64_t n = i % 5 == 0 ? 17 : i % 2 == 0 ? 2 : 1;
-      cases.push_back({{n, in, height, 14}, out, kernels[i % 6], attrs[i % 4]});
-    }
-  }
-  return cases;
+  return test::small_planar_cases({1, 2, 3, 5, 6, 7}, {1, 2, 3, 5, 6, 7, 16, 17, 64});
 }
 
-// Images of a single pixel, of several chunks of rows, and of more channels than are copied at a
-// time; few output channels; rows and columns that no output reads.
+// More output channels, too.
 std::vector<PlanarCase> odd_cases() {
-  return {
-      {{1, 1, 1, 1}, 1, {1, 1}},
-      {{17, 3, 1, 1}, 5, {3, 3}, {.padding = {1, 1, 1, 1}}},
-      {{2, 6, 1, 40}, 16, {1, 5}, {.padding = {0, 0, 2, 2}}},
-      {{1, 3, 33, 47}, 16, {3, 3}, {.padding = {1, 1, 1, 1}}},
-      {{2, 3, 33, 47}, 7, {7, 7}, {.stride = 2, .padding = {3, 3, 3, 3}}},
-      {{17, 1, 28, 28}, 6, {5, 5}, {.padding = {2, 2, 2, 2}}},
-      {{3, 1, 40, 1100}, 2, {3, 3}},
-      {{2, 40, 9, 7}, 3, {3, 3}, {.padding = {1, 1, 1, 1}}},
-      {{1, 131, 40, 41}, 2, {3, 3}},
-      {{2, 6, 14, 14}, 16, {5, 5}},
-      {{2, 1, 16, 17}, 4, {2, 2}, {.stride = 5}},
-      {{1, 5, 3, 3}, 6, {5, 5}, {.padding = {4, 4, 4, 4}}},
-      {{1, 2, 30, 40}, 150, {3, 3}},
-  };
+  std::vector<PlanarCase> cases = test::odd_planar_cases();
+  cases.push_back({{2, 6, 1, 40}, 16, {1, 5}, {.padding = {0, 0, 2, 2}}});
+  cases.push_back({{1, 3, 33, 47}, 16, {3, 3}, {.padding = {1, 1, 1, 1}}});
+  cases.push_back({{2, 6, 14, 14}, 16, {5, 5}});
+  cases.push_back({{1, 2, 30, 40}, 150, {3, 3}});
+  return cases;
 }
 
 Tensor run(const PlanarCase& c, const Tensor& grad, const Tensor& x, DType result = DType::kF32) {
@@ -82,7 +46,7 @@ std::string describe(const PlanarCase& c, DType dtype) {
 
 void check(const PlanarCase& c, DType dtype) {
   const Tensor x = cast(randn(c.x), dtype);
-  const Tensor grad = cast(randn(c.grad()), dtype);
+  const Tensor grad = cast(randn(c.y()), dtype);
   const Tensor result = run(c, grad, x);
   const Tensor wide_x = cast(x, DType::kF64);
   const Tensor wide_grad = cast(grad, DType::kF64);
@@ -111,7 +75,7 @@ TEST(GradWeightPlanar, IsTheSameWithEveryNumberOfThreads) {
   manual_seed(7);
   for (const PlanarCase& c : odd_cases()) {
     const Tensor x = cast(randn(c.x), DType::kBf16);
-    const Tensor grad = cast(randn(c.grad()), DType::kBf16);
+    const Tensor grad = cast(randn(c.y()), DType::kBf16);
     const auto with_threads = [&](int threads) {
       const test::Threads guard(threads);
       return run(c, grad, x).to_vector<float>();
@@ -125,9 +89,9 @@ TEST(GradWeightPlanar, IsTheSameWithEveryNumberOfThreads) {
 TEST(GradWeightPlanar, ReadsAnyLayout) {
   const PlanarCase c{{2, 3, 6, 20}, 6, {3, 3}};
   const Tensor x = cast(randn(c.x), DType::kF16);
-  const Tensor grad = cast(randn(c.grad()), DType::kF16);
+  const Tensor grad = cast(randn(c.y()), DType::kF16);
   const Tensor last_x = empty(c.x, DType::kF16, Format::kChannelsLast);
-  const Tensor last_grad = empty(c.grad(), DType::kF16, Format::kChannelsLast);
+  const Tensor last_grad = empty(c.y(), DType::kF16, Format::kChannelsLast);
   copy_elements(x, last_x);
   copy_elements(grad, last_grad);
   EXPECT_EQ(run(c, grad, x).to_vector<float>(), run(c, last_grad, last_x).to_vector<float>());
@@ -137,7 +101,7 @@ TEST(GradWeightPlanar, IsRoundedOnceToTheResultsDtype) {
   const PlanarCase c{{2, 1, 9, 9}, 6, {5, 5}};
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Tensor x = cast(randn(c.x), dtype);
-    const Tensor grad = cast(randn(c.grad()), dtype);
+    const Tensor grad = cast(randn(c.y()), dtype);
     EXPECT_EQ(run(c, grad, x, dtype).to_vector<float>(),
               cast(run(c, grad, x), dtype).to_vector<float>());
   }
@@ -149,7 +113,7 @@ TEST(GradWeightPlanar, ANanReachesEveryWeightThatMeetsIt) {
     for (const PlanarCase& c : odd_cases()) {
       const Tensor x = randn(c.x);
       x.mutable_data<float>()[x.numel() / 2] = std::numeric_limits<float>::quiet_NaN();
-      const Tensor grad = cast(randn(c.grad()), dtype);
+      const Tensor grad = cast(randn(c.y()), dtype);
       const Tensor result = run(c, grad, cast(x, dtype));
       const Tensor wide_x = cast(x, DType::kF64);
       const Tensor wide_grad = cast(grad, DType::kF64);
@@ -178,7 +142,7 @@ TEST(GradWeightPlanar, ReadsNothingThatItDidNotWrite) {
   for (const PlanarCase& c : odd_cases()) cases.push_back(c);
   for (const PlanarCase& c : cases) {
     const Tensor x = cast(randn(c.x), DType::kBf16);
-    const Tensor grad = cast(randn(c.grad()), DType::kBf16);
+    const Tensor grad = cast(randn(c.y()), DType::kBf16);
     spoil_free_memory();
     for (const float value : run(c, grad, x).to_vector<float>()) {
       ASSERT_FALSE(std::isnan(value)) << describe(c, DType::kBf16);
