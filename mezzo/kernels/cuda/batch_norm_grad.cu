@@ -105,8 +105,8 @@ __global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
   float products[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    sums[k] = share > 0 ? share * grad_bias[range.channel + k] : 0.0F;
-    products[k] = share > 0 ? share * grad_weight[range.channel + k] : 0.0F;
+    sums[k] = share * grad_bias[range.channel + k];
+    products[k] = share * grad_weight[range.channel + k];
   }
   for (std::int64_t p = range.first; p < range.last; p += range.step) {
     const std::int64_t at = p * g.channels + range.channel;
