@@ -7,13 +7,9 @@ namespace {
 
 bool is_on_host(const Tensor& tensor) { return tensor.device().type == DeviceType::kCpu; }
 
-bool is_flat(const Tensor& tensor) {
-  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
-}
-
-// Both have the same shape, and the same format if `from` is flat.
+// Both have the same shape, and the same format if `from` is one block.
 void copy_bits(const Tensor& from, const Tensor& to) {
-  if (is_flat(from) && is_flat(to)) {
+  if (from.is_one_block() && to.is_one_block()) {
     copy_bytes(to.address(), to.device(), from.address(), from.device(), from.bytes());
     to.bump_version();
   } else {

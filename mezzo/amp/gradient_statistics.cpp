@@ -11,10 +11,6 @@
 namespace mezzo::amp {
 namespace {
 
-bool is_flat(const Tensor& tensor) {
-  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
-}
-
 // Told of the gradient of one module's output.
 class Observer {
  public:
@@ -135,7 +131,8 @@ std::optional<std::size_t> GradientStatistics::count(std::span<const Tensor> par
   gradients.reserve(params.size());
   for (const Tensor& param : params) {
     const Tensor& gradient = param.grad();
-    gradients.push_back(!gradient.defined() || is_flat(gradient) ? gradient : contiguous(gradient));
+    gradients.push_back(!gradient.defined() || gradient.is_one_block() ? gradient
+                                                                       : contiguous(gradient));
   }
   const auto counts = count_exponents(gradients, static_cast<float>(inv_scale));
   for (std::size_t i = 0; i < params.size(); ++i) {
@@ -150,7 +147,7 @@ std::optional<std::size_t> GradientStatistics::count(std::span<const Tensor> par
 
 void GradientStatistics::count_activation(std::size_t module, const Tensor& gradient) {
   const NoGrad guard;
-  const Tensor flat = is_flat(gradient) ? gradient : contiguous(gradient);
+  const Tensor flat = gradient.is_one_block() ? gradient : contiguous(gradient);
   const auto counts = count_exponents({&flat, 1}, static_cast<float>(1 / scale_));
   activations_.add(module, flat, counts.front());
 }

@@ -14,16 +14,13 @@ namespace {
 
 // True if it can be written over: nobody else sees it, and no two of its elements are one in
 // memory, as they are in the gradient of a sum.
-bool is_writable(const Tensor& tensor) {
-  return tensor.is_unshared() && (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast));
-}
+bool is_writable(const Tensor& tensor) { return tensor.is_unshared() && tensor.is_one_block(); }
 
 // A gradient that may stay with a leaf: nobody else, such as another leaf or the caller of
 // backward(), would see it change, its elements lie apart, and it holds on to no graph. A step that
 // is being captured keeps all its values and shares them out itself.
 Tensor of_its_own(const Tensor& grad) {
-  const bool is_dense = grad.is_dense() || grad.is_dense(Format::kChannelsLast);
-  if (!is_dense || (capture_hook() == nullptr && !grad.is_unshared())) {
+  if (!grad.is_one_block() || (capture_hook() == nullptr && !grad.is_unshared())) {
     return affine(grad.detach(), 1, -0.0);  // plus minus zero is every number itself
   }
   return grad.requires_grad() ? grad.detach() : grad;

@@ -29,6 +29,19 @@ class DeviceTimer {
   virtual double stop() = 0;
 };
 
+// A copy from the host to a device that runs beside the work of the thread that began it.
+class DeviceCopy {
+ public:
+  DeviceCopy() = default;
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+  // Joins, so that the memory may be given back.
+  virtual ~DeviceCopy() = default;
+
+  // What the calling thread queues from now on runs behind the copy.
+  virtual void join() = 0;
+};
+
 // Work on a device is queued: calls return before it is done, and it is done in the order of the
 // calls of a thread. Everything here throws DeviceError where the device fails.
 class DeviceBackend {
@@ -54,6 +67,9 @@ class DeviceBackend {
 
   // From pinned memory this returns before the copy is done; other memory may be changed at once.
   virtual void copy_from_host(void* to, const void* from, std::size_t bytes, Device device) = 0;
+  // The same, beside what the thread queues from now on and behind what it has queued before.
+  virtual std::unique_ptr<DeviceCopy> begin_copy_from_host(void* to, const void* from,
+                                                           std::size_t bytes, Device device) = 0;
   // Waits until all is done that was queued before, and reports what went wrong in it.
   virtual void copy_to_host(void* to, const void* from, std::size_t bytes, Device device) = 0;
   virtual void copy_on_device(void* to, const void* from, std::size_t bytes, Device device) = 0;

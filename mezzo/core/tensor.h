@@ -42,6 +42,8 @@ class Tensor {
   // True if the elements fill one block of memory in that order. Dimensions of size 1 do not count,
   // so a [n, c, 1, 1] tensor is dense in both formats.
   bool is_dense(Format format = Format::kContiguous) const;
+  // True if it is dense in one of the formats: a pass over it need not know in which.
+  bool is_one_block() const { return is_dense() || is_dense(Format::kChannelsLast); }
   // The format of a dense tensor; kContiguous where both or neither fit.
   Format format() const;
 
@@ -183,6 +185,9 @@ void copy_elements(const Tensor& source, const Tensor& destination);
 // Moves the elements behind all handles of a tensor, and its gradient, to a device: what a network
 // does with its parameters. Views of the tensor stay behind with the old elements.
 void move_to(const Tensor& tensor, Device device);
+// How many times this process has moved a tensor so. Who has kept places of such tensors, or has
+// lists on their device, may be wrong once it has changed.
+std::uint64_t count_of_moves();
 
 // `f32[2, 3]`.
 void append_text(std::string& out, const Tensor& tensor);

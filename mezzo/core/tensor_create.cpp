@@ -125,7 +125,7 @@ void fill(const Tensor& tensor, double value) {
   visit_dtype(tensor.dtype(), [&]<class T>() {
     const T element = convert_element<T>(value);
     T* out = tensor.mutable_data<T>();
-    if (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast)) {
+    if (tensor.is_one_block()) {
       parallel_for(tensor.numel(), kFillGrain, [&](std::int64_t begin, std::int64_t end) {
         std::fill(out + begin, out + end, element);
       });

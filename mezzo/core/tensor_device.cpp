@@ -1,13 +1,17 @@
 // Tensors that go from one device to another.
+#include <atomic>
+
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
 namespace {
 
+std::atomic<std::uint64_t> moved_tensors{0};
+
 // The same elements in one block of memory on the same device.
 Tensor in_one_block(const Tensor& tensor) {
-  if (tensor.is_dense() || tensor.is_dense(Format::kChannelsLast)) return tensor;
+  if (tensor.is_one_block()) return tensor;
   const Tensor copy = empty(tensor.shape(), tensor.dtype(), Format::kContiguous, tensor.device());
   copy_elements(tensor, copy);
   return copy;
@@ -34,8 +38,11 @@ void move_to(const Tensor& tensor, Device device) {
     impl.storage = moved.storage();
     impl.offset = moved.offset();
     impl.strides = moved.strides();
+    moved_tensors.fetch_add(1, std::memory_order_relaxed);
   }
   if (tensor.is_leaf() && tensor.grad().defined()) tensor.set_grad(tensor.grad().to(device));
 }
+
+std::uint64_t count_of_moves() { return moved_tensors.load(std::memory_order_relaxed); }
 
 }  // namespace mezzo

@@ -37,6 +37,13 @@ Batch BatchWorkers::take() {
   return batch;
 }
 
+const Batch* BatchWorkers::ready() {
+  const std::lock_guard lock(mutex_);
+  const bool is_ready =
+      !jobs_.empty() && jobs_.front().is_complete() && jobs_.front().error == nullptr;
+  return is_ready ? &jobs_.front().batch : nullptr;
+}
+
 bool BatchWorkers::has_work() const {
   if (!jobs_.empty() && jobs_.back().claimed < jobs_.back().images) return true;
   return !failed_ && next_step_ < plan_.end &&

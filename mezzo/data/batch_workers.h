@@ -39,6 +39,9 @@ class BatchWorkers {
   // Waits for the next batch. If making it threw, throws that (of its first image that did), and
   // again whenever asked; no batch follows. The same if a thread failed before there was a batch.
   Batch take();
+  // The batch that take() will return, if that would neither wait nor throw; null otherwise. It
+  // stays as it is until then.
+  const Batch* ready();
 
  private:
   // A batch in the making.

@@ -8,6 +8,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/upload.h"
 #include "mezzo/data/batch_workers.h"
 #include "mezzo/data/stream.h"
 
@@ -25,6 +26,7 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
             "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
   check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kOp,
             "labels cannot be ", name_of(options.label_dtype), ". There are i64 and i32");
+  if (options.device.type != DeviceType::kCpu) static_cast<void>(backend_of(options.device));
   if (options.pin_memory && !has_device({DeviceType::kCuda, 0})) {
     fail<UnsupportedError>(kOp,
                            "there is no CUDA card that could copy from pinned memory. Leave "
@@ -93,6 +95,22 @@ void shuffle(std::vector<std::int64_t>& order, Generator random) {
 
 }  // namespace
 
+// A batch on its way to a device.
+class BatchUpload {
+ public:
+  BatchUpload(const Batch& batch, Device device)
+      : images_(batch.images, device), labels_(batch.labels, device), indices_(batch.indices) {}
+
+  Batch take() {
+    return {.images = images_.take(), .labels = labels_.take(), .indices = std::move(indices_)};
+  }
+
+ private:
+  Upload images_;
+  Upload labels_;
+  std::vector<std::int64_t> indices_;
+};
+
 std::int64_t default_workers() {
   return std::clamp<std::int64_t>(std::thread::hardware_concurrency() / 4, 1, 8);
 }
@@ -123,6 +141,7 @@ void DataLoader::seek(LoaderPosition position) {
   check_arg(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(), kOp,
             "no such position: epoch ", position.epoch, ", step ", position.step, ", with ",
             steps_per_epoch(), " steps per epoch");
+  coming_.reset();
   ahead_.reset();
   started_ = false;
   position_ = position;
@@ -158,19 +177,40 @@ bool DataLoader::next(Batch& batch) {
     return false;
   }
   if (!started_) start_epoch();
-  if (ahead_ != nullptr) {
-    batch = ahead_->take();
-  } else {
-    Batch made = open_batch(position_.step);
-    fill_batch(made, position_.epoch, 0, static_cast<std::int64_t>(made.indices.size()));
-    batch = std::move(made);
+  if (coming_ == nullptr) {
+    coming_ = std::make_unique<BatchUpload>(make_batch(), options_.device);
   }
+  batch = std::exchange(coming_, nullptr)->take();
   ++position_.step;
+  send_next_ahead();
   return true;
 }
 
+// On the host.
+Batch DataLoader::make_batch() {
+  if (ahead_ != nullptr) return ahead_->take();
+  Batch made = open_batch(position_.step);
+  fill_batch(made, position_.epoch, 0, static_cast<std::int64_t>(made.indices.size()));
+  return made;
+}
+
+// Behind what is queued by now, so before the step on the batch that was handed out. Without
+// workers, or where they are late, the step does not wait for the next batch to be made.
+void DataLoader::send_next_ahead() {
+  if (options_.device.type == DeviceType::kCpu || ahead_ == nullptr) return;
+  const Batch* next = ahead_->ready();
+  if (next == nullptr) return;
+  try {
+    coming_ = std::make_unique<BatchUpload>(*next, options_.device);
+  } catch (const DeviceError&) {
+    return;  // no room beside this batch, for one: it is sent when it is asked for
+  }
+  ahead_->take();
+}
+
 Tensor DataLoader::room_for(const Shape& shape, DType dtype, Format format) const {
-  return options_.pin_memory ? empty_pinned(shape, dtype, format) : empty(shape, dtype, format);
+  const bool is_pinned = options_.pin_memory || options_.device.type != DeviceType::kCpu;
+  return is_pinned ? empty_pinned(shape, dtype, format) : empty(shape, dtype, format);
 }
 
 Batch DataLoader::open_batch(std::int64_t step) const {

@@ -12,6 +12,7 @@
 
 namespace mezzo::data {
 
+class BatchUpload;
 class BatchWorkers;
 
 // Labels as rows of numbers, one per class: `on` in the label's own column and `off` in the others.
@@ -35,6 +36,9 @@ struct LoaderOptions {
   // Batches in pinned memory, which a CUDA card copies while the host goes on. UnsupportedError if
   // there is no card.
   bool pin_memory = false;
+  // Where batches are handed out. On a card, the next one is copied there beside the training step
+  // on this one, if workers have it ready. UnsupportedError if there is no such device.
+  Device device = kCpuDevice;
   DType image_dtype = DType::kF32;  // f32, bf16 or f16
   DType label_dtype = DType::kI64;  // i64 or i32
   std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
@@ -49,6 +53,7 @@ struct LoaderPosition {
 };
 
 struct Batch {
+  // Both on the loader's device.
   Tensor images{};                      // [n, c, h, w] of image_dtype, channels-last
   Tensor labels{};                      // [n] of label_dtype, or f32[n, classes]
   std::vector<std::int64_t> indices{};  // of the images in the data set
@@ -89,6 +94,8 @@ class DataLoader {
  private:
   void start_epoch();
   void start_workers();
+  Batch make_batch();
+  void send_next_ahead();
   Tensor room_for(const Shape& shape, DType dtype, Format format = Format::kContiguous) const;
   Batch open_batch(std::int64_t step) const;
   void fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
@@ -101,6 +108,7 @@ class DataLoader {
   std::vector<std::int64_t> order_;      // of the images in this epoch
   Tensor numbers_;                       // [channels, 256] of image_dtype: what each byte becomes
   std::unique_ptr<BatchWorkers> ahead_;  // reads the above, so it goes first
+  std::unique_ptr<BatchUpload> coming_;  // the next batch, if it is on its way to the device
 };
 
 }  // namespace mezzo::data

@@ -92,8 +92,8 @@ class Recorder final : public CaptureHook {
     check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
               destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
-    check_arg(destination.is_dense() || destination.is_dense(Format::kChannelsLast), kCapture,
-              call.op.name, " changes a part of a tensor in place, ", destination,
+    check_arg(destination.is_one_block(), kCapture, call.op.name,
+              " changes a part of a tensor in place, ", destination,
               " with gaps between its elements. Change a copy of it, or the whole tensor");
     // Regions leave it alone, so what it reads and changes has the dtypes that it has eagerly.
     Node node = node_of(call);

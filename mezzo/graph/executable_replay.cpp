@@ -105,6 +105,7 @@ void Executable::look_around(const RecordedSegment& segment) {
   now_.places.clear();
   for (const ValueId value : segment.reads()) now_.places.push_back(slots_[value].address());
   now_.tf32 = is_tf32_allowed();
+  now_.moves = count_of_moves();
 }
 
 }  // namespace mezzo::graph

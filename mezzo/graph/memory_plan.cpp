@@ -232,8 +232,7 @@ MemoryPeak peak_of(const Program& program, const std::vector<Life>& lives, const
 bool is_parameter_copy(const Program& program, const Node& node) {
   if (!is_cast(node) || !is_lower(program.spec(node.outputs[0]).dtype)) return false;
   const Tensor& source = program.values[node.inputs[0]].tensor;
-  return source.defined() && source.is_leaf() && source.requires_grad() &&
-         (source.is_dense() || source.is_dense(Format::kChannelsLast));
+  return source.defined() && source.is_leaf() && source.requires_grad() && source.is_one_block();
 }
 
 MemoryPlan plan_memory(const Program& program, bool copies_results) {

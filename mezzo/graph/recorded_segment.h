@@ -1,6 +1,7 @@
 // A segment of a program from run to run: its recording, and whether that still holds.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "mezzo/core/work_recorder.h"
@@ -13,6 +14,9 @@ namespace mezzo::graph {
 struct Circumstances {
   std::vector<const void*> places{};  // of the values that it reads
   bool tf32 = false;                  // whether f32 products may be rounded
+  // A network that comes back to a device may lie where it did, and the lists and flags of its
+  // update elsewhere: those are made anew on each device and are no values of the program.
+  std::uint64_t moves = 0;
 
   bool operator==(const Circumstances&) const = default;
 };

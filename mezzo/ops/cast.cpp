@@ -113,8 +113,7 @@ void CastContents::fill(void* destination) {
 // A leaf that is trained. Its copies are worth keeping.
 bool is_parameter(const Tensor& x) {
   const AutogradMeta* meta = x.autograd_meta();
-  return meta != nullptr && meta->requires_grad && !meta->node &&
-         (x.is_dense() || x.is_dense(Format::kChannelsLast));
+  return meta != nullptr && meta->requires_grad && !meta->node && x.is_one_block();
 }
 
 DerivedKey copy_key(const Tensor& x, DType dtype) {

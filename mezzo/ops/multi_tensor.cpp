@@ -34,8 +34,8 @@ Blocks blocks_of(const char* op, std::span<const Tensor> tensors) {
     if (!tensor.defined()) continue;
     check_arg(tensor.dtype() == DType::kF32 || is_lower(tensor.dtype()), op, "tensor ", i, " is ",
               tensor.dtype(), ", only f32, bf16 and f16 are supported. Use astype()");
-    check_arg(tensor.is_dense() || tensor.is_dense(Format::kChannelsLast), op, "tensor ", i, " (",
-              tensor, ") is not dense. Use contiguous()");
+    check_arg(tensor.is_one_block(), op, "tensor ", i, " (", tensor,
+              ") is not dense. Use contiguous()");
     if (result.blocks.empty()) result.device = tensor.device();
     check_arg(tensor.device() == result.device, op, "tensor ", i, " is on ", tensor.device(),
               ", others are on ", result.device, ". Use to()");

@@ -12,10 +12,6 @@
 namespace mezzo::optim {
 namespace {
 
-bool is_flat(const Tensor& tensor) {
-  return tensor.is_dense() || tensor.is_dense(Format::kChannelsLast);
-}
-
 Tensor copy_of(const Tensor& tensor) {
   const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
   copy_elements(tensor, copy);
@@ -28,7 +24,7 @@ std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
   grads.reserve(params.size());
   for (const Tensor& param : params) {
     const Tensor& grad = param.grad();
-    grads.push_back(grad.defined() && !is_flat(grad) ? copy_of(grad) : grad);
+    grads.push_back(grad.defined() && !grad.is_one_block() ? copy_of(grad) : grad);
   }
   return grads;
 }
@@ -39,7 +35,7 @@ std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
   for (const Tensor& param : params) {
     const Tensor& grad = param.grad();
     if (!grad.defined()) continue;
-    if (!grad.is_unshared() || !is_flat(grad)) param.set_grad(copy_of(grad));
+    if (!grad.is_unshared() || !grad.is_one_block()) param.set_grad(copy_of(grad));
   }
   return gradients_of(params);
 }

@@ -22,8 +22,8 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
               param, ") must be f32, bf16 or f16. Use astype()");
     check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", i, " (", param,
               ") is not trained. Call set_requires_grad(true) on it");
-    check_arg(param.is_dense() || param.is_dense(Format::kChannelsLast), name_, "parameter ", i,
-              " (", param, ") is not dense. Train the tensor that it is a view of");
+    check_arg(param.is_one_block(), name_, "parameter ", i, " (", param,
+              ") is not dense. Train the tensor that it is a view of");
     check_arg(
         std::ranges::none_of(params_, [&](const Tensor& p) { return p.impl() == param.impl(); }),
         name_, "parameter ", i, " (", param, ") was given twice");

@@ -28,11 +28,12 @@ struct FitState {
   std::int64_t step_in_epoch = 0;  // from 1
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;
-  std::int64_t skipped_steps = 0;      // so far
-  double lr = 0;                       // of this step
-  double wait_ms = 0;                  // before this step, until its batch was there
-  const data::Batch* batch = nullptr;  // of this step, in on_step_begin() and on_step_end()
-  amp::TrainStepResult result{};       // of this step; from on_step_end() on
+  std::int64_t skipped_steps = 0;  // so far
+  double lr = 0;                   // of this step
+  double wait_ms = 0;              // before this step, until its batch was there
+  // Of this step, in on_step_begin() and on_step_end(); on the loader's device.
+  const data::Batch* batch = nullptr;
+  amp::TrainStepResult result{};  // of this step; from on_step_end() on
   // Of the last evaluation, by metric; empty before the first.
   std::map<std::string, double> metrics{};
   bool has_validation = false;

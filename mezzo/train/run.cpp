@@ -81,6 +81,12 @@ struct Trainer {
   Model model;
 };
 
+data::Batch on_host(const data::Batch& batch) {
+  return {.images = batch.images.to(kCpuDevice),
+          .labels = batch.labels.to(kCpuDevice),
+          .indices = batch.indices};
+}
+
 // Tells the observer what fit() does, sets the learning rates, and gathers the result.
 class Reporter final : public Callback {
  public:
@@ -101,7 +107,7 @@ class Reporter final : public Callback {
   }
 
   void on_step_begin(FitState& state) override {
-    if (steps_ == 0) observer_.on_first_batch(*state.batch, images_);
+    if (steps_ == 0) observer_.on_first_batch(on_host(*state.batch), images_);
     state.model.optimizer().set_lr(schedule_.at(state.step - 1));
   }
 
@@ -202,17 +208,16 @@ CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
 
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
                 RunObserver& observer) {
-  const bool pin_memory = options.device.type == DeviceType::kCuda;
   data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
                                         .shuffle = options.shuffle,
                                         .drop_remainder = true,
                                         .seed = options.seed,
                                         .workers = options.workers,
-                                        .pin_memory = pin_memory});
+                                        .device = options.device});
   data::DataLoader test_loader(*data.test, {.batch_size = options.batch_size,
                                             .shuffle = false,
                                             .workers = options.workers,
-                                            .pin_memory = pin_memory});
+                                            .device = options.device});
   const std::int64_t all_steps = options.epochs * loader.steps_per_epoch();
   const std::int64_t total_steps = std::min(all_steps, options.steps.value_or(all_steps));
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
@@ -318,19 +323,16 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
                     const std::function<void(const Tensor& logits)>& on_logits) {
   const nn::Inference inference(net);
   const Device device = net.device();
-  data::DataLoader loader(dataset, {.batch_size = batch_size,
-                                    .shuffle = false,
-                                    .workers = workers,
-                                    .pin_memory = device.type == DeviceType::kCuda});
+  data::DataLoader loader(
+      dataset, {.batch_size = batch_size, .shuffle = false, .workers = workers, .device = device});
   MeanLoss loss;
   TopK accuracy;
   for (data::Batch batch; loader.next(batch);) {
-    const Tensor logits = amp::forward(net, batch.images.to(device), policy);
+    const Tensor logits = amp::forward(net, batch.images, policy);
     if (on_logits) on_logits(logits);
-    const Tensor labels = batch.labels.to(device);
-    const double of_batch = cross_entropy(logits, labels).item();
-    loss.update(logits, labels, of_batch);
-    accuracy.update(logits.astype(DType::kF32), labels, of_batch);
+    const double of_batch = cross_entropy(logits, batch.labels).item();
+    loss.update(logits, batch.labels, of_batch);
+    accuracy.update(logits.astype(DType::kF32), batch.labels, of_batch);
   }
   return {.loss = loss.value(), .accuracy = accuracy.value()};
 }

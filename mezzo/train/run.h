@@ -132,7 +132,7 @@ class RunObserver {
     static_cast<void>(path);
     static_cast<void>(step);
   }
-  // Before the first step that this call does: its batch, and the set that it is from.
+  // Before the first step that this call does: its batch, on the host, and the set that it is from.
   virtual void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
     static_cast<void>(batch);
     static_cast<void>(dataset);

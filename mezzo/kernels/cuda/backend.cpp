@@ -1,6 +1,5 @@
 #include "mezzo/kernels/cuda/backend.h"
 
-#include <cstring>
 #include <memory>
 
 #include <cuda_runtime_api.h>
@@ -9,6 +8,7 @@
 #include "mezzo/kernels/cuda/allocator.h"
 #include "mezzo/kernels/cuda/check.h"
 #include "mezzo/kernels/cuda/context.h"
+#include "mezzo/kernels/cuda/host_copy.h"
 #include "mezzo/kernels/cuda/memory.h"
 #include "mezzo/kernels/cuda/pinned.h"
 #include "mezzo/kernels/cuda/recorder.h"
@@ -17,6 +17,8 @@
 
 namespace mezzo::kernels::cuda {
 namespace {
+
+constexpr const char* kReadsHost = "it reads memory of the host";
 
 class CudaBackend final : public DeviceBackend {
  public:
@@ -61,22 +63,14 @@ class CudaBackend final : public DeviceBackend {
   void release_pinned(void* block, std::size_t) noexcept override { pinned_.release(block); }
 
   void copy_from_host(void* to, const void* from, std::size_t bytes, Device device) override {
-    refuse_while_recording("it reads memory of the host");
-    const OnDevice on(device);
-    cudaStream_t stream = context_of(device).stream();
-    if (pinned_.contains(from, bytes)) {
-      MEZZO_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
-      pinned_.note_use(from, stream);
-      return;
-    }
-    // By way of pinned memory: the run time would copy to such memory as well, and have the host
-    // wait for all work that is queued before.
-    void* staged = pinned_.allocate(bytes);
-    std::memcpy(staged, from, bytes);
-    const cudaError_t status = cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, stream);
-    pinned_.note_use(staged, stream);
-    pinned_.release(staged);
-    check_cuda(status, "cudaMemcpyAsync");
+    refuse_while_recording(kReadsHost);
+    cuda::copy_from_host(pinned_, to, from, bytes, device);
+  }
+
+  std::unique_ptr<DeviceCopy> begin_copy_from_host(void* to, const void* from, std::size_t bytes,
+                                                   Device device) override {
+    refuse_while_recording(kReadsHost);
+    return cuda::begin_copy_from_host(pinned_, to, from, bytes, device);
   }
 
   void copy_to_host(void* to, const void* from, std::size_t bytes, Device device) override {

@@ -62,6 +62,13 @@ Context::Context(Device device) : device_(device) {
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device.index));
 }
 
+cudaStream_t Context::copy_stream() {
+  if (copy_stream_ != nullptr) return copy_stream_;
+  const OnDevice on(device_);
+  MEZZO_CUDA_CHECK(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking));
+  return copy_stream_;
+}
+
 cudnnContext* Context::cudnn() {
   if (cudnn_ != nullptr) return cudnn_;
   const OnDevice on(device_);

@@ -42,6 +42,8 @@ class Context {
 
   Device device() const { return device_; }
   cudaStream_t stream() const { return stream_; }
+  // For copies from the host that run beside the work in stream(). Made at its first use.
+  cudaStream_t copy_stream();
   int multiprocessors() const { return multiprocessors_; }
   // Made at their first use: they take some 100 ms and memory of the card.
   cudnnContext* cudnn();
@@ -50,6 +52,7 @@ class Context {
  private:
   Device device_;
   cudaStream_t stream_ = nullptr;
+  cudaStream_t copy_stream_ = nullptr;
   int multiprocessors_ = 1;
   cudnnContext* cudnn_ = nullptr;
   cublasLtContext* cublas_ = nullptr;

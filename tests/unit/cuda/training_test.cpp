@@ -6,6 +6,7 @@
 #include "mezzo/amp/train_network.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
+#include "mezzo/data/digits.h"
 #include "mezzo/io/npy.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/optim/sgd.h"
@@ -71,6 +72,38 @@ TEST_F(CudaTraining, WeightsAreSavedFromTheCard) {
 TEST_F(CudaTraining, GivesTheSameBitsTwice) {
   const amp::Policy policy{amp::Level::kO2, DType::kF16};
   EXPECT_EQ(losses_on(kCard, policy, true), losses_on(kCard, policy, true));
+}
+
+// Batches lie on the card, and what is shown of them on the host.
+class FirstBatch final : public train::RunObserver {
+ public:
+  void on_first_batch(const data::Batch& batch, const data::Dataset& /*dataset*/) override {
+    labels = batch.labels;
+    images = batch.images;
+  }
+
+  Tensor images;
+  Tensor labels;
+};
+
+TEST_F(CudaTraining, AWholeRunFollowsTheCpu) {
+  const train::DataPair data{data::open_digits(data::Split::kTrain, 96),
+                             data::open_digits(data::Split::kTest, 40)};
+  train::RunOptions options;
+  options.model = "mlp";
+  options.policy = {amp::Level::kO0};
+  options.epochs = 2;
+  options.batch_size = 16;
+  FirstBatch expected;
+  const train::RunResult on_cpu = train::run(options, data, expected);
+  options.device = kCard;
+  FirstBatch got;
+  const train::RunResult on_card = train::run(options, data, got);
+  EXPECT_EQ(got.images.to_vector<float>(), expected.images.to_vector<float>());
+  ASSERT_EQ(got.labels.device(), kCpuDevice);
+  EXPECT_EQ(got.labels.to_vector<std::int64_t>(), expected.labels.to_vector<std::int64_t>());
+  EXPECT_EQ(on_card.steps, 12);
+  EXPECT_NEAR(on_card.test.loss, on_cpu.test.loss, 1e-3 * on_cpu.test.loss);
 }
 
 TEST_F(CudaTraining, PeaksAreMeasuredBehindTheWarmUp) {

@@ -20,6 +20,13 @@ TEST(LoaderMemory, PinnedBatchesNeedACard) {
                         "pin_memory away"));
 }
 
+TEST(LoaderMemory, BatchesOnACardNeedOne) {
+  const Device none{DeviceType::kCuda, 127};
+  const auto set = open_dataset("digits", Split::kTest);
+  EXPECT_THAT(message_of<UnsupportedError>([&] { DataLoader(*set, {.device = none}); }),
+              HasSubstr("[device] there is no cuda:127"));
+}
+
 TEST(LoaderMemory, PinnedBatchesHoldTheSameNumbers) {
   if (!has_device({DeviceType::kCuda, 0})) GTEST_SKIP() << "there is no CUDA card";
   const auto set = open_dataset("digits", Split::kTest);

@@ -41,6 +41,9 @@ TEST_F(RecordedSegmentTest, HoldsWhileNothingMoves) {
   Circumstances rounded = at(here_);
   rounded.tf32 = true;
   EXPECT_FALSE(segment_.holds(rounded));
+  Circumstances moved = at(here_);
+  moved.moves = 1;
+  EXPECT_FALSE(segment_.holds(moved));
   segment_.drop();
   EXPECT_FALSE(segment_.holds(at(here_)));
   EXPECT_EQ(launches_, -1) << "the recording must be gone before the next is made";
