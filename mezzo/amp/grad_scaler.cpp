@@ -190,6 +190,11 @@ StepResult GradScaler::settle(Entry& entry, bool skip) const {
                           .scale_used = *used_,
                           .skipped_in_a_row = skip ? skipped_in_a_row_ + 1 : 0,
                           .first_bad = entry.first_bad};
+  if (result.nothing_to_do) {
+    logging::warn_once(
+        "[grad_scaler] no parameter of the optimizer has a gradient, so nothing was updated. Make "
+        "it of the parameters that the loss was computed from");
+  }
   if (result.found_inf) {
     logging::write(logging::Topic::kAmp, "step skipped: the gradient of parameter ",
                    *entry.first_bad, " is not finite at scale ", *used_);

@@ -14,17 +14,17 @@ namespace mezzo::amp {
 // PyTorch, MegEngine and apex (there called O1). What a level does to an operation depends on its
 // precision class:
 //
-//   class      O0   O1       auto          O2            O3
-//   lower      f32  16 bits  16 bits       16 bits       16 bits
-//   float32    f32  f32      f32           f32           16 bits
-//   widest     f32  f32      as its inputs 16 bits       16 bits
-//   follow     f32  f32      as its inputs 16 bits       16 bits
-//   keep       f32  f32      as its inputs as its inputs 16 bits
-//   refuse     f32  error    error         error         error
+//   class      O0             O1       auto           O2             O3
+//   lower      as its inputs  16 bits  16 bits        16 bits        16 bits
+//   float32    as its inputs  f32      f32            f32            16 bits
+//   widest     as its inputs  f32      as its inputs  16 bits        16 bits
+//   follow     as its inputs  f32      as its inputs  16 bits        16 bits
+//   keep       as its inputs  f32      as its inputs  as its inputs  16 bits
+//   refuse     as its inputs  error    error          error          error
 //
 // In words: O1 is a white list (what gains from 16 bits), O2 all but a black list (normalisation,
 // losses, and what would overflow), O3 everything, auto whatever costs the fewest casts. O0 casts
-// nothing at all.
+// nothing at all and refuses nothing: f32 inputs are computed in f32, bf16 inputs in bf16.
 //
 // Inputs outside an operation's cast mask (scale, shift and statistics of a normalisation, a
 // convolution's bias, the logits of a loss) stay as they are at every level, and so do parameters.

@@ -1,8 +1,10 @@
 #include "mezzo/amp/train_network.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
@@ -35,6 +37,28 @@ bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
   const std::optional<Policy> own = policy_of(net);
   const std::optional<Policy>& policy = own.has_value() ? own : around;
   return policy.has_value() && policy->dtype() == DType::kBf16;
+}
+
+// An optimizer of other parameters would train nothing, and every step report success.
+void check_optimizes(const nn::Module& net, const optim::Optimizer& optimizer) {
+  std::unordered_set<const TensorImpl*> own;
+  for (const Tensor& parameter : net.parameters()) {
+    if (parameter.requires_grad()) own.insert(parameter.impl());
+  }
+  const auto shared = std::ranges::count_if(
+      optimizer.params(), [&](const Tensor& param) { return own.contains(param.impl()); });
+  if (own.empty() || optimizer.params().empty()) return;
+  constexpr const char* kAdvice = "Make it of this network's parameters(), after half_parameters()";
+  check_arg(shared > 0, "train_step", "the optimizer holds none of the network's ", own.size(),
+            " parameters. ", kAdvice);
+  // A part of a network may be trained, and an optimizer hold more than one network: not both.
+  const auto others = static_cast<std::int64_t>(optimizer.params().size()) - shared;
+  const auto left_out = static_cast<std::int64_t>(own.size()) - shared;
+  if (others > 0 && left_out > 0) {
+    logging::warn_once(concat("[train_step] the optimizer holds ", others,
+                              " parameters that are not the network's, and ", left_out,
+                              " of the network's it does not. ", kAdvice));
+  }
 }
 
 }  // namespace
@@ -79,6 +103,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 }
 
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
+  if (!std::exchange(has_begun_, true)) check_optimizes(net_, optimizer_);
   result_ = {.scale = scaler_.get_scale()};
   if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
   snapshot_taken_ = Taken::kNothing;

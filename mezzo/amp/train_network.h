@@ -38,8 +38,8 @@ enum class StepPhase : std::uint8_t { kForward, kBackward, kUpdate };
 const char* name_of(StepPhase phase);  // `forward`, `backward`, `update`
 
 struct TrainStepOptions {
-  // Of a region around the forward pass, at O0 one in f32; empty: the region in which the step is
-  // called, if any. What is set on the network itself wins.
+  // Of a region around the forward pass, at O0 one that casts nothing; empty: the region in which
+  // the step is called, if any. What is set on the network itself wins.
   std::optional<Policy> policy{};
   // Into how many parts a batch is split. Their gradients are added up, all at one scale, before
   // the one update; memory for activations is needed for one part only. Losses are taken to be
@@ -175,6 +175,7 @@ class TrainOneStepWithLossScale {
   // Of this step. A replayed one takes copies on devices with its launch.
   enum class Taken : std::uint8_t { kNothing, kOnHost, kEverywhere };
   Taken snapshot_taken_ = Taken::kNothing;
+  bool has_begun_ = false;
   Losses losses_;  // not looked at yet
   std::optional<UpdateOnDevice> update_;
   TrainStepResult result_;  // of the step that is under way

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/event_log.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
@@ -79,6 +80,8 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
 }
 
 void run_compare(const CompareOptions& options) {
+  check_distinct(
+      {{"--weights", options.run.weights}, {"--json", options.json}, {"--report", options.report}});
   std::vector<train::RunOptions> runs = parsed_runs(options);
   apply_machine_options(options);
   const std::string title = fmt::format("{} on {}", runs.front().model, runs.front().data);

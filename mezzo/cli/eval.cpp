@@ -3,6 +3,7 @@
 
 #include "mezzo/cli/batch_watch.h"
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/core/device_backend.h"
@@ -51,6 +52,8 @@ Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
 }
 
 void run_eval(const EvalOptions& options) {
+  check_distinct(
+      {{"--weights", options.run.weights}, {"--json", options.json}, {"--logits", options.logits}});
   const train::RunOptions run = options.parsed();
   apply_machine_options(options);
   const auto images =

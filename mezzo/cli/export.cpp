@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/strict_values.h"
@@ -21,6 +22,7 @@ struct ExportOptions {
 };
 
 void run_export(const ExportOptions& options) {
+  check_distinct({{"--weights", options.run.weights}, {"--out", options.out}});
   const train::RunOptions& run = options.run;
   models::ModelConfig config = models::usual_config(run.model);
   if (options.channels != 0) config.in_channels = options.channels;

@@ -197,8 +197,7 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--checkpoint-dir", checkpoints.folder, "Write checkpoints into this folder");
   command.add_option("--checkpoint-every", checkpoints.every,
                      "Steps between checkpoints (one after each epoch)");
-  command.add_option("--keep", checkpoints.keep, "Checkpoints to keep, the newest; 0 for all")
-      ->capture_default_str();
+  command.add_option("--keep", checkpoints.keep, "Checkpoints to keep, the newest; 0 for all (3)");
   command.add_flag("--keep-best", checkpoints.keep_best,
                    "Keep the checkpoint with the best test accuracy in the folder's `best`");
   command.add_flag("--resume", checkpoints.resume,

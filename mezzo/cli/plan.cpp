@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/plan_graph.h"
 #include "mezzo/cli/strict_values.h"
@@ -58,6 +59,7 @@ void check_options(const PlanOptions& options) {
   check_arg(options.run.graph || (options.dot.empty() && options.text.empty()), "plan",
             options.dot.empty() ? "--text" : "--dot",
             " writes the captured training step: without --graph there is none. Add --graph");
+  check_distinct({{"--json", options.json}, {"--dot", options.dot}, {"--text", options.text}});
 }
 
 void run_plan(const PlanOptions& options) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/event_log.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
@@ -32,7 +33,15 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
   fmt::print("\n");
 }
 
+void check_files(const TrainOptions& options) {
+  const NamedFile json{"--json", options.json};
+  const NamedFile page{"--report", options.report};
+  check_distinct({{"--weights", options.run.weights}, json, page});
+  check_distinct({json, page, {"--save", options.save}});  // over --weights, if wanted
+}
+
 void run_train(const TrainOptions& options) {
+  check_files(options);
   train::RunOptions run = options.parsed();
   apply_machine_options(options);
   const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),

@@ -44,7 +44,8 @@ class Recorder final : public CaptureHook {
     check_arg(!grad_enabled() || !tensor.requires_grad(), kCapture, "the input ", name, ", ",
               tensor,
               ", requires a gradient, which a captured step does not give back. Hand over "
-              "detach(), or make a leaf of it in the step: detach().set_requires_grad(true)");
+              "detach(); if its gradient is wanted, make a leaf of that in the step: "
+              "in[0].detach().set_requires_grad(true)");
     const ValueSpec spec = ValueSpec::of(tensor);
     const ValueId value = program_.add_input(spec, name);
     Tensor stand = placeholder(spec, tensor.device(), concat("the input ", name));

@@ -30,11 +30,30 @@ void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, co
                  ": ", kernel, " refused: ", reason);
 }
 
+bool can_be_disabled(std::string_view name) {
+  const auto lists_it = [name](const KernelList* list) {
+    if (list == nullptr) return false;
+    const auto is_it = [name](const Kernel& kernel) { return name == kernel.name; };
+    return std::ranges::any_of(list->entries(), is_it);
+  };
+  return std::ranges::find(Switch::kAll, name) != Switch::kAll.end() ||
+         std::ranges::any_of(registered_ops(), [&](const RegisteredOp& op) {
+           return lists_it(op.kernels.cpu) || lists_it(op.kernels.cuda);
+         });
+}
+
 std::vector<std::string> names_in_environment() {
   const char* text = std::getenv("MEZZO_DISABLE_KERNELS");  // NOLINT(concurrency-mt-unsafe)
   std::vector<std::string> names;
   std::istringstream list(text != nullptr ? text : "");
-  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  for (std::string name; std::getline(list, name, ',');) {
+    if (!can_be_disabled(name)) {
+      logging::warn_once(concat("MEZZO_DISABLE_KERNELS names `", name,
+                                "`, and there is no such kernel in this build. `mezzo ops` lists "
+                                "them; separate names by commas"));
+    }
+    names.push_back(name);
+  }
   return names;
 }
 

@@ -1,4 +1,5 @@
 // Module::load_state: everything is checked first, then everything is copied.
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -9,14 +10,17 @@ namespace {
 
 using Index = std::unordered_map<std::string_view, const Tensor*>;
 
-// `; heading: a, b, c`, or nothing if there are no entries.
+// `; heading: a, b, c`, or nothing if there are no entries. Of many, those that tell which network
+// it is: the first.
 std::string listed(std::string_view heading, const std::vector<std::string>& entries) {
+  constexpr std::size_t kMost = 8;
   if (entries.empty()) return "";
   std::string text = concat("; ", heading, ": ");
-  for (std::size_t i = 0; i < entries.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(entries.size(), kMost); ++i) {
     if (i > 0) text += ", ";
     text += entries[i];
   }
+  if (entries.size() > kMost) text += concat(" and ", entries.size() - kMost, " more");
   return text;
 }
 

@@ -67,7 +67,7 @@ Tensor without_history(const NodeInput& input) {
 
 bool is_norm_worth_again(DType dtype, Device device) {
   return is_lower(dtype) && device == kCpuDevice && cpu_features().avx2 &&
-         !is_kernel_disabled("cpu_norm_again");
+         !is_kernel_disabled(Switch::kNormAgain);
 }
 
 Tensor norm_when_asked(NormAgain norm) {

@@ -1,6 +1,7 @@
 // Finding and running the kernel of a call.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +32,19 @@ class PreparedCall {
   const Kernel* kernel_;  // null: the plain loop
 };
 
-// Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them): the next
-// in the list computes instead. At first those that the environment variable MEZZO_DISABLE_KERNELS
-// names, separated by commas. For tests, and to see what a kernel brings. Not to be called while
-// other threads compute.
+// What can be switched off like a kernel and is none of an operation.
+struct Switch {
+  static constexpr std::string_view kPack = "cpu_pack";             // weights packed by mezzo
+  static constexpr std::string_view kNormAgain = "cpu_norm_again";  // norms computed again
+  static constexpr std::string_view kNormAhead = "cpu_norm_ahead";  // statistics by convolutions
+  static constexpr std::array kAll{kPack, kNormAgain, kNormAhead};
+};
+
+// Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them, and Switch
+// has some more): the next in the list computes instead. At first those that the environment
+// variable MEZZO_DISABLE_KERNELS names, separated by commas; a name that there is not draws a
+// warning. For tests, and to see what a kernel brings. Not to be called while other threads
+// compute.
 void disable_kernels(std::vector<std::string> names);
 // For kernels that choose between others.
 bool is_kernel_disabled(std::string_view name);

@@ -15,7 +15,7 @@ FindStatistics::FindStatistics(NormStatistics* statistics)
 FindStatistics::~FindStatistics() { wanted = previous_; }
 
 NormStatistics* wanted_statistics() {
-  return wanted != nullptr && !is_kernel_disabled("cpu_norm_ahead") ? wanted : nullptr;
+  return wanted != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? wanted : nullptr;
 }
 
 GiveStatistics::GiveStatistics(const NormStatistics& statistics)

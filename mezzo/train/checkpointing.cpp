@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "mezzo/core/random.h"
+#include "mezzo/io/checkpoint_manifest.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::train {
@@ -142,8 +143,14 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return io::read_safetensors(path).tensors;
-  const bool is_one = io::list_checkpoints(path).empty();
-  return (is_one ? io::read_checkpoint(path) : io::read_latest_checkpoint(path).checkpoint)
+  const bool has_some = !io::list_checkpoints(path).empty();
+  if (!has_some && !fs::exists(fs::path(path) / io::kManifestName, ignored)) {
+    fail<FileError>(
+        "checkpoint", path,
+        ": holds no checkpoint. Name a safetensors file, a checkpoint, or a folder that "
+        "--checkpoint-dir wrote");
+  }
+  return (has_some ? io::read_latest_checkpoint(path).checkpoint : io::read_checkpoint(path))
       .tensors(kModel);
 }
 

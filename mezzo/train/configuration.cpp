@@ -47,11 +47,13 @@ void check_options(const RunOptions& options) {
         "--label-smoothing must be in [0, 1]: ", options.label_smoothing);
   check(options.checkpoints.every >= 0,
         "--checkpoint-every must not be negative: ", options.checkpoints.every);
-  check(options.checkpoints.keep >= 0, "--keep must not be negative: ", options.checkpoints.keep);
-  check(!options.checkpoints.folder.empty() ||
-            (!options.checkpoints.resume && options.checkpoints.every == 0 &&
-             !options.checkpoints.keep_best),
-        "--checkpoint-dir is missing: --resume, --checkpoint-every and --keep-best need it");
+  const std::int64_t keep = options.checkpoints.keep.value_or(0);
+  check(keep >= 0, "--keep must not be negative: ", keep);
+  check(
+      !options.checkpoints.folder.empty() ||
+          (!options.checkpoints.resume && options.checkpoints.every == 0 &&
+           !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
+      "--checkpoint-dir is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
   check(options.histogram_every >= 0,
         "--histogram-every must not be negative: ", options.histogram_every);
 }

@@ -202,7 +202,7 @@ data::Batch generated_batch(std::int64_t size, const Shape& image, std::int64_t 
 CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
   return {.folder = options.folder,
           .every_steps = options.every,
-          .keep = options.keep,
+          .keep = options.keep.value_or(CheckpointConfig{}.keep),
           .best = options.keep_best ? "accuracy" : ""};
 }
 

@@ -67,7 +67,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --report /no/such/folder/run.html", "/no/such/folder/run.html"},
       {"compare --report /no/such/folder/run.html", "/no/such/folder/run.html"},
       {"train --keep-best", "--checkpoint-dir is missing"},
-      {"eval --weights /", "manifest.json"},
+      {"eval --weights /", "/: holds no checkpoint"},
       {"train --histogram-every 5", "--report"},
       {"train --activation-gradients", "--report"},
       {"train --report run.html --histogram-every -1", "--histogram-every"},
@@ -90,6 +90,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --model \"$(printf 'le\\nnet')\"", "'le net'"},
       {"bench --warmup 9223372036854775807", "at most 1000000000"},
       {"train --checkpoint-dir /proc/none", "/proc/none"},
+      {"train --keep 5", "--checkpoint-dir is missing"},
   };
   for (const WrongInput& wrong : cases) {
     const Outcome outcome = run(wrong.arguments);
@@ -114,6 +115,19 @@ TEST_F(Command, AnUnknownLogTopicDrawsOneLine) {
             "mezzo warning: [MEZZO_LOG] unknown topic: `dispatsh`. Use dispatch, amp, data, or all "
             "for every one.\n");
   EXPECT_EQ(errors_under("data"), "");
+}
+
+TEST_F(Command, AnUnknownKernelDrawsOneLine) {
+  const auto errors_under = [&](const std::string& names) {
+    setenv("MEZZO_DISABLE_KERNELS", names.c_str(), 1);
+    const Outcome outcome = run("train --steps 1 --quiet");
+    unsetenv("MEZZO_DISABLE_KERNELS");
+    EXPECT_EQ(outcome.status, 0);
+    return outcome.errors;
+  };
+  EXPECT_THAT(errors_under("cpu_panel"),
+              HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, and there is no such kernel"));
+  EXPECT_EQ(errors_under("cpu_panels,cpu_pack,cpu_norm_again,cpu_norm_ahead"), "");
 }
 
 TEST_F(Command, AFullDiskIsAFailureOnTheWay) {

@@ -381,7 +381,7 @@ std::optional<BlockedWeight> blocked_weight(const Shape& dims, const Shape& stri
   const bool is_bf16 = md.data_type == dnnl_bf16;
   if (dims.rank() != 4 || md.format_kind != dnnl_blocked || md.extra.flags != 0 ||
       md.offset0 != 0 || !(is_bf16 || md.data_type == dnnl_f32) || !cpu_features().avx2 ||
-      is_kernel_disabled("cpu_pack")) {
+      is_kernel_disabled(Switch::kPack)) {
     return {};
   }
   BlockedWeight weight;

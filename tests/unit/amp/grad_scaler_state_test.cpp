@@ -9,6 +9,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/warnings.h"
 #include "tests/unit/message_of.h"
 #include "tests/unit/special_values.h"
 
@@ -198,6 +199,8 @@ TEST(GradScalerIteration, NothingToDoIsReportedAndDoesNotCount) {
   EXPECT_TRUE(result.nothing_to_do);
   EXPECT_FALSE(result.stepped);
   EXPECT_FALSE(result.found_inf);
+  EXPECT_THAT(warnings.text(),
+              testing::HasSubstr("[grad_scaler] no parameter of the optimizer has"));
   scaler.update();
   EXPECT_EQ(scaler.state().growth_tracker(), 0);
   scaler.scale(busy.loss(1)).backward();

@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/half_parameters.h"
 #include "mezzo/amp/train_network.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/amp/warnings.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::amp {
 namespace {
@@ -62,6 +65,30 @@ TEST(TrainStep, ReportsTheTrueLossAndBothScales) {
 }
 
 // Powers of two commute with everything: the scale, also one that grows, leaves no trace.
+TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
+  SmallNet net;
+  SmallNet other;
+  optim::Sgd of_other(other.parameters(), {.lr = 0.1});
+  const Batch batch = small_batch(1);
+  TrainOneStepWithLossScale step(net, class_loss, of_other, GradScaler({}, false));
+  EXPECT_THAT(message_of<ArgumentError>([&] { step(batch.images, batch.labels); }),
+              testing::HasSubstr("[train_step] the optimizer holds none of the network's 6 "
+                                 "parameters"));
+  // It replaces all but those of norms.
+  optim::Sgd of_old(net.parameters(), {.lr = 0.1});
+  TrainOneStepWithLossScale late(net, class_loss, of_old, GradScaler({}, false));
+  half_parameters(net, DType::kBf16);
+  late(batch.images, batch.labels);
+  EXPECT_THAT(warnings.text(),
+              testing::HasSubstr("the optimizer holds 4 parameters that are not the network's, and "
+                                 "4 of the network's it does not"));
+  // A part is enough.
+  const std::vector<Tensor> some{net.parameters().back()};
+  optim::Sgd of_some(some, {.lr = 0.1});
+  TrainOneStepWithLossScale fine_tune(net, class_loss, of_some, GradScaler({}, false));
+  EXPECT_NO_THROW(fine_tune(batch.images, batch.labels));
+}
+
 TEST(TrainStep, ScalingChangesNoBit) {
   Training plain(no_scaler());
   Training scaled(GradScaler({.init_scale = 256, .growth_interval = 1}));

@@ -61,6 +61,14 @@ TEST(State, AllFaultsAreInOneMessageAndNothingChanges) {
   EXPECT_EQ(net.parameters()[0].to_vector<float>(), (Floats{1, 1}));
 }
 
+TEST(State, AMismatchOfManyNamesIsStillOneLine) {
+  Scale scale;
+  std::vector<NamedTensor> state = scale.state();
+  for (int i = 0; i < 300; ++i) state.push_back({concat("layer", i), ones({1})});
+  EXPECT_THAT(message_of([&] { scale.load_state(state); }),
+              testing::HasSubstr("layer6, layer7 and 292 more. Load"));
+}
+
 // Names are any text, also such as separates the parts of a message.
 TEST(State, AMismatchSaysTheDifferenceWithoutTheAdvice) {
   Scale scale;
