@@ -98,8 +98,10 @@ void shuffle(std::vector<std::int64_t>& order, Generator random) {
 // A batch on its way to a device.
 class BatchUpload {
  public:
-  BatchUpload(const Batch& batch, Device device)
-      : images_(batch.images, device), labels_(batch.labels, device), indices_(batch.indices) {}
+  BatchUpload(Batch batch, Device device)
+      : images_(batch.images, device),
+        labels_(batch.labels, device),
+        indices_(std::move(batch.indices)) {}
 
   Batch take() {
     return {.images = images_.take(), .labels = labels_.take(), .indices = std::move(indices_)};

@@ -103,31 +103,32 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
   }
 }
 
-TEST_F(Command, AnUnknownLogTopicDrawsOneLine) {
-  const auto errors_under = [&](const std::string& topics) {
-    setenv("MEZZO_LOG", topics.c_str(), 1);
-    const Outcome outcome = run("plan lenet5");
-    unsetenv("MEZZO_LOG");
+class CommandWithVariable : public Command {
+ protected:
+  // What a command that succeeds says on standard error, with an environment variable set.
+  std::string errors_under(const char* variable, const char* value, const std::string& arguments) {
+    setenv(variable, value, 1);
+    const Outcome outcome = run(arguments);
+    unsetenv(variable);
     EXPECT_EQ(outcome.status, 0);
     return outcome.errors;
-  };
-  EXPECT_EQ(errors_under("dispatsh,data"),
+  }
+};
+
+TEST_F(CommandWithVariable, AnUnknownLogTopicDrawsOneLine) {
+  EXPECT_EQ(errors_under("MEZZO_LOG", "dispatsh,data", "plan lenet5"),
             "mezzo warning: [MEZZO_LOG] unknown topic: `dispatsh`. Use dispatch, amp, data, or all "
             "for every one.\n");
-  EXPECT_EQ(errors_under("data"), "");
+  EXPECT_EQ(errors_under("MEZZO_LOG", "data", "plan lenet5"), "");
 }
 
-TEST_F(Command, AnUnknownKernelDrawsOneLine) {
-  const auto errors_under = [&](const std::string& names) {
-    setenv("MEZZO_DISABLE_KERNELS", names.c_str(), 1);
-    const Outcome outcome = run("train --steps 1 --quiet");
-    unsetenv("MEZZO_DISABLE_KERNELS");
-    EXPECT_EQ(outcome.status, 0);
-    return outcome.errors;
-  };
-  EXPECT_THAT(errors_under("cpu_panel"),
+TEST_F(CommandWithVariable, AnUnknownKernelDrawsOneLine) {
+  const char* const variable = "MEZZO_DISABLE_KERNELS";
+  const char* const a_step = "train --steps 1 --quiet";
+  EXPECT_THAT(errors_under(variable, "cpu_panel", a_step),
               HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, and there is no such kernel"));
-  EXPECT_EQ(errors_under("cpu_panels,cpu_pack,cpu_norm_again,cpu_norm_ahead"), "");
+  EXPECT_EQ(errors_under(variable, "cpu_panels,cpu_pack,cpu_norm_again,cpu_norm_ahead", a_step),
+            "");
 }
 
 TEST_F(Command, AFullDiskIsAFailureOnTheWay) {

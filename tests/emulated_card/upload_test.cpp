@@ -7,9 +7,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/block_source.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/cuda/context.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/cuda/card.h"
 
@@ -17,6 +19,14 @@ namespace mezzo {
 namespace {
 
 constexpr std::int64_t kSize = 5000;
+
+// The tests are about memory that was in use a moment ago. Only where an address sanitizer watches
+// blocks is none handed out again.
+void expect_again(const void* block, const void* before) {
+  if (!kBlocksAreWatched) {
+    EXPECT_EQ(block, before);
+  }
+}
 
 cudaStream_t main_stream() { return kernels::cuda::context_of(kCard).stream(); }
 cudaStream_t copy_stream() { return kernels::cuda::context_of(kCard).copy_stream(); }
@@ -56,7 +66,7 @@ TEST(Upload, WaitsForWorkThatUsedItsMemoryAndForNoLater) {
   EXPECT_EQ(cudaEventQuery(is_later_done), cudaErrorNotReady);
   static_cast<void>(cudaGetLastError());
   const Tensor copy = upload.take();
-  ASSERT_EQ(copy.address(), block) << "the test is about memory that was in use";
+  expect_again(copy.address(), block);
   EXPECT_EQ(doubled.to_vector<float>(), std::vector<float>(kSize, 4));
   EXPECT_EQ(copy.to_vector<float>(), std::vector<float>(kSize, 7));
   EXPECT_EQ(later.to_vector<float>(), std::vector<float>(kSize, 8));
@@ -67,7 +77,7 @@ TEST(Upload, MayGoBeforeItIsDone) {
   const void* const block = full({kSize}, 1, DType::kF32, kCard).address();
   static_cast<void>(Upload(full({kSize}, 7), kCard));
   const Tensor next = full({kSize}, 2, DType::kF32, kCard);
-  ASSERT_EQ(next.address(), block) << "the test is about the memory of the copy";
+  expect_again(next.address(), block);
   synchronize(kCard);
   ASSERT_EQ(cudaStreamSynchronize(copy_stream()), cudaSuccess);
   EXPECT_EQ(next.to_vector<float>(), std::vector<float>(kSize, 2));
