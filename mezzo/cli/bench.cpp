@@ -32,12 +32,11 @@ void run_bench(const BenchOptions& options) {
   if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
   apply_machine_options(options);
   JsonLines json(options.json);
-  Json start = start_event("bench", run);
-  start["data"] = nullptr;  // input is generated
-  start["epochs"] = nullptr;
-  start["warmup"] = options.bench.warmup;
-  start["steps"] = options.bench.steps;
-  json.begin(start);
+  Json own = step_fields(run);
+  own.update({{"image_size", run.image_size},
+              {"warmup", options.bench.warmup},
+              {"steps", options.bench.steps}});
+  json.begin(start_event("bench", run, own));
   Progress progress(json, run.model, options.quiet);
   train::Profile profile;
   train::BenchOptions bench = options.bench;

@@ -69,7 +69,7 @@ struct Logs {
 
 train::RunResult train_one(const train::RunOptions& run, const train::DataPair& data,
                            std::size_t number, Logs& logs) {
-  logs.json.begin(start_event("compare", run));
+  logs.json.begin(start_event("compare", run, training_fields(run)));
   Progress progress(logs.json, label_of(run), logs.quiet);
   logs.report.begin(label_of(run), run, data);
   EventLog log(log_folder(logs.folder, number, run), progress);

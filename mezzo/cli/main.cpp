@@ -9,6 +9,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/strict_values.h"
+#include "mezzo/cli/usage_errors.h"
 #include "mezzo/core/error.h"
 #include "mezzo/nn/module.h"
 
@@ -36,10 +37,11 @@ std::string in_terms_of_options(const mezzo::nn::StateMismatch& error) {
          ". Use the --model, image size and number of classes that the weights were made for";
 }
 
-bool is_command(const CLI::App& app, const std::string& name) {
+// The subcommand of that name, or null.
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  return std::any_of(commands.begin(), commands.end(),
-                     [&](const CLI::App* command) { return command->get_name() == name; });
+  const auto found = std::ranges::find(commands, name, &CLI::App::get_name);
+  return found != commands.end() ? *found : nullptr;
 }
 
 int run(int argc, char** argv) {
@@ -56,19 +58,17 @@ int run(int argc, char** argv) {
   mezzo::cli::add_ops(app);
   mezzo::cli::add_info(app);
   mezzo::cli::refuse_odd_values(app);
-  if (argc > 1 && argv[1][0] != '-' && !is_command(app, argv[1])) {
-    return report(mezzo::concat("there is no command `", argv[1], "`. See `mezzo --help`"),
-                  kWrongUsage);
+  const std::string word = argc > 1 ? argv[1] : "";
+  const CLI::App* const command = find_command(app, word);
+  if (!word.empty() && word[0] != '-' && command == nullptr) {
+    return report(mezzo::cli::unknown_command(app, word), kWrongUsage);
   }
   try {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    const std::string command = argc > 1 && is_command(app, argv[1]) ? argv[1] : "";
-    return report(mezzo::concat(error.what(), ". See `mezzo ", command, command.empty() ? "" : " ",
-                                "--help`"),
-                  kWrongUsage);
+    return report(mezzo::cli::usage_error(error, app, command), kWrongUsage);
   }
 }
 

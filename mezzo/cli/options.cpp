@@ -43,6 +43,24 @@ train::ScheduleKind parse_schedule_name(const std::string& text) {
   return *kind;
 }
 
+// A number of the schedule that was given is one that the schedule reads.
+void set_if_read(const std::optional<double>& given, bool is_read, const char* option,
+                 const char* reader, double& number) {
+  check_arg(is_read || !given.has_value(), option, "is read by ", reader,
+            " alone. Give that, or leave it out");
+  number = given.value_or(number);
+}
+
+void set_schedule(const SharedOptions& options, train::RunOptions& run) {
+  using Kind = train::ScheduleKind;
+  run.schedule = parse_schedule_name(options.schedule);
+  set_if_read(options.lr_init, run.warmup_epochs > 0, "--lr-init", "--warmup-epochs", run.lr_init);
+  set_if_read(options.lr_end, run.schedule == Kind::kLinear || run.schedule == Kind::kHalfCosine,
+              "--lr-end", "--lr-schedule linear and half-cosine", run.lr_end);
+  set_if_read(options.lr_gamma, run.schedule == Kind::kExponential, "--lr-gamma",
+              "--lr-schedule exponential", run.lr_gamma);
+}
+
 // A device that is not here is a wrong value like a folder that is not here: nothing has run yet.
 Device parse_device_option(const std::string& text) {
   const std::optional<Device> device = parse_device(text);
@@ -76,7 +94,7 @@ train::RunOptions SharedOptions::parsed() const {
   result.device = parse_device_option(device);
   result.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", keep_batchnorm);
   result.loss_scale = parse_loss_scale(loss_scale);
-  result.schedule = parse_schedule_name(schedule);
+  set_schedule(*this, result);
   result.epochs = epochs.value_or(result.epochs);
   check_arg(!report.empty() || (!histogram_every.has_value() && !run.activation_gradients),
             "--report",
@@ -163,13 +181,10 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
                      "End after so many steps, of all epochs together");
   command.add_option("--lr-schedule", options.schedule, train::schedule_names())
       ->capture_default_str();
-  command
-      .add_option("--lr-init", options.run.lr_init, "Learning rate that the warm-up begins with")
-      ->capture_default_str();
-  command.add_option("--lr-end", options.run.lr_end, "Where linear and half-cosine end")
-      ->capture_default_str();
-  command.add_option("--lr-gamma", options.run.lr_gamma, "Factor of exponential, per epoch")
-      ->capture_default_str();
+  command.add_option("--lr-init", options.lr_init,
+                     "Learning rate that the warm-up begins with (0)");
+  command.add_option("--lr-end", options.lr_end, "Where linear and half-cosine end (0)");
+  command.add_option("--lr-gamma", options.lr_gamma, "Factor of exponential, per epoch (0.9)");
   command
       .add_option("--warmup-epochs", options.run.warmup_epochs,
                   "Epochs over which the learning rate climbs")

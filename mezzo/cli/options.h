@@ -21,6 +21,7 @@ struct SharedOptions {
   std::string keep_batchnorm{};
   std::string loss_scale{};
   std::string schedule = "constant";
+  std::optional<double> lr_init{}, lr_end{}, lr_gamma{};
   std::string device = "cpu";
   std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
   bool tf32 = false;

@@ -120,34 +120,46 @@ void JsonLines::put(const std::string& line) {
   if (!file_) fail<DiskError>("json", path_, ": writing failed. Is the disk full?");
 }
 
-Json start_event(const std::string& command, const train::RunOptions& options) {
-  return {{"event", "start"},
-          {"command", command},
-          {"model", options.model},
-          {"data", options.data},
-          {"image_size", options.image_size},
-          {"augment", options.augment},
-          {"workers", options.workers},
-          {"level", amp::name_of(options.policy.level)},
-          {"dtype", name_of(options.policy.dtype())},
-          {"keep_f32", options.precision.keep_float32},
-          {"lower", options.precision.lower},
-          {"recompute", options.recompute},
+Json data_fields(const train::RunOptions& options) {
+  return {{"data", options.data}, {"image_size", options.image_size}, {"workers", options.workers}};
+}
+
+Json step_fields(const train::RunOptions& options) {
+  return {{"recompute", options.recompute},
           {"graph", options.graph},
-          {"batch_size", options.batch_size},
-          {"epochs", options.epochs},
-          {"steps", options.steps.has_value() ? Json(*options.steps) : Json()},
           {"lr", options.lr},
-          {"lr_schedule", train::name_of(options.schedule)},
           {"momentum", options.momentum},
           {"weight_decay", options.weight_decay},
           {"label_smoothing", options.label_smoothing},
-          {"seed", options.seed},
-          {"options", train::configuration_of(options)},
-          {"threads", num_threads()},
-          {"device", concat(options.device)},
-          {"cpu", cpu_name()},
-          {"avx512_bf16", cpu_features().avx512_bf16}};
+          {"seed", options.seed}};
+}
+
+Json training_fields(const train::RunOptions& options) {
+  Json fields = data_fields(options);
+  fields.update(step_fields(options));
+  fields.update({{"augment", options.augment},
+                 {"epochs", options.epochs},
+                 {"steps", options.steps.has_value() ? Json(*options.steps) : Json()},
+                 {"lr_schedule", train::name_of(options.schedule)},
+                 {"options", train::configuration_of(options)}});
+  return fields;
+}
+
+Json start_event(const std::string& command, const train::RunOptions& options, const Json& own) {
+  Json event = {{"event", "start"},
+                {"command", command},
+                {"model", options.model},
+                {"level", amp::name_of(options.policy.level)},
+                {"dtype", name_of(options.policy.dtype())},
+                {"keep_f32", options.precision.keep_float32},
+                {"lower", options.precision.lower},
+                {"batch_size", options.batch_size}};
+  event.update(own);
+  event.update({{"threads", num_threads()},
+                {"device", concat(options.device)},
+                {"cpu", cpu_name()},
+                {"avx512_bf16", cpu_features().avx512_bf16}});
+  return event;
 }
 
 Json begin_result(const train::RunOptions& options) {

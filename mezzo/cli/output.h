@@ -41,8 +41,13 @@ class JsonLines {
   bool is_open_ = false;
 };
 
-// The configuration of a run and the machine it runs on.
-Json start_event(const std::string& command, const train::RunOptions& options);
+// What a start event says besides its network and its machine: of images; of a training step; of
+// training on images, both and more.
+Json data_fields(const train::RunOptions& options);
+Json step_fields(const train::RunOptions& options);
+Json training_fields(const train::RunOptions& options);
+// The configuration of a run, with the fields that are its command's own, and the machine it runs on.
+Json start_event(const std::string& command, const train::RunOptions& options, const Json& own);
 // What all commands measure that run a network on images.
 struct Measured {
   double step_ms_median = 0;  // of an evaluation: of its batches

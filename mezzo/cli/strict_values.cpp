@@ -1,9 +1,11 @@
 #include "mezzo/cli/strict_values.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <string>
 #include <system_error>
+#include <vector>
 
 namespace mezzo::cli {
 namespace {
@@ -39,9 +41,19 @@ std::string check_size(const std::string& text) {
   return "must be at least 1: " + text + ". Leave the option out for the usual";
 }
 
+std::string check_number(const std::string& text) {
+  double number = 0;
+  const bool is_number = CLI::detail::lexical_cast(text, number);
+  return is_number ? std::string() : "`" + text + "` is not a number";
+}
+
 void refuse_odd_values_of(CLI::Option& option) {
   const std::string type = option.get_type_name();
-  if (type.starts_with("TEXT")) {
+  if (option.get_expected_max() == 0) {
+    option.disable_flag_override();
+  } else if (type.starts_with("FLOAT")) {
+    option.check(check_number);
+  } else if (type.starts_with("TEXT")) {
     option.check(check_text);
   } else if (type.starts_with("INT") || type.starts_with("UINT")) {
     const bool may_be_negative = type.starts_with("INT");
@@ -58,7 +70,12 @@ void add_size(CLI::App& command, const std::string& name, std::int64_t& size,
 
 void refuse_odd_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    for (CLI::Option* option : command->get_options()) refuse_odd_values_of(*option);
+    const std::vector<CLI::Option*> options = command->get_options();
+    const bool has_words = std::ranges::any_of(options, &CLI::Option::get_positional);
+    for (CLI::Option* option : options) {
+      refuse_odd_values_of(*option);
+      if (has_words && option->get_delimiter() != '\0') option->allow_extra_args(false);
+    }
   }
 }
 

@@ -50,7 +50,7 @@ void run_train(const TrainOptions& options) {
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, *data.train, run);
   JsonLines json(options.json, run.checkpoints.resume);
-  json.begin(start_event("train", run));
+  json.begin(start_event("train", run, training_fields(run)));
   Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
   EventLog log(options.logdir, progress);

@@ -22,9 +22,20 @@ struct WrongInput {
 
 TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
   const WrongInput cases[] = {
-      {"", "subcommand"},
-      {"trian", "trian"},
-      {"train --modle lenet5", "--modle"},
+      {"", "a command is missing. See `mezzo --help`"},
+      {"trian", "no command `trian`. Did you mean `train`? See `mezzo --help`"},
+      {"frobnicate", "no command `frobnicate`. See `mezzo --help`"},
+      {"train --modle=lenet5", "[train] there is no option `--modle`. Did you mean `--model`?"},
+      {"train --colour", "no option `--colour`. See `mezzo train --help`"},
+      {"train lenet5", "`lenet5` belongs to no option"},
+      {"train --epochs", "a value is missing after `--epochs`"},
+      {"train --epochs 1 --epochs 2", "`--epochs` was given twice"},
+      {"train --lr fast", "--lr: `fast` is not a number"},
+      {"train --no-shuffle=3", "`--no-shuffle` takes no value"},
+      {"eval", "[eval] --weights is required"},
+      {"train --lr-init 0.1", "[--lr-init] is read by --warmup-epochs alone"},
+      {"train --lr-schedule steps --lr-end 0.1", "--lr-schedule linear and half-cosine alone"},
+      {"train --lr-gamma 0.5", "--lr-schedule exponential alone"},
       {"train --model lenet6", "lenet6"},
       {"train --model lenet6", "resnet50"},
       {"train --amp O4", "O0, O1, auto, O2 and O3"},
@@ -231,6 +242,35 @@ TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
   expect_result(read_events("eval.json").back());
   EXPECT_GT(read_events("eval.json").back()["peak_bytes"], 0);
   EXPECT_EQ(read_events("eval.json").back()["accuracy"], result["accuracy"]);
+}
+
+// What a log begins with: options that the command reads, and no others.
+TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
+  const std::string log = " --quiet --json " + path("log");
+  ASSERT_EQ(run("bench --model mlp --warmup 1 --steps 2" + log).status, 0);
+  const Json bench = read_events("log").front();
+  EXPECT_EQ(bench["warmup"], 1);
+  EXPECT_EQ(bench["steps"], 2);
+  EXPECT_EQ(bench["image_size"], 28);
+  EXPECT_FALSE(bench.contains("data") || bench.contains("epochs") || bench.contains("options"));
+  fs::remove(path("log"));
+  ASSERT_EQ(run("train --steps 1 --save " + path("w") + log).status, 0);
+  const Json train = read_events("log").front();
+  EXPECT_EQ(train["data"], "digits");
+  EXPECT_EQ(train["lr_schedule"], "constant");
+  EXPECT_EQ(train["options"]["--lr"], "0.01");
+  fs::remove(path("log"));
+  ASSERT_EQ(run("eval --weights " + path("w") + log).status, 0);
+  const Json eval = read_events("log").front();
+  EXPECT_EQ(eval["data"], "digits");
+  EXPECT_FALSE(eval.contains("lr") || eval.contains("augment") || eval.contains("steps"));
+}
+
+TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {
+  const Outcome plan = run("plan --keep-f32 fc1,fc2 mlp");
+  ASSERT_EQ(plan.status, 0) << plan.errors;
+  EXPECT_THAT(plan.output, HasSubstr("its module is set to f32"));
+  EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors, HasSubstr("`mlp` belongs to no option"));
 }
 
 TEST_F(Command, TrainWritesAReport) {
