@@ -46,7 +46,8 @@ class JsonLines {
 Json data_fields(const train::RunOptions& options);
 Json step_fields(const train::RunOptions& options);
 Json training_fields(const train::RunOptions& options);
-// The configuration of a run, with the fields that are its command's own, and the machine it runs on.
+// The configuration of a run, with the fields that are its command's own, and the machine it runs
+// on.
 Json start_event(const std::string& command, const train::RunOptions& options, const Json& own);
 // What all commands measure that run a network on images.
 struct Measured {

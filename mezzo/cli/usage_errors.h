@@ -7,8 +7,8 @@
 
 namespace mezzo::cli {
 
-// Of an error that parsing `app` threw: what is wrong, with the argument, and what to do. `command` is
-// the subcommand that was called, or null.
+// Of an error that parsing `app` threw: what is wrong, with the argument, and what to do. `command`
+// is the subcommand that was called, or null.
 std::string usage_error(const CLI::ParseError& error, const CLI::App& app, const CLI::App* command);
 
 // Of a word in the place of a command's name.

@@ -1,7 +1,9 @@
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
@@ -14,8 +16,15 @@ namespace mezzo::kernels::conv {
 namespace {
 
 using pixels::kBlock;
-using pixels::kStrip;
 using pixels::Product;
+using pixels::rows_of_strip;
+using pixels::Unit;
+
+// What multiplies bf16 pixels here, if anything is fast at it.
+std::optional<Unit> unit_here() {
+  if (has_tiles()) return Unit::kTiles;
+  return has_fast_bf16_dot() ? std::optional(Unit::kDots) : std::nullopt;
+}
 
 // The sizes of a call, as a product of pixels and the weight seen as [outer, inner].
 struct Sizes {
@@ -27,10 +36,11 @@ Sizes sizes_of(const KernelArgs& args) {
   return {x[0] * x[2] * x[3], x[1], args.output().size(1)};
 }
 
-// Time relative to oneDNN 2.6.3, 16 images with their memory in the caches and out of them: 0.73 to
-// 0.93 where channels double or more, 0.8 to 1 for 64 to 64, 0.65 to 0.9 for 7x7 pixels and any
-// channels; elsewhere 1 to 1.2.
+// Time on tiles relative to oneDNN 2.6.3, 16 images with their memory in the caches and out of
+// them: 0.73 to 0.93 where channels double or more, 0.8 to 1 for 64 to 64, 0.65 to 0.9 for 7x7
+// pixels and any channels; elsewhere 1 to 1.2. By dot products: 0.73 to 1 everywhere.
 bool is_worth_it(const KernelArgs& args, const Sizes& sizes) {
+  if (unit_here() == Unit::kDots) return true;
   constexpr std::int64_t kShortSum = 64;
   constexpr std::int64_t kFewPixels = 64;
   const Shape& x = args.input(0).shape();
@@ -47,7 +57,7 @@ Support supports_sizes(const KernelArgs& args) {
 }
 
 Support supports_operands(const KernelArgs& args) {
-  if (!has_tiles()) return Support::no("this CPU has no AMX");
+  if (!unit_here()) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
   for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
     if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
     if (tensor->numel() == 0) return Support::no("a tensor has no elements");
@@ -56,12 +66,13 @@ Support supports_operands(const KernelArgs& args) {
 }
 
 void multiply(const Product& product, std::int64_t pixels) {
-  const std::int64_t strips = (pixels + kStrip - 1) / kStrip;
+  const std::int64_t strip = rows_of_strip(product.unit);
+  const std::int64_t strips = (pixels + strip - 1) / strip;
   // A few microseconds of products.
   const std::int64_t grain =
       std::max<std::int64_t>(1, (std::int64_t{1} << 18) / (product.inner * product.outer));
   parallel_for(strips, grain, [&](std::int64_t begin, std::int64_t end) {
-    pixels::multiply(product, begin * kStrip, std::min(end * kStrip, pixels));
+    pixels::multiply(product, begin * strip, std::min(end * strip, pixels));
   });
 }
 
@@ -84,14 +95,15 @@ NormStatistics multiply_and_sum(const Product& product, const Shape& shape) {
 }
 
 // `strides` are those of the weight as [outer, inner, 1, 1].
-void run(const KernelArgs& args, const Strides& strides, ReadIn pass) {
+void run(const KernelArgs& args, Unit unit, const Strides& strides, ReadIn pass) {
   const Sizes sizes = sizes_of(args);
   const Shape dims{sizes.outer, sizes.inner, 1, 1};
   const onednn::Desc tiles({dims[0], dims[1], 1, 1}, dnnl::memory::data_type::bf16,
                            dnnl::memory::format_tag::OIhw16i16o2i);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const onednn::Packed weight = onednn::packed(args.input(1), dims, strides, tiles, pass);
-  const Product product{.x = x.data<BFloat16>(),
+  const Product product{.unit = unit,
+                        .x = x.data<BFloat16>(),
                         .weight = static_cast<const char*>(weight.memory.get_data_handle()),
                         .y = args.output().mutable_data<BFloat16>(),
                         .inner = sizes.inner,
@@ -126,15 +138,19 @@ Support supports_pixels_grad_input(const KernelArgs& args) {
   return supports_sizes(args);
 }
 
-void run_pixels(const KernelArgs& args) {
-  onednn::guarded("conv2d", args, [&] { run(args, args.input(1).strides(), ReadIn::kForward); });
+void run_pixels(const KernelArgs& args, Unit unit) {
+  onednn::guarded("conv2d", args,
+                  [&] { run(args, unit, args.input(1).strides(), ReadIn::kForward); });
 }
 
-void run_pixels_grad_input(const KernelArgs& args) {
+void run_pixels_grad_input(const KernelArgs& args, Unit unit) {
   onednn::guarded("conv2d_grad_input", args, [&] {
     const Strides& s = args.input(1).strides();
-    run(args, {s[1], s[0], s[2], s[3]}, ReadIn::kBackward);
+    run(args, unit, {s[1], s[0], s[2], s[3]}, ReadIn::kBackward);
   });
 }
+
+void run_pixels(const KernelArgs& args) { run_pixels(args, *unit_here()); }
+void run_pixels_grad_input(const KernelArgs& args) { run_pixels_grad_input(args, *unit_here()); }
 
 }  // namespace mezzo::kernels::conv

@@ -1,4 +1,4 @@
-// Rows of a bf16 product on tiles.
+// Rows of a bf16 product, multiplied where they lie.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,25 @@
 
 namespace mezzo::kernels::pixels {
 
-// Rows that are computed together: two tiles of them.
-inline constexpr std::int64_t kStrip = 32;
-// Columns of the result that are computed together, and numbers of a row of x that are multiplied
-// at a time: sizes must be multiples of that.
+// Sizes must be multiples of that: columns of a result's line, numbers of a row that a tile takes.
 inline constexpr std::int64_t kBlock = 32;
 // So much of the weight is read for every strip and stays in the second-level cache.
 inline constexpr std::int64_t kChunkBytes = 512 << 10;
 
+// What multiplies.
+enum class Unit : std::uint8_t {
+  kTiles,  // the tile unit; needs has_tiles()
+  kDots,   // the vector unit's dot product; needs AVX512-BF16
+};
+
+// Rows that are computed together: two tiles of them, or what shares a block of the weight in the
+// first-level cache.
+inline constexpr std::int64_t rows_of_strip(Unit unit) { return unit == Unit::kTiles ? 32 : 48; }
+
 // y[r][o] = sum over i of x[r][i] * weight[o][i]. Rows are dense and follow each other, inner and
 // outer are multiples of kBlock.
 struct Product {
+  Unit unit = Unit::kTiles;
   const BFloat16* x = nullptr;
   const char* weight =
       nullptr;  // tiles [outer / 16][inner / 32], each of 16 pairs of i's by 16 o's
@@ -26,7 +34,7 @@ struct Product {
   std::int64_t inner = 0, outer = 0;
 };
 
-// Computes rows [begin, end) on this thread; needs a CPU with tiles (has_tiles()).
+// Computes rows [begin, end) on this thread.
 void multiply(const Product& product, std::int64_t begin, std::int64_t end);
 // The same for all rows of a part, which are added up as they are rounded.
 void multiply_and_sum(const Product& product, const NormSums& sums, int part);

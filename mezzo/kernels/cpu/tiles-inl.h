@@ -13,6 +13,7 @@
 #include <immintrin.h>
 
 #define MEZZO_TILES 1
+#define MEZZO_DOT_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define MEZZO_TILE_TARGET \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 #else

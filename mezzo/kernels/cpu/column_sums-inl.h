@@ -1,0 +1,61 @@
+// Sums over the rows of a bf16 product, for batch normalization.
+#pragma once
+
+#include <cstdint>
+
+#include "mezzo/kernels/cpu/norm_sums.h"
+#include "mezzo/kernels/cpu/tiles-inl.h"
+
+#if MEZZO_TILES
+
+namespace mezzo::kernels::pixels {
+
+// Adds up 32 columns of the result, by vectors of 16.
+class ColumnSums {
+ public:
+  MEZZO_DOT_TARGET ColumnSums(const NormPart& part, std::int64_t column)
+      : part_(part), column_(column) {
+    for (std::int64_t i = 0; i < 2; ++i) {
+      shift_[i] = _mm512_loadu_ps(part[NormPart::kShift] + column + i * kLanes);
+      sum_[i] = _mm512_loadu_ps(part[NormPart::kChunkSum] + column + i * kLanes);
+      squares_[i] = _mm512_loadu_ps(part[NormPart::kChunkSquares] + column + i * kLanes);
+    }
+  }
+
+  // The same instructions as batch_norm's.
+  MEZZO_DOT_TARGET void add(__m512i row) {
+    add(0, _mm512_castsi512_si256(row));
+    add(1, _mm512_extracti64x4_epi64(row, 1));
+  }
+
+  MEZZO_DOT_TARGET void keep() const {
+    for (std::int64_t i = 0; i < 2; ++i) {
+      _mm512_storeu_ps(part_[NormPart::kChunkSum] + column_ + i * kLanes, sum_[i]);
+      _mm512_storeu_ps(part_[NormPart::kChunkSquares] + column_ + i * kLanes, squares_[i]);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLanes = 16;
+
+  MEZZO_DOT_TARGET void add(int i, __m256i half) {
+    const __m512 x = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    const __m512 v = _mm512_sub_ps(x, shift_[i]);
+    sum_[i] = _mm512_add_ps(sum_[i], v);
+    squares_[i] = _mm512_fmadd_ps(v, v, squares_[i]);
+  }
+
+  const NormPart& part_;
+  std::int64_t column_;
+  __m512 shift_[2], sum_[2], squares_[2];
+};
+
+// 32 sums as a line of the result: to nearest, ties to even, and subnormals to zero, as core/half.h
+// says.
+MEZZO_DOT_TARGET inline __m512i rounded_line(__m512 first, __m512 second) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+
+}  // namespace mezzo::kernels::pixels
+
+#endif
