@@ -16,11 +16,13 @@ struct State {
   Policy policy;
 };
 thread_local State region_state;
-thread_local CallObserver* observer = nullptr;
+thread_local CallObserver* call_observer = nullptr;
 
-bool may_cast(const OpDef& op, std::size_t input) {
-  return (op.precision.cast_mask >> (input < 31 ? input : 31) & 1U) != 0;
+bool in_mask(std::uint32_t mask, std::size_t input) {
+  return (mask >> (input < 31 ? input : 31) & 1U) != 0;
 }
+
+bool may_cast(const OpDef& op, std::size_t input) { return in_mask(op.precision.cast_mask, input); }
 
 // Only f32 and the two 16-bit types take part; f64 was chosen for a reason.
 bool takes_part(const Tensor& input) {
@@ -40,10 +42,11 @@ void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
 void round_parameters(const Policy& policy, const OpDef& op, Operands& operands) {
   if (!rounds_parameters(policy, op)) [[likely]]
     return;
-  // They are the trained ones among the inputs that are never cast; the others are statistics.
+  // They are those among the inputs that are never cast which have a gradient, whether or not they
+  // are being trained; the others are statistics.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
-    if (may_cast(op, i) || !takes_part(input) || !input.requires_grad()) continue;
+    if (may_cast(op, i) || !takes_part(input) || !in_mask(op.grad_inputs, i)) continue;
     operands.replace(i, cast(cast(input, policy.lower), DType::kF32));
   }
 }
@@ -71,7 +74,7 @@ void apply_observed(const OpDef& op, Operands& operands) {
   const Policy* policy = region_state.enabled ? &region_state.policy : nullptr;
   const CastAction action =
       policy != nullptr ? apply_policy(*policy, op, operands) : CastAction::kNone;
-  observer->on_call({op, before, operands.view(), action, policy});
+  call_observer->on_call({op, before, operands.view(), action, policy});
 }
 
 class RegionAgain final : public PrecisionContext {
@@ -94,7 +97,7 @@ class Hook final : public PrecisionHook {
   }
 
   void prepare(const OpDef& op, Operands& operands) override {
-    if (observer != nullptr) [[unlikely]] {
+    if (call_observer != nullptr) [[unlikely]] {
       apply_observed(op, operands);
     } else {
       apply_policy(region_state.policy, op, operands);
@@ -108,7 +111,7 @@ Hook hook;
 void apply(bool enabled, const Policy& policy) {
   region_state.enabled = enabled;
   region_state.policy = policy;
-  set_precision_hook(enabled || observer != nullptr ? &hook : nullptr);
+  set_precision_hook(enabled || call_observer != nullptr ? &hook : nullptr);
 }
 
 void check_policy(const Policy& policy) {
@@ -148,12 +151,12 @@ void enable_autocast(const Policy& policy) {
 
 void disable_autocast() { apply(false, region_state.policy); }
 
-ObserveCalls::ObserveCalls(CallObserver& calls) : previous_(std::exchange(observer, &calls)) {
+ObserveCalls::ObserveCalls(CallObserver& calls) : previous_(std::exchange(call_observer, &calls)) {
   apply(region_state.enabled, region_state.policy);
 }
 
 ObserveCalls::~ObserveCalls() {
-  observer = previous_;
+  call_observer = previous_;
   apply(region_state.enabled, region_state.policy);
 }
 

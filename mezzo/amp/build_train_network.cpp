@@ -1,4 +1,5 @@
 // MindSpore's build_train_network(): what follows from a level.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -28,14 +29,20 @@ std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options
     return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
   }
   if (casts || level == Level::kO0) return std::nullopt;
-  return Policy{
-      .level = level, .lower = options.dtype, .keep_batchnorm_fp32 = options.keep_batchnorm_fp32};
+  // At these levels normalisations stay in f32, whatever is said of them.
+  return Policy{.level = level, .lower = options.dtype};
 }
 
-// What the network computes in, once it is set to that; nothing is known of the caller's region.
-DType dtype_of(const nn::Module& net, const std::optional<Policy>& to_be_set) {
+// What the network computes in, once it is set to that: f16 if any part of it does, for its
+// gradients are what is to be scaled. Nothing is known of the caller's region.
+DType dtype_of(nn::Module& net, const std::optional<Policy>& to_be_set) {
+  const auto is_in_f16 = [](const nn::Module::NamedModule& part) {
+    const std::optional<Policy> own = policy_of(*part.module);
+    return own.has_value() && own->dtype() == DType::kF16;
+  };
   const std::optional<Policy> policy = to_be_set.has_value() ? to_be_set : policy_of(net);
-  return policy.has_value() ? policy->dtype() : DType::kF32;
+  const DType whole = policy.has_value() ? policy->dtype() : DType::kF32;
+  return std::ranges::any_of(net.named_modules(), is_in_f16) ? DType::kF16 : whole;
 }
 
 LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions& options) {

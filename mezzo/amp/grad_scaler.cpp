@@ -103,6 +103,11 @@ std::vector<Tensor> GradScaler::scale(std::span<const Tensor> losses) {
   return result;
 }
 
+std::uint64_t GradScaler::mode() const {
+  const bool counts = statistics_ != nullptr && statistics_->is_due();
+  return (enabled_ ? kScales : 0) | (checks_gradients() ? kChecks : 0) | (counts ? kCounts : 0);
+}
+
 std::optional<std::size_t> GradScaler::check_gradients(std::span<const Tensor> params,
                                                        double factor) const {
   // In the iterations that are counted, counting is the check.
@@ -129,7 +134,8 @@ GradScaler::Entry* GradScaler::find(const optim::Optimizer& optimizer) {
 void GradScaler::check_scaled() const {
   check_arg(used_.has_value(), "grad_scaler",
             "gradients cannot be unscaled before scale() was called in this iteration. Use "
-            "scaler.scale(loss).backward()");
+            "scaler.scale(loss).backward(). After unscale() or backward() of the scaler, call the "
+            "optimizer's own step()");
 }
 
 void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
@@ -230,6 +236,10 @@ std::vector<StepResult> GradScaler::step_together(std::span<optim::Optimizer* co
   std::vector<StepResult> results;
   bool skip = false;
   if (enabled_) {
+    check_arg(
+        capture_hook() == nullptr, "grad_scaler",
+        "step_together() cannot be captured. Add the optimizers to a graph::Graph, which steps "
+        "them together");
     check_scaled();
     for (optim::Optimizer* optimizer : optimizers)
       skip |= checked(*optimizer).first_bad.has_value();
@@ -270,6 +280,8 @@ void GradScaler::update() {
 
 void GradScaler::update(double new_scale) {
   if (!enabled_) return;
+  const auto again = [this, new_scale] { update(new_scale); };
+  if (note_if_captured("grad_scaler.update", {}, again)) return;
   check_arg(
       !used_.has_value() || !entries_.empty() || !unscaled_.empty(), "grad_scaler",
       "the scale cannot change between scale() and step(): gradients of this iteration carry ",
@@ -278,7 +290,10 @@ void GradScaler::update(double new_scale) {
   end_iteration();
 }
 
-void GradScaler::discard() { end_iteration(); }
+void GradScaler::discard() {
+  if (note_if_captured("grad_scaler.discard", {}, [this] { end_iteration(); })) return;
+  end_iteration();
+}
 
 std::optional<std::size_t> GradScaler::unscale(std::span<const Tensor> tensors) {
   if (!enabled_) return std::nullopt;

@@ -120,6 +120,10 @@ class GradScaler {
   void set_statistics(GradientStatistics* statistics) { statistics_ = statistics; }
   const GradientStatistics* statistics() const { return statistics_; }
 
+  // What the next iteration does that a captured step has for good, as bits.
+  static constexpr std::uint64_t kScales = 1, kChecks = 2, kCounts = 4, kAllModes = 7;
+  std::uint64_t mode() const;
+
   // The state -------------------------------------------------------------------------------------
   bool is_enabled() const { return enabled_; }
   // False if no step is ever skipped: disabled, or asked to unscale only.

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "mezzo/nn/batch_norm.h"
+#include "mezzo/nn/f16_range.h"
 #include "mezzo/nn/layer_norm.h"
 #include "mezzo/ops/cast.h"
 
@@ -46,6 +47,7 @@ void convert(nn::Module& module, DType dtype, const Arrays& kept) {
       const auto found = replaced.find(parameter.impl());
       const Tensor old = parameter;
       parameter = found != replaced.end() ? found->second.second : converted(old, dtype);
+      if (old.dtype() == DType::kF32) nn::warn_if_beyond_f16(member.name, parameter);
       replaced.emplace(old.impl(), std::pair(old, parameter));
     }
   });

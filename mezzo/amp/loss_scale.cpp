@@ -134,8 +134,15 @@ void LossScaleState::update(bool overflow) {
   }
 }
 
+// A scale that can neither grow nor shrink stays, whatever it was set to since.
+bool LossScaleState::is_fixed() const {
+  return options_.growth_interval == 0 && options_.min_scale == options_.init_scale &&
+         options_.at_floor == AtFloor::kHold;
+}
+
 void LossScaleState::on_overflow() {
   growth_tracker_ = 0;
+  if (is_fixed()) return;
   if (hysteresis_left_ > 0) --hysteresis_left_;
   if (hysteresis_left_ > 0) return;
   const double floor = std::max(options_.min_scale, kNoFloor);
@@ -152,9 +159,7 @@ void LossScaleState::on_overflow_at_floor() const {
              ". The gradients are not finite for another reason: look at the learning rate, the "
              "data and the loss");
   if (options_.at_floor == AtFloor::kThrow) fail<Error>("loss_scale", text);
-  // Of a scale that stays, its floor says nothing.
-  const bool is_fixed = options_.growth_interval == 0 && options_.min_scale == options_.init_scale;
-  if (!is_fixed) logging::warn_once(concat("[loss_scale] ", text));
+  logging::warn_once(concat("[loss_scale] ", text));
 }
 
 void LossScaleState::on_good_step() {
@@ -172,9 +177,12 @@ void LossScaleState::on_good_step() {
 
 void LossScaleState::restore(double scale, std::int64_t growth_tracker,
                              std::int64_t hysteresis_left) {
-  check_arg(growth_tracker >= 0 && hysteresis_left >= 0 && hysteresis_left <= options_.hysteresis,
-            "loss_scale", "not a saved state: growth_tracker ", growth_tracker,
-            ", hysteresis_left ", hysteresis_left);
+  check_arg(growth_tracker >= 0 && hysteresis_left >= 0, "loss_scale",
+            "not a saved state: growth_tracker ", growth_tracker, ", hysteresis_left ",
+            hysteresis_left);
+  check_arg(hysteresis_left <= options_.hysteresis, "loss_scale", "the state was saved with ",
+            hysteresis_left, " overflows left until the scale is reduced, and a hysteresis of ",
+            options_.hysteresis, " has no more than that. Make the scaler with the same options");
   set_scale(scale);
   growth_tracker_ = growth_tracker;
   hysteresis_left_ = hysteresis_left;

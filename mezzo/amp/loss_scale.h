@@ -52,7 +52,7 @@ LossScaleOptions loss_scale_preset(std::string_view name);
 // mindspore, megengine, oneflow, pytorch, apex, tensorflow, deepspeed, megatron.
 std::span<const std::string_view> loss_scale_preset_names();
 
-// A scale that stays.
+// A scale that stays, also at another value that is loaded or set later.
 LossScaleOptions fixed_loss_scale(double scale);
 
 // So many steps skipped in a row draw a warning: no search for a scale takes that long, not even
@@ -89,6 +89,7 @@ class LossScaleState {
   void set_growth_interval(std::int64_t interval);
 
  private:
+  bool is_fixed() const;
   void on_overflow();
   void on_overflow_at_floor() const;
   void on_good_step();

@@ -12,7 +12,8 @@
 namespace mezzo::amp {
 
 // True if no element of any tensor is infinite or NaN. Exact: tensors of finite elements are finite
-// also where their sum is not. One pass over memory; undefined tensors are passed over.
+// also where their sum is not. One pass over memory; undefined tensors are passed over. Throws
+// ArgumentError for tensors that are not f32, bf16 or f16, or not dense.
 using mezzo::all_finite;
 
 // Multiplies losses and divides gradients by a scale. Results are f32 whatever comes in: in f16 the

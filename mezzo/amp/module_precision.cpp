@@ -1,5 +1,6 @@
 #include "mezzo/amp/module_precision.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -28,6 +29,8 @@ class PolicyHook final : public nn::ForwardHook {
     // The loss of 16-bit logits is only as good as their 8 or 11 bits; from here on it is all f32.
     return is_castable(y) ? cast(y, DType::kF32) : y;
   }
+
+  bool is_precision() const override { return true; }
 
   const Policy& policy() const { return policy_; }
   const nn::Module* named_by() const { return named_by_; }
@@ -82,6 +85,12 @@ class Names {
     return rules;
   }
 
+  bool lowers_operations() const {
+    return std::ranges::any_of(named_, [](const Named& named) {
+      return named.op != nullptr && named.dtype != DType::kF32;
+    });
+  }
+
   // Makes the settings of the modules, in the place of those that were made before.
   void set_modules() const {
     clear_named(net_);
@@ -132,6 +141,10 @@ class Names {
 
 Policy with_options(Policy policy, const Names& names, const MixedPrecisionOptions& options) {
   OpRules rules = names.rules();
+  check_arg(
+      policy.level != Level::kO0 || !names.lowers_operations(), "amp",
+      "operations cannot be lowered at O0, which casts nothing. Use O1, auto, O2 or O3, or name "
+      "modules");
   if (!rules.empty()) policy.rules = std::make_shared<const OpRules>(std::move(rules));
   if (options.keep_batchnorm_fp32.has_value()) {
     policy.keep_batchnorm_fp32 = options.keep_batchnorm_fp32;
@@ -162,8 +175,9 @@ nn::Module& add_flags_recursive(nn::Module& module, PrecisionFlags flags) {
 
 Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions& options) {
   const Names names(net, options, policy.lower);
+  Policy result = with_options(std::move(policy), names, options);
   names.set_modules();
-  return with_options(std::move(policy), names, options);
+  return result;
 }
 
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype,

@@ -104,6 +104,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
   if (!std::exchange(has_begun_, true)) check_optimizes(net_, optimizer_);
+  drop_gradients();
   result_ = {.scale = scaler_.get_scale()};
   if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
   snapshot_taken_ = Taken::kNothing;
@@ -113,7 +114,7 @@ TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const
     execute(input, labels);
   } catch (...) {
     restore_buffers();
-    optimizer_.zero_grad();
+    drop_gradients();
     scaler_.discard();
     throw;
   }
@@ -130,11 +131,17 @@ void TrainOneStepWithLossScale::execute(const Tensor& input, const Tensor& label
   }
 }
 
-// Host work remembers where this step is, and statistics watch gradients in some steps only.
+// Also those of parameters that the optimizer does not hold: they carry this step's scale, and
+// would be added to those of a step of another optimizer.
+void TrainOneStepWithLossScale::drop_gradients() const {
+  optimizer_.zero_grad();
+  net_.zero_grad();
+}
+
+// Host work remembers where this step is.
 std::uint64_t TrainOneStepWithLossScale::mode() const {
-  const GradientStatistics* statistics = scaler_.statistics();
-  const bool counts = statistics != nullptr && statistics->is_due();
-  return reinterpret_cast<std::uintptr_t>(this) + (counts ? 1 : 0);
+  static_assert(alignof(TrainOneStepWithLossScale) > GradScaler::kAllModes);
+  return reinterpret_cast<std::uintptr_t>(this) + scaler_.mode();
 }
 
 void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
@@ -158,7 +165,7 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   } else {
     queue_update();
   }
-  optimizer_.zero_grad();
+  drop_gradients();
 }
 
 void TrainOneStepWithLossScale::take_snapshot() {
@@ -290,7 +297,7 @@ void TrainOneStepWithLossScale::warn_if_many() const {
 void TrainOneStepWithLossScale::skip() {
   result_.skipped = true;
   count_skip();
-  optimizer_.zero_grad();
+  drop_gradients();
   scaler_.discard();
   restore_buffers();
   logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,

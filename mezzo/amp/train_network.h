@@ -103,9 +103,10 @@ class TrainOneStepWithLossScale {
   TrainOneStepWithLossScale(nn::Module& net, LossFunction loss, optim::Optimizer& optimizer,
                             GradScaler scaler, TrainStepOptions options = {});
 
-  // One step on a batch. Gradients are dropped afterwards, also after an exception, which in graph
-  // mode may leave some parameters updated (docs/graph.md). Throws ArgumentError if there are fewer
-  // examples than micro-batches.
+  // One step on a batch. The gradients of the network's and of the optimizer's parameters are
+  // dropped before, and afterwards, also after an exception, which in graph mode may leave some
+  // parameters updated (docs/graph.md). Throws ArgumentError if there are fewer examples than
+  // micro-batches.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
 
   nn::Module& net() { return net_; }
@@ -158,6 +159,7 @@ class TrainOneStepWithLossScale {
   void count_skip();
   void warn_if_many() const;
   void skip();
+  void drop_gradients() const;
   UpdateOnDevice::Player player() const { return {&optimizer_, options_.max_grad_norm}; }
   bool skips_nonfinite_loss() const {
     return options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();

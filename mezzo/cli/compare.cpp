@@ -48,6 +48,11 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     const SharedOptions& shared = options;
     SharedOptions run = shared;
     run.level = level;
+    // The options are for the levels that lower anything; O0 is what they are compared with.
+    if (parse_policy(level, run.dtype).level == amp::Level::kO0) {
+      run.run.precision.lower.clear();
+      run.keep_batchnorm.clear();
+    }
     runs.push_back(run.parsed());
     runs.back().should_stop = [] { return StopOnSignal::was_asked(); };
   }

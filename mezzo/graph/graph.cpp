@@ -130,7 +130,7 @@ CompiledStep& GraphBase::step() {
   changes_ = config.changes();
   step_ = compile([this](std::span<const Tensor> inputs) { return capture_step(inputs); },
                   {.networks = networks_,
-                   .mode = [this] { return std::uint64_t{scaler().statistics() != nullptr}; },
+                   .mode = [this] { return scaler().mode(); },
                    .passes = config.passes(),
                    .most_programs = config.most_programs(),
                    .record = config.record()});

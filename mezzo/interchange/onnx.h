@@ -7,9 +7,10 @@
 
 namespace mezzo::interchange {
 
-// Writes the network as it is in inference mode, in f32: batch norm with its running statistics,
-// without dropout. `example` is the shape of one input, [c, h, w]; the graph maps `input`
-// [N, c, h, w], for any N, to `output`. Parameters keep their names. Opset 17, IR version 8.
+// Writes the network as it is in inference mode, in f32 whatever its precision is set to: batch
+// norm with its running statistics, without dropout. `example` is the shape of one input, [c, h,
+// w]; the graph maps `input` [N, c, h, w], for any N, to `output`. Parameters keep their names.
+// Opset 17, IR version 8.
 //
 // The graph is what the forward pass does with a batch of zeros: one with other calls for other
 // values cannot be exported. Throws UnsupportedError `[export] OP in PATH: ...` for what ONNX or

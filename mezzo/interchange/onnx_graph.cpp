@@ -62,7 +62,8 @@ std::string OnnxGraph::input(std::size_t i) {
 
 void OnnxGraph::add_state(State& state) {
   if (state.tensor.dtype() != DType::kF32) {
-    refuse("`", state.name, "` is ", state.tensor.dtype(), ". Load it into a network in f32");
+    refuse("`", state.name, "` is ", state.tensor.dtype(),
+           ". Load it into a network in f32, or call amp::full_parameters()");
   }
   onnx::TensorProto& tensor = *graph_.add_initializer();
   tensor.set_name(state.name);

@@ -1,6 +1,7 @@
 #include "mezzo/interchange/trace.h"
 
 #include "mezzo/nn/inference.h"
+#include "mezzo/ops/call.h"
 #include "mezzo/ops/call_listener.h"
 
 namespace mezzo::interchange {
@@ -25,6 +26,9 @@ class Recorder final : public CallListener {
 
 Trace trace_forward(nn::Module& net, const Tensor& input) {
   const nn::Inference inference(net);
+  // ONNX has no regions: what they lower is f32 there.
+  const nn::WithoutPrecisionHooks in_f32;
+  const WithoutPrecisionHook outside;
   Trace trace{.input = input, .output = {}, .calls = {}};
   Recorder recorder(trace.calls);
   const ListenToCalls listening(recorder);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "mezzo/nn/f16_range.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::nn {
@@ -42,7 +43,7 @@ bool fits(const Tensor& from, const Tensor& to) {
 
 void Module::load_state(std::span<const NamedTensor> state, bool strict) {
   Index given = index_of(state);
-  std::vector<std::pair<const Tensor*, Tensor>> copies;
+  std::vector<std::pair<const Tensor*, NamedTensor>> copies;
   std::vector<std::string> missing;
   std::vector<std::string> different;
   for (const NamedTensor& own : this->state()) {
@@ -54,7 +55,7 @@ void Module::load_state(std::span<const NamedTensor> state, bool strict) {
     const Tensor& value = *found->second;
     given.erase(found);
     if (fits(value, own.tensor)) {
-      copies.emplace_back(&value, own.tensor);
+      copies.emplace_back(&value, own);
     } else {
       different.push_back(concat(own.name, " is ", own.tensor, " here but ", value, " there"));
     }
@@ -75,7 +76,10 @@ void Module::load_state(std::span<const NamedTensor> state, bool strict) {
         names_fit ? "Load the state of the same network"
                   : "Load with strict = false to take only the names in common");
   }
-  for (const auto& [from, to] : copies) copy_elements(*from, to);
+  for (const auto& [from, to] : copies) copy_elements(*from, to.tensor);
+  for (const auto& [from, to] : copies) {
+    if (from->dtype() != to.tensor.dtype()) warn_if_beyond_f16(to.name, to.tensor);
+  }
 }
 
 void Module::load_state(const std::map<std::string, Tensor>& state, bool strict) {

@@ -99,11 +99,17 @@ Module* Module::find(std::string_view path) {
 
 namespace {
 
+thread_local bool without_precision = false;
+
 void check_hook(const std::shared_ptr<ForwardHook>& hook) {
   check_arg(hook != nullptr, "module", "a forward hook is null");
 }
 
 }  // namespace
+
+WithoutPrecisionHooks::WithoutPrecisionHooks()
+    : previous_(std::exchange(without_precision, true)) {}
+WithoutPrecisionHooks::~WithoutPrecisionHooks() { without_precision = previous_; }
 
 void Module::add_forward_hook(std::shared_ptr<ForwardHook> hook) {
   check_hook(hook);
@@ -120,7 +126,10 @@ void Module::remove_forward_hook(const ForwardHook* hook) {
 }
 
 Tensor Module::run_hooks(const Tensor& x, const ForwardHook::Forward& body) {
-  const auto hooks = hooks_;  // they may take themselves away
+  auto hooks = hooks_;  // they may take themselves away
+  if (without_precision) {
+    std::erase_if(hooks, [](const auto& hook) { return hook->is_precision(); });
+  }
   const std::function<Tensor(std::size_t, const Tensor&)> from = [&](std::size_t i,
                                                                      const Tensor& input) {
     if (i == hooks.size()) return body(input);

@@ -52,6 +52,20 @@ class ForwardHook {
   // Called instead of the forward pass; calls forward(x), usually once, and gives the result. May
   // change x and the result, and keep guards on its stack, so that an exception undoes them.
   virtual Tensor around(Module& module, const Tensor& x, const Forward& forward) = 0;
+  // True if all it changes is the precision that the pass computes in.
+  virtual bool is_precision() const { return false; }
+};
+
+// While it exists, this thread's forward passes leave out hooks of precision.
+class WithoutPrecisionHooks {
+ public:
+  WithoutPrecisionHooks();
+  ~WithoutPrecisionHooks();
+  WithoutPrecisionHooks(const WithoutPrecisionHooks&) = delete;
+  WithoutPrecisionHooks& operator=(const WithoutPrecisionHooks&) = delete;
+
+ private:
+  bool previous_;
 };
 
 // The module whose forward pass this thread is in, the innermost one; null outside of modules.

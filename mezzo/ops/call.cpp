@@ -19,18 +19,6 @@ thread_local CaptureHook* current_capture = nullptr;
 thread_local bool recording = true;
 thread_local bool doing_host_work = true;
 
-// No autocast while a cast or an in-place update is on its way.
-class WithoutHook {
- public:
-  WithoutHook() : saved_(std::exchange(current_hook, nullptr)) {}
-  ~WithoutHook() { current_hook = saved_; }
-  WithoutHook(const WithoutHook&) = delete;
-  WithoutHook& operator=(const WithoutHook&) = delete;
-
- private:
-  PrecisionHook* saved_;
-};
-
 // The device that all inputs are on. A copy made here would hide, in a loop, that most of the time
 // goes into copying.
 Device common_device(const OpDef& op, Inputs inputs) {
@@ -120,6 +108,8 @@ void promote_inputs(const OpDef& op, Operands& operands) {
 
 PrecisionHook* precision_hook() { return current_hook; }
 void set_precision_hook(PrecisionHook* hook) { current_hook = hook; }
+WithoutPrecisionHook::WithoutPrecisionHook() : previous_(std::exchange(current_hook, nullptr)) {}
+WithoutPrecisionHook::~WithoutPrecisionHook() { current_hook = previous_; }
 
 ListenToCalls::ListenToCalls(CallListener& listener)
     : previous_(std::exchange(current_listener, &listener)) {}
@@ -148,7 +138,7 @@ void prepare(const OpDef& op, Operands& operands) {
     current_capture->prepare(op, operands);
   } else if (current_hook != nullptr) {
     PrecisionHook* hook = current_hook;
-    const WithoutHook guard;
+    const WithoutPrecisionHook guard;
     hook->prepare(op, operands);
   }
 }
@@ -229,7 +219,7 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
   check_arg(!recording || !destination.requires_grad(), op.name,
             "a tensor that takes part in differentiation cannot be changed in place. Use the "
             "operation that returns a new tensor, or wrap the change in NoGrad");
-  const WithoutHook guard;
+  const WithoutPrecisionHook guard;
   Operands operands(Inputs(inputs.begin(), inputs.size()));
   prepare(op, operands);
   promote_inputs(op, operands);

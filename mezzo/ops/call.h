@@ -62,6 +62,19 @@ class PrecisionHook {
 PrecisionHook* precision_hook();
 void set_precision_hook(PrecisionHook* hook);
 
+// While it exists, this thread's calls compute in the dtypes of their operands: for casts, updates
+// in place, and what an operation is made of besides its kernel.
+class WithoutPrecisionHook {
+ public:
+  WithoutPrecisionHook();
+  ~WithoutPrecisionHook();
+  WithoutPrecisionHook(const WithoutPrecisionHook&) = delete;
+  WithoutPrecisionHook& operator=(const WithoutPrecisionHook&) = delete;
+
+ private:
+  PrecisionHook* previous_;
+};
+
 // The results of a call.
 class Outputs {
  public:

@@ -21,7 +21,7 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
     check_arg(param.dtype() == DType::kF32 || is_lower(param.dtype()), name_, "parameter ", i, " (",
               param, ") must be f32, bf16 or f16. Use astype()");
     check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", i, " (", param,
-              ") is not trained. Call set_requires_grad(true) on it");
+              ") is not trained. Leave it out, or call set_requires_grad(true) on it");
     check_arg(param.is_one_block(), name_, "parameter ", i, " (", param,
               ") is not dense. Train the tensor that it is a view of");
     check_arg(

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/io/checkpoint_manifest.h"
 #include "mezzo/io/safetensors.h"
@@ -62,7 +63,19 @@ void restore_optimizer(optim::Optimizer& optimizer, const io::Checkpoint& checkp
 }
 
 void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
-  if (!scaler.is_enabled()) return;
+  const auto saved = checkpoint.values.find(kScaler);
+  const bool has_saved = saved != checkpoint.values.end() && !saved->second.empty();
+  if (!scaler.is_enabled()) {
+    if (has_saved) {
+      logging::write(logging::Topic::kWarning,
+                     "the checkpoint is of a run with loss scaling, and this one goes on without");
+    }
+    return;
+  }
+  check_arg(
+      has_saved, "resume",
+      "the checkpoint is of a run without loss scaling, and this one scales. Go on without, or "
+      "begin in another folder");
   amp::GradScaler::StateDict state;
   // In the scaler's own order, which is also what must be there.
   for (const auto& [name, value] : scaler.state_dict()) {

@@ -47,6 +47,12 @@ void check_options(const RunOptions& options) {
         "--label-smoothing must be in [0, 1]: ", options.label_smoothing);
   check(options.checkpoints.every >= 0,
         "--checkpoint-every must not be negative: ", options.checkpoints.every);
+  if (options.policy.level == amp::Level::kO0) {
+    check(
+        options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
+        "--lower and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
+        "O1, auto, O2 or O3");
+  }
   const std::int64_t keep = options.checkpoints.keep.value_or(0);
   check(keep >= 0, "--keep must not be negative: ", keep);
   check(

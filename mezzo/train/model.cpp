@@ -61,8 +61,9 @@ class Loop {
   // All of them now, not each when its step is there, which may be in a week.
   void check_rates() const {
     for (std::size_t i = 0; i < options_.lr.size(); ++i) {
-      check_arg(options_.lr[i] >= 0, "Model", "the learning rate of step ", i + 1, " is ",
-                options_.lr[i], ". Rates must not be negative");
+      check_arg(options_.lr[i] >= 0 && options_.lr[i] <= double{std::numeric_limits<float>::max()},
+                "Model", "the learning rate of step ", i + 1, " is ", options_.lr[i],
+                ". Rates must not be negative, and finite in f32");
     }
   }
 

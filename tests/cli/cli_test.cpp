@@ -186,6 +186,18 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
   }
 }
 
+// O0 is what others are compared with.
+TEST_F(Command, OptionsThatLowerAreNotForO0) {
+  EXPECT_THAT(run("train --amp O0 --lower fc1").errors,
+              HasSubstr("--lower and --keep-batchnorm-fp32 false have no place at --amp O0"));
+  EXPECT_EQ(run("bench --amp O0 --keep-batchnorm-fp32 false").status, 2);
+  const std::string options = " --model mlp --batch-size 500 --quiet --steps 1 --json ";
+  ASSERT_EQ(run("compare --levels O0,O1 --lower relu" + options + path("log")).status, 0);
+  ASSERT_EQ(run("train --amp O0" + options + path("plain")).status, 0);
+  const Json first = read_events("log")[1];
+  EXPECT_EQ(first["loss"], read_events("plain")[1]["loss"]);
+}
+
 TEST_F(Command, ComparesO0WithoutALowerPrecision) {
   EXPECT_EQ(run("compare --levels O0 --dtype f32 --model lenet5 --steps 1 --quiet").status, 0);
 }

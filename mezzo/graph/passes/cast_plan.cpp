@@ -12,26 +12,8 @@ bool in_mask(std::uint32_t mask, std::size_t i) {
   return (mask >> std::min<std::size_t>(i, 31) & 1U) != 0;
 }
 
-// A program that was parsed does not say which of its states are trained: all, then.
-bool is_trained(const Value& value) {
-  return value.kind == ValueKind::kState &&
-         (!value.tensor.defined() || value.tensor.requires_grad());
-}
-
-std::vector<bool> trained_values(const Program& program) {
-  std::vector<bool> trained(program.values.size());
-  for (std::size_t i = 0; i < trained.size(); ++i) trained[i] = is_trained(program.values[i]);
-  for (const Node& node : program.nodes) {
-    if (node.is_host() || node.op->backward == nullptr) continue;
-    const bool any = std::ranges::any_of(
-        node.inputs, [&](ValueId input) { return input != kNoValue && trained[input]; });
-    for (const ValueId output : node.outputs) trained[output] = any;
-  }
-  return trained;
-}
-
-// The dtype to which the node's trained inputs outside of its cast mask are rounded, as autocast
-// does where the policy does not keep normalisations in f32.
+// The dtype to which the node's scale and shift are rounded, as autocast does where the policy does
+// not keep normalisations in f32.
 std::optional<DType> rounding_of(const Node& node) {
   if (node.is_host() || node.policy == nullptr) return {};
   const amp::Policy& policy = *node.policy;
@@ -46,10 +28,7 @@ bool may_cast(const OpDef& op, std::size_t input) { return in_mask(op.precision.
 bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
 
 CastPlanner::CastPlanner(const Program& program)
-    : program_(program),
-      makers_(makers(program)),
-      trained_(trained_values(program)),
-      inferences_(program.nodes.size()) {}
+    : program_(program), makers_(makers(program)), inferences_(program.nodes.size()) {}
 
 CastPlan CastPlanner::plan() {
   const std::size_t values = program_.values.size();
@@ -138,9 +117,7 @@ void CastPlanner::round_parameters(std::size_t index) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId value = node.inputs[i];
     if (value == kNoValue || may_cast(*node.op, i) || !in_mask(node.op->grad_inputs, i)) continue;
-    if (dtypes_[value] == DType::kF32 && trained_[value]) {
-      add({index, i, value, DType::kF32, lower});
-    }
+    if (dtypes_[value] == DType::kF32) add({index, i, value, DType::kF32, lower});
   }
 }
 

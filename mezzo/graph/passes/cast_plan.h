@@ -68,7 +68,6 @@ class CastPlanner {
 
   const Program& program_;
   std::vector<std::size_t> makers_;
-  std::vector<bool> trained_;                       // by value: takes part in differentiation
   std::vector<std::vector<Inference>> inferences_;  // by node: what was inferred so far
 
   CastPlan plan_{};

@@ -7,6 +7,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/binary_cross_entropy.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/matmul.h"
@@ -97,6 +98,32 @@ TEST(Autocast, RefusesWhatIsWrongIn16BitsAndSaysWhatToUse) {
   EXPECT_EQ(binary_cross_entropy_with_logits(p, p).dtype(), DType::kF32);
   const Autocast off(DType::kF16, false);
   EXPECT_NO_THROW(binary_cross_entropy(p, p));
+}
+
+// 300000 is infinite in f16, and one of its neighbours there is 64 off 65000.
+TEST(Autocast, LossesAreAddedUpInF32AtO3) {
+  const Tensor logits = full({100000}, 3);
+  const Tensor targets = zeros({100000});
+  for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
+    const double expected = binary_cross_entropy_with_logits(logits, targets, reduction).item();
+    const Autocast region({.level = Level::kO3, .lower = DType::kF16});
+    const Tensor loss =
+        binary_cross_entropy_with_logits(logits.astype(DType::kF16), targets, reduction);
+    EXPECT_EQ(loss.dtype(), DType::kF32);
+    EXPECT_EQ(loss.item(), expected);
+  }
+}
+
+// Whether they are being trained or not.
+TEST(Autocast, FrozenScalesAreRoundedAtO3LikeOthers) {
+  const Tensor x = randn({8, 4});
+  const auto normalised = [&](bool frozen) {
+    const auto affine = [&](double value) { return full({4}, value).set_requires_grad(!frozen); };
+    const NoGrad no_grad;
+    const Autocast region({.level = Level::kO3, .lower = DType::kBf16});
+    return batch_norm(x, affine(1.001), affine(0.3), {.training = true}).y.to_vector<float>();
+  };
+  EXPECT_EQ(normalised(true), normalised(false));
 }
 
 TEST(Autocast, AsADecorator) {

@@ -89,7 +89,8 @@ TEST(BuildTrainNetwork, OverridesDecideInMindSporesOrder) {
       {"O2", {}, f32, std::nullopt},
       {"O3", true, f32, std::nullopt},
       {"O2", false, f32, Policy{Level::kO3, f16, false}},
-      {"O1", false, {}, Policy{Level::kO1, f16, false}},
+      {"O1", false, {}, Policy{Level::kO1, f16}},
+      {"auto", false, {}, Policy{Level::kAuto, f16}},
   };
   for (const Override& o : overrides) {
     const Built built({.level = o.level,
@@ -179,6 +180,18 @@ TEST(BuildTrainNetwork, O0LeavesTheNetworksOwnPrecision) {
     EXPECT_TRUE(policy_of(observed.net).has_value());
   }
   EXPECT_EQ(Observed().dtype_in_step(), DType::kF32);
+}
+
+TEST(BuildTrainNetwork, SaysSoOfAPartInF16) {
+  for (const char* level : {"O0", "O2"}) {
+    SmallNet net;
+    to_float(*net.find("fc"), DType::kF16);
+    optim::Sgd optimizer(net.parameters(), {.lr = 0.1});
+    const auto step =
+        build_train_network(net, class_loss, optimizer, {.level = level, .dtype = DType::kBf16});
+    EXPECT_EQ(step.scaler().is_enabled(), std::string_view(level) == "O2");
+  }
+  EXPECT_THAT(warnings.text(), HasSubstr("f16 at level O0 without loss scaling"));
 }
 
 TEST(BuildTrainNetwork, SaysThatTheNetworksOwnF16IsNotScaledAtO0) {

@@ -12,6 +12,7 @@
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/warnings.h"
 
 namespace mezzo::amp {
 namespace {
@@ -115,6 +116,18 @@ TEST(HalfParameters, FrozenParametersStayFrozen) {
   half_parameters(layer, DType::kBf16);
   EXPECT_FALSE(layer.own_parameters()[0].tensor->requires_grad());
   EXPECT_TRUE(layer.own_parameters()[1].tensor->requires_grad());
+}
+
+TEST(HalfParameters, SayWhichNumbersF16CannotHold) {
+  nn::Linear linear(2, 2);
+  fill(linear.weight().detach(), 1e6);
+  half_parameters(linear, DType::kBf16);
+  EXPECT_THAT(warnings.text(), testing::Not(testing::HasSubstr("infinite in f16")));
+  full_parameters(linear);
+  half_parameters(linear, DType::kF16);
+  EXPECT_THAT(warnings.text(), testing::HasSubstr("`weight` has numbers that are infinite in f16"));
+  linear.load_state({{"weight", zeros({2, 2})}, {"bias", full({2}, 7e4)}});
+  EXPECT_THAT(warnings.text(), testing::HasSubstr("`bias` has numbers that are infinite in f16"));
 }
 
 TEST(HalfParameters, RefusesOtherDTypes) {

@@ -94,6 +94,15 @@ TEST(LossScale, SettingTheScaleLeavesTheCountAlone) {
   EXPECT_EQ(state.scale(), 64);
 }
 
+TEST(LossScale, AFixedOneStaysWhereItWasSet) {
+  LossScaleState state(fixed_loss_scale(64));
+  EXPECT_EQ(trajectory(state, "FTT"), (Scales{64, 64, 64}));
+  state.set_scale(1024);
+  EXPECT_EQ(trajectory(state, "FTFT"), (Scales{1024, 1024, 1024, 1024}));
+  state.restore(16, 0, 1);
+  EXPECT_EQ(trajectory(state, "TF"), (Scales{16, 16}));
+}
+
 TEST(LossScale, RefusesOptionsThatMakeNoSense) {
   const auto message = [](const LossScaleOptions& options) -> std::string {
     try {

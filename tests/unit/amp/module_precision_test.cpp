@@ -158,6 +158,17 @@ TEST(AutoMixedPrecision, LevelsChooseByClass) {
   }
 }
 
+TEST(AutoMixedPrecision, AtO0ModulesCanBeLoweredAndOperationsCannot) {
+  ProbedNet net;
+  EXPECT_THAT(message_of<ArgumentError>(
+                  [&] { auto_mixed_precision(net, "O0", DType::kF16, {.lower = {"softmax"}}); }),
+              HasSubstr("operations cannot be lowered at O0"));
+  auto_mixed_precision(net, "O0", DType::kF16, {.keep_float32 = {"softmax"}, .lower = {"second"}});
+  static_cast<void>(net(input()));
+  EXPECT_EQ(net.dtype_of_first(), DType::kF32);
+  EXPECT_EQ(net.dtype_of_second(), DType::kF16);
+}
+
 TEST(AutoMixedPrecision, O1ReturnsToF32WhereAutoStays) {
   const Tensor x = input();
   const Tensor ones_matrix = full({4, 4}, 1);

@@ -64,7 +64,6 @@ TEST(TrainStep, ReportsTheTrueLossAndBothScales) {
   EXPECT_FALSE(scaled.net.parameters()[0].grad().defined());
 }
 
-// Powers of two commute with everything: the scale, also one that grows, leaves no trace.
 TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   SmallNet net;
   SmallNet other;
@@ -89,6 +88,27 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   EXPECT_NO_THROW(fine_tune(batch.images, batch.labels));
 }
 
+// Of the parameters that it does not train, and of a backward pass before it: at another scale,
+// they would be added to those of a step that trains all.
+TEST(TrainStep, LeavesNoGradientAndTakesNone) {
+  Training fresh(scaler_at(128));
+  Training used(scaler_at(128));
+  const std::vector<Tensor> head{used.net.parameters().back()};
+  optim::Sgd of_head(head, {.lr = 0});
+  TrainOneStepWithLossScale fine_tune(used.net, steep_loss, of_head, scaler_at(4));
+  EXPECT_FALSE(fine_tune(small_batch(1).images, small_batch(1).labels).skipped);
+  TrainOneStepWithLossScale skipped(used.net, steep_loss, of_head, scaler_at(kHuge));
+  EXPECT_TRUE(skipped(small_batch(1).images, small_batch(1).labels).skipped);
+  for (const Tensor& param : used.net.parameters()) EXPECT_FALSE(param.grad().defined());
+  steep_loss(used.net(small_batch(2).images), small_batch(2).labels).backward();
+  fresh.net(small_batch(1).images);  // for the running statistics
+  fresh.net(small_batch(2).images);
+  fresh(small_batch(3));
+  used(small_batch(3));
+  EXPECT_EQ(used.state(), fresh.state());
+}
+
+// Powers of two commute with everything: the scale, also one that grows, leaves no trace.
 TEST(TrainStep, ScalingChangesNoBit) {
   Training plain(no_scaler());
   Training scaled(GradScaler({.init_scale = 256, .growth_interval = 1}));

@@ -335,5 +335,65 @@ TEST(Compile, AHandWrittenStepIsTheSameBitForBit) {
               amp::everything(eager.net, eager.optimizer));
 }
 
+// Steps of a scaler that gets a scale of its own each time, or throws away every third iteration.
+template <class AnyStep>
+std::vector<double> scales_of(HandWritten& training, AnyStep step) {
+  std::vector<double> scales;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const amp::Batch batch = amp::small_batch(i);
+    const Tensor in[] = {batch.images, batch.labels};
+    static_cast<void>(step(in));
+    scales.push_back(training.scaler.get_scale());
+    training.scaler.state().set_scale(static_cast<double>(16 << i));
+  }
+  return scales;
+}
+
+TEST(Compile, AScaleThatIsSetAndAnIterationThatIsDiscardedAreCaptured) {
+  for (const bool discards : {false, true}) {
+    const auto step_of = [discards](HandWritten& t) {
+      return [&t, discards](Tensors in) {
+        const Tensor loss = amp::class_loss(t.net(in[0]), in[1]);
+        t.scaler.scale(loss).backward();
+        if (discards) {
+          t.scaler.discard();
+        } else {
+          t.scaler.step(t.optimizer);
+          t.scaler.update(512);
+        }
+        t.optimizer.zero_grad();
+        return std::vector<Tensor>{loss};
+      };
+    };
+    manual_seed(5);
+    HandWritten eager(1024);
+    manual_seed(5);
+    HandWritten captured(1024);
+    CompiledStep step = compile(step_of(captured), {.networks = {&captured.net}});
+    const auto replay = [&](Tensors in) { return step(in); };
+    EXPECT_EQ(scales_of(captured, replay), scales_of(eager, step_of(eager)));
+    EXPECT_EQ(captured.scaler.scale_used(), eager.scaler.scale_used());
+    EXPECT_TRUE(amp::everything(captured.net, captured.optimizer) ==
+                amp::everything(eager.net, eager.optimizer));
+  }
+}
+
+TEST(Compile, RefusesStepsOfSeveralOptimizersTogether) {
+  HandWritten training(1024);
+  CompiledStep step = compile(
+      [&](Tensors in) {
+        const Tensor loss = amp::class_loss(training.net(in[0]), in[1]);
+        training.scaler.scale(loss).backward();
+        optim::Optimizer* const all[] = {&training.optimizer};
+        training.scaler.step_together(all);
+        return std::vector<Tensor>{loss};
+      },
+      {.networks = {&training.net}});
+  const amp::Batch batch = amp::small_batch(1);
+  const Tensor in[] = {batch.images, batch.labels};
+  EXPECT_THAT(message_of<ArgumentError>([&] { step(in); }),
+              HasSubstr("step_together() cannot be captured"));
+}
+
 }  // namespace
 }  // namespace mezzo::graph

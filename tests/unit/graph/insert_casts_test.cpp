@@ -167,15 +167,15 @@ TEST(InsertCasts, ParametersOfNormalisationsAreRoundedAtO3) {
 )"));
 }
 
-TEST(InsertCasts, OnlyTrainedParametersAreRounded) {
+TEST(InsertCasts, FrozenParametersAreRoundedAsWell) {
   Program program = program_in(kNormalisation);
   for (Value& value : program.values) {
     if (value.kind != ValueKind::kState) continue;
     value.tensor = zeros({8});
     value.tensor.set_requires_grad(value.name == "bias");
   }
-  // x, the bias twice, the weight for the product, the result.
-  EXPECT_EQ(insert_casts(program), 5);
+  // x, the weight and the bias twice, and neither statistic; the result.
+  EXPECT_EQ(insert_casts(program), 6);
 }
 
 TEST(InsertCasts, ParametersAreKeptWhereThePolicySaysSo) {

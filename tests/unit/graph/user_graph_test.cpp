@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/ops/matmul.h"
@@ -91,6 +92,44 @@ TEST(UserGraph, AnotherShapeOrModeIsCapturedAgain) {
   EXPECT_EQ(graph(batch.images, batch.labels).item(),
             plain_step(plain, std::nullopt, batch.images, batch.labels).item());
   EXPECT_EQ(graph.builds(), 3);
+}
+
+// A scaler that does something else in the next step has a program of its own.
+TEST(UserGraph, AnotherScalerInItsPlaceIsCapturedAgain) {
+  Training plain;
+  Training graphed;
+  TrainGraph graph(graphed);
+  for (const bool enabled : {false, true, false}) {
+    for (Training* training : {&plain, &graphed}) {
+      training->scaler = amp::GradScaler({.init_scale = 1024}, enabled);
+    }
+    const double expected = plain_step(plain, {}, kBatch.images, kBatch.labels).item();
+    EXPECT_EQ(graph(kBatch.images, kBatch.labels).item(), expected);
+    EXPECT_EQ(graph.updates().at(0).step.scale_used, enabled ? 1024 : 1);
+    EXPECT_TRUE(graphed.everything() == plain.everything());
+  }
+  EXPECT_EQ(graph.programs(), 2U);
+}
+
+TEST(UserGraph, GradientsAreCountedInTheStepsThatAreDue) {
+  for (const int before : {0, 1}) {
+    std::vector<std::int64_t> passes[2];
+    for (const bool graphs : {false, true}) {
+      Training training;
+      amp::GradientStatistics statistics(training.net, {.every = 2, .activations = true});
+      training.scaler.set_statistics(&statistics);
+      TrainGraph graph(training);
+      for (int i = 0; i < before; ++i) statistics.begin_step(1024);
+      for (int i = 0; i < 4; ++i) {
+        statistics.begin_step(training.scaler.get_scale());
+        graphs ? graph(kBatch.images, kBatch.labels)
+               : plain_step(training, {}, kBatch.images, kBatch.labels);
+        passes[graphs ? 1 : 0].push_back(statistics.total_activations().at(0).passes);
+      }
+    }
+    EXPECT_EQ(passes[1], passes[0]) << before;
+    EXPECT_EQ(passes[0].back(), 2);
+  }
 }
 
 TEST(UserGraph, WeightsThatOthersWriteAreSeen) {

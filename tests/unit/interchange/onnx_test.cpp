@@ -222,10 +222,31 @@ TEST(Onnx, RefusesStateThatFitsOneBatchSize) {
   EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(net, {4}); }), HasSubstr("[add]"));
 }
 
+// A child whose operation ONNX is not told.
+class Summing final : public nn::Module {
+ public:
+  Summing() { add("inner", inner_); }
+  Tensor forward(const Tensor& x) override { return inner_(x); }
+
+ private:
+  Net inner_{[](const Tensor& x) { return sum(x, {1}); }};
+};
+
 TEST(Onnx, NamesTheModuleOfWhatItRefuses) {
+  Summing net;
+  EXPECT_THAT(refusal(net, {3}), HasSubstr("in `inner`"));
+}
+
+// What a network is set to, or a region around the export, is of no account.
+TEST(Onnx, IsInF32WhateverThePrecision) {
   const auto net = models::create("lenet5", {.in_channels = 1, .image_size = 28});
+  const std::string plain = serialize_onnx(*net, {1, 28, 28});
+  amp::auto_mixed_precision(*net, "O2", DType::kF16);
   amp::to_float(*net->find("fc2"), DType::kBf16);
-  EXPECT_THAT(refusal(*net, {1, 28, 28}), HasSubstr("in `fc2`"));
+  const amp::Autocast region({.level = amp::Level::kO3, .lower = DType::kBf16});
+  EXPECT_EQ(serialize_onnx(*net, {1, 28, 28}), plain);
+  const NoGrad no_grad;
+  EXPECT_EQ(net->find("fc2")->operator()(zeros({1, 120})).dtype(), DType::kBf16);
 }
 
 TEST(Onnx, RefusesParametersIn16Bits) {

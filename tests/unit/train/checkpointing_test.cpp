@@ -14,6 +14,7 @@
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
+#include "tests/unit/amp/warnings.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/stateful_net.h"
 #include "tests/unit/message_of.h"
@@ -39,12 +40,13 @@ MakeOptimizer adam() { return make<optim::Adam>(optim::AdamOptions{.lr = 0.01});
 // A training with state of every kind.
 class Training {
  public:
-  explicit Training(const MakeOptimizer& make_optimizer, DType params = DType::kF32) {
+  explicit Training(const MakeOptimizer& make_optimizer, DType params = DType::kF32,
+                    bool scales = true) {
     manual_seed(1);
     if (params != DType::kF32) amp::half_parameters(net, params);
     optimizer = make_optimizer(net.parameters());
     step = std::make_unique<amp::TrainOneStepWithLossScale>(net, amp::class_loss, *optimizer,
-                                                            amp::GradScaler());
+                                                            amp::GradScaler({}, scales));
   }
 
   void do_steps(int count) {
@@ -130,6 +132,20 @@ TEST(Restore, TakesCheckpointsThatDoNotSayWhoseTheyAre) {
   Training other(adam());
   restore(other.state(), checkpoint);
   EXPECT_EQ(amp::everything(other.net, *other.optimizer), expected);
+}
+
+TEST(Restore, SaysThatOneRunScalesAndTheOtherDoesNot) {
+  Training scaled(adam());
+  scaled.do_steps(2);
+  Training plain(adam(), DType::kF32, false);
+  plain.do_steps(1);
+  const io::Checkpoint of_plain = plain.saved();
+  EXPECT_THAT(message_of<ArgumentError>([&] { restore(scaled.state(), of_plain); }),
+              HasSubstr("[resume] the checkpoint is of a run without loss scaling"));
+  restore(plain.state(), scaled.saved());
+  EXPECT_THAT(amp::warnings.text(), HasSubstr("the checkpoint is of a run with loss scaling"));
+  EXPECT_EQ(amp::everything(plain.net, *plain.optimizer),
+            amp::everything(scaled.net, *scaled.optimizer));
 }
 
 struct Damage {
