@@ -194,6 +194,7 @@ class TrainOneStepWithLossScale {
 //   O2     true                 dtype            DynamicLossScaleManager() for f16, none for bf16
 //   O3     false                dtype            none
 //   auto   false                f32              none
+// At O1 and auto normalisations are f32 whatever keep_batchnorm_fp32 says, as there.
 // O0 leaves the network as it is, with the precision that it was given before, unless
 // cast_model_type says otherwise. That a network is to be in f32 is said with
 // auto_mixed_precision(net, "O0"), or with an O0 policy of the step for what is not set on the
