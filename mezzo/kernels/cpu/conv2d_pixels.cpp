@@ -1,9 +1,7 @@
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
@@ -20,12 +18,6 @@ using pixels::Product;
 using pixels::rows_of_strip;
 using pixels::Unit;
 
-// What multiplies bf16 pixels here, if anything is fast at it.
-std::optional<Unit> unit_here() {
-  if (has_tiles()) return Unit::kTiles;
-  return has_fast_bf16_dot() ? std::optional(Unit::kDots) : std::nullopt;
-}
-
 // The sizes of a call, as a product of pixels and the weight seen as [outer, inner].
 struct Sizes {
   std::int64_t pixels = 0, inner = 0, outer = 0;
@@ -40,7 +32,7 @@ Sizes sizes_of(const KernelArgs& args) {
 // them: 0.73 to 0.93 where channels double or more, 0.8 to 1 for 64 to 64, 0.65 to 0.9 for 7x7
 // pixels and any channels; elsewhere 1 to 1.2. By dot products: 0.73 to 1 everywhere.
 bool is_worth_it(const KernelArgs& args, const Sizes& sizes) {
-  if (unit_here() == Unit::kDots) return true;
+  if (bf16_unit() == Unit::kDots) return true;
   constexpr std::int64_t kShortSum = 64;
   constexpr std::int64_t kFewPixels = 64;
   const Shape& x = args.input(0).shape();
@@ -57,7 +49,7 @@ Support supports_sizes(const KernelArgs& args) {
 }
 
 Support supports_operands(const KernelArgs& args) {
-  if (!unit_here()) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
+  if (!bf16_unit()) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
   for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
     if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
     if (tensor->numel() == 0) return Support::no("a tensor has no elements");
@@ -150,7 +142,7 @@ void run_pixels_grad_input(const KernelArgs& args, Unit unit) {
   });
 }
 
-void run_pixels(const KernelArgs& args) { run_pixels(args, *unit_here()); }
-void run_pixels_grad_input(const KernelArgs& args) { run_pixels_grad_input(args, *unit_here()); }
+void run_pixels(const KernelArgs& args) { run_pixels(args, *bf16_unit()); }
+void run_pixels_grad_input(const KernelArgs& args) { run_pixels_grad_input(args, *bf16_unit()); }
 
 }  // namespace mezzo::kernels::conv

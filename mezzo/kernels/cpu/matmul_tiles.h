@@ -1,13 +1,16 @@
 // Products of bf16 matrices with the tile unit (AMX): two or three times as fast as oneDNN's where
 // the matrices are small, because they are read where they are or copied once, with little ado.
+// And, in the same tiles, by the vector unit's dot product where that is fast.
 #pragma once
 
+#include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/kernels/kernel.h"
 
 namespace mezzo::kernels {
 
 // Whether the kernels take this call of matmul or linear: bf16 operands that are dense along their
-// rows or columns, a dense result of bf16 or f32, and a CPU with AMX.
+// rows or columns, a dense result of bf16 or f32, and a CPU with AMX or a fast
+// dot product.
 Support supports_matmul_tiles(const KernelArgs& args);
 Support supports_linear_tiles(const KernelArgs& args);
 
@@ -16,5 +19,9 @@ Support supports_linear_tiles(const KernelArgs& args);
 // operands count as zero.
 void run_matmul_tiles(const KernelArgs& args);
 void run_linear_tiles(const KernelArgs& args);
+
+// The same by that unit, whatever the CPU does best: for tests, on a CPU that has it.
+void run_matmul_tiles(const KernelArgs& args, Bf16Unit unit);
+void run_linear_tiles(const KernelArgs& args, Bf16Unit unit);
 
 }  // namespace mezzo::kernels

@@ -43,7 +43,7 @@ MEZZO_TILE_TARGET void multiply_runs(std::span<const Run> runs, const Sums& sums
   if (kA == 2 && kB == 2) _tile_stored(3, sums.tiles[1][1], sums.pitch);
 }
 
-MEZZO_TILE_TARGET __m512 load_bias(const Result& result, std::int64_t column, __mmask16 mask) {
+MEZZO_DOT_TARGET __m512 load_bias(const Result& result, std::int64_t column, __mmask16 mask) {
   if (result.bias == nullptr) return _mm512_setzero_ps();
   if (result.wide_bias) {
     return _mm512_maskz_loadu_ps(mask, static_cast<const float*>(result.bias) + column);
@@ -59,15 +59,15 @@ struct Row {
 };
 
 // 0, 16, 1, 17 and so on: even and odd columns in turns.
-MEZZO_TILE_TARGET inline __m512i interleaving() {
+MEZZO_DOT_TARGET inline __m512i interleaving() {
   const __m512i even = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   return _mm512_or_si512(even,
                          _mm512_slli_epi32(_mm512_add_epi32(even, _mm512_set1_epi32(16)), 16));
 }
 
 template <bool kInterleaved>
-MEZZO_TILE_TARGET inline void store_row(const Row& row, const Result& result, std::int64_t at,
-                                        __mmask32 mask) {
+MEZZO_DOT_TARGET inline void store_row(const Row& row, const Result& result, std::int64_t at,
+                                       __mmask32 mask) {
   if (result.wide) {
     auto* out = static_cast<float*>(result.data) + at;
     _mm512_mask_storeu_ps(out, static_cast<__mmask16>(mask), row.left);
@@ -82,13 +82,13 @@ MEZZO_TILE_TARGET inline void store_row(const Row& row, const Result& result, st
   }
 }
 
-MEZZO_TILE_TARGET void transpose(float* tile) {
+MEZZO_DOT_TARGET void transpose(float* tile) {
   auto* bytes = reinterpret_cast<char*>(tile);
   transpose_tile(bytes, kTileRowBytes, bytes);
 }
 
 template <bool kInterleavedColumns>
-MEZZO_TILE_TARGET void write(const Sums& sums, const Order& order, const Result& result) {
+MEZZO_DOT_TARGET void write(const Sums& sums, const Order& order, const Result& result) {
   const __mmask32 mask = 0xffffffffU >> (32 - result.columns);
   const Row bias{load_bias(result, 0, static_cast<__mmask16>(mask)),
                  load_bias(result, 16, static_cast<__mmask16>(mask >> 16))};
@@ -109,7 +109,8 @@ MEZZO_TILE_TARGET void write(const Sums& sums, const Order& order, const Result&
 
 }  // namespace
 
-void multiply(std::span<const Run> runs, const Sums& sums) {
+void multiply(Bf16Unit unit, std::span<const Run> runs, const Sums& sums) {
+  if (unit == Bf16Unit::kDots) return multiply_by_dots(runs, sums);
   // The tile loads do not tell the compiler that they read memory.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool two_a = runs[0].first.tiles[1] != nullptr;
@@ -130,7 +131,7 @@ void finish(const Sums& sums, const Order& order, const Result& result) {
 
 #else
 
-void multiply(std::span<const Run>, const Sums&) {}
+void multiply(Bf16Unit, std::span<const Run>, const Sums&) {}
 void finish(const Sums&, const Order&, const Result&) {}
 
 #endif

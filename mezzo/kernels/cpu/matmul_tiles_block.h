@@ -6,6 +6,7 @@
 #include <span>
 
 #include "mezzo/core/half.h"
+#include "mezzo/kernels/cpu/tiles.h"
 
 namespace mezzo::kernels::matmul_tiles {
 
@@ -35,8 +36,10 @@ struct Sums {
   std::int64_t pitch = 0;
 };
 
-// Adds up the products of all runs from zero; needs TileRegisters.
-void multiply(std::span<const Run> runs, const Sums& sums);
+// Adds up the products of all runs from zero; needs the unit's registers.
+void multiply(Bf16Unit unit, std::span<const Run> runs, const Sums& sums);
+// The same by the vector unit.
+void multiply_by_dots(std::span<const Run> runs, const Sums& sums);
 
 // A part of the result, and what is added to its columns.
 struct Result {

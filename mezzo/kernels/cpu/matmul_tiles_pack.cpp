@@ -26,7 +26,7 @@ Part part_of(const Operand& operand, std::int64_t tile, std::int64_t block, std:
           std::min(operand.inner - number, kInner)};
 }
 
-MEZZO_TILE_TARGET void copy_lines(const Part& part, std::int64_t stride, char* out) {
+MEZZO_DOT_TARGET void copy_lines(const Part& part, std::int64_t stride, char* out) {
   const __mmask32 mask = 0xffffffffU >> (kInner - part.numbers);
   for (std::int64_t i = 0; i < kTileRows; ++i) {
     const __m512i line = i < part.lines ? _mm512_maskz_loadu_epi16(mask, part.data + i * stride)
@@ -35,12 +35,12 @@ MEZZO_TILE_TARGET void copy_lines(const Part& part, std::int64_t stride, char* o
   }
 }
 
-MEZZO_TILE_TARGET inline __m512i load_lines(__mmask16 mask, const BFloat16* from) {
+MEZZO_DOT_TARGET inline __m512i load_lines(__mmask16 mask, const BFloat16* from) {
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
 }
 
 // Row p of the tile: the numbers 2 p and 2 p + 1 of every line.
-MEZZO_TILE_TARGET void weave_lines(const Part& part, std::int64_t stride, char* out) {
+MEZZO_DOT_TARGET void weave_lines(const Part& part, std::int64_t stride, char* out) {
   const auto mask = static_cast<__mmask16>(0xffffU >> (kTileRows - part.lines));
   for (std::int64_t p = 0; p < kTileRows; ++p, out += kTileRowBytes) {
     const BFloat16* from = part.data + 2 * p * stride;
@@ -52,14 +52,14 @@ MEZZO_TILE_TARGET void weave_lines(const Part& part, std::int64_t stride, char* 
 }
 
 // Pairs of lines are numbers of 32 bits: their lower halves go to `even`, the upper ones to `odd`.
-MEZZO_TILE_TARGET inline void store_turns(__m512i first, __m512i second, char* even, char* odd) {
+MEZZO_DOT_TARGET inline void store_turns(__m512i first, __m512i second, char* even, char* odd) {
   constexpr __mmask32 kUpper = 0xaaaaaaaaU;
   _mm512_store_si512(even, _mm512_mask_blend_epi16(kUpper, first, _mm512_slli_epi32(second, 16)));
   _mm512_store_si512(odd, _mm512_mask_blend_epi16(kUpper, _mm512_srli_epi32(first, 16), second));
 }
 
 // The same as weave_lines() for up to 32 lines, the even and the odd ones of them.
-MEZZO_TILE_TARGET void weave_turns(const Part& part, std::int64_t stride, char* even, char* odd) {
+MEZZO_DOT_TARGET void weave_turns(const Part& part, std::int64_t stride, char* even, char* odd) {
   const __mmask32 mask = 0xffffffffU >> (32 - part.lines);
   for (std::int64_t p = 0; p < kTileRows; ++p) {
     const BFloat16* from = part.data + 2 * p * stride;
@@ -71,8 +71,8 @@ MEZZO_TILE_TARGET void weave_turns(const Part& part, std::int64_t stride, char* 
   }
 }
 
-MEZZO_TILE_TARGET void weave_whole_turns(const BFloat16* from, std::int64_t stride, char* even,
-                                         char* odd) {
+MEZZO_DOT_TARGET void weave_whole_turns(const BFloat16* from, std::int64_t stride, char* even,
+                                        char* odd) {
   for (std::int64_t p = 0; p < kTileRows; ++p, from += 2 * stride) {
     store_turns(_mm512_loadu_si512(from), _mm512_loadu_si512(from + stride),
                 even + p * kTileRowBytes, odd + p * kTileRowBytes);

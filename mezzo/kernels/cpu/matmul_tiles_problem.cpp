@@ -103,7 +103,7 @@ namespace {
 
 // Cycles for a tile, measured roughly: a product with operands in the second-level cache, and what
 // is done with a tile of the result.
-constexpr double kProduct = 28;
+constexpr double cost_of_product(Bf16Unit unit) { return unit == Bf16Unit::kTiles ? 28 : 270; }
 constexpr double kFinish = 80;
 constexpr double kTranspose = 60;
 
@@ -115,13 +115,13 @@ double cost_of_copy(const Operand& operand, Form form) {
 }
 
 // What a part of `rows` x `columns` tiles costs.
-double cost_of(const Operand& first, const Operand& second, bool transposed, std::int64_t rows,
-               std::int64_t columns) {
+double cost_of(Bf16Unit unit, const Operand& first, const Operand& second, bool transposed,
+               std::int64_t rows, std::int64_t columns) {
   const auto blocks = static_cast<double>(first.blocks());
   const auto r = static_cast<double>(rows);
   const auto c = static_cast<double>(columns);
   return blocks * (r * cost_of_copy(first, Form::kFirst) + c * cost_of_copy(second, Form::kSecond) +
-                   r * c * kProduct) +
+                   r * c * cost_of_product(unit)) +
          r * c * (kFinish + (transposed ? kTranspose : 0));
 }
 
@@ -129,13 +129,13 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 }  // namespace
 
-Plan plan_for(const Problem& problem, int threads) {
+Plan plan_for(const Problem& problem, Bf16Unit unit, int threads) {
   // Cycles that are worth a thread: about two microseconds.
   constexpr double kGrain = 5000;
   const Operand& a = problem.a;
   const Operand& b = problem.b;
-  const double plain = cost_of(a, b, false, a.tiles(), b.tiles());
-  const double turned = cost_of(b, a, true, b.tiles(), a.tiles());
+  const double plain = cost_of(unit, a, b, false, a.tiles(), b.tiles());
+  const double turned = cost_of(unit, b, a, true, b.tiles(), a.tiles());
   Plan plan;
   plan.transposed = turned < plain;
   const double cost = std::min(plain, turned);
@@ -151,8 +151,9 @@ Plan plan_for(const Problem& problem, int threads) {
   double least = 0;
   for (std::int64_t row_parts = 1; row_parts <= std::min(parts, rows); ++row_parts) {
     const std::int64_t column_parts = std::min(parts / row_parts, columns);
-    const double longest = cost_of(first, second, plan.transposed, 2 * ceil_div(rows, row_parts),
-                                   2 * ceil_div(columns, column_parts));
+    const double longest =
+        cost_of(unit, first, second, plan.transposed, 2 * ceil_div(rows, row_parts),
+                2 * ceil_div(columns, column_parts));
     if (row_parts == 1 || longest < least) {
       least = longest;
       plan.row_parts = row_parts;

@@ -3,6 +3,7 @@
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/matmul_tiles_pack.h"
+#include "mezzo/kernels/cpu/tiles.h"
 
 namespace mezzo::kernels::matmul_tiles {
 
@@ -30,6 +31,6 @@ struct Plan {
   std::int64_t row_parts = 1, column_parts = 1;
   std::int64_t grain = 1;  // parts that one thread should have at least
 };
-Plan plan_for(const Problem& problem, int threads);
+Plan plan_for(const Problem& problem, Bf16Unit unit, int threads);
 
 }  // namespace mezzo::kernels::matmul_tiles

@@ -1,7 +1,6 @@
 #include "mezzo/kernels/cpu/pixel_rows.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "mezzo/kernels/cpu/pixel_strips.h"
@@ -13,9 +12,7 @@ namespace {
 // Computes strips on this thread.
 class Strips {
  public:
-  explicit Strips(const Product& product) : product_(product) {
-    if (product.unit == Unit::kTiles) registers_.emplace();
-  }
+  explicit Strips(const Product& product) : product_(product), registers_(product.unit) {}
 
   std::int64_t most_rows() const { return rows_of_strip(product_.unit); }
 
@@ -26,7 +23,7 @@ class Strips {
 
  private:
   const Product& product_;
-  std::optional<TileRegisters> registers_;
+  UnitRegisters registers_;
 };
 
 void compute(const Product& p, std::int64_t begin, std::int64_t end, std::int64_t column,

@@ -5,6 +5,7 @@
 
 #include "mezzo/core/half.h"
 #include "mezzo/kernels/cpu/norm_sums.h"
+#include "mezzo/kernels/cpu/tiles.h"
 
 namespace mezzo::kernels::pixels {
 
@@ -13,11 +14,7 @@ inline constexpr std::int64_t kBlock = 32;
 // So much of the weight is read for every strip and stays in the second-level cache.
 inline constexpr std::int64_t kChunkBytes = 512 << 10;
 
-// What multiplies.
-enum class Unit : std::uint8_t {
-  kTiles,  // the tile unit; needs has_tiles()
-  kDots,   // the vector unit's dot product; needs AVX512-BF16
-};
+using Unit = Bf16Unit;
 
 // Rows that are computed together: two tiles of them, or what shares a block of the weight in the
 // first-level cache.

@@ -28,8 +28,8 @@ inline constexpr std::int64_t kTileBytes = kTileRows * kTileRowBytes;
 
 #if MEZZO_TILES
 
-MEZZO_TILE_TARGET inline __m512i quarter_of_rows(const char* from, std::int64_t pitch) {
-  const auto load = [&](std::int64_t row) MEZZO_TILE_TARGET {
+MEZZO_DOT_TARGET inline __m512i quarter_of_rows(const char* from, std::int64_t pitch) {
+  const auto load = [&](std::int64_t row) MEZZO_DOT_TARGET {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + row * pitch));
   };
   __m512i v = _mm512_castsi128_si512(load(0));
@@ -39,7 +39,7 @@ MEZZO_TILE_TARGET inline __m512i quarter_of_rows(const char* from, std::int64_t 
 }
 
 // Four columns from row j, j + 4, j + 8 and j + 12 in the quarters of in[j].
-MEZZO_TILE_TARGET inline void store_columns(const __m512i* in, char* to) {
+MEZZO_DOT_TARGET inline void store_columns(const __m512i* in, char* to) {
   const __m512i a = _mm512_unpacklo_epi32(in[0], in[1]);
   const __m512i b = _mm512_unpackhi_epi32(in[0], in[1]);
   const __m512i c = _mm512_unpacklo_epi32(in[2], in[3]);
@@ -52,7 +52,7 @@ MEZZO_TILE_TARGET inline void store_columns(const __m512i* in, char* to) {
 
 // Writes the transposed block of 16 rows `pitch` bytes apart as one tile; `to` may be `from`. The
 // loads put rows into quarters, which leaves the port of the shuffles half of the work.
-MEZZO_TILE_TARGET inline void transpose_tile(const char* from, std::int64_t pitch, char* to) {
+MEZZO_DOT_TARGET inline void transpose_tile(const char* from, std::int64_t pitch, char* to) {
   __m512i quarters[16];
   for (std::int64_t i = 0; i < 16; ++i) {
     quarters[i] = quarter_of_rows(from + i % 4 * pitch + i / 4 * 16, pitch);

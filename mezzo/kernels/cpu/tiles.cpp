@@ -63,4 +63,9 @@ void transpose_blocks(float*, std::int64_t) {}
 
 #endif
 
+std::optional<Bf16Unit> bf16_unit() {
+  if (has_tiles()) return Bf16Unit::kTiles;
+  return has_fast_bf16_dot() ? std::optional(Bf16Unit::kDots) : std::nullopt;
+}
+
 }  // namespace mezzo::kernels

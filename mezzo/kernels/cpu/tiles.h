@@ -3,8 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace mezzo::kernels {
+
+// What multiplies bf16 numbers.
+enum class Bf16Unit : std::uint8_t {
+  kTiles,  // the tile unit; needs has_tiles()
+  kDots,   // the vector unit's dot product; needs AVX512-BF16
+};
+
+// The faster one of this CPU; none if neither is faster than f32.
+std::optional<Bf16Unit> bf16_unit();
 
 // True if the CPU has AMX for bf16, max_isa() allows it and the system grants its registers.
 bool has_tiles();
@@ -16,6 +26,17 @@ class TileRegisters {
   ~TileRegisters();
   TileRegisters(const TileRegisters&) = delete;
   TileRegisters& operator=(const TileRegisters&) = delete;
+};
+
+// Those, where it is the tile unit that multiplies.
+class UnitRegisters {
+ public:
+  explicit UnitRegisters(Bf16Unit unit) {
+    if (unit == Bf16Unit::kTiles) tiles_.emplace();
+  }
+
+ private:
+  std::optional<TileRegisters> tiles_;
 };
 
 // Transposes `blocks` blocks of 16 x 16 elements of 32 bits, each in place.

@@ -96,11 +96,11 @@ TEST(LossScale, SettingTheScaleLeavesTheCountAlone) {
 
 TEST(LossScale, AFixedOneStaysWhereItWasSet) {
   LossScaleState state(fixed_loss_scale(64));
-  EXPECT_EQ(trajectory(state, "FTT"), (Scales{64, 64, 64}));
+  EXPECT_EQ(trajectory(state, "FOO"), (Scales{64, 64, 64}));
   state.set_scale(1024);
-  EXPECT_EQ(trajectory(state, "FTFT"), (Scales{1024, 1024, 1024, 1024}));
+  EXPECT_EQ(trajectory(state, "FOFO"), (Scales{1024, 1024, 1024, 1024}));
   state.restore(16, 0, 1);
-  EXPECT_EQ(trajectory(state, "TF"), (Scales{16, 16}));
+  EXPECT_EQ(trajectory(state, "OF"), (Scales{16, 16}));
 }
 
 TEST(LossScale, RefusesOptionsThatMakeNoSense) {
