@@ -1,7 +1,5 @@
-#include <cstring>
-
+#include "mezzo/kernels/cpu/dots-inl.h"
 #include "mezzo/kernels/cpu/matmul_tiles_block.h"
-#include "mezzo/kernels/cpu/tiles-inl.h"
 
 namespace mezzo::kernels::matmul_tiles {
 
@@ -10,46 +8,22 @@ namespace mezzo::kernels::matmul_tiles {
 namespace {
 
 constexpr int kRows = 8;  // of a tile at a time: with two vectors of the other operand, 16 sums
-constexpr std::int64_t kPairBytes = 4;
 
-MEZZO_DOT_TARGET inline __m512bh pair_at(const char* from) {
-  std::int32_t pair = 0;
-  std::memcpy(&pair, from, sizeof(pair));
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
-}
-
-// Adds up rows [row, row + kRows) of a tile of the first operand, by kB tiles of the second. The
-// loops over sums are unrolled, or the sums would not stay in registers.
+// Adds up rows [row, row + kRows) of a tile of the first operand, by kB tiles of the second.
 template <int kB>
 MEZZO_DOT_TARGET void multiply_rows(std::span<const Run> runs, std::size_t tile, std::int64_t row,
                                     const Sums& out) {
-  __m512 sums[kRows][kB];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kB; ++v) sums[r][v] = _mm512_setzero_ps();
-  }
+  DotSums<kRows, kB> sums;
+  sums.clear();
   for (const Run& run : runs) {
-    const std::int64_t pitch = run.first.pitch;
+    const char* rows = run.first.tiles[tile] + row * run.first.pitch;
+    const char* vectors[kB];
+    for (int v = 0; v < kB; ++v) vectors[v] = run.second.tiles[v];
     for (std::int64_t block = 0; block < run.blocks; ++block) {
-      const char* a = run.first.tiles[tile] + block * run.first.step + row * pitch;
-      const std::int64_t b = block * run.second.step;
-      for (std::int64_t pair = 0; pair < kTileRows; ++pair, a += kPairBytes) {
-        __m512bh factors[kB];
+      sums.add(rows, run.first.pitch, vectors);
+      rows += run.first.step;
 #pragma GCC unroll 2
-        for (int v = 0; v < kB; ++v) {
-          factors[v] = reinterpret_cast<__m512bh>(
-              _mm512_loadu_si512(run.second.tiles[v] + b + pair * run.second.pitch));
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          const __m512bh factor = pair_at(a + r * pitch);
-#pragma GCC unroll 2
-          for (int v = 0; v < kB; ++v) {
-            sums[r][v] = _mm512_dpbf16_ps(sums[r][v], factor, factors[v]);
-          }
-        }
-      }
+      for (int v = 0; v < kB; ++v) vectors[v] += run.second.step;
     }
   }
 #pragma GCC unroll 8
@@ -57,7 +31,7 @@ MEZZO_DOT_TARGET void multiply_rows(std::span<const Run> runs, std::size_t tile,
 #pragma GCC unroll 2
     for (int v = 0; v < kB; ++v) {
       auto* const to = reinterpret_cast<char*>(out.tiles[tile][v]) + (row + r) * out.pitch;
-      _mm512_storeu_ps(to, sums[r][v]);
+      _mm512_storeu_ps(to, sums.at[r][v]);
     }
   }
 }

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <cstring>
 
 #include "mezzo/kernels/cpu/column_sums-inl.h"
+#include "mezzo/kernels/cpu/dots-inl.h"
 #include "mezzo/kernels/cpu/pixel_strips.h"
-#include "mezzo/kernels/cpu/tiles-inl.h"
 
 namespace mezzo::kernels::pixels {
 
@@ -25,13 +24,6 @@ struct BlockPlace {
   bool is_first = false;  // of its rows' blocks
 };
 
-// Two neighbouring numbers of a row, to every lane.
-MEZZO_DOT_TARGET inline __m512bh pair_of(const BFloat16* x) {
-  std::int32_t pair = 0;
-  std::memcpy(&pair, x, sizeof(pair));
-  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
-}
-
 // The lines of the rows that come next.
 template <int kCount>
 inline void ask_for_rows(const BFloat16* x, std::int64_t inner) {
@@ -47,36 +39,19 @@ inline void ask_for_results(BFloat16* y, std::int64_t outer) {
   }
 }
 
-// The sums of kCount rows and kWide vectors of columns. The loops over sums are unrolled, or the
-// sums would not stay in registers.
 template <int kCount, int kWide>
 MEZZO_DOT_TARGET inline void add_up(const Product& p, const BlockPlace& place,
-                                    __m512 (&sums)[kCount][kWide]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < kCount; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kWide; ++v) sums[r][v] = _mm512_setzero_ps();
-  }
+                                    DotSums<kCount, kWide>& sums) {
   const std::int64_t vector = p.inner / 2 * kPairBytes;
-  const char* weight = place.weight;
+  const char* vectors[kWide];
+  for (int v = 0; v < kWide; ++v) vectors[v] = place.weight + v * vector;
+  sums.clear();
   for (std::int64_t line = 0; line < p.inner; line += kBlock) {
     const BFloat16* x = place.x + line;
     if (place.is_first) ask_for_rows<kCount>(x, p.inner);
-    for (std::int64_t pair = 0; pair < kBlock / 2; ++pair, x += 2, weight += kPairBytes) {
-      __m512bh factors[kWide];
+    sums.add(reinterpret_cast<const char*>(x), 2 * p.inner, vectors);
 #pragma GCC unroll 4
-      for (int v = 0; v < kWide; ++v) {
-        factors[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(weight + v * vector));
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < kCount; ++r) {
-        const __m512bh factor = pair_of(x + r * p.inner);
-#pragma GCC unroll 4
-        for (int v = 0; v < kWide; ++v) {
-          sums[r][v] = _mm512_dpbf16_ps(sums[r][v], factor, factors[v]);
-        }
-      }
-    }
+    for (int v = 0; v < kWide; ++v) vectors[v] += kBlock / 2 * kPairBytes;
   }
 }
 
@@ -85,14 +60,14 @@ template <int kCount, int kWide>
 MEZZO_DOT_TARGET void compute_block(const Product& p, const BlockPlace& place, std::int64_t column,
                                     const NormPart* part) {
   ask_for_results<kCount, kWide>(place.y, p.outer);
-  __m512 sums[kCount][kWide];
+  DotSums<kCount, kWide> sums;
   add_up(p, place, sums);
   __m512i lines[kCount][kWide / 2];
 #pragma GCC unroll 8
   for (int r = 0; r < kCount; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < kWide / 2; ++v) {
-      lines[r][v] = rounded_line(sums[r][2 * v], sums[r][2 * v + 1]);
+      lines[r][v] = rounded_line(sums.at[r][2 * v], sums.at[r][2 * v + 1]);
       _mm512_storeu_si512(place.y + r * p.outer + v * kBlock, lines[r][v]);
     }
   }

@@ -95,17 +95,15 @@ void check_all_forms(std::int64_t m, std::int64_t k, std::int64_t n) {
   const Tensor want = matmul(wide(a), wide(b));
   const Tensor lefts[] = {a, in_the_other_order(a)};
   const Tensor rights[] = {b, in_the_other_order(b)};
-  for (const bool transpose_a : {false, true}) {
-    for (const bool transpose_b : {false, true}) {
-      for (const bool f32_result : {false, true}) {
-        for (const kernels::Bf16Unit unit : units()) {
-          const Tensor got = product(lefts[transpose_a ? 1 : 0], rights[transpose_b ? 1 : 0],
-                                     {transpose_a, transpose_b, f32_result}, unit);
-          ASSERT_EQ(fault(got, want, k), "")
-              << m << " x " << k << " x " << n << (transpose_a ? ", a transposed" : "")
-              << (transpose_b ? ", b transposed" : "");
-        }
-      }
+  for (const kernels::Bf16Unit unit : units()) {
+    for (int form = 0; form < 8; ++form) {
+      const bool transpose_a = (form & 1) != 0;
+      const bool transpose_b = (form & 2) != 0;
+      const Tensor got = product(lefts[transpose_a ? 1 : 0], rights[transpose_b ? 1 : 0],
+                                 {transpose_a, transpose_b, (form & 4) != 0}, unit);
+      ASSERT_EQ(fault(got, want, k), "")
+          << m << " x " << k << " x " << n << (transpose_a ? ", a transposed" : "")
+          << (transpose_b ? ", b transposed" : "");
     }
   }
 }
