@@ -10,6 +10,7 @@
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/binary_cross_entropy.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/registry.h"

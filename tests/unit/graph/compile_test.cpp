@@ -1,6 +1,7 @@
 #include "mezzo/graph/compile.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/nn/recompute.h"
@@ -335,7 +337,7 @@ TEST(Compile, AHandWrittenStepIsTheSameBitForBit) {
               amp::everything(eager.net, eager.optimizer));
 }
 
-// Steps of a scaler that gets a scale of its own each time, or throws away every third iteration.
+// The scales behind each of five steps, before each of which another one is set.
 template <class AnyStep>
 std::vector<double> scales_of(HandWritten& training, AnyStep step) {
   std::vector<double> scales;
@@ -349,29 +351,30 @@ std::vector<double> scales_of(HandWritten& training, AnyStep step) {
   return scales;
 }
 
+std::function<std::vector<Tensor>(Tensors)> ending_by(HandWritten& training, bool discards) {
+  return [&training, discards](Tensors in) {
+    const Tensor loss = amp::class_loss(training.net(in[0]), in[1]);
+    training.scaler.scale(loss).backward();
+    if (discards) {
+      training.scaler.discard();
+    } else {
+      training.scaler.step(training.optimizer);
+      training.scaler.update(512);
+    }
+    training.optimizer.zero_grad();
+    return std::vector<Tensor>{loss};
+  };
+}
+
 TEST(Compile, AScaleThatIsSetAndAnIterationThatIsDiscardedAreCaptured) {
   for (const bool discards : {false, true}) {
-    const auto step_of = [discards](HandWritten& t) {
-      return [&t, discards](Tensors in) {
-        const Tensor loss = amp::class_loss(t.net(in[0]), in[1]);
-        t.scaler.scale(loss).backward();
-        if (discards) {
-          t.scaler.discard();
-        } else {
-          t.scaler.step(t.optimizer);
-          t.scaler.update(512);
-        }
-        t.optimizer.zero_grad();
-        return std::vector<Tensor>{loss};
-      };
-    };
     manual_seed(5);
     HandWritten eager(1024);
     manual_seed(5);
     HandWritten captured(1024);
-    CompiledStep step = compile(step_of(captured), {.networks = {&captured.net}});
+    CompiledStep step = compile(ending_by(captured, discards), {.networks = {&captured.net}});
     const auto replay = [&](Tensors in) { return step(in); };
-    EXPECT_EQ(scales_of(captured, replay), scales_of(eager, step_of(eager)));
+    EXPECT_EQ(scales_of(captured, replay), scales_of(eager, ending_by(eager, discards)));
     EXPECT_EQ(captured.scaler.scale_used(), eager.scaler.scale_used());
     EXPECT_TRUE(amp::everything(captured.net, captured.optimizer) ==
                 amp::everything(eager.net, eager.optimizer));

@@ -9,6 +9,7 @@
 #include <onnx/checker.h>
 #include <onnx/shape_inference/implementation.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/half_parameters.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/error.h"
