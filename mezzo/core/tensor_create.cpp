@@ -116,6 +116,7 @@ template Tensor from_values(std::span<const Float16>, const Shape&);
 template Tensor from_values(std::span<const std::int64_t>, const Shape&);
 template Tensor from_values(std::span<const std::int32_t>, const Shape&);
 template Tensor from_values(std::span<const std::uint8_t>, const Shape&);
+template Tensor from_values(std::span<const bool>, const Shape&);
 
 void fill(const Tensor& tensor, double value) {
   if (tensor.device().type != DeviceType::kCpu) {

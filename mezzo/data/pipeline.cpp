@@ -187,6 +187,7 @@ class Repeated final : public Derived {
 }  // namespace
 
 std::unique_ptr<Dataset> map(std::unique_ptr<Dataset> source, std::vector<Transform> transforms) {
+  check_arg(source != nullptr, "map", "the data set is null");
   const Dataset& reference = *source;
   return std::make_unique<Transformed>(reference, std::move(source), std::move(transforms));
 }
@@ -196,6 +197,7 @@ std::unique_ptr<Dataset> map(const Dataset& source, std::vector<Transform> trans
 }
 
 std::unique_ptr<Dataset> repeat(std::unique_ptr<Dataset> source, std::int64_t times) {
+  check_arg(source != nullptr, "repeat", "the data set is null");
   const Dataset& reference = *source;
   return std::make_unique<Repeated>(reference, std::move(source), times);
 }

@@ -5,6 +5,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
 
 namespace mezzo {
 namespace {
@@ -59,7 +60,7 @@ extern const OpDef binary_cross_entropy{
           // In f16, 1e-12 is 0, and in either type 1 - p loses what it is made of.
           const Tensor p = widen(ctx.input(0));
           const Tensor target = widen(ctx.input(1));
-          const Tensor spread = p * (1.0 - p) + kSmallest;
+          const Tensor spread = relu(p * (1.0 - p) - kSmallest) + kSmallest;  // the larger one
           if (ctx.needs(0)) ctx.set(0, ctx.grad() * (p - target) / spread);
           if (ctx.needs(1)) {
             ctx.set(1, ctx.grad() * (mezzo::log(1.0 - p) - mezzo::log(p)));

@@ -39,11 +39,21 @@ class CastContents final : public LazyContents {
   void set_in_use(bool in_use) { in_use_.store(in_use, std::memory_order_relaxed); }
   bool is_in_use() const { return in_use_.load(std::memory_order_relaxed); }
 
+  // Whether the copy has been written by nobody but the updates that renew it: what a user writes
+  // into the result of a cast is no part of the parameter.
+  bool is_intact(const Storage& copy) const {
+    return copy.version() == copy_version_.load(std::memory_order_relaxed);
+  }
+  void set_renewed(const Storage& copy) {
+    copy_version_.store(copy.version(), std::memory_order_relaxed);
+  }
+
  private:
   Tensor source_;
   std::uint64_t version_;
   DType dtype_;
   std::atomic<bool> in_use_{true};
+  std::atomic<std::uint64_t> copy_version_{0};
 };
 
 }  // namespace
@@ -134,6 +144,16 @@ void set_in_use(const Storage& copy, bool in_use) {
   if (CastContents* contents = contents_of(copy)) contents->set_in_use(in_use);
 }
 
+// The copy of a parameter at its current version; null if there is none, or somebody has written
+// into it.
+Ref<RefCounted> intact_copy(const Tensor& x, DType dtype) {
+  Ref<RefCounted> found = x.storage()->derived().find(copy_key(x, dtype), x.version());
+  if (!found) return found;
+  const auto& storage = static_cast<const Storage&>(*found.get());
+  const CastContents* contents = contents_of(storage);
+  return contents == nullptr || contents->is_intact(storage) ? found : nullptr;
+}
+
 // A 16-bit copy of x that is filled when it is read.
 Ref<Storage> unfilled_copy(const Tensor& x, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
@@ -143,12 +163,10 @@ Ref<Storage> unfilled_copy(const Tensor& x, DType dtype) {
 // The shared copy of a parameter at its current version. A handle of its own, so that its history
 // can be recorded without marking the shared one.
 Tensor parameter_copy(const Tensor& x, DType dtype) {
-  DerivedCopies& derived = x.storage()->derived();
-  const DerivedKey key = copy_key(x, dtype);
-  Ref<RefCounted> found = derived.find(key, x.version());
+  Ref<RefCounted> found = intact_copy(x, dtype);
   if (!found) {
     found = Ref<RefCounted>(unfilled_copy(x, dtype).get());
-    derived.put(key, x.version(), found);
+    x.storage()->derived().put(copy_key(x, dtype), x.version(), found);
   }
   const Ref<Storage> storage(static_cast<Storage*>(found.get()));
   set_in_use(*storage, true);
@@ -205,8 +223,7 @@ RenewedCopy RenewedCopy::find(const Tensor& param) {
   RenewedCopy renewed;
   if (param.dtype() != DType::kF32) return renewed;
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
-    const Ref<RefCounted> found =
-        param.storage()->derived().find(copy_key(param, dtype), param.version());
+    const Ref<RefCounted> found = intact_copy(param, dtype);
     if (!found) continue;
     const bool is_held = found->use_count() > 2;  // its entry and `found` are two
     Ref<Storage> storage(static_cast<Storage*>(found.get()));
@@ -245,6 +262,7 @@ void RenewedCopy::keep(const Tensor& param) const {
   DerivedCopies& derived = param.storage()->derived();
   if (storage_) {
     storage_->bump_version();  // copies of the copy in other layouts are stale
+    if (CastContents* contents = contents_of(*storage_)) contents->set_renewed(*storage_);
     set_in_use(*storage_, false);
     derived.put(copy_key(param, dtype_), param.version(), Ref<RefCounted>(storage_.get()));
     return;

@@ -1,5 +1,6 @@
 #include "mezzo/optim/gradients.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -40,6 +41,17 @@ std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
   return gradients_of(params);
 }
 
+void check_distinct(const char* name, std::span<const Tensor> params) {
+  std::vector<const TensorImpl*> sorted;
+  sorted.reserve(params.size());
+  for (const Tensor& param : params) sorted.push_back(param.impl());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice == sorted.end()) return;
+  const auto found = std::ranges::find(params, *twice, &Tensor::impl);
+  fail(name, "parameter ", found - params.begin(), " (", *found, ") was given twice");
+}
+
 double clip_norm_now(std::span<const Tensor> params, double max_norm) {
   const double norm = std::sqrt(sum_of_squares(gradients_of(params)));
   if (std::isfinite(norm) && norm > max_norm) {
@@ -60,6 +72,7 @@ void note_change(const char* name, std::span<const Tensor> params, const Change&
 
 double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
   check_arg(max_norm > 0, "clip_grad_norm", "the norm must be positive: ", max_norm);
+  check_distinct("clip_grad_norm", params);
   if (capture_hook() == nullptr) return clip_norm_now(params, max_norm);
   note_change("clip_grad_norm", params,
               [max_norm](std::span<const Tensor> leaves) { clip_norm_now(leaves, max_norm); });
@@ -68,6 +81,7 @@ double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
 
 void clip_grad_value(std::span<const Tensor> params, double limit) {
   check_arg(limit > 0, "clip_grad_value", "the limit must be positive: ", limit);
+  check_distinct("clip_grad_value", params);
   const auto clip = [limit](std::span<const Tensor> leaves) {
     clamp_in_place(own_gradients_of(leaves), static_cast<float>(limit));
   };

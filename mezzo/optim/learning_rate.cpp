@@ -17,6 +17,10 @@ double LearningRate::at(std::int64_t update) const {
   return rates_[std::min(static_cast<std::size_t>(update), rates_.size() - 1)];
 }
 
+bool LearningRate::is_finite() const {
+  return std::ranges::all_of(rates_, [](double rate) { return std::isfinite(rate); });
+}
+
 double LearningRate::lowest() const {
   double lowest = rates_.front();
   for (const double rate : rates_) {

@@ -20,6 +20,7 @@ class LearningRate {
   double at(std::int64_t update) const;
   // NaN if one of them is.
   double lowest() const;
+  bool is_finite() const;  // all of them
 
  private:
   std::vector<double> rates_;

@@ -1,5 +1,7 @@
 #include "mezzo/optim/sgd.h"
 
+#include <cmath>
+
 #include "mezzo/ops/optimizer_steps.h"
 
 namespace mezzo::optim {
@@ -13,6 +15,9 @@ Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
     check_arg(o.lr.lowest() >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
               "options must not be negative: lr ", o.lr.lowest(), ", momentum ", o.momentum,
               ", weight_decay ", o.weight_decay);
+    check_arg(std::isfinite(o.momentum + o.weight_decay + o.dampening), name(),
+              "options must be finite: momentum ", o.momentum, ", weight_decay ", o.weight_decay,
+              ", dampening ", o.dampening);
     check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
               "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
               o.dampening);

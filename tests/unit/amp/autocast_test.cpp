@@ -15,6 +15,7 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
+#include "mezzo/optim/sgd.h"
 #include "tests/sweep/sweep.h"
 
 namespace mezzo::amp {
@@ -125,6 +126,41 @@ TEST(Autocast, FrozenScalesAreRoundedAtO3LikeOthers) {
     return batch_norm(x, affine(1.001), affine(0.3), {.training = true}).y.to_vector<float>();
   };
   EXPECT_EQ(normalised(true), normalised(false));
+}
+
+// Regions cast a parameter once; what somebody writes into such a copy is his own.
+TEST(Autocast, WhatIsWrittenIntoACopyStaysThere) {
+  const Tensor weight = ones({4, 2}).set_requires_grad(true);
+  const Tensor x = ones({1, 4});
+  const auto product = [&] {
+    const NoGrad no_grad;
+    const Autocast region(DType::kBf16);
+    return matmul(x, weight).to_vector<float>();
+  };
+  const std::vector<float> expected = product();
+  const NoGrad no_grad;
+  const Tensor filled = weight.astype(DType::kBf16);
+  fill(filled, 5);
+  EXPECT_EQ(product(), expected);
+  weight.astype(DType::kBf16).mutable_data<BFloat16>()[0] = BFloat16(100);
+  EXPECT_EQ(product(), expected);
+  fill(weight.astype(DType::kBf16).detach(), 7);
+  EXPECT_EQ(weight.astype(DType::kBf16).to_vector<float>(), std::vector<float>(8, 1));
+  EXPECT_EQ(filled.to_vector<float>(), std::vector<float>(8, 5));
+}
+
+// Nor does an update take it for the copy that it renews.
+TEST(Autocast, UpdatesLeaveACopyThatWasWrittenAlone) {
+  const Tensor weight = ones({64, 64}).set_requires_grad(true);
+  optim::Sgd optimizer({weight}, {.lr = 1});
+  for (int step = 0; step < 3; ++step) {
+    const NoGrad no_grad;
+    fill(weight.astype(DType::kBf16), 5);
+    weight.set_grad(full({64, 64}, 0.25));
+    optimizer.step();
+    EXPECT_EQ(weight.astype(DType::kBf16).to_vector<float>(), weight.to_vector<float>()) << step;
+    EXPECT_EQ(weight.to_vector<float>()[0], 0.75F - 0.25F * static_cast<float>(step));
+  }
 }
 
 TEST(Autocast, AsADecorator) {

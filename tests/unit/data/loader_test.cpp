@@ -368,6 +368,31 @@ TEST(Loader, LabelsCanBeNarrowOrRows) {
   for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(rows[i], i % 10 == i / 10 ? 0.9F : 0.1F) << i;
 }
 
+// The labels of a set of one's own.
+class Mislabelled final : public Dataset {
+ public:
+  std::int64_t size() const override { return 4; }
+  Shape image_shape() const override { return {1, 1, 1}; }
+  std::int64_t num_classes() const override { return 2; }
+  Normalization normalization() const override { return grey_normalization(); }
+  std::int64_t read(std::int64_t index, Generator& /*random*/,
+                    std::span<std::uint8_t> pixels) const override {
+    pixels[0] = 0;
+    return index - 1;
+  }
+};
+
+TEST(Loader, LabelsMustBeClasses) {
+  const Mislabelled set;
+  for (const std::int64_t first : {0, 3}) {  // -1 and 2
+    DataLoader loader(set, {.batch_size = 1, .shuffle = false, .workers = 0});
+    loader.seek({0, first});
+    Batch batch;
+    EXPECT_THAT(message_of<ArgumentError>([&] { loader.next(batch); }),
+                testing::HasSubstr(concat("is ", first - 1, ", and there are 2 classes")));
+  }
+}
+
 TEST(Loader, NumbersMustBeFiniteInTheirType) {
   const auto set = small_set(4);
   const Normalization steep{{0.0F}, {1e-6F}};

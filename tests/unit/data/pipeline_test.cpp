@@ -99,6 +99,10 @@ TEST(Map, RefusesWhatCannotFollow) {
   EXPECT_EQ(error_of({Rescale{}, Resize{.height = 4, .width = 4}}),
             "[map] a transform of images comes after one that makes numbers. Put Rescale and "
             "Normalize last");
+  EXPECT_THAT(message_of<ArgumentError>([] { map(std::unique_ptr<Dataset>(), {}); }),
+              HasSubstr("[map] the data set is null"));
+  EXPECT_THAT(message_of<ArgumentError>([] { repeat(std::unique_ptr<Dataset>(), 2); }),
+              HasSubstr("[repeat] the data set is null"));
   EXPECT_THAT(error_of({CenterCrop{.height = 4, .width = 4}, CenterCrop{.height = 5, .width = 4}}),
               HasSubstr("[center_crop] the image is smaller than the crop: 4x4"));
   EXPECT_THAT(error_of({Normalize{.mean = {0}, .deviation = {1}}}), HasSubstr("3 channels"));

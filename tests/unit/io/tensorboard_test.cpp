@@ -295,6 +295,8 @@ TEST(EventWriter, RefusesWhatItCannotSay) {
   refuses([&] { writer.add_histogram("a", histogram, 1); }, "2 limits and 1 counts");
   histogram.counts = {1, 1};
   refuses([&] { writer.add_histogram("a", histogram, 1); }, "do not rise");
+  histogram.limits = {1, NAN};
+  refuses([&] { writer.add_histogram("a", histogram, 1); }, "do not rise");
   histogram.limits = {1, 2};
   histogram.counts = {1, -1};
   refuses([&] { writer.add_histogram("a", histogram, 1); }, "negative count");

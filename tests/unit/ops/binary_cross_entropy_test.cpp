@@ -33,6 +33,18 @@ TEST(BinaryCrossEntropy, OfCertainAndWrongProbabilitiesIsBounded) {
   for (const float g : p.grad().to_vector<float>()) EXPECT_TRUE(std::isfinite(g));
 }
 
+// 1 / (1 - p) where the target is 0, as long as p (1 - p) is no less than 1e-12.
+TEST(BinaryCrossEntropy, GradientsOfSmallProbabilitiesAreWhole) {
+  const Tensor p = from_values({1e-11, 1e-10, 7.8e-5, 0.5}, {4}).set_requires_grad(true);
+  binary_cross_entropy(p, zeros({4}, DType::kF64), Reduction::kSum).backward();
+  const auto gradient = p.grad().to_vector<double>();
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    const double want = 1 / (1 - p.data<double>()[i]);
+    // 1e-12 is taken away and put back, which rounds by 2^-53 of p (1 - p) each, or of 1e-12.
+    EXPECT_NEAR(gradient[i], want, 8 * 0x1p-53 * want);
+  }
+}
+
 TEST(BinaryCrossEntropy, NotANumberStays) {
   const Tensor p = from_values({NAN, 0.5F, NAN}, {3});
   const Tensor targets = from_values({1.0F, NAN, 0.0F}, {3});

@@ -1,5 +1,7 @@
 #include "mezzo/optim/sgd.h"
 
+#include <cmath>
+
 #include "mezzo/ops/cast.h"
 #include "tests/unit/optim/rules.h"
 
@@ -170,6 +172,9 @@ TEST(Sgd, RefusesWhatItCannotTrain) {
   EXPECT_THAT(error_of({fine, fine}), testing::HasSubstr("parameter 1 (f32[2]) was given twice"));
   EXPECT_THAT(error_of({Tensor()}), testing::HasSubstr("parameter 0 is undefined"));
   EXPECT_THAT(error_of({fine}, {.lr = -1}), testing::HasSubstr("must not be negative: lr -1"));
+  EXPECT_THAT(error_of({fine}, {.lr = INFINITY}), testing::HasSubstr("must be finite"));
+  EXPECT_THAT(error_of({fine}, {.momentum = 0.9, .dampening = NAN}),
+              testing::HasSubstr("must be finite"));
   EXPECT_THAT(error_of({fine}, {.nesterov = true}), testing::HasSubstr("needs a momentum"));
 }
 
