@@ -149,7 +149,7 @@ void set_in_use(const Storage& copy, bool in_use) {
 Ref<RefCounted> intact_copy(const Tensor& x, DType dtype) {
   Ref<RefCounted> found = x.storage()->derived().find(copy_key(x, dtype), x.version());
   if (!found) return found;
-  const auto& storage = static_cast<const Storage&>(*found.get());
+  const auto& storage = static_cast<const Storage&>(*found);
   const CastContents* contents = contents_of(storage);
   return contents == nullptr || contents->is_intact(storage) ? found : nullptr;
 }
