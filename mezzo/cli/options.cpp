@@ -181,10 +181,15 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
                      "End after so many steps, of all epochs together");
   command.add_option("--lr-schedule", options.schedule, train::schedule_names())
       ->capture_default_str();
-  command.add_option("--lr-init", options.lr_init,
-                     "Learning rate that the warm-up begins with (0)");
-  command.add_option("--lr-end", options.lr_end, "Where linear and half-cosine end (0)");
-  command.add_option("--lr-gamma", options.lr_gamma, "Factor of exponential, per epoch (0.9)");
+  const auto add_number = [&](const char* name, std::optional<double>& number, const char* help,
+                              double otherwise) {
+    command.add_option(name, number, concat(help, " (", otherwise, ")"));
+  };
+  add_number("--lr-init", options.lr_init, "Learning rate that the warm-up begins with",
+             options.run.lr_init);
+  add_number("--lr-end", options.lr_end, "Where linear and half-cosine end", options.run.lr_end);
+  add_number("--lr-gamma", options.lr_gamma, "Factor of exponential, per epoch",
+             options.run.lr_gamma);
   command
       .add_option("--warmup-epochs", options.run.warmup_epochs,
                   "Epochs over which the learning rate climbs")

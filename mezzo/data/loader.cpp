@@ -237,9 +237,11 @@ void DataLoader::fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin
     Generator random = stream_of(options_.seed, static_cast<std::uint64_t>(epoch),
                                  static_cast<std::uint64_t>(index));
     const std::int64_t label = dataset_.read(index, random, pixels);
-    check_arg(label >= 0 && label < dataset_.num_classes(), "loader", "the label of ",
-              dataset_.describe(index), " is ", label, ", and there are ", dataset_.num_classes(),
-              " classes. read() must give one of them");
+    if (label < 0 || label >= dataset_.num_classes()) {
+      fail<ArgumentError>("loader", "the label of ", dataset_.describe(index), " is ", label,
+                          ", and there are ", dataset_.num_classes(),
+                          " classes. read() must give one of them");
+    }
     write_label(label, i, batch.labels);
     if (options_.image_dtype == DType::kF32) {
       write_numbers<std::uint32_t>(pixels, numbers_, i, batch.images);

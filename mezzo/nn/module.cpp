@@ -181,7 +181,14 @@ Device Module::device() const {
   return parameter != nullptr ? parameter->device() : kCpuDevice;
 }
 
-void Module::zero_grad() { mezzo::zero_grad(parameters()); }
+// Without the names that parameters() makes: every training step does this.
+void Module::zero_grad() {
+  std::vector<Tensor> leaves;
+  apply([&leaves](const Module& module) {
+    for (const Member& parameter : module.own_parameters()) leaves.push_back(*parameter.tensor);
+  });
+  mezzo::zero_grad(leaves);
+}
 
 void Module::check_name(std::string_view name) const {
   check_arg(!name.empty(), "module", "a registered name must not be empty");

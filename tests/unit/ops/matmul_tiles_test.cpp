@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
@@ -155,6 +156,7 @@ TEST_F(MatmulTiles, LinearAddsABiasOfEitherType) {
       ASSERT_EQ(fault(linear(x, weight), linear(wide(x), wide(weight)), 65), "");
     }
   }
+  EXPECT_THAT(kernels.names, testing::Contains("cpu_tiles"));
   for (const std::string& name : kernels.names) {
     EXPECT_TRUE(name == "cpu_tiles" || name == "reference" || !kernels::has_tiles()) << name;
   }
@@ -176,6 +178,7 @@ TEST_F(MatmulTiles, BatchesAndBroadcasting) {
   for (const Tensor& view : {x, permute(x, {1, 0, 2, 3}), permute(x, {2, 1, 0, 3})}) {
     EXPECT_EQ(fault(linear(view, weight), linear(wide(view), wide(weight)), 48), "");
   }
+  EXPECT_THAT(kernels.names, testing::Contains("cpu_tiles"));
   for (const std::string& name : kernels.names) {
     EXPECT_TRUE(name == "cpu_tiles" || name == "reference" || !kernels::has_tiles()) << name;
   }
