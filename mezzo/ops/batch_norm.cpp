@@ -224,21 +224,22 @@ void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
     check_arg(stats->dtype() == DType::kF32 && stats->shape() == shape && stats->is_dense(),
               "update_running_stats", "statistics must be dense and f32", shape, ", one is ",
               *stats);
+    check_arg(stats->device() == running_mean.device(), "update_running_stats",
+              "statistics are on ", running_mean.device(), " and ", stats->device(), ". Use to()");
   }
   check_arg(count >= 2, "update_running_stats", "the batch had ", count,
             " values per channel, which have no variance");
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
-  const flat::Kernels& kernels = flat::kernels_on(running_mean.device());
-  const auto update = [&](const Tensor& running, const Tensor& batch, double factor) {
-    check_arg(batch.device() == running.device(), "update_running_stats", "statistics are on ",
-              running.device(), " and ", batch.device(), ". Use to()");
+  const Device device = running_mean.device();
+  const auto blend = [&](const Tensor& running, const Tensor& batch, double take) {
     running.bump_version();
-    kernels.blend(running.device(), static_cast<float*>(running.address()),
-                  static_cast<const float*>(batch.address()), running.numel(), 1 - momentum,
-                  factor);
+    return flat::Blend{static_cast<float*>(running.address()),
+                       static_cast<const float*>(batch.address()), take};
   };
-  update(running_mean, batch_mean, momentum);
-  update(running_var, batch_var, momentum * unbiased);
+  flat::kernels_on(device).blend(device,
+                                 {blend(running_mean, batch_mean, momentum),
+                                  blend(running_var, batch_var, momentum * unbiased)},
+                                 running_mean.numel(), 1 - momentum);
 }
 
 }  // namespace mezzo

@@ -2,6 +2,7 @@
 // table of them for each kind of device. Implemented in mezzo/kernels.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -110,6 +111,15 @@ struct Listed {
   std::size_t count = 0;
 };
 
+// Running statistics and those of a batch: of mean and variance, which take as long as one of them
+// where starting work is what takes time.
+struct Blend {
+  float* to = nullptr;
+  const float* from = nullptr;
+  double take = 0;
+};
+using Blends = std::array<Blend, 2>;
+
 // What the operations above these kernels call. All memory is the device's; results that are
 // returned have been waited for.
 struct Kernels {
@@ -145,9 +155,8 @@ struct Kernels {
   // Elements of the f32 master copy whose rounding is not the parameter's become the parameter's.
   void (*refresh_master)(const void* param, DType dtype, float* master,
                          std::int64_t count) = nullptr;
-  // to[i] = keep * to[i] + take * from[i], computed in f64.
-  void (*blend)(Device device, float* to, const float* from, std::int64_t count, double keep,
-                double take) = nullptr;
+  // to[i] = keep * to[i] + take * from[i] in all of them, of `count` numbers each, computed in f64.
+  void (*blend)(Device device, const Blends& blends, std::int64_t count, double keep) = nullptr;
 };
 
 extern const Kernels kCpuKernels;

@@ -21,6 +21,7 @@
 
 // NOLINTBEGIN: the names are CUDA's.
 #define __CUDACC__ 1
+#define __launch_bounds__(...)
 #define threadIdx (::mezzo::emulated_card::position().thread)
 #define blockIdx (::mezzo::emulated_card::position().block)
 #define blockDim (::mezzo::emulated_card::position().threads)

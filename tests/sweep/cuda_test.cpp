@@ -84,11 +84,20 @@ std::vector<Large> large_calls() {
                   x.numel() / x[1],
                   8};
   };
+  const auto entropy_grad = [](std::int64_t n, std::int64_t classes) {
+    return Sample{{{{}}, {{n, classes}, -4, 4}, {{n, classes}, 0, 1}, {{n, 2}, 1, 2}},
+                  CrossEntropyAttrs{0.1},
+                  classes,
+                  30};
+  };
   const AxisAttrs last{-1};
   return {
       {"sum", sums({70001}, {0})},
       {"sum", sums({5000, 33}, {0})},
       {"sum", sums({9000, 20}, {0})},  // more ranges than threads combine at a time
+      {"sum", sums({9000, 40}, {0})},
+      {"sum", sums({90, 24}, {0})},
+      {"mean", sums({600, 40}, {0})},
       {"sum", sums({4, 24, 37, 41}, {0, 2, 3})},
       {"sum", sums({300, 1500}, {1})},
       {"mean", sums({2, 8, 60, 60}, {2, 3})},
@@ -100,6 +109,9 @@ std::vector<Large> large_calls() {
       {"argmax", {{{{3, 5000}}}, last}},
       {"cross_entropy",
        {{{{700, 10}, -4, 4}, {{700}, 0, 10, true}}, CrossEntropyAttrs{0.1}, 7000, 9}},
+      {"cross_entropy", {{{{40, 24}, -4, 4}, {{40}, 0, 24, true}}, CrossEntropyAttrs{0.1}, 960, 9}},
+      {"cross_entropy_grad", entropy_grad(40, 24)},
+      {"cross_entropy_grad", entropy_grad(3, 3000)},
       {"layer_norm", {{{{5, 3000}}, {{3000}}, {{3000}}}, LayerNormAttrs{1}, 3000, 4}},
       {"layer_norm_grad",
        {{{{600, 40}}, {{600, 40}}, {{40}}, {{600}}, {{600}, 0.5, 1}}, LayerNormAttrs{1}, 600, 4}},

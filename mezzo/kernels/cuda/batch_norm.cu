@@ -36,62 +36,27 @@ struct Moments {
   }
 };
 
-// Pixels of a thread that are read at once: with one load of 16 bytes on its way, the threads that
-// a multiprocessor holds do not keep memory busy.
-constexpr int kAhead = 2;
-
 template <int N, class T>
-class PixelsAhead {
- public:
-  __device__ PixelsAhead(const ChannelGrid& g, const ChannelRange& range, std::int64_t pixel,
-                         const T* x)
-      : first_(pixel * g.channels + range.channel), step_(range.step * g.channels) {
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      has_[i] = pixel + i * range.step < range.last;
-      if (has_[i]) packs_[i] = *reinterpret_cast<const Pack<T, N>*>(x + at(i));
-    }
-  }
-  __device__ bool has(int i) const { return has_[i]; }
-  __device__ std::int64_t at(int i) const { return first_ + i * step_; }
-  __device__ void read(int i, float (&to)[N]) const {
-#pragma unroll
-    for (int k = 0; k < N; ++k) to[k] = widen(packs_[i].values[k]);
-  }
-
- private:
-  std::int64_t first_, step_;
-  bool has_[kAhead];
-  Pack<T, N> packs_[kAhead];
-};
-
-template <int N, class T>
-__global__ void statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
+__global__ void MEZZO_THREE_BLOCKS statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
   __shared__ Moments shared[N][kThreads];
-  const ChannelRange range(g, N);
-  const bool takes_part = range.channel < g.channels;
+  const ChannelRange range(g, N, Direction::kForwards);
   Moments moments[N];
   float count = 0;
-  for (std::int64_t p = range.first; takes_part && p < range.last; p += kAhead * range.step) {
-    const PixelsAhead<N, T> pixels(g, range, p, x);
+  range.for_pixels<pixels_ahead(1)>(
+      [&](const Place& place) { return read_stored<N>(x + place.at); },
+      [&](const Pack<T, N>& pack, const Place&) {
+        count += 1;
+        const float share = 1.0F / count;
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (!pixels.has(i)) break;
-      float values[N];
-      pixels.read(i, values);
-      count += 1;
-      const float share = 1.0F / count;
-#pragma unroll
-      for (int k = 0; k < N; ++k) moments[k].add(values[k], share);
-    }
-  }
+        for (int k = 0; k < N; ++k) moments[k].add(widen(pack.values[k]), share);
+      });
 #pragma unroll
   for (int k = 0; k < N; ++k) moments[k].count = count;
   add_up_columns(moments, shared, [](Moments& sum, const Moments& other) { sum.add(other); });
-  if (!takes_part || threadIdx.y != 0) return;
+  if (!range.has_channels() || threadIdx.y != 0) return;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    partial[blockIdx.y * g.channels + range.channel + k] = moments[k];
+    partial[blockIdx.y * g.channels + range.channel() + k] = moments[k];
   }
 }
 
@@ -108,32 +73,39 @@ __global__ void combine_statistics_kernel(ChannelGrid g, const Moments* partial,
 
 enum class Tail { kNone, kRelu, kAddRelu };
 
+// What a thread reads of one pixel.
+template <int N, class T>
+struct AppliedTo {
+  Pack<T, N> x;
+  Pack<T, N> residual;  // where there is one
+};
+
 template <int N, Tail kTail, class T>
-__global__ void apply_kernel(ChannelGrid g, ChannelInputs in, const T* x, const T* residual, T* y) {
-  const ChannelRange range(g, N);
-  if (range.channel >= g.channels) return;
+__global__ void MEZZO_THREE_BLOCKS apply_kernel(ChannelGrid g, ChannelInputs in, const T* x,
+                                                const T* residual, T* y) {
+  const ChannelRange range(g, N, Direction::kBackwards);
+  if (!range.has_channels()) return;
   ChannelNumbers numbers[N];
-  read_numbers(numbers, in, range.channel);
+  read_numbers(numbers, in, range.channel());
   constexpr bool kAdds = kTail == Tail::kAddRelu;
-  for (std::int64_t p = range.first; p < range.last; p += kAhead * range.step) {
-    const PixelsAhead<N, T> pixels(g, range, p, x);
-    const PixelsAhead<N, T> others(g, range, p, kAdds ? residual : x);
+  const auto read = [&](const Place& place) {
+    AppliedTo<N, T> packs;
+    packs.x = read_stored<N>(x + place.at);
+    if constexpr (kAdds) packs.residual = read_stored<N>(residual + place.at);
+    return packs;
+  };
+  range.for_pixels<pixels_ahead(kAdds ? 2 : 1)>(
+      read, [&](const AppliedTo<N, T>& packs, const Place& place) {
+        float values[N];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (!pixels.has(i)) break;
-      float values[N];
-      pixels.read(i, values);
-      float added[N] = {};
-      if constexpr (kAdds) others.read(i, added);
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        float v = numbers[k].normalized(values[k]) + added[k];
-        if constexpr (kTail != Tail::kNone) v = v <= 0 ? 0.0F : v;  // a NaN stays
-        values[k] = v;
-      }
-      store(values, y + pixels.at(i));
-    }
-  }
+        for (int k = 0; k < N; ++k) {
+          float v = numbers[k].normalized(widen(packs.x.values[k]));
+          if constexpr (kAdds) v += widen(packs.residual.values[k]);
+          if constexpr (kTail != Tail::kNone) v = v <= 0 ? 0.0F : v;  // a NaN stays
+          values[k] = v;
+        }
+        store(values, y + place.at);
+      });
 }
 
 template <int N, class T>
@@ -186,11 +158,8 @@ void run(const KernelArgs& args) {
                              in_or_null<float>(bias), static_cast<float>(attrs.eps)};
   visit_vector_dtype(x.dtype(), [&]<class T>() {
     const void* added = residual.defined() ? residual.address() : nullptr;
-    if (takes_packs<T>(x.shape(), {x.address(), added, output.address()})) {
-      run_packs<kPackOf<T>, T>(launch, args, x, residual, inputs);
-    } else {
-      run_packs<1, T>(launch, args, x, residual, inputs);
-    }
+    visit_packs<T>(x.shape()[1], {x.address(), added, output.address()},
+                   [&]<int N>() { run_packs<N, T>(launch, args, x, residual, inputs); });
   });
 }
 

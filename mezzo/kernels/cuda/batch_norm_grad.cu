@@ -26,101 +26,117 @@ struct GradTensors {
   const T* other = nullptr;    // a second gradient, which is added to the first
 };
 
-// N values of x, and their gradients before the ReLU.
+// What a thread reads of one pixel, as it is stored: several wait in few registers.
 template <int N, Mask kMask, bool kJoined, class T>
-__device__ void read_values(const GradTensors<T>& t, const ChannelNumbers (&numbers)[N],
-                            std::int64_t at, float (&x)[N], float (&grad)[N]) {
-  load(t.x + at, x);
-  load(t.grad + at, grad);
-  float y[N] = {};
-  if constexpr (has_residual(kMask)) load(t.signs + at, y);
-  float other[N] = {};
-  if constexpr (kJoined) load(t.other + at, other);
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
+struct PixelPacks {
+  static constexpr int kCount = 2 + has_residual(kMask) + kJoined;
+  Pack<T, N> x, grad, signs, other;
+
+  __device__ static PixelPacks read(const GradTensors<T>& t, std::int64_t at) {
+    PixelPacks packs;
+    packs.x = read_stored<N>(t.x + at);
+    packs.grad = read_stored<N>(t.grad + at);
+    if constexpr (has_residual(kMask)) packs.signs = read_stored<N>(t.signs + at);
+    if constexpr (kJoined) packs.other = read_stored<N>(t.other + at);
+    return packs;
+  }
+
+  // Number k of x, and its gradient before the ReLU.
+  __device__ float2 value(const ChannelNumbers& numbers, int k) const {
+    const float at = widen(x.values[k]);
+    float g = widen(grad.values[k]);
     // Rounded to T, as the sum of a call of its own is.
-    if constexpr (kJoined) grad[k] = widen(narrow<T>(grad[k] + other[k]));
-    if constexpr (kMask == Mask::kFromX) y[k] = numbers[k].normalized(x[k]);
+    if constexpr (kJoined) g = widen(narrow<T>(g + widen(other.values[k])));
+    float y = 0;
+    if constexpr (kMask == Mask::kFromY) y = widen(signs.values[k]);
+    if constexpr (kMask == Mask::kFromX) y = numbers.normalized(at);
     // Rounded, as y was: a small number may have become 0.
     if constexpr (kMask == Mask::kFromResidual) {
-      y[k] = widen(narrow<T>(numbers[k].normalized(x[k]) + y[k]));
+      y = widen(narrow<T>(numbers.normalized(at) + widen(signs.values[k])));
     }
-    if constexpr (kMask != Mask::kNone) grad[k] = y[k] > 0 ? grad[k] : 0.0F;
+    if constexpr (kMask != Mask::kNone) g = y > 0 ? g : 0.0F;
+    return {at, g};
   }
-}
+};
 
 __device__ void add_pair(float2& sum, const float2& other) {
   sum.x += other.x;
   sum.y += other.y;
 }
 
-// The sums of the gradients, and of their products with the normalised values: the gradients of
-// bias and weight. With a residual, the gradients themselves, for grad_x_kernel to read.
+// The sums of the gradients, and of their products with the values' distances from the mean: the
+// gradients of bias, and of weight but for the factor that normalises, which would take a register
+// for each channel. With a residual, the gradients themselves, for grad_x_kernel to read.
 template <int N, Mask kMask, bool kJoined, class T>
-__global__ void sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float2* partial) {
+__global__ void MEZZO_THREE_BLOCKS sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
+                                               float2* partial) {
+  using Packs = PixelPacks<N, kMask, kJoined, T>;
   __shared__ float2 shared[N][kThreads];
-  const ChannelRange range(g, N);
-  const bool takes_part = range.channel < g.channels;
+  const ChannelRange range(g, N, Direction::kForwards);
   ChannelNumbers numbers[N];
-  if (takes_part) read_numbers(numbers, in, range.channel);
+  if (range.has_channels()) read_numbers(numbers, in, range.channel());
   float2 sums[N] = {};
-  for (std::int64_t p = range.first; takes_part && p < range.last; p += range.step) {
-    float x[N];
-    float grad[N];
-    const std::int64_t at = p * g.channels + range.channel;
-    read_values<N, kMask, kJoined>(t, numbers, at, x, grad);
-    if constexpr (has_residual(kMask)) store(grad, t.grad_residual + at);
+  range.for_pixels<pixels_ahead(Packs::kCount)>(
+      [&](const Place& place) { return Packs::read(t, place.at); },
+      [&](const Packs& packs, const Place& place) {
+        float grads[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      sums[k].x += grad[k];
-      sums[k].y = fmaf(grad[k], (x[k] - numbers[k].mean) * numbers[k].rstd, sums[k].y);
-    }
-  }
+        for (int k = 0; k < N; ++k) {
+          const auto [x, grad] = packs.value(numbers[k], k);
+          sums[k].x += grad;
+          sums[k].y = fmaf(grad, x - numbers[k].mean, sums[k].y);
+          grads[k] = grad;
+        }
+        if constexpr (has_residual(kMask)) store(grads, t.grad_residual + place.at);
+      });
   add_up_columns(sums, shared, add_pair);
-  if (!takes_part || threadIdx.y != 0) return;
+  if (!range.has_channels() || threadIdx.y != 0) return;
 #pragma unroll
-  for (int k = 0; k < N; ++k) partial[blockIdx.y * g.channels + range.channel + k] = sums[k];
+  for (int k = 0; k < N; ++k) partial[blockIdx.y * g.channels + range.channel() + k] = sums[k];
 }
 
-__global__ void combine_sums_kernel(ChannelGrid g, const float2* partial, float* grad_weight,
-                                    float* grad_bias) {
+__global__ void combine_sums_kernel(ChannelGrid g, ChannelInputs in, const float2* partial,
+                                    float* grad_weight, float* grad_bias) {
   __shared__ float2 shared[1][kThreads];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const float2 sums = sum_of_parts(g, partial, c, shared, add_pair);
   if (c >= g.channels || threadIdx.y != 0) return;
-  grad_weight[c] = sums.y;
+  ChannelNumbers numbers[1];
+  read_numbers(numbers, in, c);
+  grad_weight[c] = sums.y * numbers[0].rstd;
   grad_bias[c] = sums.x;
 }
 
 // `share`: 1 / pixels in training, where the statistics depend on x; else 0, and nothing is taken
 // off: 0 times an infinite sum would be NaN.
 template <int N, Mask kMask, class T>
-__global__ void grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t, float share,
-                              const float* grad_weight, const float* grad_bias) {
-  const ChannelRange range(g, N);
-  if (range.channel >= g.channels) return;
+__global__ void MEZZO_THREE_BLOCKS grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
+                                                 float share, const float* grad_weight,
+                                                 const float* grad_bias) {
+  using Packs = PixelPacks<N, kMask, false, T>;
+  const ChannelRange range(g, N, Direction::kBackwards);
+  if (!range.has_channels()) return;
   ChannelNumbers numbers[N];
-  read_numbers(numbers, in, range.channel);
+  read_numbers(numbers, in, range.channel());
   float sums[N];
   float products[N];
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    sums[k] = share * grad_bias[range.channel + k];
-    products[k] = share * grad_weight[range.channel + k];
+    sums[k] = share * grad_bias[range.channel() + k];
+    products[k] = share * grad_weight[range.channel() + k] * numbers[k].rstd;
   }
-  for (std::int64_t p = range.first; p < range.last; p += range.step) {
-    const std::int64_t at = p * g.channels + range.channel;
-    float x[N];
-    float grad[N];
-    read_values<N, kMask, false>(t, numbers, at, x, grad);
+  range.for_pixels<pixels_ahead(Packs::kCount)>(
+      [&](const Place& place) { return Packs::read(t, place.at); },
+      [&](const Packs& packs, const Place& place) {
+        float grads[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      const float normal = (x[k] - numbers[k].mean) * numbers[k].rstd;
-      const float common = share > 0 ? fmaf(normal, products[k], sums[k]) : 0.0F;
-      x[k] = numbers[k].scale * (grad[k] - common);
-    }
-    store(x, t.grad_x + at);
-  }
+        for (int k = 0; k < N; ++k) {
+          const auto [x, grad] = packs.value(numbers[k], k);
+          const float common = share > 0 ? fmaf(x - numbers[k].mean, products[k], sums[k]) : 0.0F;
+          grads[k] = numbers[k].scale * (grad - common);
+        }
+        store(grads, t.grad_x + place.at);
+      });
 }
 
 template <int N, Mask kMask, bool kJoined, class T>
@@ -136,7 +152,7 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
       <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, partial.as<float2>());
   check_launch("sums_kernel");
   combine_sums_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
-      g, partial.as<float2>(), grad_weight, grad_bias);
+      g, inputs, partial.as<float2>(), grad_weight, grad_bias);
   check_launch("combine_sums_kernel");
   const float share =
       args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
@@ -152,12 +168,9 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
 template <Mask kMask, bool kJoined, class T>
 void run_packs(const Launch& launch, const KernelArgs& args, const GradTensors<T>& t,
                const ChannelInputs& inputs) {
-  if (takes_packs<T>(args.output().shape(),
-                     {t.grad, t.x, t.signs, t.grad_x, t.grad_residual, t.other})) {
-    run_kernels<kPackOf<T>, kMask, kJoined>(launch, args, t, inputs);
-  } else {
-    run_kernels<1, kMask, kJoined>(launch, args, t, inputs);
-  }
+  visit_packs<T>(args.output().shape()[1],
+                 {t.grad, t.x, t.signs, t.grad_x, t.grad_residual, t.other},
+                 [&]<int N>() { run_kernels<N, kMask, kJoined>(launch, args, t, inputs); });
 }
 
 template <Mask kMask, class T>

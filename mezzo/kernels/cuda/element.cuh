@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -73,10 +74,30 @@ __device__ inline void store(const float (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
+// N elements as they are stored, to be widened later.
+template <int N, class T>
+__device__ inline Pack<T, N> read_stored(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+
 // True if packs of N elements may be read at p.
 template <int N, class T>
 __host__ __device__ inline bool is_aligned(const T* p) {
   return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * N) == 0;
+}
+
+// Calls use.operator()<N>() with the elements of a pack if rows of that many elements are whole
+// packs in all of this memory, else with 1.
+template <class T, std::size_t kAlignment = 16, class Use>
+inline void visit_packs(std::int64_t row, std::initializer_list<const void*> memory,
+                        const Use& use) {
+  bool fits = row % kPackOf<T> == 0;
+  for (const void* p : memory) fits = fits && reinterpret_cast<std::uintptr_t>(p) % kAlignment == 0;
+  if (fits) {
+    use.template operator()<kPackOf<T>>();
+  } else {
+    use.template operator()<1>();
+  }
 }
 
 }  // namespace mezzo::kernels::cuda

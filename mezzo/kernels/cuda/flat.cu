@@ -200,20 +200,26 @@ void refresh_master(const void* param, DType dtype, float* master, std::int64_t 
   check_launch("refresh_kernel");
 }
 
-// In f64, as on the CPU: running statistics would stop moving early in f32.
-__global__ void blend_kernel(float* to, const float* from, std::int64_t count, double keep,
-                             double take) {
+struct BlendList {
+  Blend blends[std::tuple_size_v<Blends>];
+};
+
+// In f64, as on the CPU: running statistics would stop moving early in f32. Each has a row of the
+// grid.
+__global__ void blend_kernel(BlendList list, std::int64_t count, double keep) {
+  const Blend& blend = list.blends[blockIdx.y];
   for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    to[i] = static_cast<float>(keep * to[i] + take * from[i]);
+    blend.to[i] = static_cast<float>(keep * blend.to[i] + blend.take * blend.from[i]);
   }
 }
 
-void blend(Device device, float* to, const float* from, std::int64_t count, double keep,
-           double take) {
+void blend(Device device, const Blends& blends, std::int64_t count, double keep) {
   if (count == 0) return;
   const Launch launch(device);
-  blend_kernel<<<launch.blocks_for(count), kThreads, 0, launch.stream()>>>(to, from, count, keep,
-                                                                           take);
+  BlendList list;
+  std::ranges::copy(blends, list.blends);
+  const dim3 grid(static_cast<unsigned>(launch.blocks_for(count)), blends.size());
+  blend_kernel<<<grid, kThreads, 0, launch.stream()>>>(list, count, keep);
   check_launch("blend_kernel");
 }
 

@@ -1,7 +1,7 @@
 // Layer normalization and its gradients. Statistics are f32, in two passes over a row that lies in
 // the caches: the square of a mean, taken from the mean of squares, would cancel where the mean is
 // large.
-#include "mezzo/kernels/cuda/reduce.cuh"
+#include "mezzo/kernels/cuda/channels.cuh"
 #include "mezzo/kernels/cuda/rows.cuh"
 #include "mezzo/ops/layer_norm_attrs.h"
 
@@ -11,11 +11,8 @@ namespace {
 using In = LayerNormInput;
 using GradIn = LayerNormGradInput;
 
-__device__ float value_or(const float* values, std::int64_t i, float otherwise) {
-  return values != nullptr ? values[i] : otherwise;
-}
-
-template <class T>
+// N elements of a row at a time.
+template <int N, class T>
 struct LayerNorm {
   const T* x;
   const float* weight;  // null: 1
@@ -30,26 +27,42 @@ struct LayerNorm {
     const T* from = x + row * rows.size;
     const auto size = static_cast<float>(rows.size);
     float total = 0;
-    for (std::int64_t i = Of::lane(); i < rows.size; i += Of::kSize) total += widen(from[i]);
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(from + j, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) total += values[k];
+    });
     const float mean = Of::all(total, SumOf()) / size;
     float squares = 0;
-    for (std::int64_t i = Of::lane(); i < rows.size; i += Of::kSize) {
-      const float centered = widen(from[i]) - mean;
-      squares = fmaf(centered, centered, squares);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(from + j, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float centered = values[k] - mean;
+        squares = fmaf(centered, centered, squares);
+      }
+    });
     const float rstd = 1.0F / sqrtf(Of::all(squares, SumOf()) / size + eps);
-    for (std::int64_t i = Of::lane(); i < rows.size; i += Of::kSize) {
-      const float normal = (widen(from[i]) - mean) * rstd;
-      out[row * rows.size + i] =
-          narrow<T>(fmaf(normal, value_or(weight, i, 1), value_or(bias, i, 0)));
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      float scales[N];
+      float shifts[N];
+      load(from + j, values);
+      load_or(weight, j, 1, scales);
+      load_or(bias, j, 0, shifts);
+#pragma unroll
+      for (int k = 0; k < N; ++k) values[k] = fmaf((values[k] - mean) * rstd, scales[k], shifts[k]);
+      store(values, out + row * rows.size + j);
+    });
     if (Of::lane() != 0) return;
     means[row] = mean;
     rstds[row] = rstd;
   }
 };
 
-template <class T>
+template <int N, class T>
 struct LayerNormGrad {
   const T* grad;
   const T* x;
@@ -58,45 +71,96 @@ struct LayerNormGrad {
   const float* rstds;
   T* out;
 
+  // The gradients by normalised values, and these, from element j of a row on, which is number
+  // `at` of all.
+  __device__ void read(std::int64_t at, std::int64_t j, float mean, float rstd, float (&grads)[N],
+                       float (&normals)[N]) const {
+    float scales[N];
+    load(grad + at, grads);
+    load(x + at, normals);
+    load_or(weight, j, 1, scales);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      grads[k] *= scales[k];
+      normals[k] = (normals[k] - mean) * rstd;
+    }
+  }
+
   template <class Of>
   __device__ void row(std::int64_t row, const Rows& rows) const {
+    const std::int64_t start = row * rows.size;
     const float mean = means[row];
     const float rstd = rstds[row];
     float sum = 0;
     float products = 0;
-    for (std::int64_t i = Of::lane(); i < rows.size; i += Of::kSize) {
-      const std::int64_t at = row * rows.size + i;
-      const float g = widen(grad[at]) * value_or(weight, i, 1);
-      sum += g;
-      products = fmaf(g, (widen(x[at]) - mean) * rstd, products);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float grads[N];
+      float normals[N];
+      read(start + j, j, mean, rstd, grads, normals);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        sum += grads[k];
+        products = fmaf(grads[k], normals[k], products);
+      }
+    });
     sum = Of::all(sum, SumOf());
     products = Of::all(products, SumOf());
     const float share = 1.0F / static_cast<float>(rows.size);
-    for (std::int64_t i = Of::lane(); i < rows.size; i += Of::kSize) {
-      const std::int64_t at = row * rows.size + i;
-      const float normal = (widen(x[at]) - mean) * rstd;
-      const float g = widen(grad[at]) * value_or(weight, i, 1);
-      out[at] = narrow<T>(rstd * (g - (sum + normal * products) * share));
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float grads[N];
+      float normals[N];
+      read(start + j, j, mean, rstd, grads, normals);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        grads[k] = rstd * (grads[k] - (sum + normals[k] * products) * share);
+      }
+      store(grads, out + start + j);
+    });
   }
 };
 
-// The gradients of bias, and of weight: sums over the rows.
-template <class T, bool kOfWeight>
-struct ColumnTerms {
+// The gradients of bias and of weight: sums over the rows of the gradients, and of their products
+// with the normalised values.
+struct ParameterGrads {
+  float* grad_weight;
+  float* grad_bias;
+
+  __device__ static void join(float2& sum, const float2& other) {
+    sum.x += other.x;
+    sum.y += other.y;
+  }
+  __device__ void finish(const float2& sum, std::int64_t column) const {
+    grad_bias[column] = sum.x;
+    grad_weight[column] = sum.y;
+  }
+};
+
+template <int N, class T>
+struct ParameterTerms {
+  static constexpr int kPacks = 2;
+  using Sum = float2;
+  struct Packs {
+    Pack<T, N> grad, x;
+    float mean, rstd;
+  };
+
   const T* grad;
   const T* x;
   const float* means;
   const float* rstds;
-  float* out;
-  __device__ float start() const { return 0; }
-  __device__ float combine(float a, float b) const { return a + b; }
-  __device__ float term(std::int64_t at, std::int64_t, std::int64_t row) const {
-    const float g = widen(grad[at]);
-    return kOfWeight ? g * ((widen(x[at]) - means[row]) * rstds[row]) : g;
+
+  __device__ Packs read(const Place& place) const {
+    return {read_stored<N>(grad + place.at), read_stored<N>(x + place.at), means[place.pixel],
+            rstds[place.pixel]};
   }
-  __device__ void finish(float value, std::int64_t at) const { out[at] = value; }
+  __device__ void add(const Packs& packs, float2 (&sums)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float g = widen(packs.grad.values[k]);
+      const float normal = (widen(packs.x.values[k]) - packs.mean) * packs.rstd;
+      ParameterGrads::join(sums[k], {g, g * normal});
+    }
+  }
 };
 
 void run(const KernelArgs& args) {
@@ -106,12 +170,16 @@ void run(const KernelArgs& args) {
   const Tensor bias = args.has(In::kBias) ? dense_f32(args.input(In::kBias)) : Tensor();
   const std::int64_t size = normalized_shape(x.shape(), attrs).numel();
   const Launch launch(x);
+  const auto* scale = in_or_null<float>(weight);
+  const auto* shift = in_or_null<float>(bias);
   visit_vector_dtype(x.dtype(), [&]<class T>() {
-    for_rows(launch,
-             LayerNorm<T>{in<T>(x), in_or_null<float>(weight), in_or_null<float>(bias),
-                          static_cast<float>(attrs.eps), out<T>(args.output()),
-                          out<float>(args.output(1)), out<float>(args.output(2))},
-             {x.numel() / size, size, 1});
+    auto* to = out<T>(args.output());
+    visit_packs<T>(size, {x.address(), to, scale, shift}, [&]<int N>() {
+      for_dense_rows(launch,
+                     LayerNorm<N, T>{in<T>(x), scale, shift, static_cast<float>(attrs.eps), to,
+                                     out<float>(args.output(1)), out<float>(args.output(2))},
+                     {x.numel() / size, size, 1});
+    });
   });
 }
 
@@ -125,21 +193,18 @@ void run_grad(const KernelArgs& args) {
   const std::int64_t size = normalized_shape(x.shape(), args.attrs<LayerNormAttrs>()).numel();
   const std::int64_t rows = x.numel() / size;
   const Launch launch(x);
-  const Fold columns{Dims<3>(make_loop<3>({size}, {Strides{1}, Strides{1}, Strides{1}})),
-                     Dims<1>(make_loop<1>({rows}, {Strides{size}})), size, rows};
+  const auto* means = in<float>(mean);
+  const auto* rstds = in<float>(rstd);
+  const auto* scale = in_or_null<float>(weight);
   visit_vector_dtype(x.dtype(), [&]<class T>() {
-    const auto* means = in<float>(mean);
-    const auto* rstds = in<float>(rstd);
-    for_rows(launch,
-             LayerNormGrad<T>{in<T>(grad), in<T>(x), in_or_null<float>(weight), means, rstds,
-                              out<T>(args.output())},
-             {rows, size, 1});
-    reduce(launch,
-           ColumnTerms<T, true>{in<T>(grad), in<T>(x), means, rstds, out<float>(args.output(1))},
-           columns);
-    reduce(launch,
-           ColumnTerms<T, false>{in<T>(grad), in<T>(x), means, rstds, out<float>(args.output(2))},
-           columns);
+    auto* to = out<T>(args.output());
+    visit_packs<T>(size, {grad.address(), x.address(), to, scale}, [&]<int N>() {
+      add_up_rows<N>(launch, ParameterTerms<N, T>{in<T>(grad), in<T>(x), means, rstds},
+                     ParameterGrads{out<float>(args.output(1)), out<float>(args.output(2))}, rows,
+                     size);
+      for_dense_rows(launch, LayerNormGrad<N, T>{in<T>(grad), in<T>(x), scale, means, rstds, to},
+                     {rows, size, 1});
+    });
   });
 }
 

@@ -32,7 +32,8 @@ struct Targets {
   }
 };
 
-template <class T, class P>
+// N classes at a time.
+template <int N, class T, class P>
 struct CrossEntropy {
   const T* logits;
   Targets<P> targets;
@@ -43,22 +44,33 @@ struct CrossEntropy {
   __device__ void row(std::int64_t row, const Rows& rows) const {
     const T* x = logits + row * rows.size;
     float largest = -INFINITY;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      largest = fmaxf(largest, widen(x[j]));
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(x + j, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) largest = fmaxf(largest, values[k]);
+    });
     largest = Of::all(largest, LargestOf());
     float total = 0;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      total += expf(widen(x[j]) - largest);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(x + j, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) total += expf(values[k] - largest);
+    });
     const float log_total = logf(Of::all(total, SumOf()));
     const std::int64_t label = targets.label(row, rows.size);
     float loss = 0;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      const float target = targets.of(row, j, rows.size, label);
-      // A class that is ruled out may have a logit of -inf.
-      if (target != 0.0F) loss -= target * (widen(x[j]) - largest - log_total);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(x + j, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float target = targets.of(row, j + k, rows.size, label);
+        // A class that is ruled out may have a logit of -inf.
+        if (target != 0.0F) loss -= target * (values[k] - largest - log_total);
+      }
+    });
     loss = Of::all(loss, SumOf());
     if (Of::lane() != 0) return;
     losses[row] = loss;
@@ -67,7 +79,7 @@ struct CrossEntropy {
   }
 };
 
-template <class T, class P>
+template <int N, class T, class P>
 struct CrossEntropyGrad {
   const float* grad;
   std::int64_t grad_step;  // 0: one gradient for all examples
@@ -80,19 +92,26 @@ struct CrossEntropyGrad {
   template <class Of>
   __device__ void row(std::int64_t row, const Rows& rows) const {
     const std::int64_t label = targets.label(row, rows.size);
-    float mass = 0;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      mass += targets.of(row, j, rows.size, label);
+    float mass = 1;  // of a class number exactly, whatever the smoothing's parts add up to
+    if (targets.labels == nullptr) {
+      mass = 0;
+      for_packs<Of, 1>(rows.size,
+                       [&](std::int64_t j) { mass += targets.of(row, j, rows.size, label); });
+      mass = Of::all(mass, SumOf());
     }
-    // Of a class number exactly 1, whatever the smoothing's parts add up to.
-    mass = targets.labels != nullptr ? 1.0F : Of::all(mass, SumOf());
     const float g = grad[row * grad_step] * scale;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      const std::int64_t at = row * rows.size + j;
-      const float probability =
-          expf(widen(logits[at]) - statistics[2 * row] - statistics[2 * row + 1]);
-      out[at] = narrow<T>(g * (probability * mass - targets.of(row, j, rows.size, label)));
-    }
+    const float largest = statistics[2 * row];
+    const float log_total = statistics[2 * row + 1];
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(logits + row * rows.size + j, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float probability = expf(values[k] - largest - log_total);
+        values[k] = g * (probability * mass - targets.of(row, j + k, rows.size, label));
+      }
+      store(values, out + row * rows.size + j);
+    });
   }
 };
 
@@ -129,10 +148,12 @@ void run_cross_entropy(const KernelArgs& args) {
                   : empty({logits.size(0)}, DType::kF32, Format::kContiguous, logits.device());
   visit_vector_dtype(logits.dtype(), [&]<class T>() {
     with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
-      for_rows(launch,
-               CrossEntropy<T, P>{in<T>(logits), targets, out<float>(losses),
-                                  out<float>(args.output(1))},
-               examples(logits));
+      visit_packs<T>(logits.size(1), {logits.address()}, [&]<int N>() {
+        for_dense_rows(launch,
+                       CrossEntropy<N, T, P>{in<T>(logits), targets, out<float>(losses),
+                                             out<float>(args.output(1))},
+                       examples(logits));
+      });
     });
   });
   if (is_separate) return;
@@ -153,10 +174,13 @@ void run_cross_entropy_grad(const KernelArgs& args) {
   const auto scale = static_cast<float>(loss_scale(attrs.reduction, logits.size(0)));
   visit_vector_dtype(logits.dtype(), [&]<class T>() {
     with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
-      for_rows(launch,
-               CrossEntropyGrad<T, P>{in<float>(grad), step, scale, in<T>(logits), targets,
-                                      in<float>(statistics), out<T>(args.output())},
-               examples(logits));
+      T* to = out<T>(args.output());
+      visit_packs<T>(logits.size(1), {logits.address(), to}, [&]<int N>() {
+        for_dense_rows(launch,
+                       CrossEntropyGrad<N, T, P>{in<float>(grad), step, scale, in<T>(logits),
+                                                 targets, in<float>(statistics), to},
+                       examples(logits));
+      });
     });
   });
 }

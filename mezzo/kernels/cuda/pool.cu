@@ -136,32 +136,49 @@ __global__ void pick_kernel(Pool pool, std::int64_t count, const T* x, const P* 
   }
 }
 
-template <class T>
-__global__ void mean_pool_kernel(Pool pool, std::int64_t count, const T* x, T* out) {
-  for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const auto at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
-    float sum = 0;
-    for (std::int64_t h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
-      for (std::int64_t w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
-        sum += widen(x[pool.pixel(at.n, h, w, at.c)]);
+template <int N, class Index, class T>
+__global__ void mean_pool_kernel(PoolOf<Index> pool, const T* x, T* out) {
+  const Index packs = pool.windows() / N;
+  for (Index i = static_cast<Index>(grid_first()); i < packs;
+       i += static_cast<Index>(grid_step())) {
+    const auto at = place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
+    float sums[N] = {};
+    for (Index h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
+      // Several pixels are on their way together: the mean of a whole image has few threads.
+#pragma unroll 4
+      for (Index w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
+        float values[N];
+        load(x + pool.pixel(at.n, h, w, at.c * N), values);
+#pragma unroll
+        for (int k = 0; k < N; ++k) sums[k] += values[k];
       }
     }
-    out[i] = narrow<T>(sum / pool.divisor(at.y, at.x));
+    const float divisor = pool.divisor(at.y, at.x);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] /= divisor;
+    store(sums, out + i * N);
   }
 }
 
-template <class T>
-__global__ void mean_grad_kernel(Pool pool, std::int64_t count, const T* grad, T* out) {
-  for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const auto at = place_of(i, pool.rows.in, pool.columns.in, pool.channels);
-    float sum = 0;
-    for (std::int64_t row = pool.rows.first_over(at.y); row < pool.rows.last_over(at.y); ++row) {
-      for (std::int64_t column = pool.columns.first_over(at.x);
-           column < pool.columns.last_over(at.x); ++column) {
-        sum += widen(grad[pool.window(at.n, row, column, at.c)]) / pool.divisor(row, column);
+template <int N, class Index, class T>
+__global__ void mean_grad_kernel(PoolOf<Index> pool, const T* grad, T* out) {
+  const Index packs = pool.pixels() / N;
+  for (Index i = static_cast<Index>(grid_first()); i < packs;
+       i += static_cast<Index>(grid_step())) {
+    const auto at = place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
+    const Index last_row = pool.rows.last_over(at.y);
+    const Index last_column = pool.columns.last_over(at.x);
+    float sums[N] = {};
+    for (Index row = pool.rows.first_over(at.y); row < last_row; ++row) {
+      for (Index column = pool.columns.first_over(at.x); column < last_column; ++column) {
+        float values[N];
+        load(grad + pool.window(at.n, row, column, at.c * N), values);
+        const float divisor = pool.divisor(row, column);
+#pragma unroll
+        for (int k = 0; k < N; ++k) sums[k] += values[k] / divisor;
       }
     }
-    out[i] = narrow<T>(sum);
+    store(sums, out + i * N);
   }
 }
 
@@ -212,19 +229,19 @@ bool is_narrow(const Pool& p) {
 
 // Calls use.operator()<N>(pool) with packs of N channels where all tensors lie for it, and with
 // 32-bit numbers where they do.
-template <class T, class P, class Use>
-void visit_pool(const Pool& pool, const void* images, const void* windows, const P* positions,
-                const Use& use) {
-  constexpr int N = kPackOf<T>;
-  const auto aligned = [](const auto* p) { return is_aligned<N>(p); };
-  const bool takes_packs = pool.channels % N == 0 && aligned(static_cast<const T*>(images)) &&
-                           aligned(static_cast<const T*>(windows)) && aligned(positions);
-  if (takes_packs && is_narrow(pool)) {
-    use.template operator()<N>(narrow_pool(pool));
-  } else {
+template <class T, std::size_t kAlignment = 16, class Use>
+void visit_pool(const Pool& pool, std::initializer_list<const void*> memory, const Use& use) {
+  visit_packs<T, kAlignment>(pool.channels, memory, [&]<int N>() {
+    if constexpr (N > 1) {
+      if (is_narrow(pool)) return use.template operator()<N>(narrow_pool(pool));
+    }
     use.template operator()<1>(pool);
-  }
+  });
 }
+
+// What packs of values and of positions are aligned to.
+template <class T, class P>
+constexpr std::size_t kAlignmentWith = std::max<std::size_t>(16, kPackOf<T> * sizeof(P));
 
 // Calls function.operator()<P>() for the integers that positions are stored as.
 template <class Function>
@@ -246,10 +263,12 @@ void run_max(const KernelArgs& args) {
     visit_positions(args.output(1).dtype(), [&]<class P>() {
       T* to = out<T>(args.output());
       P* positions = out<P>(args.output(1));
-      visit_pool<T>(pool, x.address(), to, positions, [&]<int N>(const auto& p) {
-        max_pool_kernel<N><<<launch.blocks_for(p.windows() / N), kThreads, 0, launch.stream()>>>(
-            p, in<T>(x), to, positions);
-      });
+      visit_pool<T, kAlignmentWith<T, P>>(
+          pool, {x.address(), to, positions}, [&]<int N>(const auto& p) {
+            max_pool_kernel<N>
+                <<<launch.blocks_for(p.windows() / N), kThreads, 0, launch.stream()>>>(
+                    p, in<T>(x), to, positions);
+          });
     });
   });
   check_launch("max_pool_kernel");
@@ -263,10 +282,11 @@ void run_max_grad(const KernelArgs& args) {
   visit_vector_dtype(grad.dtype(), [&]<class T>() {
     visit_positions(positions.dtype(), [&]<class P>() {
       T* to = out<T>(args.output());
-      visit_pool<T>(pool, to, grad.address(), in<P>(positions), [&]<int N>(const auto& p) {
-        max_grad_kernel<N><<<launch.blocks_for(p.pixels() / N), kThreads, 0, launch.stream()>>>(
-            p, in<T>(grad), in<P>(positions), to);
-      });
+      visit_pool<T, kAlignmentWith<T, P>>(
+          pool, {to, grad.address(), positions.address()}, [&]<int N>(const auto& p) {
+            max_grad_kernel<N><<<launch.blocks_for(p.pixels() / N), kThreads, 0, launch.stream()>>>(
+                p, in<T>(grad), in<P>(positions), to);
+          });
     });
   });
   check_launch("max_grad_kernel");
@@ -291,8 +311,11 @@ void run_mean(const KernelArgs& args) {
   const Launch launch(x);
   const Pool pool = pool_of(args, x.shape(), args.output().shape());
   visit_vector_dtype(x.dtype(), [&]<class T>() {
-    mean_pool_kernel<<<launch.blocks_for(pool.windows()), kThreads, 0, launch.stream()>>>(
-        pool, pool.windows(), in<T>(x), out<T>(args.output()));
+    T* to = out<T>(args.output());
+    visit_pool<T>(pool, {x.address(), to}, [&]<int N>(const auto& p) {
+      mean_pool_kernel<N>
+          <<<launch.blocks_for(p.windows() / N), kThreads, 0, launch.stream()>>>(p, in<T>(x), to);
+    });
   });
   check_launch("mean_pool_kernel");
 }
@@ -300,17 +323,13 @@ void run_mean(const KernelArgs& args) {
 void spread_mean(const Launch& launch, const Pool& pool, const Tensor& grad, const Tensor& output) {
   const std::int64_t pixels = pool.rows.in * pool.columns.in;
   visit_vector_dtype(grad.dtype(), [&]<class T>() {
-    const auto spread = [&]<int N>() {
+    visit_packs<T>(pool.channels, {grad.address(), output.address()}, [&]<int N>() {
       const std::int64_t packs = pool.channels / N;
       const auto blocks = static_cast<unsigned>((pixels * packs + kThreads - 1) / kThreads);
       const dim3 grid(blocks, static_cast<unsigned>(pool.batch));
       spread_mean_kernel<N><<<grid, kThreads, 0, launch.stream()>>>(
           pixels * packs, packs, static_cast<float>(pixels), in<T>(grad), out<T>(output));
-    };
-    constexpr int kPack = kPackOf<T>;
-    const bool takes_packs = pool.channels % kPack == 0 && is_aligned<kPack>(in<T>(grad)) &&
-                             is_aligned<kPack>(in<T>(output));
-    takes_packs ? spread.template operator()<kPack>() : spread.template operator()<1>();
+    });
   });
   check_launch("spread_mean_kernel");
 }
@@ -321,8 +340,11 @@ void run_mean_grad(const KernelArgs& args) {
   const Pool pool = pool_of(args, args.output().shape(), grad.shape());
   if (is_mean_of_images(pool)) return spread_mean(launch, pool, grad, args.output());
   visit_vector_dtype(grad.dtype(), [&]<class T>() {
-    mean_grad_kernel<<<launch.blocks_for(pool.pixels()), kThreads, 0, launch.stream()>>>(
-        pool, pool.pixels(), in<T>(grad), out<T>(args.output()));
+    T* to = out<T>(args.output());
+    visit_pool<T>(pool, {grad.address(), to}, [&]<int N>(const auto& p) {
+      mean_grad_kernel<N>
+          <<<launch.blocks_for(p.pixels() / N), kThreads, 0, launch.stream()>>>(p, in<T>(grad), to);
+    });
   });
   check_launch("mean_grad_kernel");
 }

@@ -1,4 +1,5 @@
 // Sums, means and maxima over some axes.
+#include "mezzo/kernels/cuda/channels.cuh"
 #include "mezzo/kernels/cuda/reduce.cuh"
 #include "mezzo/ops/reduce_attrs.h"
 
@@ -73,14 +74,49 @@ Fold reduction_of(const KernelArgs& args) {
   return reduction_of(x, kept, strides, strides);
 }
 
+// Sums down the columns of a dense matrix, such as the gradients of biases, are most of those that
+// a network has. They are read in packs.
+bool is_down_columns(const Fold& r) {
+  return r.kept.rank == 1 && r.kept.strides[0][0] == 1 && r.kept.strides[1][0] == 1 &&
+         r.reduced.rank == 1 && r.reduced.strides[0][0] == r.outputs && r.outputs > 1;
+}
+
+template <int N, class T>
+struct Column {
+  static constexpr int kPacks = 1;
+  using Sum = float;
+  using Packs = Pack<T, N>;
+
+  const T* x;
+  __device__ Packs read(const Place& place) const { return read_stored<N>(x + place.at); }
+  __device__ void add(const Packs& pack, float (&sums)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; ++k) sums[k] += widen(pack.values[k]);
+  }
+};
+
+template <class Out>
+struct Quotient {
+  Out* out;
+  float divisor;
+  __device__ static void join(float& sum, float other) { sum += other; }
+  __device__ void finish(float sum, std::int64_t column) const {
+    out[column] = narrow<Out>(sum / divisor);
+  }
+};
+
 void sums(const KernelArgs& args, float divisor) {
   const Launch launch(args.output());
-  const Fold reduction = reduction_of(args);
+  const Fold r = reduction_of(args);
   visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
     visit_vector_dtype(args.output().dtype(), [&]<class Out>() {
       if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, float>) {
-        reduce(launch, SumTerms<T, Out>{in<T>(args.input(0)), out<Out>(args.output()), divisor},
-               reduction);
+        const T* x = in<T>(args.input(0));
+        Out* to = out<Out>(args.output());
+        if (!is_down_columns(r)) return reduce(launch, SumTerms<T, Out>{x, to, divisor}, r);
+        visit_packs<T>(r.outputs, {x}, [&]<int N>() {
+          add_up_rows<N>(launch, Column<N, T>{x}, Quotient<Out>{to, divisor}, r.terms, r.outputs);
+        });
       }
     });
   });

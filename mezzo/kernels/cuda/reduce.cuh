@@ -81,7 +81,9 @@ __global__ void combine_kernel(Op op, Fold r, int splits, const float* partial) 
   __shared__ float shared[kThreads];
   const std::int64_t output = static_cast<std::int64_t>(blockIdx.x) * Block::kX + Block::x();
   float value = op.start();
-  for (int s = Block::y(); output < r.outputs && s < splits; s += Block::kY) {
+  const int ranges = output < r.outputs ? splits : 0;
+#pragma unroll 8
+  for (int s = Block::y(); s < ranges; s += Block::kY) {
     value = op.combine(value, partial[s * r.outputs + output]);
   }
   value = combine_column<Block>(op, value, shared);

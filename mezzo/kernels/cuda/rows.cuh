@@ -67,6 +67,30 @@ struct Team {
   }
 };
 
+// Calls use(j) for the elements of a row that are this thread's, N of them from j on at a time. The
+// loads of several turns are on their way together, unless `use` stores something.
+template <class Of, int N, class Use>
+__device__ inline void for_packs(std::int64_t size, const Use& use) {
+#pragma unroll 4
+  for (std::int64_t j = Of::lane() * N; j < size; j += Of::kSize * N) use(j);
+}
+
+// N numbers of an array of f32 from element j on, or what stands for them where there is none.
+template <int N>
+__device__ inline void load_or(const float* numbers, std::int64_t j, float otherwise,
+                               float (&to)[N]) {
+  constexpr int kPart = N < kPackOf<float> ? N : kPackOf<float>;
+#pragma unroll
+  for (int first = 0; first < N; first += kPart) {
+    float part[kPart];
+#pragma unroll
+    for (int k = 0; k < kPart; ++k) part[k] = otherwise;
+    if (numbers != nullptr) load(numbers + j + first, part);
+#pragma unroll
+    for (int k = 0; k < kPart; ++k) to[first + k] = part[k];
+  }
+}
+
 // op.row<Team>(row, rows) for every row, called by all threads of a team.
 template <class TeamOfRow, class Op>
 __global__ void rows_kernel(Op op, Rows rows) {
@@ -75,24 +99,38 @@ __global__ void rows_kernel(Op op, Rows rows) {
   for (; row < rows.count; row += step) op.template row<TeamOfRow>(row, rows);
 }
 
-// Rows whose elements lie apart lie side by side: then each thread takes one. Else a warp shares a
-// row, or a block a long one.
+template <int kCount, class Op>
+void start_rows(const Launch& launch, const Op& op, const Rows& rows) {
+  const int blocks = launch.blocks_for(rows.count * kCount);
+  rows_kernel<Team<kCount>><<<blocks, kThreads, 0, launch.stream()>>>(op, rows);
+  check_launch("rows_kernel");
+}
+
+// Rows that lie in one piece: a warp shares each, or a block if they are long.
+template <class Op>
+void for_dense_rows(const Launch& launch, const Op& op, const Rows& rows) {
+  constexpr std::int64_t kLong = 2048;
+  if (rows.count == 0) return;
+  if (rows.size <= kLong) {
+    start_rows<32>(launch, op, rows);
+  } else {
+    start_rows<kThreads>(launch, op, rows);
+  }
+}
+
+// Rows whose elements lie apart lie side by side: each thread takes one.
+template <class Op>
+void for_strided_rows(const Launch& launch, const Op& op, const Rows& rows) {
+  if (rows.count != 0) start_rows<1>(launch, op, rows);
+}
+
 template <class Op>
 void for_rows(const Launch& launch, const Op& op, const Rows& rows) {
-  if (rows.count == 0) return;
-  constexpr std::int64_t kLong = 2048;
-  const auto run = [&]<int kCount>() {
-    const int blocks = launch.blocks_for(rows.count * kCount);
-    rows_kernel<Team<kCount>><<<blocks, kThreads, 0, launch.stream()>>>(op, rows);
-  };
   if (rows.inner > 1) {
-    run.template operator()<1>();
-  } else if (rows.size <= kLong) {
-    run.template operator()<32>();
+    for_strided_rows(launch, op, rows);
   } else {
-    run.template operator()<kThreads>();
+    for_dense_rows(launch, op, rows);
   }
-  check_launch("rows_kernel");
 }
 
 }  // namespace mezzo::kernels::cuda

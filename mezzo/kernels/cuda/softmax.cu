@@ -5,7 +5,8 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-template <class T, bool kLog>
+// N elements at a time, which is 1 where a row's elements lie apart.
+template <int N, class T, bool kLog>
 struct Softmax {
   const T* x;
   T* out;
@@ -14,26 +15,37 @@ struct Softmax {
   __device__ void row(std::int64_t row, const Rows& rows) const {
     const std::int64_t start = rows.start(row);
     float largest = -INFINITY;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      largest = fmaxf(largest, widen(x[start + j * rows.inner]));
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(x + start + j * rows.inner, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) largest = fmaxf(largest, values[k]);
+    });
     // The largest is taken away: exp of anything above 88 would be infinite.
     largest = Of::all(largest, LargestOf());
     float total = 0;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      total += expf(widen(x[start + j * rows.inner]) - largest);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(x + start + j * rows.inner, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) total += expf(values[k] - largest);
+    });
     total = Of::all(total, SumOf());
     const float log_total = logf(total);
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      const std::int64_t at = start + j * rows.inner;
-      const float shifted = widen(x[at]) - largest;
-      out[at] = narrow<T>(kLog ? shifted - log_total : expf(shifted) / total);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float values[N];
+      load(x + start + j * rows.inner, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float shifted = values[k] - largest;
+        values[k] = kLog ? shifted - log_total : expf(shifted) / total;
+      }
+      store(values, out + start + j * rows.inner);
+    });
   }
 };
 
-template <class T, bool kLog>
+template <int N, class T, bool kLog>
 struct SoftmaxGrad {
   const T* grad;
   const T* y;
@@ -43,17 +55,26 @@ struct SoftmaxGrad {
   __device__ void row(std::int64_t row, const Rows& rows) const {
     const std::int64_t start = rows.start(row);
     float total = 0;
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      const std::int64_t at = start + j * rows.inner;
-      total += kLog ? widen(grad[at]) : widen(grad[at]) * widen(y[at]);
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float grads[N];
+      float values[N];
+      load(grad + start + j * rows.inner, grads);
+      load(y + start + j * rows.inner, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) total += kLog ? grads[k] : grads[k] * values[k];
+    });
     total = Of::all(total, SumOf());
-    for (std::int64_t j = Of::lane(); j < rows.size; j += Of::kSize) {
-      const std::int64_t at = start + j * rows.inner;
-      const float g = widen(grad[at]);
-      const float value = widen(y[at]);
-      out[at] = narrow<T>(kLog ? g - expf(value) * total : value * (g - total));
-    }
+    for_packs<Of, N>(rows.size, [&](std::int64_t j) {
+      float grads[N];
+      float values[N];
+      load(grad + start + j * rows.inner, grads);
+      load(y + start + j * rows.inner, values);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        values[k] = kLog ? grads[k] - expf(values[k]) * total : values[k] * (grads[k] - total);
+      }
+      store(values, out + start + j * rows.inner);
+    });
   }
 };
 
@@ -64,12 +85,30 @@ Rows rows_of(const KernelArgs& args) {
                     output.format());
 }
 
+// Calls use.operator()<N>(start) for rows that are read N elements at a time; start(op) starts the
+// kernel.
+template <class T, class Use>
+void visit_rows(const Launch& launch, const Rows& rows, std::initializer_list<const void*> memory,
+                const Use& use) {
+  if (rows.inner > 1) {
+    use.template operator()<1>([&](const auto& op) { for_strided_rows(launch, op, rows); });
+  } else {
+    visit_packs<T>(rows.size, memory, [&]<int N>() {
+      use.template operator()<N>([&](const auto& op) { for_dense_rows(launch, op, rows); });
+    });
+  }
+}
+
 template <bool kLog>
 void forward(const KernelArgs& args) {
   const Launch launch(args.output());
   const Tensor x = dense(args.input(0), args.output().format());
   visit_vector_dtype(x.dtype(), [&]<class T>() {
-    for_rows(launch, Softmax<T, kLog>{in<T>(x), out<T>(args.output())}, rows_of(args));
+    const auto* from = in<T>(x);
+    auto* to = out<T>(args.output());
+    visit_rows<T>(launch, rows_of(args), {from, to}, [&]<int N>(const auto& start) {
+      start(Softmax<N, T, kLog>{from, to});
+    });
   });
 }
 
@@ -79,8 +118,12 @@ void backward(const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), args.output().format());
   const Tensor y = dense(args.input(1), args.output().format());
   visit_vector_dtype(y.dtype(), [&]<class T>() {
-    for_rows(launch, SoftmaxGrad<T, kLog>{in<T>(grad), in<T>(y), out<T>(args.output())},
-             rows_of(args));
+    const auto* of_y = in<T>(grad);
+    const auto* from = in<T>(y);
+    auto* to = out<T>(args.output());
+    visit_rows<T>(launch, rows_of(args), {of_y, from, to}, [&]<int N>(const auto& start) {
+      start(SoftmaxGrad<N, T, kLog>{of_y, from, to});
+    });
   });
 }
 

@@ -1,0 +1,215 @@
+// Loops down the columns of matrices, for channels of images and features of rows.
+//
+// Channels-last images are a matrix of pixels and channels. A thread has some neighbouring
+// channels, 16 bytes of them where they divide evenly, keeps their numbers in registers, and goes
+// down the pixels. Blocks that share channels have a part of the pixels each.
+#pragma once
+
+#include "mezzo/kernels/cuda/element.cuh"
+#include "mezzo/kernels/cuda/launch.cuh"
+
+namespace mezzo::kernels::cuda {
+
+struct ChannelGrid {
+  std::int64_t pixels = 0;
+  std::int64_t channels = 0;
+  int across = 1;  // threads side by side in a block; a power of two
+  std::int64_t parts = 1;
+  std::int64_t per_part = 1;  // pixels
+  int columns = 1;            // blocks side by side
+
+  dim3 grid() const { return {static_cast<unsigned>(columns), static_cast<unsigned>(parts)}; }
+  dim3 block() const {
+    return {static_cast<unsigned>(across), static_cast<unsigned>(kThreads / across)};
+  }
+};
+
+// For threads that have `pack` channels each.
+inline ChannelGrid channel_grid(const Launch& launch, std::int64_t pixels, std::int64_t channels,
+                                int pack) {
+  constexpr std::int64_t kLeastPixels = 8;  // that a thread goes down
+  ChannelGrid g;
+  g.pixels = pixels;
+  g.channels = channels;
+  const std::int64_t packs = (g.channels + pack - 1) / pack;
+  while (g.across < 32 && g.across < packs) g.across *= 2;
+  g.columns = static_cast<int>((packs + g.across - 1) / g.across);
+  const std::int64_t down = kThreads / g.across;
+  const std::int64_t wanted = 8 * launch.context().multiprocessors() / g.columns;
+  const std::int64_t possible = g.pixels / (down * kLeastPixels);
+  g.parts = std::clamp<std::int64_t>(std::min(wanted, possible), 1, 4096);
+  g.per_part = (g.pixels + g.parts - 1) / g.parts;
+  return g;
+}
+
+// A second pass over images goes backwards: what the first has read last is in the second-level
+// cache still, of which cards have tens of megabytes. And what it writes last, the next kernel
+// reads first.
+enum class Direction { kForwards, kBackwards };
+
+// A thread's channels of one pixel.
+struct Place {
+  std::int64_t pixel = 0;
+  std::int64_t at = 0;  // of the first of these channels, in elements
+};
+
+// A thread's channels and pixels.
+class ChannelRange {
+ public:
+  __device__ ChannelRange(const ChannelGrid& g, int pack, Direction direction)
+      : is_backwards_(direction == Direction::kBackwards),
+        pixels_(g.pixels),
+        channels_(g.channels),
+        channel_((static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * pack),
+        first_(blockIdx.y * g.per_part + threadIdx.y) {
+    const std::int64_t end = (blockIdx.y + std::int64_t{1}) * g.per_part;
+    last_ = end < pixels_ ? end : pixels_;
+  }
+
+  // False for threads of a block that are beyond the last channel.
+  __device__ bool has_channels() const { return channel_ < channels_; }
+  __device__ std::int64_t channel() const { return channel_; }
+
+  // Calls use(read(place), place) for each of its pixels. kAhead of them are read before the first
+  // is used.
+  template <int kAhead, class Read, class Use>
+  __device__ void for_pixels(const Read& read, const Use& use) const {
+    const std::int64_t step = blockDim.y;
+    for (std::int64_t p = first_; has_channels() && p < last_; p += kAhead * step) {
+      decltype(read(Place())) packs[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (p + i * step < last_) packs[i] = read(place(p + i * step));
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (p + i * step < last_) use(packs[i], place(p + i * step));
+      }
+    }
+  }
+
+ private:
+  __device__ Place place(std::int64_t turn) const {
+    const std::int64_t pixel = is_backwards_ ? pixels_ - 1 - turn : turn;
+    return {pixel, pixel * channels_ + channel_};
+  }
+
+  bool is_backwards_;
+  std::int64_t pixels_, channels_, channel_, first_, last_;
+};
+
+// How many pixels to read at once if each is so many packs of 16 bytes: with one pack on its way
+// for each of the threads that a multiprocessor holds, memory is not kept busy.
+constexpr int pixels_ahead(int packs) { return packs <= 2 ? 2 : 1; }
+
+// Registers for three blocks on a multiprocessor: with one too many there would be two, and a third
+// less on its way from memory.
+#define MEZZO_THREE_BLOCKS __launch_bounds__(kThreads, 3)
+
+// Adds up what the threads of a column of the block have, in a fixed order, N values each side by
+// side: the barriers between the levels take as long for one as for all. For all threads of a
+// block; the sums are those of the first row's threads, who alone may use them.
+template <int N, class T, class Add>
+__device__ void add_up_columns(T (&values)[N], T (&shared)[N][kThreads], Add add) {
+  const int here = threadIdx.y * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < N; ++k) shared[k][here] = values[k];
+  __syncthreads();
+  for (int half = blockDim.y / 2; half > 0; half /= 2) {
+    if (threadIdx.y < half) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) add(shared[k][here], shared[k][here + half * blockDim.x]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) values[k] = shared[k][here];
+}
+
+// Kernels that add up each channel's parts, of which there can be a thousand, have blocks of some
+// channels side by side with many threads down their parts: with one thread for a channel it would
+// wait for memory a thousand times in a row, longer than the pass over the images takes.
+inline constexpr int kCombineAcross = 4;
+inline dim3 combine_block() { return {kCombineAcross, kThreads / kCombineAcross}; }
+inline unsigned combine_blocks(std::int64_t channels) {
+  return static_cast<unsigned>((channels + kCombineAcross - 1) / kCombineAcross);
+}
+
+// The sum of the parts of channel c, in a fixed order, for the threads of a block's first row.
+// Eight parts are read at once, for the same reason.
+template <class T, class Add>
+__device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c,
+                          T (&shared)[1][kThreads], Add add) {
+  constexpr int kAtOnce = 8;
+  T value[1]{};
+  const std::int64_t parts = c < g.channels ? g.parts : 0;
+  for (std::int64_t part = threadIdx.y; part < parts; part += kAtOnce * blockDim.y) {
+    T read[kAtOnce]{};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t row = part + i * static_cast<std::int64_t>(blockDim.y);
+      if (row < parts) read[i] = partial[row * g.channels + c];
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) add(value[0], read[i]);
+  }
+  add_up_columns(value, shared, add);
+  return value[0];
+}
+
+// What is added up down a matrix, and what becomes of it.
+//
+// Terms of packs of N columns have a type Sum, which begins as zeros, the number kPacks of packs
+// that they read of a row, Packs read(place) and add(packs, sums). A Total has join(sum, other) and
+// finish(sum, column), which stores a whole sum. `partial` is null where one block has all rows of
+// its columns.
+template <int N, class Terms, class Total, class Sum>
+__global__ void MEZZO_THREE_BLOCKS columns_kernel(ChannelGrid g, Terms terms, Total total,
+                                                  Sum* partial) {
+  __shared__ Sum shared[N][kThreads];
+  const ChannelRange range(g, N, Direction::kForwards);
+  Sum sums[N] = {};
+  range.for_pixels<pixels_ahead(Terms::kPacks)>(
+      [&](const Place& place) { return terms.read(place); },
+      [&](const typename Terms::Packs& packs, const Place&) { terms.add(packs, sums); });
+  add_up_columns(sums, shared, [](Sum& sum, const Sum& other) { Total::join(sum, other); });
+  if (!range.has_channels() || threadIdx.y != 0) return;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const std::int64_t column = range.channel() + k;
+    if (partial == nullptr) {
+      total.finish(sums[k], column);
+    } else {
+      partial[blockIdx.y * g.channels + column] = sums[k];
+    }
+  }
+}
+
+template <class Total, class Sum>
+__global__ void combine_columns_kernel(ChannelGrid g, Total total, const Sum* partial) {
+  __shared__ Sum shared[1][kThreads];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Sum sum = sum_of_parts(g, partial, column, shared,
+                               [](Sum& to, const Sum& other) { Total::join(to, other); });
+  if (column < g.channels && threadIdx.y == 0) total.finish(sum, column);
+}
+
+// Adds up the columns of a dense matrix.
+template <int N, class Terms, class Total>
+void add_up_rows(const Launch& launch, const Terms& terms, const Total& total, std::int64_t rows,
+                 std::int64_t columns) {
+  using Sum = typename Terms::Sum;
+  const ChannelGrid g = channel_grid(launch, rows, columns, N);
+  const auto start = [&](Sum* partial) {
+    columns_kernel<N><<<g.grid(), g.block(), 0, launch.stream()>>>(g, terms, total, partial);
+    check_launch("columns_kernel");
+  };
+  if (g.parts == 1) return start(nullptr);
+  const Scratch partial(static_cast<std::size_t>(g.parts * columns) * sizeof(Sum), launch.device());
+  start(partial.as<Sum>());
+  combine_columns_kernel<<<combine_blocks(columns), combine_block(), 0, launch.stream()>>>(
+      g, total, static_cast<const Sum*>(partial.as<Sum>()));
+  check_launch("combine_columns_kernel");
+}
+
+}  // namespace mezzo::kernels::cuda
