@@ -18,13 +18,15 @@ if(TARGET mezzo_cli)
   install(TARGETS mezzo_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Kernels are reached through ops only; their headers stay inside.
+# Kernels are reached through ops only; their headers stay inside. So do those that include ONNX's,
+# which a program that links mezzo does not have.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/mezzo
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING
   PATTERN "*.h"
   PATTERN "mezzo/kernels" EXCLUDE
-  PATTERN "mezzo/cli" EXCLUDE)
+  PATTERN "mezzo/cli" EXCLUDE
+  PATTERN "mezzo/interchange/onnx_*.h" EXCLUDE)
 
 install(EXPORT mezzo-targets NAMESPACE mezzo:: DESTINATION ${package_dir})
 set(MEZZO_PACKAGE_FINDS_CUDA "")

@@ -17,6 +17,9 @@ mkdir -p "$work_dir/source"
 cp "$source_dir/CMakeLists.txt" "$source_dir/main.cpp" "$work_dir/source/"
 
 cmake --install "$build_dir" --prefix "$work_dir/prefix"
+# Every header that is installed can be included.
+(cd "$work_dir/prefix/include" && find mezzo -name '*.h' -printf '#include "%p"\n' | sort) \
+  >"$work_dir/source/headers.cpp"
 cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_PREFIX_PATH="$(cd "$work_dir/prefix" && pwd)" "$@"
 cmake --build "$work_dir/build"
