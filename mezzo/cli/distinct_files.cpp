@@ -12,8 +12,9 @@ namespace fs = std::filesystem;
 bool is_same_file(const std::string& a, const std::string& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error)) return true;  // also by way of hard links
-  const fs::path of_a = fs::weakly_canonical(a, error);
-  const fs::path of_b = fs::weakly_canonical(b, error);
+  // Alone it leaves `new` relative and makes `./new` absolute, as long as neither is there.
+  const fs::path of_a = fs::weakly_canonical(fs::absolute(a, error), error);
+  const fs::path of_b = fs::weakly_canonical(fs::absolute(b, error), error);
   return error ? a == b : of_a == of_b;
 }
 

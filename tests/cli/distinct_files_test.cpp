@@ -34,6 +34,16 @@ TEST_F(Command, NoFileIsWrittenOverAnother) {
   }
 }
 
+TEST_F(Command, ANewFileIsTheSameWithAndWithoutItsFolder) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  const Outcome outcome = run("train --steps 1 --json new --report ./new");
+  fs::current_path(before);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr(": is the file of --json, too."));
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
 TEST_F(Command, WeightsMayBeSavedWhereTheyCameFrom) {
   ASSERT_EQ(run("train --steps 1 --save " + path("w")).status, 0);
   const std::string before = read_text("w");
