@@ -3,10 +3,10 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/train/median.h"
 
 namespace mezzo::cli {
@@ -17,7 +17,7 @@ BatchWatch::BatchWatch(std::string label, std::int64_t batches, bool quiet)
       is_shown_(!quiet && isatty(STDERR_FILENO) == 1) {}
 
 BatchWatch::~BatchWatch() {
-  if (line_open_) fmt::print(stderr, "\r\033[K");
+  if (line_open_) write_error("\r\033[K");
 }
 
 void BatchWatch::next() {
@@ -33,8 +33,7 @@ double BatchWatch::total_ms() const { return std::accumulate(ms_.begin(), ms_.en
 
 void BatchWatch::draw(Clock::time_point now) {
   last_draw_ = now;
-  fmt::print(stderr, "\r\033[K{}  {}", label_,
-             bar(static_cast<std::int64_t>(ms_.size()), batches_));
+  write_error("\r\033[K{}  {}", label_, bar(static_cast<std::int64_t>(ms_.size()), batches_));
   std::fflush(stderr);
   line_open_ = true;
 }

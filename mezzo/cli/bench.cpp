@@ -1,9 +1,8 @@
 // mezzo bench: times training steps on generated input.
-#include <fmt/format.h>
-
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/cli/profile_table.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/models/model.h"
@@ -17,14 +16,14 @@ struct BenchOptions : SharedOptions {
 };
 
 void print_times(const train::RunOptions& run, const train::RunResult& result) {
-  fmt::print("{} {}x{} at {}/{}, batch {}\n", run.model, run.image_size, run.image_size,
-             amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
-  fmt::print("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
-             result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
-  fmt::print("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
-             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
-  fmt::print("  rate      {:.1f} images/s\n", result.images_per_s);
-  fmt::print("  memory    {} peak\n", format_bytes(result.peak_bytes));
+  write_out("{} {}x{} at {}/{}, batch {}\n", run.model, run.image_size, run.image_size,
+            amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
+  write_out("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
+            result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
+  write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
+            result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
+  write_out("  rate      {:.1f} images/s\n", result.images_per_s);
+  write_out("  memory    {} peak\n", format_bytes(result.peak_bytes));
 }
 
 void run_bench(const BenchOptions& options) {

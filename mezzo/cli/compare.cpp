@@ -8,6 +8,7 @@
 #include "mezzo/cli/event_log.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 
@@ -101,7 +102,7 @@ void run_compare(const CompareOptions& options) {
     result = train_one(runs[i], data, rows.size(), logs);
     if (!result.stopped) rows.push_back(table_row(runs[i], result));
   }
-  if (rows.size() > 1) fmt::print("{}", format_table(rows));
+  if (rows.size() > 1) write_out("{}", format_table(rows));
   logs.report.write();
   if (result.stopped) {
     fail<Error>("compare", "stopped by a signal after step ", result.steps, " of ",

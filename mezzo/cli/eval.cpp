@@ -1,11 +1,10 @@
 // mezzo eval: loss and accuracy of saved weights on a data set.
-#include <fmt/format.h>
-
 #include "mezzo/cli/batch_watch.h"
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/data/open.h"
 #include "mezzo/io/atomic_file.h"
@@ -66,10 +65,10 @@ void run_eval(const EvalOptions& options) {
   const Measured& measured = evaluated.measured;
   json.write(result_event(run, measured, {{"images", images->size()}}));
   if (!options.logits.empty()) write_logits(options.logits, evaluated.logits);
-  fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
-             run.model, amp::name_of(run.policy.level), name_of(run.policy.dtype()),
-             100 * measured.test->accuracy, without_sign(measured.test->loss), images->size(),
-             measured.images_per_s, format_bytes(measured.peak_bytes));
+  write_out("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
+            run.model, amp::name_of(run.policy.level), name_of(run.policy.dtype()),
+            100 * measured.test->accuracy, without_sign(measured.test->loss), images->size(),
+            measured.images_per_s, format_bytes(measured.peak_bytes));
 }
 
 }  // namespace

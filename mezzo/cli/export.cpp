@@ -1,12 +1,11 @@
 // mezzo export: a network as an ONNX file.
 #include <filesystem>
 
-#include <fmt/format.h>
-
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/interchange/onnx.h"
 #include "mezzo/models/model.h"
@@ -31,9 +30,9 @@ void run_export(const ExportOptions& options) {
   const Shape image{config.in_channels, config.image_size, config.image_size};
   const auto net = train::make_model(run, image, config.num_classes);
   interchange::export_onnx(*net, image, options.out);
-  fmt::print("{}: {} for images [N, {}, {}, {}], {} classes, {}\n", options.out, run.model,
-             image[0], image[1], image[2], config.num_classes,
-             format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(options.out))));
+  write_out("{}: {} for images [N, {}, {}, {}], {} classes, {}\n", options.out, run.model, image[0],
+            image[1], image[2], config.num_classes,
+            format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(options.out))));
 }
 
 }  // namespace

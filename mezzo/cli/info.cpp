@@ -1,7 +1,6 @@
 // mezzo info: what this machine offers for mixed precision.
-#include <fmt/format.h>
-
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/error.h"
@@ -25,7 +24,7 @@ void print_rates(Device card) {
   allow_tf32(false);
   const train::MachineRates rates = train::measure_machine_rates(card);
   allow_tf32(allows_tf32);
-  fmt::print(
+  write_out(
       "          products of f32 {:.0f}, tf32 {:.0f}, bf16 {:.0f}, f16 {:.0f} TFLOP/s; copies "
       "{:.0f} "
       "GB/s\n",
@@ -36,17 +35,17 @@ void print_rates(Device card) {
 void print_cards() {
   DeviceBackend* backend = find_device_backend(DeviceType::kCuda);
   if (backend == nullptr) {
-    fmt::print("cuda      not in this build\n");
+    write_out("cuda      not in this build\n");
   } else if (backend->count() == 0) {
-    fmt::print("cuda      built in, but: {}\n", backend->why_none());
+    write_out("cuda      built in, but: {}\n", backend->why_none());
   }
   for (int i = 0; backend != nullptr && i < backend->count(); ++i) {
     const Device device{DeviceType::kCuda, static_cast<std::int8_t>(i)};
-    fmt::print("cuda:{}    {}\n", i, backend->describe(device));
+    write_out("cuda:{}    {}\n", i, backend->describe(device));
     try {
       print_rates(device);
     } catch (const Error& error) {  // a full card, say: what else is known is printed all the same
-      fmt::print("          no rates: {}\n", error.what());
+      write_out("          no rates: {}\n", error.what());
     }
   }
 }
@@ -54,19 +53,18 @@ void print_cards() {
 void run_info() {
   const CpuFeatures& cpu = cpu_features();
   const BackendInfo backend = backend_info();
-  fmt::print("mezzo     {}\n", MEZZO_VERSION);
-  fmt::print("cpu       {}, {} threads\n", cpu_name(), num_threads());
-  fmt::print(
-      "features  AVX2 {}, F16C {}, AVX-512 {}, AVX512-BF16 {}, AVX512-FP16 {}, AMX-BF16 {}\n",
-      yes_no(cpu.avx2), yes_no(cpu.f16c), yes_no(cpu.avx512), yes_no(cpu.avx512_bf16),
-      yes_no(cpu.avx512_fp16), yes_no(cpu.amx_bf16));
-  fmt::print("kernels   oneDNN {} using {}, vector loops for {}\n", backend.onednn_version,
-             backend.onednn_isa, backend.vector_target);
-  fmt::print("bf16      {}\n", has_fast_bf16()
-                                   ? "computed with bf16 dot products, sums in f32"
-                                   : "no fast bf16 dot product here: saves memory, not time");
+  write_out("mezzo     {}\n", MEZZO_VERSION);
+  write_out("cpu       {}, {} threads\n", cpu_name(), num_threads());
+  write_out("features  AVX2 {}, F16C {}, AVX-512 {}, AVX512-BF16 {}, AVX512-FP16 {}, AMX-BF16 {}\n",
+            yes_no(cpu.avx2), yes_no(cpu.f16c), yes_no(cpu.avx512), yes_no(cpu.avx512_bf16),
+            yes_no(cpu.avx512_fp16), yes_no(cpu.amx_bf16));
+  write_out("kernels   oneDNN {} using {}, vector loops for {}\n", backend.onednn_version,
+            backend.onednn_isa, backend.vector_target);
+  write_out("bf16      {}\n", has_fast_bf16()
+                                  ? "computed with bf16 dot products, sums in f32"
+                                  : "no fast bf16 dot product here: saves memory, not time");
   print_cards();
-  fmt::print("f16       stored in 16 bits, computed in f32: saves memory, not time\n");
+  write_out("f16       stored in 16 bits, computed in f32: saves memory, not time\n");
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // mezzo ops: every operation with its precision rule and its kernels.
-#include <fmt/format.h>
-
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/ops/describe.h"
 
 namespace mezzo::cli {
@@ -25,13 +24,13 @@ void print_table() {
   for (std::vector<std::string>& row : rows) {
     if (!with_cuda) row.erase(row.begin() + 5);
   }
-  fmt::print("{}", format_table(rows));
+  write_out("{}", format_table(rows));
 }
 
 void print_one(const OpDescription& op) {
-  fmt::print("{}: {}\n", op.name, op.doc);
+  write_out("{}: {}\n", op.name, op.doc);
   const auto print_line = [](const char* name, const std::string& value) {
-    if (!value.empty()) fmt::print("  {:<13}{}\n", name, value);
+    if (!value.empty()) write_out("  {:<13}{}\n", name, value);
   };
   print_line("bf16", op.bf16);
   print_line("f16", op.f16);
@@ -43,7 +42,7 @@ void print_one(const OpDescription& op) {
 
 void run_ops(const OpsOptions& options) {
   if (options.markdown) {
-    fmt::print("{}", ops_as_markdown());
+    write_out("{}", ops_as_markdown());
     return;
   }
   if (options.name.empty()) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "mezzo/cli/print.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
@@ -222,7 +223,7 @@ void Progress::on_start(std::int64_t total_steps) {
 void Progress::on_resume(const std::string& path, std::int64_t step) {
   first_step_ = step;
   json_.write({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
-  if (!quiet_) fmt::print(stderr, "{}  goes on from {}, after step {}\n", label_, path, step);
+  if (!quiet_) write_error("{}  goes on from {}, after step {}\n", label_, path, step);
 }
 
 void Progress::on_step(const train::StepEvent& event) {
@@ -250,9 +251,9 @@ void Progress::on_epoch(const train::EpochEvent& event) {
                {"seconds", event.seconds}});
   if (quiet_) return;
   clear_line();
-  fmt::print(stderr, "{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %, {}\n",
-             label_, event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
-             100 * event.test.accuracy, format_seconds(event.seconds));
+  write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %, {}\n", label_,
+              event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
+              100 * event.test.accuracy, format_seconds(event.seconds));
 }
 
 void Progress::draw(const train::StepEvent& event) {
@@ -263,15 +264,15 @@ void Progress::draw(const train::StepEvent& event) {
   // By the steps of this part of a run that was resumed.
   const auto steps_done = static_cast<double>(event.step - first_step_);
   const auto steps_left = static_cast<double>(total_steps_ - event.step);
-  fmt::print(stderr, "\r\033[K{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
-             bar(event.step, total_steps_), without_sign(event.report.loss),
-             event.report.total_ms(), format_seconds(elapsed / steps_done * steps_left));
+  write_error("\r\033[K{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
+              bar(event.step, total_steps_), without_sign(event.report.loss),
+              event.report.total_ms(), format_seconds(elapsed / steps_done * steps_left));
   std::fflush(stderr);
   line_open_ = true;
 }
 
 void Progress::clear_line() {
-  if (line_open_) fmt::print(stderr, "\r\033[K");
+  if (line_open_) write_error("\r\033[K");
   line_open_ = false;
 }
 

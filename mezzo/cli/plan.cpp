@@ -1,12 +1,11 @@
 // mezzo plan: what a model would run in which precision, and why.
 #include "mezzo/amp/plan.h"
 
-#include <fmt/format.h>
-
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/plan_graph.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/models/model.h"
 
@@ -41,13 +40,13 @@ void print_plan(const train::RunOptions& options, const amp::Plan& plan) {
   for (const amp::PlannedOp& op : plan.ops) {
     rows.push_back({op.path, op.op, name_of(op.dtype), op.rule, describe_casts(op), op.reason});
   }
-  fmt::print("{}", format_table(rows));
-  fmt::print("\n{} at {}/{}: {} operations", options.model, amp::name_of(options.policy.level),
-             name_of(options.policy.dtype()), plan.ops.size());
+  write_out("{}", format_table(rows));
+  write_out("\n{} at {}/{}: {} operations", options.model, amp::name_of(options.policy.level),
+            name_of(options.policy.dtype()), plan.ops.size());
   for (const DType dtype : {DType::kBf16, DType::kF16, DType::kF32}) {
-    if (plan.count(dtype) > 0) fmt::print(", {} in {}", plan.count(dtype), name_of(dtype));
+    if (plan.count(dtype) > 0) write_out(", {} in {}", plan.count(dtype), name_of(dtype));
   }
-  fmt::print(
+  write_out(
       "\n{} casts; {} more were saved by sharing the 16-bit copy of a parameter, {} because the "
       "input was in 16 bits already.\nThe backward pass runs in the dtypes of the forward pass.\n",
       plan.casts, plan.shared_casts, plan.avoided_casts);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/graph/dot.h"
 #include "mezzo/graph/report.h"
 #include "mezzo/graph/text.h"
@@ -130,7 +131,7 @@ void print_calls(const GraphReport& report) {
   for (const graph::PaintedCall& call : report.calls) {
     rows.push_back({call.path, call.op, name_of(call.dtype), call.rule, call.reason});
   }
-  fmt::print("{}\n", format_table(rows));
+  write_out("{}\n", format_table(rows));
 }
 
 // `batch_norm_grad 53, conv2d_grad 53, ... and 9 others`
@@ -153,12 +154,11 @@ void print_counts(const GraphReport& report) {
     phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", name_of(phase),
                           report.nodes_in_phase[static_cast<std::size_t>(phase)]);
   }
-  fmt::print("nodes      {}: {}\n", report.nodes, phases);
-  fmt::print("calls      {}: {}\n", graph::total(report.ops), most_frequent(report.ops));
-  fmt::print("host work  {}: {}\n", graph::total(report.host_work),
-             most_frequent(report.host_work));
-  fmt::print("reads      inputs {}, parameters {}, other tensors {}\n\n", report.inputs,
-             report.parameters, report.other_states);
+  write_out("nodes      {}: {}\n", report.nodes, phases);
+  write_out("calls      {}: {}\n", graph::total(report.ops), most_frequent(report.ops));
+  write_out("host work  {}: {}\n", graph::total(report.host_work), most_frequent(report.host_work));
+  write_out("reads      inputs {}, parameters {}, other tensors {}\n\n", report.inputs,
+            report.parameters, report.other_states);
 }
 
 void print_passes(const GraphReport& report) {
@@ -169,20 +169,20 @@ void print_passes(const GraphReport& report) {
                     std::to_string(pass.nodes_after), std::to_string(pass.casts_before),
                     std::to_string(pass.casts_after), fmt::format("{:.2f}", pass.ms)});
   }
-  fmt::print("{}\n", format_table(rows));
+  write_out("{}\n", format_table(rows));
 }
 
 std::string bytes_text(std::size_t bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); }
 
 void print_memory(const graph::GraphMemory& memory) {
-  fmt::print("arena       {}, where at least {} are alive at a time\n", bytes_text(memory.arena),
-             bytes_text(memory.least));
-  fmt::print("eager       {}, if every result has memory of its own, for as long as it is read\n",
-             bytes_text(memory.eager));
-  fmt::print("parameters  {}, and {} for their 16-bit copies\n", bytes_text(memory.parameters),
-             bytes_text(memory.parameter_copies));
-  fmt::print("states      {}, parameters with the buffers and constants that calls read\n",
-             bytes_text(memory.states));
+  write_out("arena       {}, where at least {} are alive at a time\n", bytes_text(memory.arena),
+            bytes_text(memory.least));
+  write_out("eager       {}, if every result has memory of its own, for as long as it is read\n",
+            bytes_text(memory.eager));
+  write_out("parameters  {}, and {} for their 16-bit copies\n", bytes_text(memory.parameters),
+            bytes_text(memory.parameter_copies));
+  write_out("states      {}, parameters with the buffers and constants that calls read\n",
+            bytes_text(memory.states));
 }
 
 }  // namespace
@@ -198,12 +198,12 @@ void run_plan_graph(const PlanOptions& options) {
   for (const graph::PassRecord& pass : report.passes) json.write(event_of(pass));
   json.write(totals_of(run, captured));
   print_calls(report);
-  fmt::print("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
-             name_of_policy(run.policy), captured.input[0], captured.input[1], captured.input[2],
-             captured.input[3]);
+  write_out("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
+            name_of_policy(run.policy), captured.input[0], captured.input[1], captured.input[2],
+            captured.input[3]);
   print_counts(report);
   print_passes(report);
-  fmt::print("{}\n\n", graph::to_text(report.paint));
+  write_out("{}\n\n", graph::to_text(report.paint));
   print_memory(report.memory);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "mezzo/cli/print.h"
+
 namespace mezzo::cli {
 namespace {
 
@@ -45,17 +47,17 @@ void print_profile(const train::Profile& profile, const train::RunResult& result
   for (const train::ProfileRow& row : profiled) {
     rows.push_back(cells_of(row, result.steps, total_ms, rates));
   }
-  fmt::print("\n{}", format_table(rows));
+  write_out("\n{}", format_table(rows));
   const auto steps = static_cast<double>(result.steps);
   if (on_cpu) {
     const double between_ms = total_ms - in_kernels_ms;
-    fmt::print("\nper step; {:.3f} ms ({:.1f} %) between kernels: dispatch, allocation, the tape\n",
-               between_ms / steps, 100 * between_ms / total_ms);
+    write_out("\nper step; {:.3f} ms ({:.1f} %) between kernels: dispatch, allocation, the tape\n",
+              between_ms / steps, 100 * between_ms / total_ms);
   } else {
-    fmt::print("\nper step; {:.3f} ms in kernels, each timed alone on the device\n",
-               in_kernels_ms / steps);
+    write_out("\nper step; {:.3f} ms in kernels, each timed alone on the device\n",
+              in_kernels_ms / steps);
   }
-  fmt::print(
+  write_out(
       "roofline: {:.0f} GFLOP/s in f32, {:.0f} in bf16, {:.0f} in f16 ({} products), "
       "{:.1f} GB/s (copies)\n",
       rates.flops_f32 / kGiga, rates.flops_bf16 / kGiga, rates.flops(DType::kF16) / kGiga,

@@ -6,6 +6,7 @@
 #include "mezzo/cli/event_log.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/io/atomic_file.h"
@@ -19,18 +20,18 @@ struct TrainOptions : SharedOptions {
 };
 
 void print_result(const train::RunOptions& options, const train::RunResult& result) {
-  fmt::print("{} at {}/{}: accuracy {:.2f} %, loss {:.4f}", options.model,
-             amp::name_of(options.policy.level), name_of(options.policy.dtype()),
-             100 * result.test.accuracy, without_sign(result.test.loss));
+  write_out("{} at {}/{}: accuracy {:.2f} %, loss {:.4f}", options.model,
+            amp::name_of(options.policy.level), name_of(options.policy.dtype()),
+            100 * result.test.accuracy, without_sign(result.test.loss));
   // A run that was resumed may have been done before.
   if (result.total_ms > 0) {
-    fmt::print(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
-               result.images_per_s, format_bytes(result.peak_bytes));
+    write_out(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
+              result.images_per_s, format_bytes(result.peak_bytes));
   } else {
-    fmt::print(", no step was left to do");
+    write_out(", no step was left to do");
   }
-  if (result.skipped_steps > 0) fmt::print(", {} steps skipped", result.skipped_steps);
-  fmt::print("\n");
+  if (result.skipped_steps > 0) write_out(", {} steps skipped", result.skipped_steps);
+  write_out("\n");
 }
 
 void check_files(const TrainOptions& options) {

@@ -149,8 +149,17 @@ TEST_F(Command, AFullDiskIsAFailureOnTheWay) {
 }
 
 TEST_F(Command, AFullDiskBehindStandardOutputIsAFailure) {
-  EXPECT_EQ(run("plan lenet5 >/dev/full").status, 1);
-  EXPECT_EQ(run("--help >/dev/full").status, 1);
+  for (const std::string command : {"plan lenet5", "plan resnet50", "--help"}) {
+    const Outcome outcome = run(command + " >/dev/full");
+    EXPECT_EQ(outcome.status, 1) << command;
+    EXPECT_THAT(outcome.errors, HasSubstr("[output] writing to standard output failed")) << command;
+  }
+}
+
+TEST_F(Command, ARunOutlivesWhatShowsItsProgress) {
+  const std::string options = "--model mlp --batch-size 500 --json " + path("log.jsonl");
+  EXPECT_EQ(run("train --steps 1 " + options + " 2>/dev/full && true").status, 0);
+  EXPECT_EQ(read_events("log.jsonl").back()["event"], "result");
 }
 
 TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {

@@ -1,0 +1,26 @@
+// What the command says on standard output and standard error.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace mezzo::cli {
+
+// Never throw for what cannot be written: a run outlives the terminal that shows it, and its files
+// are written wherever its output goes. main() asks in the end whether standard output is whole.
+inline void put_text(std::FILE* file, const std::string& text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), file));
+}
+template <class... Args>
+void write_out(fmt::format_string<Args...> format, Args&&... args) {
+  put_text(stdout, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void write_error(fmt::format_string<Args...> format, Args&&... args) {
+  put_text(stderr, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace mezzo::cli
