@@ -77,11 +77,12 @@ void Schedule::check() const {
 
 double Schedule::at(std::int64_t step) const {
   check();
+  check_arg(step >= 0, kScheduleOp, "there is no rate of step ", step, ". Steps count from 0");
   return rate(step);
 }
 
 double Schedule::rate(std::int64_t step) const {
-  step = std::clamp<std::int64_t>(step, 0, total_steps - 1);
+  step = std::min(step, total_steps - 1);
   if (step < warmup_steps) return warm_up(step);
   const std::int64_t after = step - warmup_steps;
   const auto left = static_cast<double>(std::max<std::int64_t>(total_steps - warmup_steps, 1));
@@ -99,8 +100,10 @@ double Schedule::rate(std::int64_t step) const {
     }
     case ScheduleKind::kHalfCosine:
       return end_lr + (lr - end_lr) * (1 + std::cos(std::numbers::pi * progress)) / 2;
-    case ScheduleKind::kExponential:
-      return lr * std::pow(gamma, static_cast<double>(after / steps_per_epoch));
+    case ScheduleKind::kExponential: {
+      const std::int64_t whole_epochs = after / steps_per_epoch;
+      return lr * std::pow(gamma, static_cast<double>(whole_epochs));
+    }
   }
   return lr;
 }

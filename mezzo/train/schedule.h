@@ -40,9 +40,9 @@ struct Schedule {
   std::int64_t total_steps = 1;
   std::int64_t warmup_steps = 0;
 
-  // The rate of step 0, 1, ...; the last one's beyond the end. Throws ArgumentError unless
-  // total_steps and steps_per_epoch are at least 1, warmup_steps is not negative, and all rates and
-  // gamma are finite and not negative.
+  // The rate of step 0, 1, ...; the last one's beyond the end. Throws ArgumentError unless `step`
+  // and warmup_steps are not negative, total_steps and steps_per_epoch are at least 1, and all
+  // rates and gamma are finite and not negative.
   double at(std::int64_t step) const;
   // The rates of all steps: what optimizers and Model::fit() take. Throws like at().
   std::vector<double> values() const;

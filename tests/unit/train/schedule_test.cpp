@@ -142,5 +142,11 @@ TEST(Schedule, RefusesFieldsThatAreNoSchedule) {
   }
 }
 
+TEST(Schedule, RefusesStepsBeforeTheFirst) {
+  const Schedule schedule{.lr = 1, .total_steps = 4};
+  EXPECT_EQ(message_of<ArgumentError>([&] { schedule.at(-1); }),
+            "[Schedule] there is no rate of step -1. Steps count from 0");
+}
+
 }  // namespace
 }  // namespace mezzo::train
