@@ -45,13 +45,20 @@ AtomicFile::~AtomicFile() {
   if (file_ >= 0) static_cast<void>(close_file(file_, temporary_));
 }
 
+void AtomicFile::check_open() const {
+  check_arg(file_ >= 0, op_, path_,
+            ": commit() has closed the file. Make another AtomicFile to write it again");
+}
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  check_open();
   if (const int error = write_all(file_, temporary_, bytes); error != 0) {
     fail_file(op_, path_, "cannot be written", error);
   }
 }
 
 void AtomicFile::commit() {
+  check_open();
   if (const int error = sync_file(file_, temporary_); error != 0) {
     fail_file(op_, path_, "cannot be written", error);
   }

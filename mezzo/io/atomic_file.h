@@ -30,14 +30,16 @@ class AtomicFile {
   // Appends bytes. Throws FileError, for example if the disk is full.
   void write(std::span<const std::byte> bytes);
 
-  // Brings the contents to the disk, renames the temporary, and brings the folder to the disk. To
-  // be called once. Throws FileError; the old file is then still there, unless the message says
-  // that only the folder could not be synchronised.
+  // Brings the contents to the disk, renames the temporary, and brings the folder to the disk.
+  // Throws FileError; the old file is then still there, unless the message says that only the
+  // folder could not be synchronised. Closes the file: to write or commit after that is an
+  // ArgumentError.
   void commit();
 
   const std::string& path() const { return path_; }
 
  private:
+  void check_open() const;
   bool owns_temporary() const;
 
   std::string path_;

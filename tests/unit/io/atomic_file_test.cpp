@@ -54,6 +54,20 @@ TEST(AtomicFile, AppearsCompleteOrNotAtAll) {
   EXPECT_THAT(files_in(folder), ElementsAre("x"));
 }
 
+TEST(AtomicFile, IsClosedOnceItIsCommitted) {
+  const TempFolder folder;
+  const std::string path = folder.path("x");
+  AtomicFile file(path);
+  file.write(bytes_of({1}));
+  file.commit();
+  const std::string closed = "[file] " + path +
+                             ": commit() has closed the file. Make another AtomicFile to write it "
+                             "again";
+  EXPECT_EQ(message_of<ArgumentError>([&] { file.commit(); }), closed);
+  EXPECT_EQ(message_of<ArgumentError>([&] { file.write(bytes_of({2})); }), closed);
+  EXPECT_EQ(TempFolder::read(path), Bytes({1}));
+}
+
 TEST(AtomicFile, WorksWithoutAFolderInThePath) {
   const TempFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
