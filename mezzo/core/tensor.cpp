@@ -129,8 +129,15 @@ const Tensor& Tensor::grad() const {
 
 void Tensor::set_grad(Tensor grad) const {
   if (grad.defined()) {
+    check_arg(is_floating(dtype()), "set_grad",
+              "only floating-point tensors have gradients, this one is ", dtype(),
+              ". Use astype() first");
+    check_arg(is_floating(grad.dtype()), "set_grad", "the gradient must be floating-point, it is ",
+              grad.dtype(), ". Use astype()");
     check_arg(grad.shape() == shape(), "set_grad", "the gradient has shape ", grad.shape(),
-              ", the tensor ", shape());
+              ", the tensor ", shape(), ". Hand over one number per element");
+    check_arg(grad.device() == device(), "set_grad", "the gradient is on ", grad.device(),
+              ", the tensor on ", device(), ". Use to()");
   }
   require_autograd_meta().grad = std::move(grad);
 }

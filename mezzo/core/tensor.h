@@ -88,6 +88,8 @@ class Tensor {
   bool is_leaf() const;
   // The gradient that backward() collected; undefined if there is none.
   const Tensor& grad() const;
+  // Replaces it; an undefined one is none. Throws ArgumentError unless both are floating-point, of
+  // one shape and on one device. The dtypes may differ: optimizers say which they take.
   void set_grad(Tensor grad) const;
   void clear_grad() const;
   // Adds d(this)/d(leaf) to the gradient of every leaf. Without an argument this must be a scalar.

@@ -5,6 +5,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/tensor.h"
+#include "mezzo/graph/program.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo {
@@ -39,6 +40,14 @@ TEST(Device, OneThatIsNotThereIsAnError) {
   EXPECT_THAT(message_of<UnsupportedError>([&] { zeros({2}).to(card); }),
               HasSubstr("[device] there is no cuda:100"));
   EXPECT_THROW(empty({2}, DType::kF32, Format::kContiguous, card), UnsupportedError);
+}
+
+// A tensor without elements needs no card.
+TEST(Device, GradientsLieWhereTheirTensorsDo) {
+  const Device card{DeviceType::kCuda, 0};
+  const Tensor weight = graph::stand_in(graph::ValueSpec::dense({2}, DType::kF32), card);
+  EXPECT_EQ(message_of<ArgumentError>([&] { weight.set_grad(zeros({2})); }),
+            "[set_grad] the gradient is on cpu, the tensor on cuda. Use to()");
 }
 
 }  // namespace

@@ -52,6 +52,28 @@ TEST(Tensor, WritingCountsAsAChangeOfTheStorageAndItsViews) {
   EXPECT_EQ(view.to_vector<float>(), (std::vector<float>{3, 3}));
 }
 
+TEST(Tensor, GradientsThatCannotBeItsAreRefused) {
+  const Tensor x = zeros({2}, DType::kF16).set_requires_grad(true);
+  const auto message_for = [](const Tensor& tensor, const Tensor& grad) {
+    return message_of<ArgumentError>([&] { tensor.set_grad(grad); });
+  };
+  EXPECT_EQ(message_for(x, zeros({3})),
+            "[set_grad] the gradient has shape [3], the tensor [2]. Hand over one number per "
+            "element");
+  EXPECT_EQ(message_for(x, zeros({2}, DType::kI64)),
+            "[set_grad] the gradient must be floating-point, it is i64. Use astype()");
+  EXPECT_EQ(message_for(zeros({2}, DType::kI64), zeros({2})),
+            "[set_grad] only floating-point tensors have gradients, this one is i64. Use astype() "
+            "first");
+  EXPECT_FALSE(x.grad().defined());
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kF64}) {
+    x.set_grad(zeros({2}, dtype));
+    EXPECT_EQ(x.grad().dtype(), dtype);
+  }
+  x.set_grad(Tensor());
+  EXPECT_FALSE(x.grad().defined());
+}
+
 TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0U);
   EXPECT_EQ(full({}, 2.5).item(), 2.5);
