@@ -13,13 +13,13 @@ struct MatmulOptions {
 
 // The matrix products of a [..., m, k] and b [..., k, n]: [..., m, n]. Leading dimensions
 // broadcast. An a of rank 1 is a row, a b of rank 1 a column, and the axis of size 1 this adds is
-// removed from the result, as in numpy. dtypes are promoted; sums are kept in f32. Throws
-// ArgumentError if inner sizes differ.
+// removed from the result, as in numpy. dtypes are promoted; sums are kept in f32 (f64 for f64, and
+// for integers, which are exact up to 2^53). Throws ArgumentError if inner sizes differ.
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
 // x [..., in] times the transpose of weight [out, in], plus bias [out] if it is defined:
-// [..., out], in the dtype of x. Sums are kept in f32, and the bias is added to them there: it may
-// have any floating dtype beside any x.
+// [..., out], in the dtype of x. Sums are kept as in matmul(), and the bias is added to them there:
+// it may have any floating dtype beside any x.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor());
 
 }  // namespace mezzo

@@ -58,6 +58,13 @@ TEST(Conv2d, AKnownResult) {
   EXPECT_EQ(conv2d(x, weight).to_vector<double>(), (Doubles{27, 37, 57, 67}));
 }
 
+TEST(Conv2d, IntegersAreExact) {
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 52) + 1;  // not in f32
+  const Tensor x = from_values({kOdd, std::int64_t{7}}, {1, 2, 1, 1});
+  const Tensor weight = from_values({std::int64_t{1}, std::int64_t{2}}, {1, 2, 1, 1});
+  EXPECT_EQ(conv2d(x, weight).to_vector<std::int64_t>()[0], kOdd + 14);
+}
+
 TEST(Conv2d, ResultsAndImageGradientsAreChannelsLast) {
   const Tensor x = parameter({2, 3, 5, 5}, 1);
   const Tensor y = conv2d(x, parameter({4, 3, 3, 3}, 2));

@@ -71,6 +71,11 @@ TEST(Matmul, IntegersAndDoublesAreExact) {
   EXPECT_EQ(product.dtype(), DType::kI64);
   EXPECT_EQ(product.item(), 3000009 - 14);
   EXPECT_EQ(matmul(a.astype(DType::kF64), b).dtype(), DType::kF64);  // promoted
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 52) + 1;         // not in f32
+  const Tensor large = from_values({kOdd}, {1, 1});
+  const Tensor one = from_values({std::int64_t{1}}, {1, 1});
+  EXPECT_EQ(matmul(large, one).to_vector<std::int64_t>()[0], kOdd);
+  EXPECT_EQ(linear(large, one, ones({1})).to_vector<std::int64_t>()[0], kOdd + 1);
 }
 
 TEST(Matmul, ReadsPermutedAndSlicedOperandsInPlace) {
