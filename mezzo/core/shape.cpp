@@ -1,5 +1,7 @@
 #include "mezzo/core/shape.h"
 
+#include <limits>
+
 namespace mezzo {
 
 Strides strides_for(const Shape& shape, Format format) {
@@ -25,6 +27,22 @@ bool is_countable(const Shape& shape, std::size_t element_bytes) {
   return std::ranges::none_of(shape, [&](std::int64_t size) {
     return __builtin_mul_overflow(bytes, std::max<std::int64_t>(size, 1), &bytes);
   });
+}
+
+Extent extent_of(const Shape& shape, const Strides& strides, std::int64_t offset) {
+  constexpr Extent kEverywhere{std::numeric_limits<std::int64_t>::min(),
+                               std::numeric_limits<std::int64_t>::max()};
+  if (std::ranges::find(shape, 0) != shape.end()) return {offset, offset};
+  Extent extent{offset, offset};
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    std::int64_t& side = strides[i] < 0 ? extent.begin : extent.end;
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(side, reach, &side)) {
+      return kEverywhere;
+    }
+  }
+  return __builtin_add_overflow(extent.end, 1, &extent.end) ? kEverywhere : extent;
 }
 
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {

@@ -99,6 +99,15 @@ inline void append_text(std::string& out, Format format) {
 // The strides of a dense tensor of that shape and format.
 Strides strides_for(const Shape& shape, Format format);
 
+// The places in memory that a tensor's elements lie between, counted in elements: from `begin` to
+// before `end`, which are the same without elements, and all numbers there are if strides lead
+// beyond what 63 bits can count. `offset` is the place of the first element.
+struct Extent {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+Extent extent_of(const Shape& shape, const Strides& strides, std::int64_t offset);
+
 // The shape that both broadcast to (numpy's rule); throws ArgumentError naming `op`.
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op);
 

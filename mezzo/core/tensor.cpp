@@ -1,5 +1,6 @@
 #include "mezzo/core/tensor.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "mezzo/core/parallel.h"
@@ -159,6 +160,18 @@ AutogradMeta& Tensor::require_autograd_meta() const {
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
              std::int64_t offset) {
   return Tensor(make_ref<TensorImpl>(tensor.storage(), offset, shape, strides, tensor.dtype()));
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  if (a.storage() != b.storage()) return false;
+  const bool are_same_elements = a.dtype() == b.dtype() && a.offset() == b.offset() &&
+                                 a.shape() == b.shape() && a.strides() == b.strides();
+  if (are_same_elements) return false;
+  const auto [begin_a, end_a] = extent_of(a.shape(), a.strides(), a.offset());
+  const auto [begin_b, end_b] = extent_of(b.shape(), b.strides(), b.offset());
+  const auto size_a = static_cast<std::int64_t>(size_of(a.dtype()));
+  const auto size_b = static_cast<std::int64_t>(size_of(b.dtype()));
+  return std::max(begin_a * size_a, begin_b * size_b) < std::min(end_a * size_a, end_b * size_b);
 }
 
 void append_text(std::string& out, const Tensor& tensor) {

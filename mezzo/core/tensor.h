@@ -173,6 +173,10 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape) {
 // A tensor over the same storage with another geometry.
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, std::int64_t offset);
 
+// True if both are views of one storage whose elements lie among each other, and not the same
+// elements in the same order: who writes one while the other is read may read what was written.
+bool may_overlap(const Tensor& a, const Tensor& b);
+
 // The key of a copy of the tensor, as its storage keeps them.
 DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail);
 
@@ -181,7 +185,7 @@ void fill(const Tensor& tensor, double value);
 
 // Copies elements in logical order, converting dtypes and layouts (an in-place change of
 // `destination`), from device to device if they differ. The plain loop: kernels have faster ones.
-// Shapes must be equal.
+// Shapes must be equal. Both may be views of the same memory: all is read before it is changed.
 void copy_elements(const Tensor& source, const Tensor& destination);
 
 // Moves the elements behind all handles of a tensor, and its gradient, to a device: what a network

@@ -164,17 +164,24 @@ bool lie_alike(const Tensor& a, const Tensor& b) {
           (a.shape().rank() == 4 && are_dense(Format::kChannelsLast)));
 }
 
+Tensor separate_copy(const Tensor& tensor) {
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
+  copy_elements(tensor, copy);
+  return copy;
+}
+
 }  // namespace
 
 void copy_elements(const Tensor& source, const Tensor& destination) {
   check_arg(source.shape() == destination.shape(), "copy", "shapes differ: ", source.shape(),
-            " and ", destination.shape());
+            " and ", destination.shape(), ". Use reshape() or expand() first");
   const Device device = destination.device();
   if (source.device() != device) {
     if (!lie_alike(source, destination)) return copy_elements(source.to(device), destination);
     copy_bytes(destination.address(), device, source.address(), source.device(), source.bytes());
     return destination.bump_version();
   }
+  if (may_overlap(source, destination)) return copy_elements(separate_copy(source), destination);
   if (device.type != DeviceType::kCpu) {
     if (source.numel() > 0) backend_of(device).copy_elements(source, destination);
     return destination.bump_version();

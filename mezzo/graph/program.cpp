@@ -16,16 +16,6 @@ class NoContents final : public LazyContents {
   bool is_current() const override { return true; }
 };
 
-// The elements from the first to the last that the strides reach.
-std::size_t extent_of(const ValueSpec& spec) {
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < spec.shape.rank(); ++i) {
-    if (spec.shape[i] == 0) return 0;
-    last += (spec.shape[i] - 1) * spec.strides[i];
-  }
-  return static_cast<std::size_t>(last) + 1;
-}
-
 }  // namespace
 
 ValueId Program::add_input(ValueSpec spec, std::string name) {
@@ -80,8 +70,9 @@ Tensor stand_in(const ValueSpec& spec, Device device) {
 }
 
 Tensor stand_in(const ValueSpec& spec, Device device, Ref<LazyContents> contents) {
+  const auto places = static_cast<std::size_t>(extent_of(spec.shape, spec.strides, 0).end);
   Ref<Storage> storage =
-      make_ref<Storage>(extent_of(spec) * size_of(spec.dtype), device, std::move(contents));
+      make_ref<Storage>(places * size_of(spec.dtype), device, std::move(contents));
   return Tensor(make_ref<TensorImpl>(std::move(storage), 0, spec.shape, spec.strides, spec.dtype));
 }
 

@@ -164,20 +164,6 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
   return outputs;
 }
 
-// The bytes of its storage that a tensor's elements lie between.
-std::pair<std::int64_t, std::int64_t> extent_of(const Tensor& tensor) {
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < tensor.rank(); ++i) {
-    last += (tensor.shape()[i] - 1) * tensor.strides()[i];
-  }
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype()));
-  return {tensor.offset() * size, (tensor.offset() + last + 1) * size};
-}
-
-bool are_same_elements(const Tensor& a, const Tensor& b) {
-  return a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
-}
-
 // An operand that is a view of the same memory would be read after it was changed, as the order and
 // the threads of a kernel have it. The destination itself may be an operand, element by element.
 void check_no_overlap(const OpDef& op, Inputs inputs, const Tensor& destination) {
@@ -187,15 +173,9 @@ void check_no_overlap(const OpDef& op, Inputs inputs, const Tensor& destination)
               "the destination, ", destination,
               ", has one element at several indices. Change a copy of it");
   }
-  const auto [begin, end] = extent_of(destination);
   for (const Tensor* input : inputs) {
-    if (!input->defined() || input->numel() == 0 || input->storage() != destination.storage() ||
-        are_same_elements(*input, destination)) {
-      continue;
-    }
-    const auto [first, last] = extent_of(*input);
-    check_arg(last <= begin || end <= first, op.name, "the operand ", *input,
-              " is another view of the memory that is changed. Hand over a copy of it");
+    check_arg(!input->defined() || !may_overlap(*input, destination), op.name, "the operand ",
+              *input, " is another view of the memory that is changed. Hand over a copy of it");
   }
 }
 

@@ -74,6 +74,32 @@ TEST(Tensor, GradientsThatCannotBeItsAreRefused) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Tensor, OverlappingViewsAreCopiedAsIfReadBefore) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
+    const Tensor x = arange(6, dtype);
+    copy_elements(alias(x, {5}, {1}, 0), alias(x, {5}, {1}, 1));
+    EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{0, 0, 1, 2, 3, 4}));
+    copy_elements(alias(x, {5}, {1}, 1), alias(x, {5}, {1}, 0));
+    EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{0, 1, 2, 3, 4, 4}));
+    copy_elements(alias(x, {2, 2}, {1, 2}, 0), alias(x, {2, 2}, {2, 1}, 0));
+    EXPECT_EQ(x.to_vector<double>(), (std::vector<double>{0, 2, 1, 3, 4, 4}));
+  }
+}
+
+TEST(Tensor, MayOverlapWhereTheirElementsLieAmongEachOther) {
+  const Tensor x = zeros({4, 4});
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    return alias(x, {count, 4}, {4, 1}, 4 * first);
+  };
+  EXPECT_TRUE(may_overlap(rows(0, 2), rows(1, 2)));
+  EXPECT_TRUE(may_overlap(x, alias(x, {4, 4}, {1, 4}, 0)));
+  EXPECT_TRUE(may_overlap(alias(x, {3}, {-1}, 5), rows(1, 1)));
+  EXPECT_FALSE(may_overlap(rows(0, 2), rows(2, 2)));
+  EXPECT_FALSE(may_overlap(rows(0, 2), rows(0, 2)));
+  EXPECT_FALSE(may_overlap(x, rows(1, 0)));
+  EXPECT_FALSE(may_overlap(x, zeros({4, 4})));
+}
+
 TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0U);
   EXPECT_EQ(full({}, 2.5).item(), 2.5);
