@@ -159,6 +159,13 @@ AutogradMeta& Tensor::require_autograd_meta() const {
 
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
              std::int64_t offset) {
+  const auto places =
+      static_cast<std::int64_t>(tensor.storage()->bytes() / size_of(tensor.dtype()));
+  const Extent extent = extent_of(shape, strides, offset);
+  check_arg(extent.begin == extent.end || (extent.begin >= 0 && extent.end <= places), "alias",
+            "a view of shape ", shape, " and strides ", strides, " from element ", offset,
+            " on leaves the storage, which has ", places,
+            " elements. Check them: the offset counts from the beginning of the storage");
   return Tensor(make_ref<TensorImpl>(tensor.storage(), offset, shape, strides, tensor.dtype()));
 }
 

@@ -170,7 +170,8 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape) {
   return from_values(std::span<const T>(values), shape);
 }
 
-// A tensor over the same storage with another geometry.
+// A tensor over the same storage with another geometry. Throws ArgumentError if that reaches
+// outside of the storage.
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, std::int64_t offset);
 
 // True if both are views of one storage whose elements lie among each other, and not the same

@@ -100,6 +100,28 @@ TEST(Tensor, MayOverlapWhereTheirElementsLieAmongEachOther) {
   EXPECT_FALSE(may_overlap(x, zeros({4, 4})));
 }
 
+TEST(Tensor, ViewsThatLeaveTheStorageAreRefused) {
+  const Tensor x = zeros({2, 3});
+  const Tensor column = alias(x, {2}, {3}, 2);
+  EXPECT_EQ(
+      message_of<ArgumentError>([&] { alias(column, {2}, {3}, 3); }),
+      "[alias] a view of shape [2] and strides [3] from element 3 on leaves the storage, "
+      "which has 6 elements. Check them: the offset counts from the beginning of the storage");
+  constexpr std::int64_t kFar = std::int64_t{1} << 62;
+  const auto expect_refused = [&](const Shape& shape, const Strides& strides, std::int64_t offset) {
+    EXPECT_THROW(alias(x, shape, strides, offset), ArgumentError) << concat(strides, offset);
+  };
+  expect_refused({}, {}, 6);
+  expect_refused({}, {}, -1);
+  expect_refused({2}, {-1}, 0);
+  expect_refused({5}, {kFar}, 0);
+  expect_refused({2, 2}, {kFar, kFar}, 0);
+  expect_refused({}, {}, std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(alias(x, {2, 3}, {-3, -1}, 5).numel(), 6);
+  EXPECT_EQ(alias(x, {0, 3}, {3, 1}, 7).numel(), 0);
+  EXPECT_EQ(alias(x, {9, 6}, {0, 1}, 0).numel(), 54);
+}
+
 TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0U);
   EXPECT_EQ(full({}, 2.5).item(), 2.5);
