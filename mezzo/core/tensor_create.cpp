@@ -195,11 +195,10 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  std::vector<T> result(static_cast<std::size_t>(numel()));
   const Tensor row_major = empty(shape(), kDTypeOf<T>);
   copy_elements(*this, row_major);
-  if (!result.empty()) std::memcpy(result.data(), row_major.raw_data(), row_major.bytes());
-  return result;
+  const T* first = row_major.data<T>();
+  return std::vector<T>(first, first + numel());
 }
 
 template std::vector<float> Tensor::to_vector() const;
@@ -209,5 +208,6 @@ template std::vector<Float16> Tensor::to_vector() const;
 template std::vector<std::int64_t> Tensor::to_vector() const;
 template std::vector<std::int32_t> Tensor::to_vector() const;
 template std::vector<std::uint8_t> Tensor::to_vector() const;
+template std::vector<bool> Tensor::to_vector() const;
 
 }  // namespace mezzo

@@ -122,6 +122,15 @@ TEST(Tensor, ViewsThatLeaveTheStorageAreRefused) {
   EXPECT_EQ(alias(x, {9, 6}, {0, 1}, 0).numel(), 54);
 }
 
+TEST(Tensor, BoolsComeBackAsTheyWere) {
+  const std::vector<bool> values{true, false, true};
+  const Tensor x = from_values({true, false, true}, {3});
+  EXPECT_EQ(x.dtype(), DType::kBool);
+  EXPECT_EQ(x.to_vector<bool>(), values);
+  EXPECT_EQ(from_values({2.5F, 0.0F, -1.0F}, {3}).to_vector<bool>(), values);
+  EXPECT_TRUE(zeros({0}).to_vector<bool>().empty());
+}
+
 TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0U);
   EXPECT_EQ(full({}, 2.5).item(), 2.5);
