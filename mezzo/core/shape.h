@@ -22,7 +22,7 @@ class Shape {
       : Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
   explicit Shape(std::span<const std::int64_t> sizes) : rank_(sizes.size()) {
     check_arg(sizes.size() <= kMaxRank, "shape", "too many dimensions: ", sizes.size(),
-              ", at most ", kMaxRank, " are supported");
+              ", at most ", kMaxRank, " are supported. Make one of several");
     std::copy(sizes.begin(), sizes.end(), sizes_.begin());
   }
   static Shape filled(std::size_t rank, std::int64_t value) {
@@ -40,7 +40,8 @@ class Shape {
   const std::int64_t* begin() const { return sizes_.data(); }
   const std::int64_t* end() const { return sizes_.data() + rank_; }
   void push_back(std::int64_t size) {
-    check_arg(rank_ < kMaxRank, "shape", "too many dimensions: at most ", kMaxRank);
+    check_arg(rank_ < kMaxRank, "shape", "too many dimensions: at most ", kMaxRank,
+              " are supported. Make one of several");
     sizes_[rank_++] = size;
   }
   void erase(std::size_t axis) {
@@ -82,7 +83,7 @@ inline void append_text(std::string& out, const Shape& shape) {
 inline std::size_t normalize_axis(std::int64_t axis, std::size_t rank, std::string_view op) {
   const auto signed_rank = static_cast<std::int64_t>(rank);
   check_arg(axis >= -signed_rank && axis < signed_rank, op, "axis out of range: ", axis,
-            " for a tensor of rank ", rank);
+            " for a tensor of rank ", rank, ". Axes count from 0, or from -1, the last one, down");
   return static_cast<std::size_t>(axis < 0 ? axis + signed_rank : axis);
 }
 

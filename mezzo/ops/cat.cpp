@@ -10,7 +10,7 @@ void infer_cat(Infer& infer) {
   Shape shape = infer.shape(0);
   const auto axis = static_cast<std::size_t>(infer.attrs<CatAttrs>().axis);
   infer.check(axis < shape.rank(), "axis out of range: ", axis, " for a tensor of rank ",
-              shape.rank());
+              shape.rank(), ". Axes count from 0");
   bool channels_last = true;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < infer.size(); ++i) {

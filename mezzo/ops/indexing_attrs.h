@@ -26,7 +26,7 @@ template <class Index>
 std::int64_t checked_index(Index index, std::int64_t at, std::int64_t rows, std::string_view op) {
   const auto value = static_cast<std::int64_t>(index);
   check_arg(value >= 0 && value < rows, op, "index ", at, " is ", value, ", out of range for ",
-            rows, " rows");
+            rows, " rows. Indices count from 0");
   return value;
 }
 

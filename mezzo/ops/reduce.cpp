@@ -32,7 +32,7 @@ ReduceAttrs make_attrs(const char* op, const Tensor& x, const Shape& axes, bool 
   std::array<bool, kMaxRank> named{};
   for (const std::int64_t axis : axes) {
     const std::size_t i = normalize_axis(axis, x.rank(), op);
-    check_arg(!named[i], op, "an axis is named twice: ", axes);
+    check_arg(!named[i], op, "an axis is named twice: ", axes, ". Name it once");
     named[i] = true;
   }
   for (std::size_t i = 0; i < x.rank(); ++i) {

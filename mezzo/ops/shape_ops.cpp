@@ -200,12 +200,12 @@ Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end) {
 
 Tensor permute(const Tensor& x, const Shape& axes) {
   check_arg(axes.rank() == x.rank(), "permute", axes.rank(), " axes for a tensor of rank ",
-            x.rank());
+            x.rank(), ". Name each of them once");
   Shape normal = axes;
   std::array<bool, kMaxRank> seen{};
   for (std::size_t i = 0; i < axes.rank(); ++i) {
     const std::size_t axis = normalize_axis(axes[i], x.rank(), "permute");
-    check_arg(!seen[axis], "permute", "an axis is named twice: ", axes);
+    check_arg(!seen[axis], "permute", "an axis is named twice: ", axes, ". Name each of them once");
     seen[axis] = true;
     normal[i] = static_cast<std::int64_t>(axis);
   }

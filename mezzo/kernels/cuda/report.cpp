@@ -57,7 +57,7 @@ void throw_reported(Device device) {
          " classes, found on ", device, " after the call. Labels count from 0");
   }
   fail("indexing", "index ", found.at, " is ", found.value, ", out of range for ", found.bound,
-       " rows, found on ", device, " after the call");
+       " rows, found on ", device, " after the call. Indices count from 0");
 }
 
 }  // namespace mezzo::kernels::cuda

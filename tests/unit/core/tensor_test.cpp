@@ -131,6 +131,14 @@ TEST(Tensor, BoolsComeBackAsTheyWere) {
   EXPECT_TRUE(zeros({0}).to_vector<bool>().empty());
 }
 
+TEST(Tensor, AxesThatAreNotThereAreRefused) {
+  EXPECT_EQ(message_of<ArgumentError>([] {
+              zeros({2, 3}).size(-3);
+            }),
+            "[size] axis out of range: -3 for a tensor of rank 2. Axes count from 0, or from -1, "
+            "the last one, down");
+}
+
 TEST(Tensor, EmptyShapesAndScalars) {
   EXPECT_EQ(zeros({0, 3}).to_vector<float>().size(), 0U);
   EXPECT_EQ(full({}, 2.5).item(), 2.5);

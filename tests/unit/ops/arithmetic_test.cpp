@@ -160,7 +160,7 @@ TEST(Embedding, NamesTheIndexThatIsWrong) {
   EXPECT_EQ(message_of([&] {
               embedding(weight, from_values<std::int64_t>({0, 2, 3}, {3}));
             }),
-            "[embedding] index 2 is 3, out of range for 3 rows");
+            "[embedding] index 2 is 3, out of range for 3 rows. Indices count from 0");
 }
 
 TEST(ArgMax, TheFirstOfTiesAndNanWins) {
