@@ -63,10 +63,11 @@ bool read_header(Decoder& decoder) {
   return true;
 }
 
-// Asks for three bytes per pixel whatever the file has.
-void ask_for_rgb(png_structp png, png_infop info) {
+// Asks for three bytes per pixel whatever the file has. Of a palette for one, the colour's number:
+// the library would take black for numbers that the palette lacks.
+void ask_for_bytes(png_structp png, png_infop info) {
   const png_byte kind = png_get_color_type(png, info);
-  if (kind == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if (kind == PNG_COLOR_TYPE_PALETTE) png_set_packing(png);
   if ((kind & PNG_COLOR_MASK_COLOR) == 0) {
     png_set_expand_gray_1_2_4_to_8(png);
     png_set_gray_to_rgb(png);
@@ -79,7 +80,7 @@ void ask_for_rgb(png_structp png, png_infop info) {
 
 bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
   if (setjmp(decoder.jump) != 0) return false;
-  ask_for_rgb(decoder.png, decoder.info);
+  ask_for_bytes(decoder.png, decoder.info);
   if (png_get_rowbytes(decoder.png, decoder.info) != row_bytes) {
     png_error(decoder.png, "unknown kind of pixels");
   }
@@ -93,6 +94,30 @@ bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
                   std::string_view(decoder.text.data()), kCopyAgain);
 }
 
+bool has_palette(const Decoder& decoder) {
+  return png_get_color_type(decoder.png, decoder.info) == PNG_COLOR_TYPE_PALETTE;
+}
+
+// Colours in the place of their numbers, which each row begins with.
+void look_up_colours(const Decoder& decoder, std::string_view name, Image& image) {
+  png_colorp palette = nullptr;
+  int colours = 0;
+  png_get_PLTE(decoder.png, decoder.info, &palette, &colours);
+  const auto width = static_cast<std::size_t>(image.shape[2]);
+  for (std::size_t y = 0; y < static_cast<std::size_t>(image.shape[1]); ++y) {
+    std::uint8_t* row = image.pixels.data() + y * width * 3;
+    for (std::size_t x = width; x-- > 0;) {
+      const std::uint8_t number = row[x];
+      if (number >= colours) {
+        fail<FileError>("images", name, ": the PNG data is damaged: pixel ", x, " of row ", y,
+                        " has colour ", number, " of a palette of ", colours, kCopyAgain);
+      }
+      const png_color& colour = palette[number];
+      std::ranges::copy(std::array{colour.red, colour.green, colour.blue}, row + 3 * x);
+    }
+  }
+}
+
 }  // namespace
 
 Image detail::decode_png(std::span<const std::uint8_t> file, std::string_view name) {
@@ -103,12 +128,16 @@ Image detail::decode_png(std::span<const std::uint8_t> file, std::string_view na
                       .width = png_get_image_width(decoder.png, decoder.info),
                       .file_bytes = file.size()},
                      name, image);
-  const auto row_bytes = static_cast<std::size_t>(image.shape[2] * 3);
+  const auto width = static_cast<std::size_t>(image.shape[2]);
   std::vector<png_bytep> rows;
   for (std::size_t y = 0; y < static_cast<std::size_t>(image.shape[1]); ++y) {
-    rows.push_back(image.pixels.data() + y * row_bytes);
+    rows.push_back(image.pixels.data() + y * width * 3);
   }
-  if (!read_pixels(decoder, rows.data(), row_bytes)) fail_with(decoder, name);
+  const bool is_by_number = has_palette(decoder);
+  if (!read_pixels(decoder, rows.data(), is_by_number ? width : width * 3)) {
+    fail_with(decoder, name);
+  }
+  if (is_by_number) look_up_colours(decoder, name, image);
   return image;
 }
 

@@ -207,6 +207,32 @@ TEST(DecodePng, EveryKindBecomesRgb) {
   EXPECT_EQ(decoded_png({0x10, 0xFF, 0xFF, 0xFF, 0, 1}, 1, 2, 16), Bytes({17, 255, 0}));
 }
 
+TEST(DecodePng, PalettesOfEveryDepthAreLookedUp) {
+  const auto decoded = [](const Bytes& rows, const PngOptions& options) {
+    return decode_image(encode_png(rows, 2, 3, options), "NAME").pixels;
+  };
+  const Bytes colours{1, 254, 0, 0, 255, 0, 1, 254, 0, 0, 255, 0, 1, 254, 0, 1, 254, 0};
+  for (const bool interlaced : {false, true}) {
+    PngOptions options{.color_type = 3, .bit_depth = 1, .interlaced = interlaced, .colours = 2};
+    EXPECT_EQ(decoded({0b101'00000, 0b011'00000}, options), colours);
+    options.bit_depth = 2;
+    EXPECT_EQ(decoded({0b01'00'01'00, 0b00'01'01'00}, options), colours);
+    options.bit_depth = 4;
+    EXPECT_EQ(decoded({0x10, 0x10, 0x01, 0x10}, options), colours);
+    options.bit_depth = 8;
+    EXPECT_EQ(decoded({1, 0, 1, 0, 1, 1}, options), colours);
+  }
+}
+
+TEST(DecodePng, ColoursThatThePaletteLacksAreRefused) {
+  EXPECT_EQ(error_of(encode_png({0, 1, 2, 2, 3, 0}, 2, 3, {.color_type = 3, .colours = 3})),
+            "[images] NAME: the PNG data is damaged: pixel 1 of row 1 has colour 3 of a palette of "
+            "3. Copy or download the file again");
+  EXPECT_THAT(
+      error_of(encode_png({0b01'11'00'00}, 1, 2, {.color_type = 3, .bit_depth = 2, .colours = 2})),
+      HasSubstr("pixel 1 of row 0 has colour 3 of a palette of 2"));
+}
+
 TEST(DecodePng, CutShortIsRefusedWhereverItEnds) {
   const Bytes file = encode_png(random_image({3, 6, 6}, 4));
   for (std::size_t size = 0; size < file.size(); ++size) {

@@ -30,13 +30,14 @@ void append_to(png_structp png, png_bytep bytes, std::size_t count) {
   out->insert(out->end(), bytes, bytes + count);
 }
 
-void set_palette(png_structp png, png_infop info) {
+void set_palette(png_structp png, png_infop info, int colours) {
   std::vector<png_color> palette;
-  for (int i = 0; i < 256; ++i) {
+  for (int i = 0; i < colours; ++i) {
     palette.push_back(
         {static_cast<png_byte>(i), static_cast<png_byte>(255 - i), static_cast<png_byte>(i / 2)});
   }
-  png_set_PLTE(png, info, palette.data(), 256);
+  png_set_PLTE(png, info, palette.data(), colours);
+  png_set_check_for_invalid_index(png, 0);  // files that are wrong are wanted, too
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ Bytes encode_png(const Bytes& rows, std::uint32_t height, std::uint32_t width,
   png_set_IHDR(png, info, width, height, options.bit_depth, options.color_type,
                options.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-  if (options.color_type == PNG_COLOR_TYPE_PALETTE) set_palette(png, info);
+  if (options.color_type == PNG_COLOR_TYPE_PALETTE) set_palette(png, info, options.colours);
   png_write_info(png, info);
   Bytes bytes = rows;
   std::vector<png_bytep> lines;

@@ -23,9 +23,9 @@ struct PngOptions {
       2;  // as the format numbers them: 0 grey, 2 RGB, 3 palette, 4 grey + alpha, 6 RGBA
   int bit_depth = 8;  // 1, 2, 4, 8 or 16
   bool interlaced = false;
+  int colours = 256;  // of a palette: colour i is (i, 255 - i, i / 2)
 };
-// `rows` has the pixels as the file has them: packed, 16 bits with the high byte first. A palette
-// of 256 entries is (i, 255 - i, i / 2).
+// `rows` has the pixels as the file has them: packed, 16 bits with the high byte first.
 Bytes encode_png(const Bytes& rows, std::uint32_t height, std::uint32_t width,
                  const PngOptions& options = {});
 // Of an RGB image.
