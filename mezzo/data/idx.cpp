@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
 #include <limits>
 #include <system_error>
 #include <utility>
 
-#include <zlib.h>
-
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
+#include "mezzo/data/byte_reader.h"
 #include "mezzo/data/hex_text.h"
 
 namespace mezzo::data {
@@ -32,66 +30,6 @@ std::string_view type_name(std::uint8_t type) {
     default: return "unknown";
   }
 }
-
-// The bytes of a file, unpacked if it is compressed.
-class ByteReader {
- public:
-  explicit ByteReader(std::string path) : path_(std::move(path)) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path_, ignored)) {
-      fail<FileError>(kOp, path_, ": there is no such file. Check the path");
-    }
-    if (!std::filesystem::is_regular_file(path_, ignored)) {
-      fail<FileError>(kOp, path_, ": not a regular file. Check the path");
-    }
-    errno = 0;
-    file_ = gzopen(path_.c_str(), "rb");
-    if (file_ == nullptr) {
-      fail<FileError>(kOp, path_, ": cannot be opened: ", std::generic_category().message(errno),
-                      ". Check its permissions");
-    }
-    gzbuffer(file_, 1U << 17);
-  }
-  ByteReader(const ByteReader&) = delete;
-  ByteReader& operator=(const ByteReader&) = delete;
-  ~ByteReader() { gzclose_r(file_); }
-
-  // Up to `count` bytes; fewer only at the end of the file. Throws FileError on damaged data.
-  std::size_t read(std::uint8_t* out, std::size_t count) {
-    std::size_t done = 0;
-    while (done < count) {
-      const auto part = static_cast<unsigned>(std::min(count - done, kChunk));
-      const int got = gzread(file_, out + done, part);
-      int status = Z_OK;
-      const char* text = gzerror(file_, &status);
-      // Z_BUF_ERROR is a compressed stream that ends too early: the caller says how much is
-      // missing.
-      if (got < 0 || (status != Z_OK && status != Z_BUF_ERROR)) {
-        fail<FileError>(kOp, path_, ": cannot be read: ",
-                        status == Z_ERRNO ? std::generic_category().message(errno) : text,
-                        kCopyAgain);
-      }
-      if (got == 0) break;
-      done += static_cast<std::size_t>(got);
-    }
-    return done;
-  }
-
-  // True if compressed data stopped before its end, seen once read() gave fewer bytes than asked
-  // for.
-  bool ends_early() {
-    int status = Z_OK;
-    gzerror(file_, &status);
-    return status == Z_BUF_ERROR;
-  }
-  // True if the file is not compressed.
-  bool is_plain() { return gzdirect(file_) != 0; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  gzFile file_ = nullptr;
-};
 
 void check_magic(const std::string& path, const std::array<std::uint8_t, 4>& magic,
                  std::size_t rank) {
@@ -203,7 +141,7 @@ void check_labels(const std::string& path, const std::vector<std::uint8_t>& labe
 }  // namespace
 
 IdxArray read_idx(const std::string& path, std::size_t rank) {
-  ByteReader reader(path);
+  ByteReader reader(path, kOp);
   IdxArray array;
   array.shape = read_header(reader, rank);
   const std::uint64_t claimed = claimed_bytes(path, array.shape);

@@ -1,6 +1,7 @@
 #include "mezzo/data/idx.h"
 
 #include <cstdlib>
+#include <initializer_list>
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -51,8 +52,10 @@ TEST(Idx, ReadsWhatWasWrittenPlainAndCompressed) {
 
 TEST(Idx, MissingFilesAndFoldersAreNamed) {
   const TempFolder folder;
-  EXPECT_EQ(idx_error(folder.path("none"), 1),
-            "[idx] " + folder.path("none") + ": there is no such file. Check the path");
+  EXPECT_EQ(
+      idx_error(folder.path("none"), 1),
+      "[idx] " + folder.path("none") +
+          ": cannot be opened: No such file or directory. Check the path and its permissions");
   EXPECT_THAT(idx_error(folder.path(), 1), HasSubstr("not a regular file"));
 }
 
@@ -104,6 +107,60 @@ TEST(Idx, TrailingBytesAreFound) {
   EXPECT_THAT(idx_error(folder.write("long", bytes), 1),
               AllOf(HasSubstr("too long"), HasSubstr("claims 3 bytes"), HasSubstr("has 4")));
   EXPECT_THAT(idx_error(folder.write_gz("long.gz", bytes), 1), HasSubstr("too long"));
+}
+
+Bytes joined(std::initializer_list<Bytes> parts) {
+  Bytes all;
+  for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST(Idx, WhatFollowsCompressedDataIsFound) {
+  const TempFolder folder;
+  const Bytes packed = TempFolder::read(folder.write_gz("x.gz", idx_bytes({3}, counting(3))));
+  const std::string path = folder.write("x.gz", joined({packed, {0, 0, 7}}));
+  EXPECT_EQ(idx_error(path, 1), "[idx] " + path +
+                                    ": 3 bytes follow the end of the compressed data. Copy or "
+                                    "download the file again");
+  for (const Bytes& more : {Bytes{0x1F}, Bytes{0x1F, 7}, joined({Bytes(200'000), {1}})}) {
+    folder.write("x.gz", joined({packed, more}));
+    EXPECT_THAT(idx_error(path, 1), HasSubstr("follow the end of the compressed data"));
+  }
+  folder.write("x.gz", joined({packed, packed}));
+  EXPECT_THAT(idx_error(path, 1), HasSubstr("too long"));
+  folder.write("x.gz", joined({packed, {packed.begin(), packed.begin() + 10}}));
+  EXPECT_THAT(idx_error(path, 1), HasSubstr("the compressed data has no end"));
+}
+
+TEST(Idx, PartsOfACompressedFileAndZerosBehindThemAreLegal) {
+  const TempFolder folder;
+  const Bytes whole = idx_bytes({3}, counting(3));
+  const auto packed = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
+    return TempFolder::read(
+        folder.write_gz("part.gz", {whole.begin() + begin, whole.begin() + end}));
+  };
+  for (const Bytes& zeros : {Bytes(), Bytes(1), Bytes(200'000)}) {
+    const std::string path =
+        folder.write("x.gz", joined({packed(0, 6), packed(6, 6), packed(6, 11), zeros}));
+    EXPECT_EQ(read_idx(path, 1).bytes, counting(3));
+  }
+}
+
+// Wherever the bytes that a part begins with lie in what is read at a time.
+TEST(Idx, PartsOfACompressedFileBeginAnywhere) {
+  const TempFolder folder;
+  Bytes noise(std::size_t{1} << 17);
+  Generator random(1);
+  for (std::uint8_t& byte : noise) byte = static_cast<std::uint8_t>(random.next());
+  const Bytes end = TempFolder::read(folder.write_gz("end.gz", {1, 2, 3}));
+  for (std::ptrdiff_t size = (1 << 17) - 80; size < (1 << 17) - 50; ++size) {
+    const Bytes contents(noise.begin(), noise.begin() + size);
+    const auto claimed = static_cast<std::uint32_t>(size) + 3;
+    const Bytes first =
+        TempFolder::read(folder.write_gz("first.gz", idx_bytes({claimed}, contents)));
+    const std::string path = folder.write("x.gz", joined({first, end}));
+    EXPECT_EQ(read_idx(path, 1).bytes, joined({contents, {1, 2, 3}})) << first.size();
+  }
 }
 
 TEST(Idx, HugeClaimsTakeNoMemory) {

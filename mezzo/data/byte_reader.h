@@ -1,0 +1,53 @@
+// The bytes of a file, unpacked if it is compressed with gzip.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <zlib.h>
+
+#include "mezzo/io/source.h"
+
+namespace mezzo::data {
+
+// Reads a file in order. All failures are FileErrors `[op] PATH: ...`; `op` must outlive the
+// reader.
+class ByteReader {
+ public:
+  // Throws FileError if the file cannot be opened or is not a regular file.
+  ByteReader(const std::string& path, std::string_view op);
+  ByteReader(const ByteReader&) = delete;
+  ByteReader& operator=(const ByteReader&) = delete;
+  ~ByteReader();
+
+  const std::string& path() const { return file_.name(); }
+  // True if the file is not compressed.
+  bool is_plain() const { return is_plain_; }
+
+  // Up to `count` bytes; fewer only at the end of the file. Throws FileError on damaged data, and
+  // if what follows compressed data is neither more of it nor zeros, which pad a file.
+  std::size_t read(std::uint8_t* out, std::size_t count);
+  // True if compressed data stopped before its end, seen once read() gave fewer bytes than asked
+  // for.
+  bool ends_early() const { return is_in_member_; }
+
+ private:
+  std::size_t take(std::uint8_t* out, std::size_t count);
+  std::size_t unpack(std::uint8_t* out, std::size_t count);
+  void refill();
+  bool is_at_member();
+  void end_member();
+  void check_padding();
+
+  std::string_view op_;
+  io::FileSource file_;
+  std::vector<std::uint8_t> buffer_;  // of bytes of the file
+  z_stream stream_{};                 // also says which of them are not used yet
+  bool is_plain_ = true;
+  bool is_in_member_ = false;  // one of the compressed parts that a file consists of
+};
+
+}  // namespace mezzo::data
