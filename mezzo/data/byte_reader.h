@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <zlib.h>
-
 #include "mezzo/io/source.h"
+
+struct z_stream_s;  // zlib's, whose header programs that link mezzo need not have
 
 namespace mezzo::data {
 
@@ -45,7 +46,8 @@ class ByteReader {
   std::string_view op_;
   io::FileSource file_;
   std::vector<std::uint8_t> buffer_;  // of bytes of the file
-  z_stream stream_{};                 // also says which of them are not used yet
+  // Also says which of them are not used yet.
+  std::unique_ptr<z_stream_s> stream_;
   bool is_plain_ = true;
   bool is_in_member_ = false;  // one of the compressed parts that a file consists of
 };

@@ -60,16 +60,16 @@ __global__ void MEZZO_THREE_BLOCKS statistics_kernel(ChannelGrid g, const T* x, 
   }
 }
 
-__global__ void combine_statistics_kernel(ChannelGrid g, const Moments* partial, float* mean,
-                                          float* var) {
-  __shared__ Moments shared[1][kThreads];
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Moments moments = sum_of_parts(g, partial, c, shared,
-                                       [](Moments& sum, const Moments& other) { sum.add(other); });
-  if (c >= g.channels || threadIdx.y != 0) return;
-  mean[c] = moments.mean;
-  var[c] = moments.squares / moments.count;
-}
+struct Statistics {
+  float* mean;
+  float* var;
+
+  __device__ static void join(Moments& sum, const Moments& other) { sum.add(other); }
+  __device__ void finish(const Moments& moments, std::int64_t channel) const {
+    mean[channel] = moments.mean;
+    var[channel] = moments.squares / moments.count;
+  }
+};
 
 enum class Tail { kNone, kRelu, kAddRelu };
 
@@ -119,9 +119,8 @@ void run_packs(const Launch& launch, const KernelArgs& args, const Tensor& x,
     statistics_kernel<N>
         <<<g.grid(), g.block(), 0, launch.stream()>>>(g, in<T>(x), partial.as<Moments>());
     check_launch("statistics_kernel");
-    combine_statistics_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
-        g, partial.as<Moments>(), out<float>(args.output(1)), out<float>(args.output(2)));
-    check_launch("combine_statistics_kernel");
+    combine_columns(launch, g, Statistics{out<float>(args.output(1)), out<float>(args.output(2))},
+                    partial.as<const Moments>());
   }
   const auto apply = [&]<Tail kTail>() {
     apply_kernel<N, kTail><<<g.grid(), g.block(), 0, launch.stream()>>>(

@@ -59,11 +59,6 @@ struct PixelPacks {
   }
 };
 
-__device__ void add_pair(float2& sum, const float2& other) {
-  sum.x += other.x;
-  sum.y += other.y;
-}
-
 // The sums of the gradients, and of their products with the values' distances from the mean: the
 // gradients of bias, and of weight but for the factor that normalises, which would take a register
 // for each channel. With a residual, the gradients themselves, for grad_x_kernel to read.
@@ -95,17 +90,19 @@ __global__ void MEZZO_THREE_BLOCKS sums_kernel(ChannelGrid g, ChannelInputs in, 
   for (int k = 0; k < N; ++k) partial[blockIdx.y * g.channels + range.channel() + k] = sums[k];
 }
 
-__global__ void combine_sums_kernel(ChannelGrid g, ChannelInputs in, const float2* partial,
-                                    float* grad_weight, float* grad_bias) {
-  __shared__ float2 shared[1][kThreads];
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const float2 sums = sum_of_parts(g, partial, c, shared, add_pair);
-  if (c >= g.channels || threadIdx.y != 0) return;
-  ChannelNumbers numbers[1];
-  read_numbers(numbers, in, c);
-  grad_weight[c] = sums.y * numbers[0].rstd;
-  grad_bias[c] = sums.x;
-}
+struct ParameterGrads {
+  ChannelInputs in;
+  float* grad_weight;
+  float* grad_bias;
+
+  __device__ static void join(float2& sum, const float2& other) { add_pair(sum, other); }
+  __device__ void finish(const float2& sums, std::int64_t channel) const {
+    ChannelNumbers numbers[1];
+    read_numbers(numbers, in, channel);
+    grad_weight[channel] = sums.y * numbers[0].rstd;
+    grad_bias[channel] = sums.x;
+  }
+};
 
 // `share`: 1 / pixels in training, where the statistics depend on x; else 0, and nothing is taken
 // off: 0 times an infinite sum would be NaN.
@@ -151,9 +148,8 @@ void run_kernels(const Launch& launch, const KernelArgs& args, const GradTensors
   sums_kernel<N, kMask, kJoined>
       <<<g.grid(), g.block(), 0, launch.stream()>>>(g, inputs, t, partial.as<float2>());
   check_launch("sums_kernel");
-  combine_sums_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
-      g, inputs, partial.as<float2>(), grad_weight, grad_bias);
-  check_launch("combine_sums_kernel");
+  combine_columns(launch, g, ParameterGrads{inputs, grad_weight, grad_bias},
+                  partial.as<const float2>());
   const float share =
       args.attrs<BatchNormAttrs>().training ? 1.0F / static_cast<float>(g.pixels) : 0.0F;
   // With a residual, the gradients are joined and masked by now.

@@ -126,6 +126,11 @@ __device__ void add_up_columns(T (&values)[N], T (&shared)[N][kThreads], Add add
   for (int k = 0; k < N; ++k) values[k] = shared[k][here];
 }
 
+__device__ inline void add_pair(float2& sum, const float2& other) {
+  sum.x += other.x;
+  sum.y += other.y;
+}
+
 // Kernels that add up each channel's parts, of which there can be a thousand, have blocks of some
 // channels side by side with many threads down their parts: with one thread for a channel it would
 // wait for memory a thousand times in a row, longer than the pass over the images takes.
@@ -157,12 +162,29 @@ __device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c
   return value[0];
 }
 
-// What is added up down a matrix, and what becomes of it.
-//
-// Terms of packs of N columns have a type Sum, which begins as zeros, the number kPacks of packs
-// that they read of a row, Packs read(place) and add(packs, sums). A Total has join(sum, other) and
-// finish(sum, column), which stores a whole sum. `partial` is null where one block has all rows of
-// its columns.
+// What becomes of columns that were added up: a Total has join(sum, other) and finish(sum, column),
+// which stores a whole sum.
+
+template <class Total, class Sum>
+__global__ void combine_columns_kernel(ChannelGrid g, Total total, const Sum* partial) {
+  __shared__ Sum shared[1][kThreads];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Sum sum = sum_of_parts(g, partial, column, shared,
+                               [](Sum& to, const Sum& other) { Total::join(to, other); });
+  if (column < g.channels && threadIdx.y == 0) total.finish(sum, column);
+}
+
+template <class Total, class Sum>
+void combine_columns(const Launch& launch, const ChannelGrid& g, const Total& total,
+                     const Sum* partial) {
+  combine_columns_kernel<<<combine_blocks(g.channels), combine_block(), 0, launch.stream()>>>(
+      g, total, partial);
+  check_launch("combine_columns_kernel");
+}
+
+// What is added up down a matrix: Terms of packs of N columns have a type Sum, which begins as
+// zeros, the number kPacks of packs that they read of a row, Packs read(place) and add(packs,
+// sums). `partial` is null where one block has all rows of its columns.
 template <int N, class Terms, class Total, class Sum>
 __global__ void MEZZO_THREE_BLOCKS columns_kernel(ChannelGrid g, Terms terms, Total total,
                                                   Sum* partial) {
@@ -185,15 +207,6 @@ __global__ void MEZZO_THREE_BLOCKS columns_kernel(ChannelGrid g, Terms terms, To
   }
 }
 
-template <class Total, class Sum>
-__global__ void combine_columns_kernel(ChannelGrid g, Total total, const Sum* partial) {
-  __shared__ Sum shared[1][kThreads];
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Sum sum = sum_of_parts(g, partial, column, shared,
-                               [](Sum& to, const Sum& other) { Total::join(to, other); });
-  if (column < g.channels && threadIdx.y == 0) total.finish(sum, column);
-}
-
 // Adds up the columns of a dense matrix.
 template <int N, class Terms, class Total>
 void add_up_rows(const Launch& launch, const Terms& terms, const Total& total, std::int64_t rows,
@@ -207,9 +220,7 @@ void add_up_rows(const Launch& launch, const Terms& terms, const Total& total, s
   if (g.parts == 1) return start(nullptr);
   const Scratch partial(static_cast<std::size_t>(g.parts * columns) * sizeof(Sum), launch.device());
   start(partial.as<Sum>());
-  combine_columns_kernel<<<combine_blocks(columns), combine_block(), 0, launch.stream()>>>(
-      g, total, static_cast<const Sum*>(partial.as<Sum>()));
-  check_launch("combine_columns_kernel");
+  combine_columns(launch, g, total, partial.as<const Sum>());
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -125,10 +125,7 @@ struct ParameterGrads {
   float* grad_weight;
   float* grad_bias;
 
-  __device__ static void join(float2& sum, const float2& other) {
-    sum.x += other.x;
-    sum.y += other.y;
-  }
+  __device__ static void join(float2& sum, const float2& other) { add_pair(sum, other); }
   __device__ void finish(const float2& sum, std::int64_t column) const {
     grad_bias[column] = sum.x;
     grad_weight[column] = sum.y;
@@ -158,7 +155,7 @@ struct ParameterTerms {
     for (int k = 0; k < N; ++k) {
       const float g = widen(packs.grad.values[k]);
       const float normal = (widen(packs.x.values[k]) - packs.mean) * packs.rstd;
-      ParameterGrads::join(sums[k], {g, g * normal});
+      add_pair(sums[k], {g, g * normal});
     }
   }
 };
