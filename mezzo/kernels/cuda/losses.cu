@@ -9,10 +9,9 @@ namespace mezzo::kernels::cuda {
 namespace {
 
 // The smoothed target distribution: of class numbers, or of given probabilities.
-template <class P>
 struct Targets {
   const std::int64_t* labels;  // null: `probabilities` are given
-  const P* probabilities;
+  const float* probabilities;
   float keep;    // 1 - smoothing
   float spread;  // smoothing / classes
   Report* report;
@@ -20,7 +19,7 @@ struct Targets {
   // Of class j of an example whose label is `label`.
   __device__ float of(std::int64_t example, std::int64_t j, std::int64_t classes,
                       std::int64_t label) const {
-    const float given = labels == nullptr ? widen(probabilities[example * classes + j])
+    const float given = labels == nullptr ? probabilities[example * classes + j]
                         : j == label      ? 1.0F
                                           : 0.0F;
     return fmaf(keep, given, spread);
@@ -33,10 +32,10 @@ struct Targets {
 };
 
 // N classes at a time.
-template <int N, class T, class P>
+template <int N, class T>
 struct CrossEntropy {
   const T* logits;
-  Targets<P> targets;
+  Targets targets;
   float* losses;
   float* statistics;  // the largest logit and the logarithm of the sum, of each row
 
@@ -79,13 +78,13 @@ struct CrossEntropy {
   }
 };
 
-template <int N, class T, class P>
+template <int N, class T>
 struct CrossEntropyGrad {
   const float* grad;
   std::int64_t grad_step;  // 0: one gradient for all examples
   float scale;
   const T* logits;
-  Targets<P> targets;
+  Targets targets;
   const float* statistics;
   T* out;
 
@@ -115,19 +114,19 @@ struct CrossEntropyGrad {
   }
 };
 
-// Calls use(targets) with the targets' types.
-template <class Use>
-void with_targets(const Tensor& labels, const CrossEntropyAttrs& attrs, std::int64_t classes,
-                  const Use& use) {
-  const auto keep = static_cast<float>(1 - attrs.label_smoothing);
-  const auto spread = static_cast<float>(attrs.label_smoothing / static_cast<double>(classes));
-  Report* report = report_of(labels.device());
-  if (labels.rank() == 1) {
-    return use(Targets<float>{in<std::int64_t>(labels), nullptr, keep, spread, report});
-  }
-  visit_vector_dtype(labels.dtype(), [&]<class P>() {
-    use(Targets<P>{nullptr, in<P>(labels), keep, spread, report});
-  });
+// Class numbers as they are, probabilities as f32: there are few of them in 16 bits, and kernels
+// for each of their dtypes took nvcc longer than any other file.
+Tensor dense_labels(const Tensor& labels) {
+  return labels.rank() == 1 ? dense(labels, Format::kContiguous) : dense_f32(labels);
+}
+
+// Of what dense_labels() made.
+Targets targets_of(const Tensor& labels, const CrossEntropyAttrs& attrs, std::int64_t classes) {
+  const bool is_numbers = labels.rank() == 1;
+  return {is_numbers ? in<std::int64_t>(labels) : nullptr, is_numbers ? nullptr : in<float>(labels),
+          static_cast<float>(1 - attrs.label_smoothing),
+          static_cast<float>(attrs.label_smoothing / static_cast<double>(classes)),
+          report_of(labels.device())};
 }
 
 Rows examples(const Tensor& logits) { return {logits.size(0), logits.size(1), 1}; }
@@ -140,20 +139,19 @@ Fold flat_reduction(std::int64_t terms) {
 void run_cross_entropy(const KernelArgs& args) {
   const auto& attrs = args.attrs<CrossEntropyAttrs>();
   const Tensor logits = dense(args.input(0), Format::kContiguous);
-  const Tensor labels = dense(args.input(1), Format::kContiguous);
+  const Tensor labels = dense_labels(args.input(1));
+  const Targets targets = targets_of(labels, attrs, logits.size(1));
   const Launch launch(logits);
   const bool is_separate = attrs.reduction == Reduction::kNone;
   const Tensor losses =
       is_separate ? args.output()
                   : empty({logits.size(0)}, DType::kF32, Format::kContiguous, logits.device());
   visit_vector_dtype(logits.dtype(), [&]<class T>() {
-    with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
-      visit_packs<T>(logits.size(1), {logits.address()}, [&]<int N>() {
-        for_dense_rows(launch,
-                       CrossEntropy<N, T, P>{in<T>(logits), targets, out<float>(losses),
-                                             out<float>(args.output(1))},
-                       examples(logits));
-      });
+    visit_packs<T>(logits.size(1), {logits.address()}, [&]<int N>() {
+      for_dense_rows(launch,
+                     CrossEntropy<N, T>{in<T>(logits), targets, out<float>(losses),
+                                        out<float>(args.output(1))},
+                     examples(logits));
     });
   });
   if (is_separate) return;
@@ -167,20 +165,19 @@ void run_cross_entropy_grad(const KernelArgs& args) {
   const auto& attrs = args.attrs<CrossEntropyAttrs>();
   const Tensor grad = dense_f32(args.input(0));
   const Tensor logits = dense(args.input(1), Format::kContiguous);
-  const Tensor labels = dense(args.input(2), Format::kContiguous);
+  const Tensor labels = dense_labels(args.input(2));
   const Tensor statistics = dense_f32(args.input(3));
+  const Targets targets = targets_of(labels, attrs, logits.size(1));
   const Launch launch(logits);
   const std::int64_t step = attrs.reduction == Reduction::kNone ? 1 : 0;
   const auto scale = static_cast<float>(loss_scale(attrs.reduction, logits.size(0)));
   visit_vector_dtype(logits.dtype(), [&]<class T>() {
-    with_targets(labels, attrs, logits.size(1), [&]<class P>(const Targets<P>& targets) {
-      T* to = out<T>(args.output());
-      visit_packs<T>(logits.size(1), {logits.address(), to}, [&]<int N>() {
-        for_dense_rows(launch,
-                       CrossEntropyGrad<N, T, P>{in<float>(grad), step, scale, in<T>(logits),
-                                                 targets, in<float>(statistics), to},
-                       examples(logits));
-      });
+    T* to = out<T>(args.output());
+    visit_packs<T>(logits.size(1), {logits.address(), to}, [&]<int N>() {
+      for_dense_rows(launch,
+                     CrossEntropyGrad<N, T>{in<float>(grad), step, scale, in<T>(logits), targets,
+                                            in<float>(statistics), to},
+                     examples(logits));
     });
   });
 }

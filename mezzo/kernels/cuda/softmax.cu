@@ -5,11 +5,13 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// N elements at a time, which is 1 where a row's elements lie apart.
-template <int N, class T, bool kLog>
+// N elements at a time, which is 1 where a row's elements lie apart. Whether logarithms are wanted
+// is asked as it runs: all threads take the same way, and wait for memory.
+template <int N, class T>
 struct Softmax {
   const T* x;
   T* out;
+  bool is_log;
 
   template <class Of>
   __device__ void row(std::int64_t row, const Rows& rows) const {
@@ -38,18 +40,19 @@ struct Softmax {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const float shifted = values[k] - largest;
-        values[k] = kLog ? shifted - log_total : expf(shifted) / total;
+        values[k] = is_log ? shifted - log_total : expf(shifted) / total;
       }
       store(values, out + start + j * rows.inner);
     });
   }
 };
 
-template <int N, class T, bool kLog>
+template <int N, class T>
 struct SoftmaxGrad {
   const T* grad;
   const T* y;
   T* out;
+  bool is_log;
 
   template <class Of>
   __device__ void row(std::int64_t row, const Rows& rows) const {
@@ -61,7 +64,7 @@ struct SoftmaxGrad {
       load(grad + start + j * rows.inner, grads);
       load(y + start + j * rows.inner, values);
 #pragma unroll
-      for (int k = 0; k < N; ++k) total += kLog ? grads[k] : grads[k] * values[k];
+      for (int k = 0; k < N; ++k) total += is_log ? grads[k] : grads[k] * values[k];
     });
     total = Of::all(total, SumOf());
     for_packs<Of, N>(rows.size, [&](std::int64_t j) {
@@ -71,7 +74,7 @@ struct SoftmaxGrad {
       load(y + start + j * rows.inner, values);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        values[k] = kLog ? grads[k] - expf(values[k]) * total : values[k] * (grads[k] - total);
+        values[k] = is_log ? grads[k] - expf(values[k]) * total : values[k] * (grads[k] - total);
       }
       store(values, out + start + j * rows.inner);
     });
@@ -107,7 +110,7 @@ void forward(const KernelArgs& args) {
     const auto* from = in<T>(x);
     auto* to = out<T>(args.output());
     visit_rows<T>(launch, rows_of(args), {from, to}, [&]<int N>(const auto& start) {
-      start(Softmax<N, T, kLog>{from, to});
+      start(Softmax<N, T>{from, to, kLog});
     });
   });
 }
@@ -122,7 +125,7 @@ void backward(const KernelArgs& args) {
     const auto* from = in<T>(y);
     auto* to = out<T>(args.output());
     visit_rows<T>(launch, rows_of(args), {of_y, from, to}, [&]<int N>(const auto& start) {
-      start(SoftmaxGrad<N, T, kLog>{of_y, from, to});
+      start(SoftmaxGrad<N, T>{of_y, from, to, kLog});
     });
   });
 }
