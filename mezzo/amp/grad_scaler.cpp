@@ -209,9 +209,9 @@ StepResult GradScaler::settle(Entry& entry, bool skip) const {
 }
 
 StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const {
-  const StepResult result = settle(entry, skip);
-  if (result.stepped) optimizer.step(entry.inv_scale);
-  return result;
+  // First of all: if it throws, the step was none and can be called again.
+  if (entry.has_gradients && !skip) optimizer.step(entry.inv_scale);
+  return settle(entry, skip);
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {

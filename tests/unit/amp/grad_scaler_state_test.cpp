@@ -314,6 +314,20 @@ TEST(GradScalerGradients, In16BitsAreRefusedByIndexAndShape) {
   }
 }
 
+TEST(GradScalerGradients, AStepThatWasRefusedCanBeCalledAgain) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  optim::Sgd optimizer({weight}, {.lr = 1});
+  GradScaler scaler({.init_scale = 4});
+  scaler.scale(sum(weight)).backward();
+  weight.set_grad(weight.grad().astype(DType::kBf16));
+  EXPECT_THROW(scaler.step(optimizer), ArgumentError);
+  weight.set_grad(weight.grad().astype(DType::kF32));
+  EXPECT_TRUE(scaler.step(optimizer).stepped);
+  EXPECT_EQ(weight.to_vector<float>(), (std::vector<float>{0, 0}));
+  EXPECT_THROW(scaler.step(optimizer), ArgumentError);
+  scaler.update();
+}
+
 TEST(GradScalerGradients, WithoutTheCheckAreUnscaledAndNeverSkipped) {
   GradScaler scaler(FixedLossScaleManager(16, false));
   OneParameter net;
