@@ -47,6 +47,7 @@ Node::~Node() {
     if (input.node) graveyard.waiting.push_back(std::exchange(input.node, nullptr));
     input.saved = Tensor();
   }
+  context_ = nullptr;  // which may hold inputs, too
   if (graveyard.active) return;
   graveyard.active = true;
   while (!graveyard.waiting.empty()) {
@@ -158,11 +159,15 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
 
 namespace {
 
-void check_version(const Node& node, const Tensor& tensor, std::uint64_t version, const char* what,
-                   std::size_t i) {
-  check_arg(!node.is_released() && tensor.defined(), node.op().name,
+void check_not_released(const Node& node, bool has_all) {
+  check_arg(!node.is_released() && has_all, node.op().name,
             "backward() was already called through this graph and has freed what it saved. "
             "Pass retain_graph = true to the first call");
+}
+
+void check_version(const Node& node, const Tensor& tensor, std::uint64_t version, const char* what,
+                   std::size_t i) {
+  check_not_released(node, tensor.defined());
   const LazyContents* lazy = tensor.storage()->lazy_contents();
   const bool stale = lazy != nullptr && !tensor.storage()->is_materialized() && !lazy->is_current();
   check_arg(tensor.version() == version && !stale, node.op().name, what, " ", i, " (", tensor,
@@ -188,8 +193,16 @@ Tensor Backward::input(std::size_t i) const {
 Tensor Backward::output(std::size_t i) const {
   const NodeOutput& output = node_.outputs()[i];
   check_version(node_, output.saved, output.version, "output", i);
-  if (!mode_.create_graph) return output.saved;
-  return as_output_of(node_, static_cast<std::uint32_t>(i), output.saved);
+  return as_output(i, output.saved);
+}
+
+Tensor Backward::as_output(std::size_t i, const Tensor& kept) const {
+  return mode_.create_graph ? as_output_of(node_, static_cast<std::uint32_t>(i), kept) : kept;
+}
+
+void Backward::check_unchanged(const Tensor& kept, std::uint64_t version, const char* what,
+                               std::size_t number) const {
+  check_version(node_, kept, version, what, number);
 }
 
 Tensor Backward::output_if_kept(std::size_t i) const {
@@ -198,6 +211,7 @@ Tensor Backward::output_if_kept(std::size_t i) const {
 }
 
 RefCounted& Backward::context() const {
+  check_not_released(node_, true);
   MEZZO_INVARIANT(node_.context() != nullptr);
   return *node_.context();
 }

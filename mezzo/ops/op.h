@@ -124,8 +124,14 @@ class Backward {
   Tensor take_input(std::size_t i);
   // For operations that add gradients themselves: the second one of output 0, or undefined.
   Tensor take_other_grad();
-  // What record() was given besides the call.
+  // What record() was given besides the call. Throws ArgumentError once the graph was freed.
   RefCounted& context() const;
+  // For what a context keeps: throws ArgumentError if the tensor was changed in place since it had
+  // that version; `what` and `number` are what the message calls it.
+  void check_unchanged(const Tensor& kept, std::uint64_t version, const char* what,
+                       std::size_t number) const;
+  // An output without history, as it was kept, with its history if that will be asked for.
+  Tensor as_output(std::size_t i, const Tensor& kept) const;
   std::size_t inputs() const;
   bool has_input(std::size_t i) const;  // false for absent optional inputs
   const Shape& input_shape(std::size_t i) const;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/custom_function.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/autograd/engine.h"
@@ -188,6 +189,46 @@ TEST(Compile, BlocksThatAreComputedAgainStayInTheBackwardPass) {
   const auto is_backward = [](const Node& node) { return node.phase == Phase::kBackward; };
   const auto first = std::ranges::find_if(nodes, is_backward);
   EXPECT_TRUE(std::all_of(first, nodes.end(), is_backward));
+}
+
+TEST(Compile, CapturesCustomFunctions) {
+  // x * x, computed in f32 in both passes whatever the region says.
+  const amp::CustomFunction square(
+      [](amp::FunctionContext& context, std::span<const Tensor> in) {
+        context.save({in[0]});
+        return std::vector{in[0] * in[0]};
+      },
+      [](amp::FunctionContext& context, std::span<const Tensor> grads) {
+        return std::vector{grads[0] * context.saved()[0] * 2.0};
+      },
+      {.cast_inputs = DType::kF32});
+  const auto train = [&](bool captured) {
+    Tensor weight = full({2, 2}, 0.5);
+    weight.set_requires_grad(true);
+    optim::Sgd optimizer({weight}, {.lr = 0.01, .momentum = 0.9});
+    amp::GradScaler scaler({.init_scale = 1024});
+    const auto body = [&](Tensors in) {
+      Tensor loss;
+      {
+        const amp::Autocast region(DType::kF16);
+        loss = mean(square({matmul(in[0], weight)})[0]);
+      }
+      scaler.scale(loss).backward();
+      scaler.step(optimizer);
+      scaler.update();
+      optimizer.zero_grad();
+      return std::vector<Tensor>{loss};
+    };
+    CompiledStep step = compile(body);
+    std::vector<float> numbers;
+    for (int i = 1; i <= 3; ++i) {
+      const Tensor batch[] = {full({3, 2}, i)};
+      numbers.push_back(static_cast<float>((captured ? step(batch) : body(batch))[0].item()));
+    }
+    for (const float w : weight.to_vector<float>()) numbers.push_back(w);
+    return numbers;
+  };
+  EXPECT_EQ(train(true), train(false));
 }
 
 // One tensor is the gradient of both, each of an optimizer of its own.
