@@ -310,12 +310,24 @@ std::optional<std::size_t> GradScaler::unscale(std::span<const Tensor> tensors) 
 }
 
 std::optional<std::size_t> GradScaler::backward(GradManager& manager, const Tensor& loss,
-                                                const Tensor& dy, bool unscale_grad) {
-  // The loss is scaled rather than dy, so that it happens in f32 for a 16-bit loss too.
-  manager.backward(scale(loss), enabled_ && dy.defined() ? dy.astype(DType::kF32) : dy);
-  if (!enabled_ || !unscale_grad) return std::nullopt;
-  const std::optional<std::size_t> bad = unscale(manager.attached_tensors());
-  update();
+                                                const Tensor& dy, bool unscale_grad,
+                                                std::optional<bool> update_scale) {
+  return backward(manager, std::span(&loss, 1), std::span(&dy, 1), unscale_grad, update_scale);
+}
+
+std::optional<std::size_t> GradScaler::backward(GradManager& manager,
+                                                std::span<const Tensor> losses,
+                                                std::span<const Tensor> dys, bool unscale_grad,
+                                                std::optional<bool> update_scale) {
+  // Losses are scaled rather than dys, so that it happens in f32 for a 16-bit loss too.
+  std::vector<Tensor> wide(dys.begin(), dys.end());
+  for (Tensor& dy : wide) {
+    if (enabled_ && dy.defined()) dy = dy.astype(DType::kF32);
+  }
+  manager.backward(scale(losses), wide);
+  std::optional<std::size_t> bad;
+  if (unscale_grad) bad = unscale(manager.attached_tensors());
+  if (update_scale.value_or(unscale_grad)) update();
   return bad;
 }
 

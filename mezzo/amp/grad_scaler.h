@@ -109,9 +109,15 @@ class GradScaler {
   std::optional<std::size_t> unscale(std::span<const Tensor> tensors);
   // Scales loss, calls the manager's backward(), unscales what is attached to it and ends the
   // iteration; optimizers step by themselves afterwards. With unscale_grad = false it only adds
-  // scaled gradients, for all micro-batches but the last. Gives what unscale() gives.
+  // scaled gradients, for all micro-batches but the last. update_scale says otherwise of the end:
+  // with false the iteration goes on, for other managers, up to an update(). Gives what unscale()
+  // gives.
   std::optional<std::size_t> backward(GradManager& manager, const Tensor& loss,
-                                      const Tensor& dy = Tensor(), bool unscale_grad = true);
+                                      const Tensor& dy = Tensor(), bool unscale_grad = true,
+                                      std::optional<bool> update_scale = std::nullopt);
+  std::optional<std::size_t> backward(GradManager& manager, std::span<const Tensor> losses,
+                                      std::span<const Tensor> dys = {}, bool unscale_grad = true,
+                                      std::optional<bool> update_scale = std::nullopt);
   double scale_factor() const { return get_scale(); }
 
   // Shows the gradients of every iteration to the statistics, true ones, where they are checked;

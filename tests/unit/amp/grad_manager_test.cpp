@@ -185,6 +185,39 @@ TEST(GradManager, ADisabledScalerPassesThrough) {
 }
 
 // Gradients stay f32 where everything else is cast: 1 + 2^-20 has no 16-bit number.
+TEST(GradManager, OneIterationOfTheScalerMayHaveSeveralManagers) {
+  for (const float factor : {1.0F, std::numeric_limits<float>::infinity()}) {
+    Pair p;
+    GradManager first;
+    GradManager second;
+    first.attach(p.a);
+    second.attach(p.b);
+    GradScaler scaler({.init_scale = 16, .growth_interval = 2});
+    first.record();
+    const auto bad = scaler.backward(first, p.loss() * factor, Tensor(), true, false);
+    EXPECT_EQ(bad.has_value(), factor != 1);
+    EXPECT_EQ(scaler.get_scale(), 16);
+    second.record();
+    EXPECT_FALSE(scaler.backward(second, p.loss()).has_value());
+    EXPECT_EQ(scaler.get_scale(), factor == 1 ? 16 : 8);
+    EXPECT_EQ(scaler.state().growth_tracker(), factor == 1 ? 1 : 0);
+    EXPECT_EQ(grad_of(p.b), (std::vector<float>{1, 2}));
+    EXPECT_EQ(p.a.grad().defined(), factor == 1);
+  }
+}
+
+TEST(GradManager, TheScalerTakesSeveralLosses) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 1024});
+  const Tensor ten = from_values({10.0F, 100.0F}, {2}).astype(DType::kF16);
+  gm.record();
+  const std::vector<Tensor> losses = {sum(p.a.astype(DType::kF16)), p.a * p.b};
+  scaler.backward(gm, losses, std::vector<Tensor>{Tensor(), ten});
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{31, 401}));
+}
+
 TEST(GradManager, AddsInF32InARegion) {
   const Tensor x = ones({1});
   GradManager gm;
