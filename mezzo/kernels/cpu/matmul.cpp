@@ -120,14 +120,23 @@ struct Call {
   bool reads_rows = false;  // a is one row-major block
 };
 
+// True for a part of a larger matrix.
+bool has_gaps(const Matrices& m) {
+  const std::size_t outer = m.strides[1] == 1 ? 0 : 1;
+  return m.dims[outer] > 1 && m.strides[outer] != m.dims[1 - outer];
+}
+
 // Packing b costs more than it brings to one small product: it pays for tall operands, and for
 // weights that are read again before they change, as in inference. (Measured: 128 x 784 x 512 in
-// f32 takes 615 us from plain memory, 588 us packed, and packing takes 116 us.)
+// f32 takes 615 us from plain memory, 588 us packed, and packing takes 116 us.) With gaps in a,
+// oneDNN's kernel adds up in another order if b is packed, and the second call of two would give
+// other bits than the first.
 bool packs(const Tensor& b, const Problem& p) {
   constexpr std::int64_t kTall = 1024;
   if (p.b.dims.rank() != 2) return false;
   return onednn::is_worth_keeping(b) &&
-         (p.a.dims[0] >= kTall || onednn::is_read_again(b, p.b.dims, p.b.strides));
+         (p.a.dims[0] >= kTall ||
+          (!has_gaps(p.a) && onednn::is_read_again(b, p.b.dims, p.b.strides)));
 }
 
 Call make_call(const Tensor& a, const Tensor& b, const Tensor& out, const MatmulAttrs& attrs) {

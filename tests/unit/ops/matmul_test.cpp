@@ -127,6 +127,22 @@ TEST(Matmul, PackedWeightsFollowInPlaceChanges) {
   }
 }
 
+// Whoever reads it first: a network that was looked at between two steps trains on as others do.
+TEST(Matmul, WeightsThatAreReadAgainGiveTheSameBits) {
+  const NoGrad guard;
+  for (const std::int64_t rows : {2, 4}) {
+    for (const std::int64_t size : {4, 31, 130}) {
+      const Tensor weight = parameter({16, size}, 5);
+      const Tensor wide = random_tensor({rows, 2 * size}, 6);
+      for (const Tensor& x : {slice(wide, 1, 0, size), random_tensor({rows, size}, 7)}) {
+        const Doubles first = matmul(x, weight, {.transpose_b = true}).to_vector<double>();
+        EXPECT_EQ(matmul(x, weight, {.transpose_b = true}).to_vector<double>(), first)
+            << rows << " x " << size << ", rows " << x.strides()[0] << " apart";
+      }
+    }
+  }
+}
+
 TEST(Matmul, TallProductsPackAtOnce) {
   for (const DType dtype : test::kVectorDTypes) {
     const Tensor x = random_tensor({1500, 17}, 1, dtype);
