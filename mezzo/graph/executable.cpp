@@ -382,7 +382,9 @@ std::vector<Tensor> Executable::take_outputs() {
   for (const ValueId output : program_.outputs) {
     const Tensor& tensor = slots_[output];
     if (memory_.homes[output] == Home::kArena) {
-      outputs.push_back(make(program_.spec(output), program_.device));
+      ValueSpec spec = program_.spec(output);
+      spec.dtype = tensor.dtype();  // host work may have given a gradient another one
+      outputs.push_back(make(spec, program_.device));
       copy_elements(tensor, outputs.back());
     } else {
       outputs.push_back(tensor);

@@ -162,6 +162,31 @@ void expect_chain(RecorderLog& log) {
   }
 }
 
+// 16-bit gradients become f32 when they are unscaled; what is returned behind that is f32, too.
+TEST(Replay, UnscaledGradientsAreReturnedUnrounded) {
+  const Tensor w = (randn({8, 8}) * 0.3).astype(DType::kBf16).detach().set_requires_grad(true);
+  optim::Sgd sgd({w}, {.lr = 0.1});
+  amp::GradScaler scaler({.init_scale = 3});
+  const Step step = [&](Tensors in) {
+    scaler.scale(sum(tanh(matmul(in[0], w)))).backward();
+    scaler.unscale_(sgd);
+    const std::vector<Tensor> results{w.grad()};
+    scaler.update();
+    sgd.zero_grad();
+    return results;
+  };
+  const Tensor x = randn({4, 8});
+  const Tensor want = step({&x, 1})[0];
+  ASSERT_EQ(want.dtype(), DType::kF32);
+  RecorderLog log;
+  CompiledStep compiled = compile(step, {.record = recorded_in(log)});
+  for (int run = 0; run < kEager + 2; ++run) {
+    const Tensor got = compiled({&x, 1})[0];
+    EXPECT_EQ(got.dtype(), DType::kF32);
+    EXPECT_EQ(got.to_vector<double>(), want.to_vector<double>());
+  }
+}
+
 TEST(Replay, ARefusedCallIsLeftOut) {
   RecorderLog log;
   log.refuses_after = 2;
