@@ -172,6 +172,9 @@ class Recorder final : public CaptureHook {
     return leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr;
   }
 
+  // Operations may be made of calls that a region leaves alone, see WithoutPrecisionHook.
+  static bool is_in_region() { return amp::is_autocast_enabled() && precision_hook() != nullptr; }
+
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
 
   // What changes a gradient in place copies one that another leaf shares, which a run cannot tell
@@ -194,7 +197,7 @@ class Recorder final : public CaptureHook {
   void apply_paint(const OpDef& op, Operands& operands) {
     const std::optional<DType> paint = next_paint(op);
     if (paint.has_value()) amp::cast_inputs(op, operands, *paint);
-    if (amp::is_autocast_enabled()) amp::round_parameters(amp::autocast_policy(), op, operands);
+    if (is_in_region()) amp::round_parameters(amp::autocast_policy(), op, operands);
   }
 
   std::optional<DType> next_paint(const OpDef& op) {
@@ -217,7 +220,7 @@ class Recorder final : public CaptureHook {
       make_relative(call, *position);
       node.inputs.back() = random_start();
     }
-    if (options_.defer_casts && amp::is_autocast_enabled() && phase() != Phase::kBackward) {
+    if (options_.defer_casts && is_in_region() && phase() != Phase::kBackward) {
       node.policy = std::make_shared<amp::Policy>(amp::autocast_policy());
     }
     return node;

@@ -1,0 +1,45 @@
+// What a captured step makes of regions of mixed precision, against what they make of it eagerly.
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/core/random.h"
+#include "mezzo/graph/compile.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/binary_cross_entropy.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo::graph {
+namespace {
+
+constexpr amp::Level kDecided[] = {amp::Level::kO0, amp::Level::kO1, amp::Level::kO2,
+                                   amp::Level::kO3};
+
+// Runs the step in a region of each level but auto, eagerly and captured.
+void expect_the_same(const Step& step, const Tensor& x) {
+  for (const amp::Level level : kDecided) {
+    const Step in_region = [&](std::span<const Tensor> in) {
+      const amp::Autocast region({.level = level});
+      return step(in);
+    };
+    const std::vector<Tensor> got = compile(in_region)({&x, 1});
+    const std::vector<Tensor> want = in_region({&x, 1});
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].dtype(), want[i].dtype()) << amp::name_of(level);
+      EXPECT_EQ(got[i].to_vector<double>(), want[i].to_vector<double>()) << amp::name_of(level);
+    }
+  }
+}
+
+TEST(Regions, LeavePartsOfALossInF32) {
+  manual_seed(1);
+  const auto losses = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor targets = sigmoid(-in[0]);
+    return {binary_cross_entropy_with_logits(in[0], targets),
+            binary_cross_entropy_with_logits(in[0], targets, Reduction::kSum)};
+  };
+  expect_the_same(losses, randn({4, 5}));
+}
+
+}  // namespace
+}  // namespace mezzo::graph
