@@ -12,6 +12,7 @@
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
@@ -59,14 +60,21 @@ class Recorder final : public CaptureHook {
     return phase() != Phase::kBackward && (options_.defer_casts || options_.paints != nullptr);
   }
 
-  bool decides_dtype_of(const Tensor& x) const override {
-    return decides_precision() && placeholder_of(x) != nullptr;
+  bool notes_cast_to_same(const Tensor& x) override {
+    if (!decides_precision() || !has_regions_ || placeholder_of(x) == nullptr) return false;
+    if (options_.paints == nullptr || is_preparing_) return true;
+    // What was decided counts by now: the cast is none, as eagerly, and x keeps its layout and the
+    // order in which its gradients are added up.
+    static const OpDef& kCast = *find_op("cast");
+    next_paint(kCast);
+    return false;
   }
 
   bool records() const override { return options_.records; }
 
   void prepare(const OpDef& op, Operands& operands) override {
     if (is_preparing_) return;
+    has_regions_ = has_regions_ || is_in_region();
     const Preparing preparing(is_preparing_);
     if (options_.paints != nullptr) apply_paint(op, operands);
     promote_inputs(op, operands);
@@ -358,6 +366,7 @@ class Recorder final : public CaptureHook {
   std::optional<Device> device_;
   int unnamed_ = 0;
   std::size_t painted_ = 0;    // calls so far
+  bool has_regions_ = false;   // a call so far was in one
   bool is_preparing_ = false;  // the casts for one
   bool is_finished_ = false;
 };

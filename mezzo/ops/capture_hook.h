@@ -64,8 +64,9 @@ class CaptureHook {
   // True if it decides what regions of mixed precision do: prepare() is then called instead of the
   // region's hook, for calls outside of regions, too.
   virtual bool decides_precision() const = 0;
-  // True if x is a result that may have another dtype in the end.
-  virtual bool decides_dtype_of(const Tensor& x) const = 0;
+  // Asked where x is cast to the dtype that it has: true if that is a call all the same, because x
+  // may have another dtype in the end.
+  virtual bool notes_cast_to_same(const Tensor& x) = 0;
   // True if parts of the program are going to be recorded: worth it to queue what host work does.
   virtual bool records() const = 0;
   // Casts all operands of a call that have to be, for the sake of a common dtype, too.

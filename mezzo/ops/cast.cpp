@@ -176,9 +176,9 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
 
 // True if a cast to the dtype that is there already is a call all the same.
 bool is_noted(const Tensor& x, DType dtype) {
-  const CaptureHook* hook = capture_hook();
+  CaptureHook* hook = capture_hook();
   return hook != nullptr && is_floating(x.dtype()) && is_floating(dtype) &&
-         hook->decides_dtype_of(x);
+         hook->notes_cast_to_same(x);
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 #include "mezzo/graph/compile.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/binary_cross_entropy.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::graph {
 namespace {
@@ -39,6 +42,30 @@ TEST(Regions, LeavePartsOfALossInF32) {
             binary_cross_entropy_with_logits(in[0], targets, Reduction::kSum)};
   };
   expect_the_same(losses, randn({4, 5}));
+}
+
+TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheLayout) {
+  manual_seed(2);
+  const auto sums = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    return {mean(transpose(in[0]).astype(DType::kF32), {1}),
+            sum(transpose(exp(in[0].astype(DType::kF32))).astype(DType::kF32), {0})};
+  };
+  expect_the_same(sums, randn({33, 65}));
+}
+
+// One of the parts is added to the sum of the others, whichever way the step calls them.
+TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheOrderOfGradients) {
+  manual_seed(3);
+  const auto gradient = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor x = in[0].detach().set_requires_grad(true);
+    const Tensor y = exp(x);
+    const Tensor same = y.astype(DType::kF32);
+    sum(y * 0.3 + same * 0.7 + (same * 1.7 + y * 1.9)).backward();
+    const Tensor grad = x.grad();
+    x.clear_grad();
+    return {grad};
+  };
+  expect_the_same(gradient, randn({64}));
 }
 
 }  // namespace
