@@ -38,6 +38,19 @@ struct Problem {
   }
 };
 
+// True if oneDNN takes the strides of the axes. Those of size 1 do not count: see matrices().
+bool has_nested_axes(const Tensor& tensor) {
+  if (tensor.rank() <= 2) return true;
+  Shape dims;
+  Strides strides;
+  for (std::size_t i = 0; i < tensor.rank(); ++i) {
+    if (tensor.shape()[i] == 1) continue;
+    dims.push_back(tensor.shape()[i]);
+    strides.push_back(tensor.strides()[i]);
+  }
+  return dims.empty() || onednn::can_describe(dims, strides);
+}
+
 // True if rows or columns of the matrices are consecutive in memory, as oneDNN wants them.
 bool has_plain_matrices(const Tensor& tensor) {
   const Strides& s = tensor.strides();
@@ -46,7 +59,7 @@ bool has_plain_matrices(const Tensor& tensor) {
   const auto is_plain = [&](std::size_t inner, std::size_t outer) {
     return (s[inner] == 1 || shape[inner] == 1) && s[outer] >= shape[inner];
   };
-  return is_plain(last, last - 1) || is_plain(last - 1, last);
+  return (is_plain(last, last - 1) || is_plain(last - 1, last)) && has_nested_axes(tensor);
 }
 
 // The strides of the tensor itself, or of the dense copy that will be read instead.
@@ -108,6 +121,8 @@ void merge_axes(Problem& p) {
   if (p.a.dims.rank() == 3 && p.b.dims[0] == 1 && p.a.dims[0] == p.out.dims[0] &&
       (p.a.dims[0] == 1 || (continues(p.a, 1) && continues(p.out, 1)))) {
     for (Matrices* m : {&p.a, &p.b, &p.out}) merge_axis(*m, 1);
+    // The single column of a transposed a has the stride of one matrix's rows, too few for all.
+    if (p.a.dims[1] == 1) p.a.strides[1] = 1;
   }
 }
 

@@ -139,6 +139,12 @@ void execute(const Primitive& primitive, std::initializer_list<Arg> args) {
   primitive.primitive.execute(stream(), map);
 }
 
+bool can_describe(const Shape& dims, const Shape& strides) {
+  const Desc desc({dims.begin(), dims.end()}, type_of(DType::kF32),
+                  {strides.begin(), strides.end()}, /*allow_empty=*/true);
+  return !desc.is_zero();
+}
+
 Desc describe(const Shape& dims, DType dtype, const Shape& strides) {
   return {dnnl::memory::dims(dims.begin(), dims.end()), type_of(dtype),
           dnnl::memory::dims(strides.begin(), strides.end())};
@@ -188,7 +194,10 @@ bool is_worth_keeping(const Tensor& weight) {
 namespace {
 
 DerivedKey read_key(const Tensor& weight, const Shape& dims, const Shape& strides) {
-  return derived_key(weight, kRead, hash_of(describe(dims, weight.dtype(), strides)));
+  Hash form;  // not that of a description: there may be none of a form that is read by copy
+  for (const std::int64_t size : dims) form.add(static_cast<std::uint64_t>(size));
+  for (const std::int64_t stride : strides) form.add(static_cast<std::uint64_t>(stride));
+  return derived_key(weight, kRead, form.value());
 }
 
 struct Note final : RefCounted {};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/kernels/cpu/hash.h"
+#include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/onednn.h"
 #include "mezzo/kernels/cpu/pack_weight.h"
 #include "mezzo/ops/cast.h"
@@ -132,10 +133,20 @@ Ref<PackedCopy> PackedWeight::renewed(const Tensor& param) {
   return Ref<PackedCopy>(next.get());
 }
 
+// packed() of a copy whose strides oneDNN takes.
+Packed packed_copy(const Tensor& weight, const Shape& dims, const Shape& strides,
+                   const Desc& wanted, ReadIn pass) {
+  const Tensor copy = dense(alias(weight, dims, strides, weight.offset()), Format::kContiguous);
+  Packed result = packed(copy, dims, copy.strides(), wanted, pass);
+  if (!result.owner) result.owner = Ref<RefCounted>(copy.impl());
+  return result;
+}
+
 }  // namespace
 
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted,
               ReadIn pass) {
+  if (!can_describe(dims, strides)) return packed_copy(weight, dims, strides, wanted, pass);
   const Desc plain = describe(dims, weight.dtype(), strides);
   if (plain == wanted) return {memory_of(weight, plain), nullptr};
   const Tensor parameter = unfilled_source(weight);

@@ -239,6 +239,44 @@ TEST(Conv2d, ReadsAnyMemoryLayout) {
   EXPECT_EQ(largest_difference(conv2d(part, small), conv2d(plain_copy(part), small)), 0);
 }
 
+// Steps of which a last one would lead into what the next stride steps to.
+TEST(Conv2d, WeightsThatAreSlicedWithAStep) {
+  struct Case {
+    Shape whole;
+    std::int64_t axis;
+    Conv2dOptions options;
+  };
+  const Case cases[] = {{{8, 5, 1, 1}, 1, {}},
+                        {{8, 5, 1, 1}, 1, {.stride = 2}},
+                        {{64, 65, 1, 1}, 1, {}},
+                        {{16, 5, 3, 3}, 1, {}},
+                        {{16, 5, 3, 3}, 1, {.stride = 2}},
+                        {{8, 4, 5, 2}, 2, {}},
+                        {{8, 1, 2, 3}, 3, {.dilation = 2, .groups = 4}}};
+  for (const DType dtype : test::kVectorDTypes) {
+    for (const Case& c : cases) {
+      const Tensor whole = parameter(c.whole, 1, dtype);
+      const Tensor weight = slice(whole, c.axis, 0, c.whole[static_cast<std::size_t>(c.axis)], 2);
+      Tensor plain = plain_copy(weight.detach());
+      plain.set_requires_grad(true);
+      const Tensor x = parameter({2, c.options.groups * weight.size(1), 9, 9}, 2, dtype);
+      const Tensor y = conv2d(x, weight, {}, c.options);
+      const Tensor same = conv2d(x, plain, {}, c.options);
+      const double tolerance = test::sum_tolerance(64) + epsilon_of(dtype) * 8;
+      EXPECT_LE(largest_difference(y, same), tolerance) << concat(weight);
+      const Tensor factors = random_tensor(y.shape(), 3, dtype);
+      const Tensor by_weight = grad({{y}}, {{whole}}, {{factors}}, {.retain_graph = true})[0];
+      const Tensor want = grad({{same}}, {{plain}}, {{factors}}, {.retain_graph = true})[0];
+      const Tensor part = slice(by_weight, c.axis, 0, c.whole[static_cast<std::size_t>(c.axis)], 2);
+      EXPECT_EQ(largest_difference(part, want), 0) << concat(weight);
+      EXPECT_LE(largest_difference(grad({{y}}, {{x}}, {{factors}})[0],
+                                   grad({{same}}, {{x}}, {{factors}})[0]),
+                test::sum_tolerance(1024) + epsilon_of(dtype) * 64)
+          << concat(weight);
+    }
+  }
+}
+
 TEST(Conv2d, AGradientWithGapsIsRead) {
   const Tensor weight = parameter({4, 3, 3, 3}, 1);
   const Tensor x = parameter({2, 3, 6, 6}, 2);

@@ -110,6 +110,31 @@ TEST(Matmul, StridedRowsAndColumns) {
   }
 }
 
+// Every other row of 5: three rows would reach into the next matrix if all steps were taken.
+TEST(Matmul, EveryOtherRowOfABatch) {
+  for (const DType dtype : test::kVectorDTypes) {
+    const double tolerance = test::sum_tolerance(4) + epsilon_of(dtype) * 4;
+    const Tensor rows = slice(random_tensor({2, 5, 4}, 1, dtype), 1, 0, 5, 2);
+    for (const Tensor& b : {random_tensor({2, 4, 3}, 2, dtype), random_tensor({4, 3}, 2, dtype)}) {
+      EXPECT_LE(largest_difference(matmul(rows, b), matmul(plain_copy(rows), b)), tolerance);
+      EXPECT_LE(largest_difference(matmul(b, rows, {true, true}),
+                                   matmul(b, plain_copy(rows), {true, true})),
+                tolerance);
+    }
+  }
+}
+
+// Sizes that no other test has: oneDNN keeps primitives and takes one for another stride of an axis
+// of size 1.
+TEST(Matmul, SingleRowsOfABatchTransposed) {
+  for (const DType dtype : test::kVectorDTypes) {
+    const Tensor a = random_tensor({3, 2, 1, 37}, 1, dtype);
+    const Tensor b = random_tensor({1, 1, 1, 5}, 2, dtype);
+    const Tensor want = mul(transpose(a), b);
+    EXPECT_EQ(largest_difference(matmul(a, b, {.transpose_a = true}), want), 0) << name_of(dtype);
+  }
+}
+
 TEST(Matmul, PackedWeightsFollowInPlaceChanges) {
   for (const DType dtype : test::kVectorDTypes) {
     const Tensor x = random_tensor({4, 65}, 1, dtype);
