@@ -184,7 +184,6 @@ TEST(GradManager, ADisabledScalerPassesThrough) {
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
 }
 
-// Gradients stay f32 where everything else is cast: 1 + 2^-20 has no 16-bit number.
 TEST(GradManager, OneIterationOfTheScalerMayHaveSeveralManagers) {
   for (const float factor : {1.0F, std::numeric_limits<float>::infinity()}) {
     Pair p;
@@ -218,6 +217,7 @@ TEST(GradManager, TheScalerTakesSeveralLosses) {
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{31, 401}));
 }
 
+// Gradients stay f32 where everything else is cast: 1 + 2^-20 has no 16-bit number.
 TEST(GradManager, AddsInF32InARegion) {
   const Tensor x = ones({1});
   GradManager gm;
