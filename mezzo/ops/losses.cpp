@@ -19,10 +19,13 @@ void check_logits_and_labels(const Infer& infer, std::size_t logits) {
   infer.check_floating(logits, "logits");
   infer.check_rank(logits, 2, "logits");
   const Shape& shape = infer.shape(logits);
-  if (infer.shape(labels).rank() == 2) {
-    infer.check_floating(labels, "a matrix of labels");
+  if (infer.shape(labels) == Shape{shape[0], 1} && shape[1] != 1) {
+    infer.check(false, "labels are i64 class numbers of shape ", Shape{shape[0]}, "; these have ",
+                infer.shape(labels), ". Use reshape(labels, {-1})");
+  } else if (infer.shape(labels).rank() == 2) {
     infer.check(infer.shape(labels) == shape, "the logits have shape ", shape,
                 ", the probabilities ", infer.shape(labels));
+    infer.check_floating(labels, "a matrix of labels");
   } else {
     infer.check(infer.dtype(labels) == DType::kI64,
                 "labels are i64 class numbers, or probabilities ", "of shape ", shape,
@@ -109,6 +112,8 @@ std::vector<ErrorSample> cross_entropy_errors() {
           {{{{2, 3}}, {{3}, 0, 3, true}}, mean, "the logits have shape [2, 3], the labels [3]"},
           {{{{2, 3}}, {{2}}}, mean, "labels are i64 class numbers"},
           {{{{2, 3}}, {{2, 4}}}, mean, "the logits have shape [2, 3], the probabilities [2, 4]"},
+          {{{{2, 3}}, {{2, 1}, 0, 3, true}}, mean, "these have [2, 1]. Use reshape(labels, {-1})"},
+          {{{{2, 3}}, {{2, 1}}}, mean, "these have [2, 1]. Use reshape(labels, {-1})"},
           {{{{2}}, {{2}, 0, 2, true}}, mean, "logits"},
           {{{{0, 3}}, {{0}, 0, 3, true}}, mean, "the batch is empty"},
           {{{{2, 3}}, {{2}, 0, 3, true}},
