@@ -162,7 +162,8 @@ namespace {
 void check_not_released(const Node& node, bool has_all) {
   check_arg(!node.is_released() && has_all, node.op().name,
             "backward() was already called through this graph and has freed what it saved. "
-            "Pass retain_graph = true to the first call");
+            "Pass retain_graph = true to the first call, or detach() what the second graph takes "
+            "over from the first");
 }
 
 void check_version(const Node& node, const Tensor& tensor, std::uint64_t version, const char* what,
@@ -211,8 +212,7 @@ Tensor Backward::output_if_kept(std::size_t i) const {
 }
 
 RefCounted& Backward::context() const {
-  check_not_released(node_, true);
-  MEZZO_INVARIANT(node_.context() != nullptr);
+  check_not_released(node_, node_.context() != nullptr);
   return *node_.context();
 }
 
