@@ -28,9 +28,9 @@ OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> val
   return *this;
 }
 
-OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
+OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::int64_t batch,
                      std::initializer_list<std::string> reserved)
-    : graph_(graph), taken_(reserved) {
+    : graph_(graph), batch_(batch), taken_(reserved) {
   for (const NamedTensor& entry : net.state()) {
     check_arg(taken_.insert(entry.name).second, "export", "a parameter or buffer is called `",
               entry.name,
@@ -60,14 +60,22 @@ std::string OnnxGraph::input(std::size_t i) {
   return found->second.name;
 }
 
+void OnnxGraph::check_batch_stays(std::size_t i, std::int64_t axis) const {
+  const Shape& shape = call_->inputs[i].shape();
+  if (axis != 0 || shape.rank() == 0 || !is_batch(shape[0])) return;
+  refuse("the first axis of its input ", i, ", ", shape, ", is that of the batch, whose size is ",
+         "open in ONNX. Keep it first, and whole");
+}
+
 void OnnxGraph::add_state(State& state) {
-  if (state.tensor.dtype() != DType::kF32) {
+  const bool is_integer = state.tensor.dtype() == DType::kI64;
+  if (state.tensor.dtype() != DType::kF32 && !is_integer) {
     refuse("`", state.name, "` is ", state.tensor.dtype(),
            ". Load it into a network in f32, or call amp::full_parameters()");
   }
   onnx::TensorProto& tensor = *graph_.add_initializer();
   tensor.set_name(state.name);
-  tensor.set_data_type(onnx::TensorProto::FLOAT);
+  tensor.set_data_type(is_integer ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT);
   for (const std::int64_t size : state.tensor.shape()) tensor.add_dims(size);
   const Tensor dense = to_format(state.tensor.detach().to(kCpuDevice), Format::kContiguous);
   tensor.set_raw_data(dense.raw_data(), dense.bytes());

@@ -37,7 +37,8 @@ class OnnxGraph {
  public:
   // Parameters and statistics of the network get their names as soon as something reads them.
   // Throws ArgumentError if state of the network has a reserved name.
-  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
+  // `batch` is the size of the traced batch, which no axis of the state has.
+  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::int64_t batch,
             std::initializer_list<std::string> reserved);
 
   // Says which call is being translated: its path begins the names of its nodes, and errors name
@@ -51,6 +52,12 @@ class OnnxGraph {
   std::string input(std::size_t i);
   // False for a tensor that the forward pass made from nothing.
   bool is_known(const Tensor& tensor) const;
+
+  // Whether a first axis of that size is the batch, whose size is open.
+  bool is_batch(std::int64_t size) const { return size == batch_; }
+  // Throws UnsupportedError if `axis` of input i is the batch: the current call would move it, cut
+  // it or reduce it.
+  void check_batch_stays(std::size_t i, std::int64_t axis) const;
 
   // Makes the tensor the graph's output of that name. Throws ArgumentError if no node gives it.
   void finish(const Tensor& output, const std::string& name);
@@ -79,6 +86,7 @@ class OnnxGraph {
   void add_state(State& state);
 
   onnx::GraphProto& graph_;
+  std::int64_t batch_;
   const TracedCall* call_ = nullptr;
   std::map<const TensorImpl*, State> state_;
   std::map<const TensorImpl*, std::string> names_;

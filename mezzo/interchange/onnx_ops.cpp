@@ -1,11 +1,19 @@
 #include "mezzo/interchange/onnx_ops.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
+#include "mezzo/ops/affine_attrs.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/layer_norm_attrs.h"
+#include "mezzo/ops/matmul_attrs.h"
+#include "mezzo/ops/pointwise_attrs.h"
 #include "mezzo/ops/pool_attrs.h"
+#include "mezzo/ops/reduce_attrs.h"
+#include "mezzo/ops/shape_attrs.h"
 #include "mezzo/ops/slice_attrs.h"
 
 namespace mezzo::interchange {
@@ -141,6 +149,122 @@ std::string cat(OnnxGraph& graph, const TracedCall& call, const char* type) {
   return graph.add("Pad", {joined, graph.constant("pads", pads)}).result();
 }
 
+// A number that the second input of an operator is.
+std::string with_number(OnnxGraph& graph, const char* type, const std::string& x, double number) {
+  const std::string value = graph.constant("number", Shape{}, static_cast<float>(number));
+  return graph.add(type, {x, value}).result();
+}
+
+std::string affine(OnnxGraph& graph, const TracedCall& call, const char* /*type*/) {
+  const auto& attrs = call.attrs.as<AffineAttrs>();
+  const std::string x = graph.input(0);
+  const std::string scaled = attrs.scale != 1 ? with_number(graph, "Mul", x, attrs.scale) : x;
+  if (attrs.shift != 0) return with_number(graph, "Add", scaled, attrs.shift);
+  return attrs.scale != 1 ? scaled : graph.add("Identity", {x}).result();
+}
+
+std::string div_number(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  return with_number(graph, type, graph.input(0), call.attrs.as<DivNumberAttrs>().divisor);
+}
+
+std::string pow(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  return with_number(graph, type, graph.input(0), call.attrs.as<PowAttrs>().exponent);
+}
+
+// This opset has no operator for it: x / 2 * (1 + erf(x / sqrt(2))), or the form with tanh.
+std::string gelu(OnnxGraph& graph, const TracedCall& call, const char* /*type*/) {
+  const std::string x = graph.input(0);
+  std::string inner;
+  if (call.attrs.as<GeluAttrs>().form == GeluForm::kExact) {
+    inner = graph.add("Erf", {with_number(graph, "Div", x, std::sqrt(2.0))}).result();
+  } else {
+    const std::string cube = with_number(graph, "Pow", x, 3);
+    const std::string sum =
+        graph.add("Add", {x, with_number(graph, "Mul", cube, kGeluCubic)}).result();
+    inner = graph.add("Tanh", {with_number(graph, "Mul", sum, kGeluScale)}).result();
+  }
+  const std::string factor = with_number(graph, "Add", inner, 1);
+  return with_number(graph, "Mul", graph.add("Mul", {x, factor}).result(), 0.5);
+}
+
+std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  using In = LayerNormInput;
+  const auto& attrs = call.attrs.as<LayerNormAttrs>();
+  const Shape shape = normalized_shape(call.inputs[In::kX].shape(), attrs);
+  const std::string scale = call.inputs[In::kWeight].defined() ? graph.input(In::kWeight)
+                                                               : graph.constant("scale", shape, 1);
+  std::vector<std::string> inputs{graph.input(In::kX), scale};
+  if (call.inputs[In::kBias].defined()) inputs.push_back(graph.input(In::kBias));
+  return graph.add(type, inputs)
+      .set("axis", -attrs.axes)
+      .set("epsilon", static_cast<float>(attrs.eps))
+      .result();
+}
+
+// Operands with their last two axes exchanged where that is asked for.
+std::string matmul(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<MatmulAttrs>();
+  const auto operand = [&](std::size_t i, bool transposed) {
+    if (!transposed) return graph.input(i);
+    const std::size_t rank = call.inputs[i].rank();
+    Sizes order;
+    for (std::size_t axis = 0; axis < rank; ++axis)
+      order.push_back(static_cast<std::int64_t>(axis));
+    std::swap(order[rank - 1], order[rank - 2]);
+    return graph.add("Transpose", {graph.input(i)}).set("perm", order).result();
+  };
+  const std::string a = operand(0, attrs.transpose_a);
+  const std::string y = graph.add(type, {a, operand(1, attrs.transpose_b)}).result();
+  const bool has_bias = call.inputs.size() > 2 && call.inputs[2].defined();
+  return has_bias ? graph.add("Add", {y, graph.input(2)}).result() : y;
+}
+
+std::string permute(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const Shape& axes = call.attrs.as<ShapeAttrs>().shape;
+  if (axes.rank() > 0 && axes[0] != 0) graph.check_batch_stays(0, 0);
+  return graph.add(type, {graph.input(0)}).set("perm", Sizes(axes.begin(), axes.end())).result();
+}
+
+std::string slice(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<SliceAttrs>();
+  graph.check_batch_stays(0, attrs.axis);
+  const std::int64_t end =
+      attrs.count > 0 ? attrs.start + (attrs.count - 1) * attrs.step + 1 : attrs.start;
+  return graph
+      .add(type, {graph.input(0), graph.constant("starts", Sizes{attrs.start}),
+                  graph.constant("ends", Sizes{end}), graph.constant("axes", Sizes{attrs.axis}),
+                  graph.constant("steps", Sizes{attrs.step})})
+      .result();
+}
+
+// Sizes of 1 stand for those that are there: the batch keeps its own.
+std::string expand(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const Shape& from = call.inputs[0].shape();
+  const Shape& to = call.outputs[0].shape();
+  Sizes sizes(to.begin(), to.end());
+  if (!sizes.empty() && graph.is_batch(to[0])) {
+    if (from.rank() != to.rank() || from[0] != to[0]) {
+      graph.refuse("from ", from, " to ", to, " makes as many as the batch has, whose size is ",
+                   "open in ONNX. Leave it to broadcasting");
+    }
+    sizes[0] = 1;
+  }
+  return graph.add(type, {graph.input(0), graph.constant("shape", sizes)}).result();
+}
+
+std::string reduce(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<ReduceAttrs>();
+  for (const std::int64_t axis : attrs.axes) graph.check_batch_stays(0, axis);
+  const Sizes axes(attrs.axes.begin(), attrs.axes.end());
+  std::vector<std::string> inputs{graph.input(0)};
+  // In this opset the axes of a sum are an input, and those of the others an attribute.
+  const bool is_sum = std::string_view(type) == "ReduceSum";
+  if (is_sum) inputs.push_back(graph.constant("axes", axes));
+  OnnxNode node = graph.add(type, inputs);
+  if (!is_sum) node.set("axes", axes);
+  return node.set("keepdims", std::int64_t{attrs.keepdim}).result();
+}
+
 // The inputs as they are, no attributes.
 std::string plain(OnnxGraph& graph, const TracedCall& call, const char* type) {
   std::vector<std::string> inputs;
@@ -155,24 +279,37 @@ std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*typ
 
 constexpr Translation kTranslations[] = {
     {"add", "Add", plain},
+    {"affine", nullptr, affine},
     {"avg_pool2d", "AveragePool", avg_pool2d},
     {"batch_norm", "BatchNormalization", batch_norm},
     {"batch_norm_add_relu", "BatchNormalization", batch_norm},
     {"cat", "Concat", cat},
     {"conv2d", "Conv", conv2d},
     {"div", "Div", plain},
+    {"div_number", "Div", div_number},
+    {"embedding", "Gather", plain},
     {"exp", "Exp", plain},
+    {"expand", "Expand", expand},
+    {"gelu", nullptr, gelu},
+    {"layer_norm", "LayerNormalization", layer_norm},
     {"linear", "Gemm", linear},
     {"log", "Log", plain},
     {"log_softmax", "LogSoftmax", along_axis},
+    {"matmul", "MatMul", matmul},
+    {"max", "ReduceMax", reduce},
     {"max_pool2d", "MaxPool", max_pool2d},
+    {"mean", "ReduceMean", reduce},
     {"mul", "Mul", plain},
+    {"permute", "Transpose", permute},
+    {"pow", "Pow", pow},
     {"relu", "Relu", plain},
     {"reshape", "Reshape", reshape},
     {"sigmoid", "Sigmoid", plain},
+    {"slice", "Slice", slice},
     {"softmax", "Softmax", along_axis},
     {"sqrt", "Sqrt", plain},
     {"sub", "Sub", plain},
+    {"sum", "ReduceSum", reduce},
     {"tanh", "Tanh", plain},
     {"to_format", nullptr, same},
 };

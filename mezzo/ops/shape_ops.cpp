@@ -6,17 +6,12 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/shape_attrs.h"
 
 namespace mezzo {
 namespace {
 
 constexpr PrecisionRule kMovesData{.reason = "moves data without arithmetic"};
-
-struct ShapeAttrs {
-  Shape shape;
-  static constexpr auto kFields = std::tuple(Field{"shape", &ShapeAttrs::shape});
-  bool operator==(const ShapeAttrs&) const = default;
-};
 
 // Strides under which the elements of x, in row-major order, have another shape; none if a copy is
 // needed. Walks both shapes from the back and matches groups of axes with the same element count.

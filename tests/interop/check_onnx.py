@@ -56,6 +56,8 @@ def operations(folder):
     common.files("onnx", folder)
     assert_close(run(folder / "net.onnx", numpy.load(folder / "input.npy")),
                  numpy.load(folder / "output.npy"))
+    assert_close(run(folder / "tokens.onnx", numpy.load(folder / "ids.npy")),
+                 numpy.load(folder / "rows.npy"))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ class Operations : public nn::Module {
   Operations() {
     add("linear", linear_);
     add("conv", conv_);
+    add("norm", norm_);
   }
 
   Tensor forward(const Tensor& x) override {
@@ -27,16 +28,38 @@ class Operations : public nn::Module {
     y = div(y, sqrt(exp(x)));
     y = conv_(cat({y, log(sigmoid(x)), zeros({x.size(0), 2, 6, 6})}, 1));  // [n, 6, 3, 2]
     y = linear_(reshape(y, {x.size(0), 4, 9}));                            // [n, 4, 5]
-    return mezzo::add(softmax(y, 2), log_softmax(y, 1));
+    y = mezzo::add(softmax(y, 2), log_softmax(y, 1));
+    y = matmul(gelu(norm_(y)), gelu(y, GeluForm::kTanh), {.transpose_b = true});  // [n, 4, 4]
+    y = (2.0 * y - 1.0) / (pow(mean(y, {2}, true) + sum(y, {1, 2}, true), 2) + 1.0);
+    y = matmul(permute(y, {0, 2, 1}) + max(y, {1}, true), y, {.transpose_a = true});
+    y = reshape(expand(reshape(y, {x.size(0), 4, 4, 1}), {x.size(0), 4, 4, 2}), {x.size(0), 4, 8});
+    return slice(y, 2, 1, 8, 3);  // [n, 4, 3]
   }
 
  private:
   nn::Linear linear_{9, 5};
+  nn::LayerNorm norm_{5};
   nn::Conv2d conv_{
       10,
       6,
       {3, 2},
       {.stride = {2, 3}, .padding = Padding2d(0, 1, 2, 1), .dilation = {1, 3}, .groups = 2}};
+};
+
+// Numbers of tokens in, with places from a buffer.
+class Tokens final : public nn::Module {
+ public:
+  Tokens() {
+    add("table", table_);
+    add_buffer("places", places_);
+  }
+  Tensor forward(const Tensor& ids) override {
+    return table_(ids) + embedding(table_.weight(), places_);
+  }
+
+ private:
+  nn::Embedding table_{7, 4};
+  Tensor places_ = arange(5, DType::kI64);
 };
 
 void write_onnx(const std::string& folder) {
@@ -47,6 +70,11 @@ void write_onnx(const std::string& folder) {
   const NoGrad no_grad;
   io::write_npy(folder + "/input.npy", input);
   io::write_npy(folder + "/output.npy", net(input));
+  Tokens tokens;
+  const Tensor ids = from_values<std::int64_t>({0, 6, 1, 5, 2, 3, 3, 4, 0, 6}, {2, 5});
+  interchange::export_onnx(tokens, {5}, folder + "/tokens.onnx", {.input = DType::kI64});
+  io::write_npy(folder + "/ids.npy", ids);
+  io::write_npy(folder + "/rows.npy", tokens(ids));
 }
 
 // One white pixel.

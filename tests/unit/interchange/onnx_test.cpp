@@ -16,6 +16,8 @@
 #include "mezzo/models/model.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/pool.h"
 #include "mezzo/ops/reduce.h"
@@ -173,6 +175,76 @@ TEST(Onnx, OtherOperations) {
                            Pair("Concat", 1), Pair("Reshape", 1), Pair("Softmax", 1)));
 }
 
+std::string refusal(nn::Module& net, const Shape& example) {
+  return message_of<UnsupportedError>([&] { serialize_onnx(net, example); });
+}
+
+// Attention with a mask and positions, as a language model has it.
+class Attention final : public nn::Module {
+ public:
+  Attention() {
+    add("tokens", tokens_);
+    add("norm", norm_);
+    add("qkv", qkv_);
+    add_buffer("mask", mask_);
+    add_buffer("places", places_);
+  }
+  Tensor forward(const Tensor& ids) override {
+    const std::int64_t n = ids.size(0);
+    const Tensor x = tokens_(ids) + embedding(tokens_.weight(), places_);
+    const Tensor all = qkv_(norm_(x));
+    const auto head = [&](std::int64_t i) {
+      return permute(reshape(slice(all, 2, 8 * i, 8 * i + 8), {n, 5, 2, 4}), {0, 2, 1, 3});
+    };
+    const Tensor scores = matmul(head(0), head(1), {.transpose_b = true}) / 2.0 + mask_;
+    const Tensor y = permute(matmul(softmax(scores), head(2)), {0, 2, 1, 3});
+    return linear(gelu(reshape(y, {n, 5, 8})), tokens_.weight());
+  }
+
+ private:
+  nn::Embedding tokens_{11, 8};
+  nn::LayerNorm norm_{8};
+  nn::Linear qkv_{8, 24};
+  Tensor mask_ = zeros({5, 5});
+  Tensor places_ = arange(5, DType::kI64);
+};
+
+TEST(Onnx, AttentionOverNumbersOfTokens) {
+  Attention net;
+  onnx::ModelProto model;
+  model.ParseFromString(serialize_onnx(net, {5}, {.input = DType::kI64}));
+  EXPECT_EQ(model.graph().input(0).type().tensor_type().elem_type(), onnx::TensorProto::INT64);
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "5", "11"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(net, {5}, {.input = DType::kF16}); }),
+              HasSubstr("the input must be f32 or i64, not f16"));
+}
+
+TEST(Onnx, ReductionsAndUpsampling) {
+  Net net([](const Tensor& x) {  // x: [n, 4, 6]
+    const Tensor n = (x - mean(x, {2}, true)) / sqrt(sum(pow(x, 2), {1, 2}, true));
+    const Tensor y = gelu(affine(n, 2, 1), GeluForm::kTanh) + max(x, {1}, true);
+    const Tensor wide = expand(reshape(y, {x.size(0), 4, 6, 1}), {x.size(0), 4, 6, 2});
+    return slice(reshape(wide, {x.size(0), 4, 12}), 2, 1, 12, 3);
+  });
+  onnx::ModelProto model = exported(net, {4, 6});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "4", "4"));
+}
+
+TEST(Onnx, TheBatchStaysFirstAndWhole) {
+  const auto refused = [](std::function<Tensor(const Tensor&)> function) {
+    Net net(std::move(function));
+    return refusal(net, {3, 4});
+  };
+  const auto says = HasSubstr("is that of the batch, whose size is open in ONNX");
+  EXPECT_THAT(refused([](const Tensor& x) { return permute(x, {1, 0, 2}); }), says);
+  EXPECT_THAT(refused([](const Tensor& x) { return slice(x, 0, 0, 1); }), says);
+  EXPECT_THAT(refused([](const Tensor& x) { return mean(x); }), says);
+  EXPECT_THAT(refused([](const Tensor& x) { return expand(mean(x, {0}, true), x.shape()); }), says);
+  Net moved([](const Tensor& x) { return matmul(x, x, {.transpose_a = true}); });
+  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(moved, {4}); }),
+              HasSubstr("Its first axis must be that of the batch"));
+}
+
 TEST(Onnx, LinearOnMoreAxes) {
   nn::Linear linear(6, 5);
   onnx::ModelProto model = exported(linear, {4, 6});
@@ -186,14 +258,11 @@ TEST(Onnx, MeansOfWindows) {
   EXPECT_EQ(node(model, "AveragePool").attribute(3).i(), 1);
 }
 
-std::string refusal(nn::Module& net, const Shape& example) {
-  return message_of<UnsupportedError>([&] { serialize_onnx(net, example); });
-}
-
 TEST(Onnx, RefusesWhatItCannotSay) {
-  Net sums([](const Tensor& x) { return sum(x, {1}); });
-  EXPECT_THAT(refusal(sums, {3}),
-              HasSubstr("[export] sum in the network itself: this operation has no translation"));
+  Net largest([](const Tensor& x) { return argmax(x); });
+  EXPECT_THAT(
+      refusal(largest, {3}),
+      HasSubstr("[export] argmax in the network itself: this operation has no translation"));
   Net made([](const Tensor& x) { return add(x, ones({3})); });
   EXPECT_THAT(refusal(made, {3}), HasSubstr("its input 1, f32[3], is neither the network's input"));
   Net flat([](const Tensor& x) { return relu(reshape(x, {-1})); });
@@ -224,17 +293,17 @@ TEST(Onnx, RefusesStateThatFitsOneBatchSize) {
 }
 
 // A child whose operation ONNX is not told.
-class Summing final : public nn::Module {
+class Choosing final : public nn::Module {
  public:
-  Summing() { add("inner", inner_); }
+  Choosing() { add("inner", inner_); }
   Tensor forward(const Tensor& x) override { return inner_(x); }
 
  private:
-  Net inner_{[](const Tensor& x) { return sum(x, {1}); }};
+  Net inner_{[](const Tensor& x) { return argmax(x); }};
 };
 
 TEST(Onnx, NamesTheModuleOfWhatItRefuses) {
-  Summing net;
+  Choosing net;
   EXPECT_THAT(refusal(net, {3}), HasSubstr("in `inner`"));
 }
 
