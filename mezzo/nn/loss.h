@@ -11,8 +11,8 @@ class CrossEntropyLoss {
  public:
   explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(options) {}
 
-  // logits: floating [n, c]; labels: i64 [n] or probabilities [n, c]. The loss is f32, a scalar or
-  // [n]. Throws ArgumentError like cross_entropy().
+  // logits: floating [n, c, ...]; labels: i64 [n, ...] or probabilities [n, c, ...]. The loss is
+  // f32, a scalar or [n, ...]. Throws ArgumentError like cross_entropy().
   Tensor operator()(const Tensor& logits, const Tensor& labels) const {
     return cross_entropy(logits, labels, options_);
   }

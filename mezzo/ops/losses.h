@@ -2,6 +2,8 @@
 // in 16 bits would hide the progress of training, and its scaled value would leave f16's range.
 #pragma once
 
+#include <optional>
+
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
@@ -12,13 +14,18 @@ enum class Reduction : std::uint8_t { kMean, kSum, kNone };
 struct CrossEntropyOptions {
   double label_smoothing = 0;  // in [0, 1]
   Reduction reduction = Reduction::kMean;
+  // The class number of examples that do not count: their loss and gradient are 0, and a mean is
+  // over the others; NaN if there are none, as in PyTorch, where the number is -100.
+  std::optional<std::int64_t> ignore_index{};
 };
 
 // -sum(target * log_softmax(logits)) over the classes of each example; logits: [n, c]; labels:
 // i64 [n], or probabilities [n, c] of any floating dtype. With smoothing s the target is
 // (1 - s) * label + s / c, as in PyTorch (Szegedy et al., "Rethinking the Inception architecture
-// for computer vision", CVPR 2016, section 7). The result is a scalar, or [n] for kNone. Throws
-// ArgumentError for labels outside [0, c), naming the first, and for an empty batch under kMean.
+// for computer vision", CVPR 2016, section 7). The result is a scalar, or [n] for kNone. Logits may
+// have more axes, [n, c, h, w] for classes of pixels: labels are then i64 [n, h, w], or
+// probabilities of that shape, and kNone gives [n, h, w]. Throws ArgumentError for labels outside
+// [0, c), naming the first, and for an empty batch under kMean.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOptions options = {});
 
 // (prediction - target)^2, averaged or summed over all elements, or as it is for kNone. Throws

@@ -12,6 +12,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
 #include "tests/unit/message_of.h"
 #include "tests/unit/special_values.h"
@@ -117,6 +118,77 @@ TEST(CrossEntropy, NamesTheLabelThatIsWrong) {
               cross_entropy(x, labels_of({1, 2, -1}));
             }),
             "[cross_entropy] label 2 is -1, out of range for 10 classes. Labels count from 0");
+}
+
+TEST(CrossEntropy, OfPixelsIsThatOfTheirRows) {
+  const Tensor logits = randn({2, 3, 4, 5}).set_requires_grad(true);
+  const Tensor labels = argmax(randn({2, 3, 4, 5}), 1);
+  const Tensor copy = logits.detach().astype(DType::kF64).astype(DType::kF32);
+  const Tensor rows = reshape(permute(copy, {0, 2, 3, 1}), {40, 3}).set_requires_grad(true);
+  const Tensor loss = cross_entropy(logits, labels);
+  const Tensor expected = cross_entropy(rows, reshape(labels, {40}));
+  EXPECT_EQ(loss.item(), expected.item());
+  loss.backward();
+  expected.backward();
+  EXPECT_EQ(permute(logits.grad(), {0, 2, 3, 1}).to_vector<float>(),
+            rows.grad().to_vector<float>());
+  const Tensor each = cross_entropy(logits, labels, {.reduction = Reduction::kNone});
+  EXPECT_EQ(each.shape(), (Shape{2, 4, 5}));
+  const Tensor shares = softmax(copy, 1);
+  const Tensor of_shares = cross_entropy(logits, shares);
+  EXPECT_EQ(of_shares.item(),
+            cross_entropy(rows, reshape(permute(shares, {0, 2, 3, 1}), {40, 3})).item());
+  EXPECT_EQ(message_of([&] { cross_entropy(logits, slice(labels, 1, 0, 3)); }),
+            "[cross_entropy] the logits have shape [2, 3, 4, 5], the labels [2, 3, 5]. Labels are "
+            "class numbers, [2, 4, 5], or probabilities with the logits' shape");
+}
+
+TEST(CrossEntropy, IgnoredExamplesDoNotCount) {
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF64}) {
+    const Tensor values = randn({5, 4}).astype(dtype);
+    const Tensor all = (values * 1.0).detach().set_requires_grad(true);
+    const Tensor kept = cat({slice(values, 0, 0, 1), slice(values, 0, 2, 4)});
+    const Tensor some = kept.detach().set_requires_grad(true);
+    const Tensor labels = labels_of({3, -100, 0, 2, -100});
+    for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
+      const CrossEntropyOptions options{.label_smoothing = 0.1, .reduction = reduction};
+      CrossEntropyOptions ignoring = options;
+      ignoring.ignore_index = -100;
+      const Tensor loss = cross_entropy(all, labels, ignoring);
+      const Tensor expected = cross_entropy(some, labels_of({3, 0, 2}), options);
+      EXPECT_EQ(loss.dtype(), expected.dtype());
+      EXPECT_NEAR(loss.item(), expected.item(), 1e-6 * expected.item());
+      loss.backward();
+      expected.backward();
+      const auto grads = all.grad().to_vector<double>();
+      const auto wanted = some.grad().to_vector<double>();
+      for (std::size_t j = 0; j < 4; ++j) {
+        EXPECT_EQ(grads[4 + j], 0);
+        EXPECT_EQ(grads[16 + j], 0);
+        EXPECT_NEAR(grads[j], wanted[j], 1e-2 * std::abs(wanted[j]) + 1e-7);
+        EXPECT_NEAR(grads[12 + j], wanted[8 + j], 1e-2 * std::abs(wanted[8 + j]) + 1e-7);
+      }
+      all.clear_grad();
+      some.clear_grad();
+    }
+  }
+}
+
+TEST(CrossEntropy, IgnoresOnlyThatNumber) {
+  const CrossEntropyOptions ignoring{.ignore_index = 1};
+  const Tensor x = from_values({0.0F, -kInf, 0.0F, -kInf}, {2, 2});
+  EXPECT_EQ(cross_entropy(x, labels_of({0, 1}), ignoring).item(), 0);
+  EXPECT_TRUE(std::isnan(cross_entropy(x, labels_of({1, 1}), ignoring).item()));
+  EXPECT_THAT(message_of([&] {
+                cross_entropy(x, labels_of({0, -100}), ignoring);
+              }),
+              testing::HasSubstr("label 1 is -100, out of range"));
+  EXPECT_THAT(message_of([&] {
+                cross_entropy(x, labels_of({1, 1 + (1LL << 32)}), ignoring);
+              }),
+              testing::HasSubstr("label 1 is 4294967297, out of range"));
+  EXPECT_THAT(message_of([&] { cross_entropy(x, x, ignoring); }),
+              testing::HasSubstr("ignore_index is for class numbers"));
 }
 
 TEST(CrossEntropy, StridedLogitsAndLabels) {
