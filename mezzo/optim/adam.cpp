@@ -1,5 +1,7 @@
 #include "mezzo/optim/adam.h"
 
+#include <cmath>
+
 #include "mezzo/ops/optimizer_steps.h"
 
 namespace mezzo::optim {
@@ -27,6 +29,8 @@ Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool
     const AdamOptions& o = group.options;
     check_arg(o.lr.lowest() >= 0 && o.eps >= 0 && o.weight_decay >= 0, name,
               "options must not be negative: lr ", o.lr.lowest(), ", eps ", o.eps,
+              ", weight_decay ", o.weight_decay);
+    check_arg(std::isfinite(o.eps + o.weight_decay), name, "options must be finite: eps ", o.eps,
               ", weight_decay ", o.weight_decay);
     check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
               "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);

@@ -22,7 +22,7 @@ struct AdamOptions {
 class Adam : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
-  // negative rates, eps and decays, and betas outside [0, 1).
+  // negative or infinite rates, eps and decays, and betas outside [0, 1).
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
   explicit Adam(const std::vector<Group<AdamOptions>>& groups);
 

@@ -20,7 +20,8 @@ struct SgdOptions {
 class Sgd final : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
-  // negative rates, momentum and decays, and Nesterov momentum without momentum or with dampening.
+  // negative or infinite rates, momentum and decays, and Nesterov momentum without momentum or with
+  // dampening.
   explicit Sgd(std::vector<Tensor> params, SgdOptions options = {});
   explicit Sgd(const std::vector<Group<SgdOptions>>& groups);
 

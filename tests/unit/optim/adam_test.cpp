@@ -1,5 +1,7 @@
 #include "mezzo/optim/adam.h"
 
+#include <limits>
+
 #include "tests/unit/optim/rules.h"
 
 namespace mezzo::optim {
@@ -106,6 +108,11 @@ TEST(Adam, RefusesOptionsOutOfRange) {
               testing::StartsWith("[Adam] betas must be in [0, 1): 1 and 0.999"));
   EXPECT_THAT(message_of([&] { AdamW adam({param}, AdamWOptions{.eps = -1}); }),
               testing::StartsWith("[AdamW] options must not be negative"));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(message_of([&] { Adam adam({param}, AdamOptions{.eps = kInfinity}); }),
+              testing::StartsWith("[Adam] options must be finite: eps inf"));
+  EXPECT_THAT(message_of([&] { AdamW adam({param}, AdamWOptions{.weight_decay = kInfinity}); }),
+              testing::HasSubstr("weight_decay inf"));
   Adam adam({param});
   EXPECT_THAT(message_of([&] { adam.set_state("momentum.0", ones({2})); }),
               testing::HasSubstr("no state called 'momentum.0'"));
