@@ -81,7 +81,8 @@ void* Tensor::checked_data(DType dtype) const {
 }
 
 bool Tensor::is_unshared() const {
-  return impl_->use_count() == 1 && impl_->storage->use_count() == 1;
+  const TensorImpl& impl = impl_of(*this);
+  return impl.use_count() == 1 && impl.storage->use_count() == 1;
 }
 
 void* Tensor::address() const {

@@ -122,6 +122,12 @@ TEST(Tensor, ViewsThatLeaveTheStorageAreRefused) {
   EXPECT_EQ(alias(x, {9, 6}, {0, 1}, 0).numel(), 54);
 }
 
+TEST(Tensor, AnUndefinedOneIsRefusedByWhateverAsksOfIt) {
+  const Tensor none;
+  const auto text = message_of<ArgumentError>([&] { none.is_unshared(); });
+  EXPECT_EQ(text, "[tensor] an undefined tensor was used. Assign it first");
+}
+
 TEST(Tensor, BoolsComeBackAsTheyWere) {
   const std::vector<bool> values{true, false, true};
   const Tensor x = from_values({true, false, true}, {3});
