@@ -189,6 +189,10 @@ void fill(const Tensor& tensor, double value);
 // Shapes must be equal. Both may be views of the same memory: all is read before it is changed.
 void copy_elements(const Tensor& source, const Tensor& destination);
 
+// A copy of the elements in one block of memory on the same device, in the tensor's format. Nothing
+// is recorded.
+Tensor copy_of(const Tensor& tensor);
+
 // Moves the elements behind all handles of a tensor, and its gradient, to a device: what a network
 // does with its parameters. Views of the tensor stay behind with the old elements.
 void move_to(const Tensor& tensor, Device device);

@@ -41,10 +41,6 @@ void for_each_row(const Shape& shape, const Strides& a, const Strides& b, Body&&
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::size_t checked_bytes(const Shape& shape, DType dtype) {
   for (const std::int64_t size : shape) {
     check_arg(size >= 0, "empty", "a size is negative: ", shape);
@@ -57,8 +53,7 @@ std::size_t checked_bytes(const Shape& shape, DType dtype) {
 }  // namespace
 
 Tensor empty(const Shape& shape, DType dtype, Format format, Device device) {
-  const std::size_t bytes =
-      checked_bytes(shape, dtype);  // before strides, which it says can be had
+  const std::size_t bytes = checked_bytes(shape, dtype);  // says that there are strides, too
   return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, device), 0, shape,
                                      strides_for(shape, format), dtype));
 }
@@ -160,14 +155,7 @@ bool lie_alike(const Tensor& a, const Tensor& b) {
       a.device().type == DeviceType::kCpu || b.device().type == DeviceType::kCpu;
   const auto are_dense = [&](Format format) { return a.is_dense(format) && b.is_dense(format); };
   return is_one_the_hosts && a.dtype() == b.dtype() &&
-         (are_dense(Format::kContiguous) ||
-          (a.shape().rank() == 4 && are_dense(Format::kChannelsLast)));
-}
-
-Tensor separate_copy(const Tensor& tensor) {
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
-  copy_elements(tensor, copy);
-  return copy;
+         (are_dense(Format::kContiguous) || are_dense(Format::kChannelsLast));
 }
 
 }  // namespace
@@ -181,7 +169,7 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
     copy_bytes(destination.address(), device, source.address(), source.device(), source.bytes());
     return destination.bump_version();
   }
-  if (may_overlap(source, destination)) return copy_elements(separate_copy(source), destination);
+  if (may_overlap(source, destination)) return copy_elements(copy_of(source), destination);
   if (device.type != DeviceType::kCpu) {
     if (source.numel() > 0) backend_of(device).copy_elements(source, destination);
     return destination.bump_version();
@@ -191,6 +179,12 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
       convert_elements(source.data<From>(), destination.mutable_data<To>(), source, destination);
     });
   });
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
+  copy_elements(tensor, copy);
+  return copy;
 }
 
 template <class T>

@@ -9,14 +9,6 @@ namespace {
 
 std::atomic<std::uint64_t> moved_tensors{0};
 
-// The same elements in one block of memory on the same device.
-Tensor in_one_block(const Tensor& tensor) {
-  if (tensor.is_one_block()) return tensor;
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), Format::kContiguous, tensor.device());
-  copy_elements(tensor, copy);
-  return copy;
-}
-
 }  // namespace
 
 Tensor Tensor::to(Device device) const {
@@ -24,7 +16,7 @@ Tensor Tensor::to(Device device) const {
   if (this->device().type != DeviceType::kCpu && device.type != DeviceType::kCpu) {
     return to(kCpuDevice).to(device);
   }
-  const Tensor source = in_one_block(*this);
+  const Tensor source = is_one_block() ? *this : copy_of(*this);
   const Tensor copy = empty(shape(), dtype(), source.format(), device);
   copy_bytes(copy.address(), device, source.address(), source.device(), source.bytes());
   return copy;

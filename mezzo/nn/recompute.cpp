@@ -82,10 +82,7 @@ class KeepBuffers {
  public:
   explicit KeepBuffers(const Module& module) {
     for (NamedTensor& buffer : module.named_buffers()) {
-      const Tensor copy = empty(buffer.tensor.shape(), buffer.tensor.dtype(), Format::kContiguous,
-                                buffer.tensor.device());
-      copy_elements(buffer.tensor, copy);
-      kept_.push_back({buffer.tensor, copy, buffer.tensor.version()});
+      kept_.push_back({buffer.tensor, copy_of(buffer.tensor), buffer.tensor.version()});
     }
   }
   ~KeepBuffers() {

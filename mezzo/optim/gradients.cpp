@@ -13,12 +13,6 @@
 namespace mezzo::optim {
 namespace {
 
-Tensor copy_of(const Tensor& tensor) {
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), tensor.format(), tensor.device());
-  copy_elements(tensor, copy);
-  return copy;
-}
-
 // The gradients, undefined where there are none. One that is not dense is read through a copy.
 std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
   std::vector<Tensor> grads;
