@@ -18,23 +18,14 @@ struct State {
 thread_local State region_state;
 thread_local CallObserver* call_observer = nullptr;
 
-bool in_mask(std::uint32_t mask, std::size_t input) {
-  return (mask >> (input < 31 ? input : 31) & 1U) != 0;
-}
-
-bool may_cast(const OpDef& op, std::size_t input) { return in_mask(op.precision.cast_mask, input); }
-
-// Only f32 and the two 16-bit types take part; f64 was chosen for a reason.
-bool takes_part(const Tensor& input) {
-  return input.defined() && (input.dtype() == DType::kF32 || is_lower(input.dtype()));
-}
+bool takes_part(const Tensor& input) { return input.defined() && amp::takes_part(input.dtype()); }
 
 }  // namespace
 
 void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
-    if (!may_cast(op, i) || !takes_part(input) || input.dtype() == dtype) continue;
+    if (!op.precision.may_cast(i) || !takes_part(input) || input.dtype() == dtype) continue;
     operands.replace(i, cast(input, dtype));
   }
 }
@@ -46,7 +37,7 @@ void round_parameters(const Policy& policy, const OpDef& op, Operands& operands)
   // are being trained; the others are statistics.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
-    if (may_cast(op, i) || !takes_part(input) || !in_mask(op.grad_inputs, i)) continue;
+    if (op.precision.may_cast(i) || !takes_part(input) || !has_bit(op.grad_inputs, i)) continue;
     operands.replace(i, cast(cast(input, policy.lower), DType::kF32));
   }
 }

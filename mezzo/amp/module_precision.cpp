@@ -11,8 +11,6 @@
 namespace mezzo::amp {
 namespace {
 
-bool is_castable(const Tensor& x) { return x.dtype() == DType::kF32 || is_lower(x.dtype()); }
-
 // Opens the region of a module's policy around its forward pass.
 class PolicyHook final : public nn::ForwardHook {
  public:
@@ -24,10 +22,10 @@ class PolicyHook final : public nn::ForwardHook {
 
   Tensor around(nn::Module&, const Tensor& x, const Forward& forward) override {
     const Autocast region(policy_);
-    if (whole_) return forward(is_castable(x) ? cast(x, policy_.lower) : x);
+    if (whole_) return forward(takes_part(x.dtype()) ? cast(x, policy_.lower) : x);
     const Tensor y = forward(x);
     // The loss of 16-bit logits is only as good as their 8 or 11 bits; from here on it is all f32.
-    return is_castable(y) ? cast(y, DType::kF32) : y;
+    return takes_part(y.dtype()) ? cast(y, DType::kF32) : y;
   }
 
   bool is_precision() const override { return true; }

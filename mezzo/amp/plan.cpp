@@ -20,8 +20,8 @@ bool is_parameter(const Tensor& tensor) { return tensor.requires_grad() && tenso
 DType dtype_of(const OpDef& op, Inputs inputs) {
   std::optional<DType> found;
   for (const std::uint32_t mask : {op.precision.cast_mask, kAllInputs}) {
-    for (std::size_t i = 0; i < inputs.size() && i < 32; ++i) {
-      const bool counts = (mask >> i & 1U) != 0 && inputs[i]->defined();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const bool counts = has_bit(mask, i) && inputs[i]->defined();
       if (!counts || !is_floating(inputs[i]->dtype())) continue;
       const DType dtype = inputs[i]->dtype();
       found = found.has_value() ? promote(*found, dtype) : dtype;

@@ -65,6 +65,9 @@ struct Policy {
   bool operator==(const Policy&) const = default;
 };
 
+// Only f32 and the two 16-bit types take part in mixed precision; f64 was chosen for a reason.
+constexpr bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
+
 // What the policy does with the inputs of an operation: what the user said, else what the level
 // says of the operation's class.
 CastAction action_for(const Policy& policy, const OpDef& op);

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 #include "mezzo/amp/plan.h"
 #include "mezzo/graph/memory_plan.h"
@@ -19,8 +18,8 @@ namespace {
 
 // Within what mixed precision chooses from, also to the dtype that is there already.
 bool is_precision_cast(const Program& program, const Node& node) {
-  return is_cast(node) && takes_part(program.spec(node.inputs[0]).dtype) &&
-         takes_part(program.spec(node.outputs[0]).dtype);
+  return is_cast(node) && amp::takes_part(program.spec(node.inputs[0]).dtype) &&
+         amp::takes_part(program.spec(node.outputs[0]).dtype);
 }
 
 std::string colour_of(const std::optional<DType>& paint) {
@@ -96,7 +95,7 @@ DType computing_dtype(const Program& program, const Node& node) {
   const DType result = program.spec(node.outputs[0]).dtype;
   std::optional<DType> found;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (node.inputs[i] == kNoValue || !may_cast(*node.op, i)) continue;
+    if (node.inputs[i] == kNoValue || !node.op->precision.may_cast(i)) continue;
     const DType dtype = program.spec(node.inputs[i]).dtype;
     if (is_floating(dtype)) found = found.has_value() ? promote(*found, dtype) : dtype;
   }

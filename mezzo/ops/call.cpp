@@ -89,7 +89,7 @@ void promote_inputs(const OpDef& op, Operands& operands) {
   bool differ = false;
   bool first = true;
   const auto takes_part = [&](std::size_t i) {
-    return (op.promote >> std::min<std::size_t>(i, 31) & 1U) != 0 && operands[i].defined();
+    return has_bit(op.promote, i) && operands[i].defined();
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!takes_part(i)) continue;

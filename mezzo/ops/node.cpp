@@ -17,12 +17,6 @@ std::atomic<std::uint64_t> sequences{1};
 // result, while other threads record what reads the same tensors, or walk the graph behind them.
 std::mutex saved_mutex;
 
-// Bit i of a mask over inputs. Operations on lists have more inputs than a mask has bits; the last
-// bit then speaks for the rest.
-bool has_bit(std::uint32_t mask, std::size_t i) {
-  return (mask >> std::min<std::size_t>(i, 31) & 1U) != 0;
-}
-
 // The nodes whose destruction is under way on this thread. A long tape would otherwise be destroyed
 // by recursion, one stack frame per operation.
 struct Graveyard {

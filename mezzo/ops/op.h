@@ -32,6 +32,12 @@ const char* name_of(PrecisionClass precision_class);
 
 inline constexpr std::uint32_t kAllInputs = ~0U;
 
+// Bit i of a mask over inputs. Operations on lists have more inputs than a mask has bits; the last
+// bit then speaks for the rest.
+constexpr bool has_bit(std::uint32_t mask, std::size_t i) {
+  return (mask >> (i < 31 ? i : 31) & 1U) != 0;
+}
+
 // One class per lower dtype, because bf16 and f16 fail differently: bf16 has f32's range and 8 bits
 // of precision, f16 has 11 bits and ends at 65504.
 struct PrecisionRule {
@@ -41,6 +47,7 @@ struct PrecisionRule {
   const char* reason = nullptr;          // required: why these classes
 
   PrecisionClass of(DType lower) const { return lower == DType::kF16 ? f16 : bf16; }
+  bool may_cast(std::size_t input) const { return has_bit(cast_mask, input); }
 };
 
 struct TensorSpec {
@@ -111,7 +118,6 @@ class Backward {
 
   // The gradient of output i; undefined if nothing flowed into that output.
   const Tensor& grad(std::size_t i = 0) const { return grad_outputs_[i]; }
-  bool has_grad(std::size_t i) const { return grad_outputs_[i].defined(); }
   // A saved input or output. Throws ArgumentError if it was changed in place since.
   Tensor input(std::size_t i) const;
   Tensor output(std::size_t i = 0) const;

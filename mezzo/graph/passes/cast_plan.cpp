@@ -8,10 +8,6 @@
 namespace mezzo::graph {
 namespace {
 
-bool in_mask(std::uint32_t mask, std::size_t i) {
-  return (mask >> std::min<std::size_t>(i, 31) & 1U) != 0;
-}
-
 // The dtype to which the node's scale and shift are rounded, as autocast does where the policy does
 // not keep normalisations in f32.
 std::optional<DType> rounding_of(const Node& node) {
@@ -22,10 +18,6 @@ std::optional<DType> rounding_of(const Node& node) {
 }
 
 }  // namespace
-
-bool may_cast(const OpDef& op, std::size_t input) { return in_mask(op.precision.cast_mask, input); }
-
-bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
 
 CastPlanner::CastPlanner(const Program& program)
     : program_(program), makers_(makers(program)), inferences_(program.nodes.size()) {}
@@ -85,7 +77,7 @@ void CastPlanner::visit(std::size_t index) {
 void CastPlanner::want_paint(const Node& node, std::vector<DType>& wanted) const {
   if (!node.paint.has_value()) return;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (may_cast(*node.op, i) && takes_part(wanted[i])) wanted[i] = *node.paint;
+    if (node.op->precision.may_cast(i) && amp::takes_part(wanted[i])) wanted[i] = *node.paint;
   }
 }
 
@@ -93,7 +85,7 @@ void CastPlanner::want_paint(const Node& node, std::vector<DType>& wanted) const
 void CastPlanner::want_promotion(const Node& node, std::vector<DType>& wanted) const {
   std::optional<DType> common;
   const auto must_agree = [&](std::size_t i) {
-    return in_mask(node.op->promote, i) && node.inputs[i] != kNoValue;
+    return has_bit(node.op->promote, i) && node.inputs[i] != kNoValue;
   };
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (must_agree(i)) common = common.has_value() ? promote(*common, wanted[i]) : wanted[i];
@@ -116,7 +108,8 @@ void CastPlanner::round_parameters(std::size_t index) {
   if (!lower.has_value()) return;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId value = node.inputs[i];
-    if (value == kNoValue || may_cast(*node.op, i) || !in_mask(node.op->grad_inputs, i)) continue;
+    const bool is_parameter = !node.op->precision.may_cast(i) && has_bit(node.op->grad_inputs, i);
+    if (value == kNoValue || !is_parameter) continue;
     if (dtypes_[value] == DType::kF32) add({index, i, value, DType::kF32, lower});
   }
 }

@@ -13,11 +13,6 @@
 
 namespace mezzo::graph {
 
-// True if autocast may cast input i of the operation.
-bool may_cast(const OpDef& op, std::size_t input);
-// Only f32 and the two 16-bit types take part in mixed precision; f64 was chosen for a reason.
-bool takes_part(DType dtype);
-
 // An input that is to be read in another dtype.
 struct InputCast {
   std::size_t node = 0;  // the number of nodes for what the program returns

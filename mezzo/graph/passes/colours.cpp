@@ -10,8 +10,8 @@ bool can_cast_some_input(const Program& program, const Node& node) {
   bool any = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId value = node.inputs[i];
-    any = any ||
-          (value != kNoValue && may_cast(*node.op, i) && takes_part(program.spec(value).dtype));
+    any = any || (value != kNoValue && node.op->precision.may_cast(i) &&
+                  amp::takes_part(program.spec(value).dtype));
   }
   return any;
 }
@@ -54,7 +54,7 @@ std::vector<DType> outputs_in(const Program& program, CastPlanner& planner, std:
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (node.inputs[i] == kNoValue) continue;
     const DType dtype = program.spec(node.inputs[i]).dtype;
-    inputs[i] = may_cast(*node.op, i) && takes_part(dtype) ? paint : dtype;
+    inputs[i] = node.op->precision.may_cast(i) && amp::takes_part(dtype) ? paint : dtype;
   }
   try {
     return planner.output_dtypes(index, inputs);
@@ -122,7 +122,7 @@ class Linker {
   void link(std::size_t maker, const Read& read) {
     const Mark& mark = marks_[read.node];
     const bool is_edge = mark.colour != Colour::kNone && mark.lower == marks_[maker].lower &&
-                         may_cast(*program_.nodes[read.node].op, read.input);
+                         program_.nodes[read.node].op->precision.may_cast(read.input);
     if (!is_edge) {
       result_[maker].read_without_edge = true;
       return;

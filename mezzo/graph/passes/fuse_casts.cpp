@@ -43,10 +43,7 @@ class CastFuser {
     Narrowed narrowed{.inputs = node.inputs};
     std::optional<DType> dtype;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      // The last bit stands for all operands that follow.
-      const std::size_t bit = std::min<std::size_t>(k, 31);
-      const bool is_operand = (node.op->precision.cast_mask >> bit & 1U) != 0;
-      if (!is_operand || node.inputs[k] == kNoValue) continue;
+      if (!node.op->precision.may_cast(k) || node.inputs[k] == kNoValue) continue;
       const ValueId source = source_of(node.inputs[k], i);
       if (source == kNoValue || spec(source).dtype != dtype.value_or(spec(source).dtype)) {
         return std::nullopt;

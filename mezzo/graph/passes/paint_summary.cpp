@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "mezzo/graph/passes/cast_plan.h"
 #include "mezzo/graph/rewrite.h"
 
 namespace mezzo::graph {
@@ -28,7 +27,7 @@ class Summary {
     if (!is_cast(node)) return false;
     const DType from = dtype_of(node.inputs[0]);
     const DType to = dtype_of(node.outputs[0]);
-    return takes_part(from) && takes_part(to) && from != to;
+    return amp::takes_part(from) && amp::takes_part(to) && from != to;
   }
 
   void count(const Node& node) {
@@ -56,7 +55,7 @@ class Summary {
   bool is_lower_op(const Node& node) {
     bool any = false;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != kNoValue && may_cast(*node.op, i)) any |= note(node.inputs[i]);
+      if (node.inputs[i] != kNoValue && node.op->precision.may_cast(i)) any |= note(node.inputs[i]);
     }
     for (const ValueId output : node.outputs) any |= note(output);
     return any;
