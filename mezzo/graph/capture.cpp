@@ -1,16 +1,15 @@
 #include "mezzo/graph/capture.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/random_fills.h"
+#include "mezzo/graph/captured_leaves.h"
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/registry.h"
 
@@ -97,7 +96,7 @@ class Recorder final : public CaptureHook {
   void on_change(const FinishedCall& call) override {
     const Tensor& destination = call.outputs[0];
     Placeholder* contents = placeholder_of(destination);
-    check_no_old_gradient(destination.storage().get());
+    leaves_.check_not_from_before(destination.storage().get());
     check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
               destination,
               " in place, which exists outside of the step. Do that outside, or as host work");
@@ -114,13 +113,13 @@ class Recorder final : public CaptureHook {
   }
 
   void on_host_call(HostCall call) override {
-    separate_gradients(call.leaves);
+    leaves_.separate_from(call.leaves);
     Node node{.phase = call.leaves.empty() ? phase() : Phase::kUpdate,
               .path = nn::current_module_path()};
     for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));
     for (const Tensor& leaf : call.leaves) {
-      note_leaf(leaf);
-      if (leaf.grad().defined()) note_gradient(leaf);
+      leaves_.note(leaf);
+      if (leaf.grad().defined()) leaves_.note_gradient(leaf);
       node.inputs.push_back(leaf.grad().defined() ? value_of(leaf.grad()) : kNoValue);
     }
     node.host = call.name;
@@ -134,11 +133,7 @@ class Recorder final : public CaptureHook {
     program_.nodes.push_back(std::move(node));
   }
 
-  void on_zero_grad(std::span<const Tensor> leaves) override {
-    for (const Tensor& leaf : leaves) {
-      if (!has_gradient_of_this_run(leaf)) dropped_first_.insert(leaf.impl());
-    }
-  }
+  void on_zero_grad(std::span<const Tensor> leaves) override { leaves_.note_dropped(leaves); }
 
   // What a backward pass computes again is differentiated within it.
   void begin_backward() override { ++backward_depth_; }
@@ -147,17 +142,14 @@ class Recorder final : public CaptureHook {
   // The program, which returns these tensors and the gradients that are left at leaves.
   Program finish(std::span<const Tensor> outputs) {
     for (const Tensor& output : outputs) program_.outputs.push_back(value_of(output));
-    for (const Tensor& leaf : leaves_) {
-      if (!has_gradient_of_this_run(leaf)) continue;
-      note_gradient(leaf);
+    for (const Tensor& leaf : leaves_.with_gradient()) {
+      leaves_.note_gradient(leaf);
       program_.leaves.push_back(leaf);
       program_.outputs.push_back(value_of(leaf.grad()));
     }
     check_states_unchanged();
-    for (const auto& [storage, known] : outside_) check_no_old_gradient(storage);
-    for (const Tensor& leaf : with_gradient_) {
-      if (!dropped_first_.contains(leaf.impl())) program_.adds_to.push_back(leaf);
-    }
+    for (const auto& [storage, known] : outside_) leaves_.check_not_from_before(storage);
+    program_.adds_to = leaves_.added_to();
     program_.random_words = words_drawn();
     program_.device = device_.value_or(kCpuDevice);
     is_finished_ = true;
@@ -166,41 +158,15 @@ class Recorder final : public CaptureHook {
 
   // Undoes what the step did to the world.
   void clean_up() {
-    for (const Tensor& leaf : leaves_) {
-      if (has_gradient_of_this_run(leaf)) leaf.clear_grad();
-    }
-    for (const auto& [leaf, grad] : old_gradients_) {
-      if (!is_finished_ && !dropped_first_.contains(leaf.impl())) leaf.set_grad(grad);
-    }
+    leaves_.clean_up(!is_finished_);
     default_generator().set_position(before_);
   }
 
  private:
-  static bool has_gradient_of_this_run(const Tensor& leaf) {
-    return leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr;
-  }
-
   // Operations may be made of calls that a region leaves alone, see WithoutPrecisionHook.
   static bool is_in_region() { return amp::is_autocast_enabled() && precision_hook() != nullptr; }
 
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
-
-  // What changes a gradient in place copies one that another leaf shares, which a run cannot tell
-  // from one of its own: the other leaf gets a copy beforehand. Plus minus zero is every number
-  // itself.
-  void separate_gradients(std::span<const Tensor> leaves) const {
-    for (const Tensor& other : leaves_) {
-      if (!has_gradient_of_this_run(other)) continue;
-      const auto is_other = [&](const Tensor& leaf) { return leaf.impl() == other.impl(); };
-      const auto shares = [&](const Tensor& leaf) {
-        return leaf.grad().defined() && leaf.grad().storage() == other.grad().storage();
-      };
-      if (std::ranges::any_of(leaves, shares) && std::ranges::none_of(leaves, is_other)) {
-        const NoGrad guard;
-        other.set_grad(affine(other.grad(), 1, -0.0));
-      }
-    }
-  }
 
   void apply_paint(const OpDef& op, Operands& operands) {
     const std::optional<DType> paint = next_paint(op);
@@ -292,7 +258,7 @@ class Recorder final : public CaptureHook {
     Tensor& kept = program_.values[value].tensor;
     if (kept.defined() && tensor.is_leaf() && tensor.requires_grad() && !kept.requires_grad()) {
       kept = tensor;
-      note_leaf(tensor);
+      leaves_.note(tensor);
     }
     return value;
   }
@@ -308,15 +274,6 @@ class Recorder final : public CaptureHook {
     }
   }
 
-  // What a leaf had before would be added to its gradient in every run.
-  void check_no_old_gradient(const Storage* used) const {
-    for (const auto& [leaf, grad] : old_gradients_) {
-      check_arg(grad.storage().get() != used, kCapture, "the step uses the gradient that ", leaf,
-                " has from before. Call zero_grad() before each run or in the step, or gather "
-                "gradients within one step");
-    }
-  }
-
   ValueId add_state(const Tensor& tensor) {
     const auto named = names_.find(tensor.impl());
     const std::string name = named != names_.end() ? named->second : concat("const", unnamed_++);
@@ -324,7 +281,7 @@ class Recorder final : public CaptureHook {
     const ValueId value = program_.add_state(tensor, name);
     know(tensor, value);
     versions_.emplace_back(value, tensor.version());
-    if (tensor.is_leaf() && tensor.requires_grad()) note_leaf(tensor);
+    if (tensor.is_leaf() && tensor.requires_grad()) leaves_.note(tensor);
     return value;
   }
 
@@ -336,19 +293,6 @@ class Recorder final : public CaptureHook {
               ". A program runs on one device: use to()");
   }
 
-  // False if the leaf is there already.
-  static bool add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
-    const auto is_same = [&](const Tensor& known) { return known.impl() == leaf.impl(); };
-    if (std::ranges::any_of(leaves, is_same)) return false;
-    leaves.push_back(leaf);
-    return true;
-  }
-  void note_leaf(const Tensor& leaf) {
-    if (!add_once(leaves_, leaf) || !leaf.grad().defined()) return;
-    if (!has_gradient_of_this_run(leaf)) old_gradients_.emplace_back(leaf, leaf.grad());
-  }
-  void note_gradient(const Tensor& leaf) { add_once(with_gradient_, leaf); }
-
   const CaptureOptions& options_;
   RandomPosition before_;       // the place of the generator
   RandomPosition start_;        // the same at a whole block of words, where a run begins
@@ -359,10 +303,7 @@ class Recorder final : public CaptureHook {
   // Of storages that exist outside; the program's states keep them alive.
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states when they were first used
-  std::vector<Tensor> leaves_;
-  std::vector<std::pair<Tensor, Tensor>> old_gradients_;  // of leaves when they were first used
-  std::vector<Tensor> with_gradient_;                     // leaves that get one from the step
-  std::set<const TensorImpl*> dropped_first_;
+  CapturedLeaves leaves_;
   std::optional<Device> device_;
   int unnamed_ = 0;
   std::size_t painted_ = 0;    // calls so far

@@ -1,0 +1,45 @@
+// The gradients of leaves while a step is captured: those they had, and those the step gives them.
+#pragma once
+
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::graph {
+
+class CapturedLeaves {
+ public:
+  // A leaf that the step uses; what it has for a gradient before the step is remembered.
+  void note(const Tensor& leaf);
+  // A leaf that gets a gradient from the step.
+  void note_gradient(const Tensor& leaf);
+  // Leaves whose gradients the step drops.
+  void note_dropped(std::span<const Tensor> leaves);
+
+  // Leaves that have a gradient of this step now.
+  std::vector<Tensor> with_gradient() const;
+  // Those that get one which is added to what they had: the step has not dropped that first.
+  std::vector<Tensor> added_to() const;
+
+  // What changes a gradient in place copies one that another leaf shares, which a run cannot tell
+  // from one of its own: leaves besides these get a copy beforehand.
+  void separate_from(std::span<const Tensor> changed) const;
+  // Throws ArgumentError if that is the memory of a gradient from before: what a leaf had before
+  // would be added to its gradient in every run.
+  void check_not_from_before(const Storage* used) const;
+
+  // Drops the gradients of this step; with `restore`, leaves get back what they had before, unless
+  // the step was to drop it.
+  void clean_up(bool restore);
+
+ private:
+  std::vector<Tensor> leaves_;
+  std::vector<std::pair<Tensor, Tensor>> old_gradients_;  // of leaves when they were first used
+  std::vector<Tensor> given_;                             // leaves that get one from the step
+  std::set<const TensorImpl*> dropped_first_;
+};
+
+}  // namespace mezzo::graph
