@@ -20,16 +20,6 @@ const char* fill_of(DType dtype) {
   }
 }
 
-// Inside of quotes, where Graphviz reads `\n` as the end of a line.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c == '\n' ? std::string("\\n") : std::string(1, c);
-  }
-  return result;
-}
-
 constexpr std::string_view kHead = R"(digraph program {
   node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=11];
   edge [fontname="sans-serif", fontsize=8, color="#666666"];

@@ -40,6 +40,12 @@ std::size_t count_casts(const Program& program) {
   return static_cast<std::size_t>(std::ranges::count_if(program.nodes, is_cast));
 }
 
+bool is_update_between(const Program& program, std::size_t first, std::size_t last) {
+  return std::any_of(program.nodes.begin() + static_cast<std::ptrdiff_t>(first),
+                     program.nodes.begin() + static_cast<std::ptrdiff_t>(last),
+                     [](const Node& node) { return node.phase == Phase::kUpdate; });
+}
+
 bool same_layout(const ValueSpec& a, const ValueSpec& b) {
   if (a.shape != b.shape) return false;
   if (a.shape.numel() == 0) return true;

@@ -17,6 +17,8 @@ bool is_call(const Node& node, const OpDef* op);
 bool is_training_norm(const Node& node);
 bool is_norm_by_given(const Node& node);
 std::size_t count_casts(const Program& program);
+// True if one of the nodes [first, last) belongs to an update.
+bool is_update_between(const Program& program, std::size_t first, std::size_t last);
 
 // True if elements lie at the same places: strides of sizes 1 do not matter.
 bool same_layout(const ValueSpec& a, const ValueSpec& b);

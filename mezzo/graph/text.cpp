@@ -30,15 +30,6 @@ std::string policy_text(const amp::Policy& policy) {
   return text + "]";
 }
 
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c == '\n' ? std::string("\\n") : std::string(1, c);
-  }
-  return result + "\"";
-}
-
 // What stands behind the inputs.
 std::string details_of(const Node& node, const ValueNames& names) {
   std::string text;
@@ -50,7 +41,7 @@ std::string details_of(const Node& node, const ValueNames& names) {
   if (!node.path.empty()) text += concat(" @", node.path);
   if (node.policy != nullptr) text += policy_text(*node.policy);
   if (node.paint.has_value()) text += concat(" in ", *node.paint);
-  if (!node.reason.empty()) text += concat(" because ", quoted(node.reason));
+  if (!node.reason.empty()) text += concat(" because \"", escaped(node.reason), "\"");
   if (node.phase != Phase::kForward) text += concat(" #", name_of(node.phase));
   return text;
 }
@@ -80,6 +71,15 @@ std::string ValueNames::operator[](ValueId value) const {
   if (value == kNoValue) return "_";
   const auto found = names_.find(value);
   return found == names_.end() ? "%?" : found->second;
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return result;
 }
 
 std::string to_text(const ValueSpec& spec) {

@@ -39,6 +39,9 @@ class ValueNames {
   int unnamed_ = 0;
 };
 
+// A text as it stands in quotes, here and in Graphviz's language.
+std::string escaped(std::string_view text);
+
 // `f32[4, 3, 8, 8] channels_last`.
 std::string to_text(const ValueSpec& spec);
 inline void append_text(std::string& out, const ValueSpec& spec) { out += to_text(spec); }

@@ -174,10 +174,7 @@ class BackwardFuser : public NormFuser {
   // not have moved on.
   bool fuse_plain(std::size_t norm, std::size_t relu_grad, std::size_t norm_grad) {
     const ValueId grad = node(relu_grad).inputs[0];
-    const bool moved_on =
-        std::any_of(program_.nodes.begin() + static_cast<std::ptrdiff_t>(norm),
-                    program_.nodes.begin() + static_cast<std::ptrdiff_t>(norm_grad),
-                    [](const Node& between) { return between.phase == Phase::kUpdate; });
+    const bool moved_on = is_update_between(program_, norm, norm_grad);
     if (moved_on || !links_.is_only_for(node(relu_grad).outputs[0], norm_grad)) return false;
     if (!memory_.is_same_at(grad, relu_grad, norm_grad)) return false;
     set_relu(node(norm_grad));

@@ -17,12 +17,6 @@ std::size_t first_backward_reader(const Program& program, const std::vector<std:
   return kNoNode;
 }
 
-bool is_update_between(const Program& program, std::size_t first, std::size_t last) {
-  return std::any_of(program.nodes.begin() + static_cast<std::ptrdiff_t>(first),
-                     program.nodes.begin() + static_cast<std::ptrdiff_t>(last),
-                     [](const Node& node) { return node.phase == Phase::kUpdate; });
-}
-
 // Makes the backward readers of `from` read `to` instead.
 void replace_in_backward(Program& program, ValueId from, ValueId to) {
   for (Node& node : program.nodes) {
