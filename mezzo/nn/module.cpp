@@ -38,11 +38,11 @@ void Module::visit(const std::string& prefix, const Visit& visit_module) const {
   for (const Child& child : children_) child.module->visit(join(prefix, child.name), visit_module);
 }
 
-std::vector<NamedTensor> Module::named_parameters() const {
+std::vector<NamedTensor> Module::named(std::vector<Member> Module::*members) const {
   std::vector<NamedTensor> result;
   std::unordered_set<const TensorImpl*> seen;
   visit("", [&](const std::string& prefix, const Module& module) {
-    for (const Member& member : module.parameters_) {
+    for (const Member& member : module.*members) {
       if (!seen.insert(member.tensor->impl()).second) continue;
       result.push_back({join(prefix, member.name), *member.tensor});
     }
@@ -50,17 +50,9 @@ std::vector<NamedTensor> Module::named_parameters() const {
   return result;
 }
 
-std::vector<NamedTensor> Module::named_buffers() const {
-  std::vector<NamedTensor> result;
-  std::unordered_set<const TensorImpl*> seen;
-  visit("", [&](const std::string& prefix, const Module& module) {
-    for (const Member& member : module.buffers_) {
-      if (!seen.insert(member.tensor->impl()).second) continue;
-      result.push_back({join(prefix, member.name), *member.tensor});
-    }
-  });
-  return result;
-}
+std::vector<NamedTensor> Module::named_parameters() const { return named(&Module::parameters_); }
+
+std::vector<NamedTensor> Module::named_buffers() const { return named(&Module::buffers_); }
 
 std::vector<Module::NamedModule> Module::named_modules() {
   std::vector<NamedModule> result{{"", this}};

@@ -197,6 +197,7 @@ class Module {
   };
 
   Tensor run_hooks(const Tensor& x, const ForwardHook::Forward& body);
+  std::vector<NamedTensor> named(std::vector<Member> Module::*members) const;
   const Tensor* first_parameter() const;
   void check_name(std::string_view name) const;
   template <class Visit>
