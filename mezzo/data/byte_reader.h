@@ -25,6 +25,8 @@ class ByteReader {
   ~ByteReader();
 
   const std::string& path() const { return file_.name(); }
+  // Of the file as it is on the disk.
+  std::uint64_t file_bytes() const { return file_.size(); }
   // True if the file is not compressed.
   bool is_plain() const { return is_plain_; }
 

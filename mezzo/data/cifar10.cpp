@@ -3,13 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
+#include "mezzo/io/source.h"
 
 namespace mezzo::data {
 namespace {
@@ -58,22 +59,13 @@ std::vector<std::filesystem::path> find_batches(const std::string& folder, Split
 }
 
 std::vector<std::uint8_t> read_records(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) fail<FileError>(kOp, name, ": cannot be read: ", error.message(), kCopyAgain);
-  if (size == 0 || size % kRecord != 0) {
-    fail<FileError>(kOp, name, ": not whole records: ", size, " bytes, expected a multiple of ",
-                    kRecord, kCopyAgain);
+  io::FileSource file(path.string(), kOp);
+  if (file.size() == 0 || file.size() % kRecord != 0) {
+    fail<FileError>(kOp, file.name(), ": not whole records: ", file.size(),
+                    " bytes, expected a multiple of ", kRecord, kCopyAgain);
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail<FileError>(kOp, name, ": cannot be opened. Check its permissions");
-  std::vector<std::uint8_t> bytes(size);
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (file.gcount() != static_cast<std::streamsize>(size)) {
-    fail<FileError>(kOp, name, ": short file: ", size, " bytes expected, ", file.gcount(), " read",
-                    kCopyAgain);
-  }
+  std::vector<std::uint8_t> bytes(file.size());
+  file.read(std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }
 

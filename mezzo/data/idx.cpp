@@ -82,9 +82,9 @@ std::uint64_t claimed_bytes(const std::string& path, const Shape& shape) {
 }
 
 // Known without reading only for plain files; a lie is told before any memory is taken for it.
-void check_plain_size(ByteReader& reader, std::uint64_t header, std::uint64_t claimed) {
+void check_plain_size(const ByteReader& reader, std::uint64_t header, std::uint64_t claimed) {
   if (!reader.is_plain()) return;
-  const std::uint64_t size = std::filesystem::file_size(reader.path());
+  const std::uint64_t size = reader.file_bytes();
   if (size - header == claimed) return;
   fail<FileError>(kOp, reader.path(), ": ", size - header < claimed ? "short file" : "too long",
                   ": the header claims ", claimed, " bytes of data, the file has ", size - header,
