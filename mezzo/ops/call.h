@@ -96,19 +96,19 @@ inline Outputs call(const OpDef& op, std::initializer_list<const Tensor*> inputs
   return call(op, Inputs(inputs.begin(), inputs.size()), attrs);
 }
 
-// The same with results written over tensors that the caller is done with, which saves their memory
+// The same for operations with one result.
+inline Tensor call_one(const OpDef& op, std::initializer_list<const Tensor*> inputs,
+                       const Attrs& attrs = {}) {
+  return std::move(call(op, inputs, attrs)[0]);
+}
+
+// call() with results written over tensors that the caller is done with, which saves their memory
 // and the reading of it: output i over *over[i], if that is not null, nobody else sees its
 // elements, and it has the output's shape, dtype and format; else into new memory. It may be an
 // input. For operations whose kernels read all of an element before they write it.
 Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
                   std::initializer_list<const Tensor*> over);
 Outputs call_over(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over);
-
-// The same for operations with one result.
-inline Tensor call_one(const OpDef& op, std::initializer_list<const Tensor*> inputs,
-                       const Attrs& attrs = {}) {
-  return std::move(call(op, inputs, attrs)[0]);
-}
 
 // Runs `op` with its result written over `destination` (an in-place change, never recorded and
 // without autocast). Shape and dtype of the result must be the destination's. Throws ArgumentError

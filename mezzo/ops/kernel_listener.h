@@ -50,7 +50,7 @@ extern thread_local KernelListener* kernel_listener;
 class KernelStopwatch {
  public:
   // Work on a device is timed there: a call that only queues it returns in microseconds.
-  explicit KernelStopwatch(Device device = kCpuDevice);
+  explicit KernelStopwatch(Device device);
   void stop(const KernelWork& work) const;
 
  private:
@@ -72,20 +72,8 @@ class KernelStopwatch {
 
 }  // namespace detail
 
-// Runs body(), a kernel, and tells the listener if there is one. describe(), which gives the
-// KernelWork, is called only then.
-template <class Describe, class Body>
-void run_listened(Describe&& describe, Body&& body) {
-  if (detail::kernel_listener == nullptr) [[likely]] {
-    std::forward<Body>(body)();
-    return;
-  }
-  const detail::KernelStopwatch watch;
-  std::forward<Body>(body)();
-  watch.stop(std::forward<Describe>(describe)());
-}
-
-// The same on a device.
+// Runs body(), a kernel, on a device, and tells the listener if there is one. describe(), which
+// gives the KernelWork, is called only then.
 template <class Describe, class Body>
 void run_listened_on(Device device, Describe&& describe, Body&& body) {
   if (detail::kernel_listener == nullptr) [[likely]] {
@@ -95,6 +83,12 @@ void run_listened_on(Device device, Describe&& describe, Body&& body) {
   const detail::KernelStopwatch watch(device);
   std::forward<Body>(body)();
   watch.stop(std::forward<Describe>(describe)());
+}
+
+// The same on the CPU.
+template <class Describe, class Body>
+void run_listened(Describe&& describe, Body&& body) {
+  run_listened_on(kCpuDevice, std::forward<Describe>(describe), std::forward<Body>(body));
 }
 
 }  // namespace mezzo
