@@ -206,10 +206,9 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
 
 void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {
   if (options.epochs.has_value() || !run.steps.has_value()) return;
-  constexpr std::int64_t kMostEpochs = 1'000'000'000;  // of a run; nobody sees their end
   // Where there is no whole batch, the loader says so.
   const std::int64_t per_epoch = std::max<std::int64_t>(images.size() / run.batch_size, 1);
-  run.epochs = std::min((*run.steps - 1) / per_epoch + 1, kMostEpochs);
+  run.epochs = std::min((*run.steps - 1) / per_epoch + 1, train::kMostEpochs);
 }
 
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {

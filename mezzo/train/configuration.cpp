@@ -12,9 +12,6 @@ namespace {
 
 constexpr const char* kConfiguration = "configuration";
 
-// More epochs than these could not be counted in steps.
-constexpr std::int64_t kMostEpochs = 1'000'000'000;
-
 // Weights are f32: a larger rate is an infinity to them.
 bool is_rate(double value) {
   return value >= 0 && value <= double{std::numeric_limits<float>::max()};

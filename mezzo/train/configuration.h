@@ -12,6 +12,9 @@ namespace mezzo::train {
 
 struct RunOptions;
 
+// More epochs than these could not be counted in steps.
+inline constexpr std::int64_t kMostEpochs = 1'000'000'000;
+
 // Throws ArgumentError naming the first option that cannot work, whatever model and data are.
 void check_options(const RunOptions& options);
 

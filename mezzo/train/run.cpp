@@ -266,8 +266,8 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& i
       options.model,
       {.in_channels = image_shape[0], .num_classes = classes, .image_size = image_shape[1]});
   if (!options.weights.empty()) net->load_state(read_weights(options.weights));
-  net->to(
-      options.device);  // weights are drawn on the host, so that every device gets the same ones
+  // Weights are drawn on the host, so that every device gets the same ones.
+  net->to(options.device);
   return net;
 }
 
@@ -332,7 +332,7 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
     if (on_logits) on_logits(logits);
     const double of_batch = cross_entropy(logits, batch.labels).item();
     loss.update(logits, batch.labels, of_batch);
-    accuracy.update(logits.astype(DType::kF32), batch.labels, of_batch);
+    accuracy.update(logits, batch.labels, of_batch);
   }
   return {.loss = loss.value(), .accuracy = accuracy.value()};
 }

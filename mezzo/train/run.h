@@ -126,23 +126,15 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   // Before the first step; the number of steps that the run will have done.
-  virtual void on_start(std::int64_t total_steps) { static_cast<void>(total_steps); }
+  virtual void on_start(std::int64_t /*total_steps*/) {}
   // Before that, if the run goes on from a checkpoint: which, and after how many steps.
-  virtual void on_resume(const std::string& path, std::int64_t step) {
-    static_cast<void>(path);
-    static_cast<void>(step);
-  }
+  virtual void on_resume(const std::string& /*path*/, std::int64_t /*step*/) {}
   // Before the first step that this call does: its batch, on the host, and the set that it is from.
-  virtual void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
-    static_cast<void>(batch);
-    static_cast<void>(dataset);
-  }
-  virtual void on_step(const StepEvent& event) { static_cast<void>(event); }
-  virtual void on_epoch(const EpochEvent& event) { static_cast<void>(event); }
+  virtual void on_first_batch(const data::Batch& /*batch*/, const data::Dataset& /*dataset*/) {}
+  virtual void on_step(const StepEvent& /*event*/) {}
+  virtual void on_epoch(const EpochEvent& /*event*/) {}
   // After the last step, if gradients were counted.
-  virtual void on_gradients(const amp::GradientStatistics& statistics) {
-    static_cast<void>(statistics);
-  }
+  virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };
 
 // Training and test set of one spec, opened once and shared by the runs of a comparison.
