@@ -24,8 +24,8 @@ constexpr Preset kPresets[] = {
     // host path throws; ours counts them in StepResult::skipped_in_a_row.
     {"mindspore", {.init_scale = 0x1p24}},
     // megengine.amp.GradScaler: starts at 2^4, where the others start at 2^15 and more. It has
-    // neither floor nor ceiling. A growth_interval of 0 makes the scale static, as here; there it
-    // also switches the check for overflow off.
+    // neither floor nor ceiling. There a growth_interval of 0 makes the scale static and switches
+    // the check for overflow off; here it says only that the scale never grows.
     {"megengine", {.init_scale = 16, .min_scale = kNoFloor}},
     // oneflow.amp.GradScaler, for graphs: clamps at FLT_MAX and at 1.
     {"oneflow", {.init_scale = 65536, .at_ceiling = AtCeiling::kClamp}},

@@ -26,8 +26,7 @@ void print_rates(Device card) {
   allow_tf32(allows_tf32);
   write_out(
       "          products of f32 {:.0f}, tf32 {:.0f}, bf16 {:.0f}, f16 {:.0f} TFLOP/s; copies "
-      "{:.0f} "
-      "GB/s\n",
+      "{:.0f} GB/s\n",
       rates.flops_f32 / kTera, tf32 / kTera, rates.flops_bf16 / kTera,
       rates.flops(DType::kF16) / kTera, rates.bytes / kGiga);
 }

@@ -20,8 +20,8 @@ inline constexpr DType kAllDTypes[] = {DType::kF32, DType::kBf16, DType::kF16, D
 // `f32`, `bf16`, ...: the name used in logs, errors, options and files.
 const char* name_of(DType dtype);
 
-// The dtype of that name; also `float32`, `bfloat16`, `float16`, `half` and `float`. Empty if
-// unknown.
+// The dtype of that name; also `float32`, `float`, `bfloat16`, `float16`, `half`, `float64` and
+// `double`. Empty if unknown.
 std::optional<DType> parse_dtype(std::string_view name);
 
 // Bytes of one element.

@@ -17,8 +17,8 @@ inline constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 28;
 // RGB, 16 bits become 8, transparency is dropped; orientation and colour profiles are not applied,
 // as in torchvision. Throws FileError `[images] NAME: ...` if it is neither, if it is damaged or
 // ends early, or if it claims more than kMaxPixels pixels or more than its bytes can possibly hold,
-// before memory is taken for them. What
-// others shrug off as a warning is an error too where pixels would be wrong.
+// before memory is taken for them. What others shrug off as a warning is an error too where pixels
+// would be wrong.
 Image decode_image(std::span<const std::uint8_t> file, std::string_view name);
 
 // Reads and decodes a file; `name` is what errors call it.

@@ -28,8 +28,8 @@ struct OpenOptions {
 //             256/224 of the size and the middle is cut out. Both as torchvision's training
 //             reference does it, with antialias
 //   others    never augmented; stretched as cifar10 is
-// Throws ArgumentError for any other spec and if image_size is negative, and FileError where the
-// files are not what they should be.
+// Throws ArgumentError for any other spec and unless image_size is from 0 to 4096, and FileError
+// where the files are not what they should be.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const OpenOptions& options = {});
 

@@ -19,7 +19,8 @@ std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numb
                                std::int64_t most);
 
 // A picture whose sides are at most `side`: blocks of whole pixels become their mean, and what is
-// left over at the right and the bottom is cut off. Smaller pictures stay as they are.
+// left over at the right and the bottom is cut off. Smaller pictures stay as they are. Throws
+// ArgumentError unless side >= 1.
 Image shrunk(const Image& image, std::int64_t side);
 
 // All pictures on one, in rows from the top left, with a dark line of two pixels around each.

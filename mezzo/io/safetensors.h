@@ -34,8 +34,8 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
 
 // Writes a file atomically (see AtomicFile): dtypes from wide to narrow, then by name, each tensor
 // row-major whatever its layout, so that equal tensors give equal bytes. Empty metadata is left
-// out. Throws ArgumentError if a tensor is undefined, or if a name occurs twice,
-// is `__metadata__` or is not UTF-8; FileError if the file cannot be written.
+// out. Throws ArgumentError if a tensor is undefined, or if a name occurs twice, is `__metadata__`
+// or is not UTF-8; FileError if the file cannot be written.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const SafetensorsMetadata& metadata = default_safetensors_metadata());
 

@@ -14,10 +14,10 @@ struct Conv2dOptions {
 };
 
 // The convolution (as in all frameworks a correlation) of x [n, c, h, w] with weight
-// [o, c / groups, kh, kw], plus bias [o] if it is defined; the result [n, o, oh, ow] has the dtype
-// of x and lies channels-last. Sums are kept in f32 (f64 for f64, and for integers, which are exact
-// up to 2^53), and the bias is added to them there: it may have any floating dtype beside any x.
-// Throws ArgumentError for shapes that do not fit.
+// [o, c / groups, kh, kw], plus bias [o] if it is defined; the result [n, o, oh, ow] has the common
+// dtype of x and weight (see promote()) and lies channels-last. Sums are kept in f32 (f64 for f64,
+// and for integers, which are exact up to 2^53), and the bias is added to them there: it may have
+// any floating dtype beside any x. Throws ArgumentError for shapes that do not fit.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),
               const Conv2dOptions& options = {});
 

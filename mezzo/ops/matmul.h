@@ -18,8 +18,8 @@ struct MatmulOptions {
 Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options = {});
 
 // x [..., in] times the transpose of weight [out, in], plus bias [out] if it is defined:
-// [..., out], in the dtype of x. Sums are kept as in matmul(), and the bias is added to them there:
-// it may have any floating dtype beside any x.
+// [..., out], in the common dtype of x and weight (see promote()). Sums are kept as in matmul(),
+// and the bias is added to them there: it may have any floating dtype beside any x.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor());
 
 }  // namespace mezzo
