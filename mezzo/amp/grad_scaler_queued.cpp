@@ -1,5 +1,4 @@
 // What a GradScaler does for updates that need no host in between.
-#include <utility>
 
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/ops/capture_hook.h"

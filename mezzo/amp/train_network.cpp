@@ -15,7 +15,6 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
-#include "mezzo/optim/gradients.h"
 
 namespace mezzo::amp {
 namespace {

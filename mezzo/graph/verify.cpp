@@ -9,7 +9,6 @@
 #include "mezzo/graph/passes/infer_specs.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/graph/text.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {

@@ -1,12 +1,10 @@
 #include "mezzo/io/safetensors_header.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>

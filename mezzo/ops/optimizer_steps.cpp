@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/device_backend.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <utility>
 
 #include "mezzo/core/error.h"
 

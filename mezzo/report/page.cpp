@@ -1,7 +1,6 @@
 #include "mezzo/report/page.h"
 
 #include <algorithm>
-#include <functional>
 #include <span>
 
 #include "mezzo/core/error.h"

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "mezzo/graph/passes/passes.h"

@@ -10,7 +10,6 @@
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/indexing_attrs.h"
 #include "mezzo/ops/losses_attrs.h"
-#include "mezzo/ops/reduce_attrs.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {

@@ -1,7 +1,6 @@
 #include "mezzo/graph/passes/insert_casts.h"
 
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 

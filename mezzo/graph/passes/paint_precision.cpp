@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "mezzo/graph/passes/colours.h"

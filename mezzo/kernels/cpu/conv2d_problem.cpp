@@ -1,7 +1,5 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 
-#include <algorithm>
-
 #include "mezzo/kernels/cpu/layout.h"
 
 namespace mezzo::kernels::conv {

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <vector>
 
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/batch_norm_attrs.h"
