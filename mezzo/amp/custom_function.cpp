@@ -80,8 +80,9 @@ struct CustomCall final : RefCounted {
     std::vector<Tensor> grads;
     for (std::size_t i = 0; i < specs.size(); ++i) {
       const TensorSpec& spec = specs[i];
-      grads.push_back(ctx.has_grad(i) ? ctx.grad(i)
-                                      : zeros(spec.shape, spec.dtype, spec.format, devices[i]));
+      const Tensor& grad = ctx.grad(i);
+      grads.push_back(grad.defined() ? grad
+                                     : zeros(spec.shape, spec.dtype, spec.format, devices[i]));
     }
     return grads;
   }
