@@ -204,6 +204,7 @@ void Executable::bind(std::span<const Tensor> inputs) {
               ". Use to(), or capture it again");
     check_arg(!grad_enabled() || !inputs[i].requires_grad(), kOp, "input ", i, ", ", inputs[i],
               ", requires a gradient, which a captured step does not give back. Use detach()");
+    check_apart(inputs[i], i);
     const ValueId input = program_.inputs[i];
     if (is_lasting(input)) {
       copy_elements(inputs[i], homes_[input]);
@@ -212,6 +213,16 @@ void Executable::bind(std::span<const Tensor> inputs) {
     }
   }
   move_random_start();
+}
+
+// Inputs are taken to stay as they are for a run: calls that read them are joined and moved.
+void Executable::check_apart(const Tensor& input, std::size_t i) const {
+  for (const Node& node : program_.nodes) {
+    for (const Tensor& leaf : node.leaves) {
+      check_arg(leaf.storage() != input.storage(), kOp, "input ", i, ", ", input,
+                ", lies in the memory of a parameter that the step updates. Hand over a copy");
+    }
+  }
 }
 
 void Executable::check_no_gradients() const {

@@ -28,8 +28,9 @@ class Executable {
   ~Executable();
 
   // One run. Throws ArgumentError for inputs of other shapes, dtypes or strides than the captured
-  // ones. Host work that says so ends the run early: then nothing is given back, and no leaf has a
-  // gradient. An exception leaves no gradients either.
+  // ones, and for those in the memory of parameters that host work changes. Host work that says so
+  // ends the run early: then nothing is given back, and no leaf has a gradient. An exception leaves
+  // no gradients either.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
   const Program& program() const { return program_; }
@@ -85,6 +86,7 @@ class Executable {
   }
 
   void bind(std::span<const Tensor> inputs);
+  void check_apart(const Tensor& input, std::size_t i) const;
   void check_no_gradients() const;
   void follow_states();
   void move_random_start();

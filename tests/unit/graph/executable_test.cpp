@@ -15,6 +15,7 @@
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/optim/sgd.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::graph {
@@ -266,6 +267,29 @@ TEST(Executable, RefusesOtherInputs) {
   EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, ones({4})); }),
               HasSubstr("input 0 is f32[4], the step was captured for f32[3]"));
   EXPECT_THAT(message_of<ArgumentError>([&] { executable.run({}); }), HasSubstr("has 1 inputs"));
+}
+
+// What reads it behind the update could be joined with what reads it before.
+TEST(Executable, RefusesInputsThatTheStepUpdates) {
+  const Tensor w = ones({2, 2}).set_requires_grad(true);
+  optim::Sgd sgd({w}, {.lr = 0.5});
+  const Step step = [&](Tensors in) {
+    const Tensor before = sum(in[0] * 2);
+    sum(w * w).backward();
+    sgd.step();
+    sgd.zero_grad();
+    return std::vector<Tensor>{before, sum(in[0] * 2)};
+  };
+  const Tensor shares = reshape(w.detach(), {4});
+  Executable executable(capture(step, {&shares, 1}));
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                executable.run({&shares, 1});
+              }),
+              HasSubstr("input 0, f32[4], lies in the memory of a parameter"));
+  EXPECT_EQ(w.to_vector<double>(), (Values{1, 1, 1, 1}));
+  const Tensor copy = shares * 1;
+  EXPECT_EQ(executable.run({&copy, 1})[1].item(), 8);
+  EXPECT_EQ(w.to_vector<double>(), (Values{0, 0, 0, 0}));
 }
 
 TEST(Executable, RefusesProgramsThatWereOnlyRead) {
