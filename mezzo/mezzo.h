@@ -74,6 +74,7 @@
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/param_update.h"
+#include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/pool.h"
 #include "mezzo/ops/reduce.h"

@@ -10,6 +10,7 @@
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/layer_norm_attrs.h"
 #include "mezzo/ops/matmul_attrs.h"
+#include "mezzo/ops/piecewise_attrs.h"
 #include "mezzo/ops/pointwise_attrs.h"
 #include "mezzo/ops/pool_attrs.h"
 #include "mezzo/ops/reduce_attrs.h"
@@ -187,6 +188,23 @@ std::string gelu(OnnxGraph& graph, const TracedCall& call, const char* /*type*/)
   return with_number(graph, "Mul", graph.add("Mul", {x, factor}).result(), 0.5);
 }
 
+std::string silu(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*type*/) {
+  const std::string x = graph.input(0);
+  return graph.add("Mul", {x, graph.add("Sigmoid", {x}).result()}).result();
+}
+
+std::string leaky_relu(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const double slope = call.attrs.as<LeakyReluAttrs>().negative_slope;
+  return graph.add(type, {graph.input(0)}).set("alpha", static_cast<float>(slope)).result();
+}
+
+std::string clamp(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<ClampAttrs>();
+  const std::string min = graph.constant("min", Shape{}, static_cast<float>(attrs.min));
+  const std::string max = graph.constant("max", Shape{}, static_cast<float>(attrs.max));
+  return graph.add(type, {graph.input(0), min, max}).result();
+}
+
 std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
   using In = LayerNormInput;
   const auto& attrs = call.attrs.as<LayerNormAttrs>();
@@ -284,6 +302,7 @@ constexpr Translation kTranslations[] = {
     {"batch_norm", "BatchNormalization", batch_norm},
     {"batch_norm_add_relu", "BatchNormalization", batch_norm},
     {"cat", "Concat", cat},
+    {"clamp", "Clip", clamp},
     {"conv2d", "Conv", conv2d},
     {"div", "Div", plain},
     {"div_number", "Div", div_number},
@@ -292,6 +311,7 @@ constexpr Translation kTranslations[] = {
     {"expand", "Expand", expand},
     {"gelu", nullptr, gelu},
     {"layer_norm", "LayerNormalization", layer_norm},
+    {"leaky_relu", "LeakyRelu", leaky_relu},
     {"linear", "Gemm", linear},
     {"log", "Log", plain},
     {"log_softmax", "LogSoftmax", along_axis},
@@ -305,6 +325,7 @@ constexpr Translation kTranslations[] = {
     {"relu", "Relu", plain},
     {"reshape", "Reshape", reshape},
     {"sigmoid", "Sigmoid", plain},
+    {"silu", nullptr, silu},
     {"slice", "Slice", slice},
     {"softmax", "Softmax", along_axis},
     {"sqrt", "Sqrt", plain},

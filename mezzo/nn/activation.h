@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo::nn {
@@ -22,6 +23,23 @@ class GELU : public Module {
 
  private:
   GeluForm form_;
+};
+
+// x * sigmoid(x), also called swish.
+class SiLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// x where it is positive, negative_slope * x elsewhere.
+class LeakyReLU : public Module {
+ public:
+  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double negative_slope_;
 };
 
 // 1 / (1 + exp(-x)).

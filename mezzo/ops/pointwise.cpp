@@ -6,23 +6,14 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/pointwise_attrs.h"
+#include "mezzo/ops/pointwise_grad.h"
 
 namespace mezzo {
 namespace {
 
-constexpr PrecisionRule kPartOfBackward{
-    .reason = "part of a backward pass, which runs in its forward's dtype"};
-
 void infer_unary(Infer& infer) {
   infer.check_floating(0, "x");
   infer.output_like(0);
-}
-
-void infer_grad(Infer& infer) {
-  infer.check_same_dtype(0, 1);
-  infer.check(infer.shape(0) == infer.shape(1), "the gradient has shape ", infer.shape(0),
-              ", the other input ", infer.shape(1));
-  infer.output_like(1);
 }
 
 template <class A = NoAttrs>
@@ -161,7 +152,7 @@ extern const OpDef sigmoid_grad{
     .doc = "grad * y * (1 - y): the gradient of sigmoid from its output",
     .precision = kPartOfBackward,
     .saves = {.inputs = 0b11},
-    .infer = infer_grad,
+    .infer = infer_pointwise_grad,
     .backward =
         [](Backward& ctx) {
           const Tensor y = ctx.input(1);
@@ -190,7 +181,7 @@ extern const OpDef tanh_grad{
     .doc = "grad * (1 - y^2): the gradient of tanh from its output",
     .precision = kPartOfBackward,
     .saves = {.inputs = 0b11},
-    .infer = infer_grad,
+    .infer = infer_pointwise_grad,
     .backward =
         [](Backward& ctx) {
           const Tensor y = ctx.input(1);
@@ -231,7 +222,7 @@ extern const OpDef gelu_grad{
     .doc = "grad * gelu'(x)",
     .precision = kPartOfBackward,
     .saves = {.inputs = 0b11},
-    .infer = infer_grad,
+    .infer = infer_pointwise_grad,
     .backward =
         [](Backward& ctx) {
           const GeluForm form = ctx.attrs<GeluAttrs>().form;
@@ -252,6 +243,39 @@ extern const OpDef gelu_grad{
     .ulps = 6,
 };
 
+extern const OpDef silu{
+    .name = "silu",
+    .doc = "x * sigmoid(x)",
+    .precision = {.reason = "follows x on the right and vanishes on the left, with a slope of at "
+                            "most 1.1; computed in f32 and rounded once"},
+    .saves = {.inputs = 0b1},
+    .infer = infer_unary,
+    .backward = [](Backward& ctx) { ctx.set(0, mezzo::silu_grad(ctx.grad(), ctx.input(0))); },
+    .samples = [] { return unary_samples(-6, 6, 1); },
+    .errors = unary_errors,
+    .ulps = 4,
+};
+
+extern const OpDef silu_grad{
+    .name = "silu_grad",
+    .doc = "grad * silu'(x), where silu'(x) = s + x * s * (1 - s) with s = sigmoid(x)",
+    .precision = kPartOfBackward,
+    .saves = {.inputs = 0b11},
+    .infer = infer_pointwise_grad,
+    .backward =
+        [](Backward& ctx) {
+          const Tensor x = ctx.input(1);
+          if (ctx.needs(0)) ctx.set(0, mezzo::silu_grad(ctx.grad(), x));
+          if (!ctx.needs(1)) return;
+          // silu'' = s (1 - s) (2 + x (1 - 2 s))
+          const Tensor s = mezzo::sigmoid(x);
+          const Tensor bend = mezzo::affine(x * mezzo::affine(s, -2, 1), 1, 2);
+          ctx.set(1, ctx.grad() * ctx.input(0) * mezzo::sigmoid_grad(bend, s));
+        },
+    .samples = [] { return grad_samples(-6, 6); },
+    .ulps = 6,
+};
+
 }  // namespace ops
 
 Tensor exp(const Tensor& x) { return call_one(ops::exp, {&x}); }
@@ -263,6 +287,7 @@ Tensor pow(const Tensor& x, double exponent) {
   return call_one(ops::pow, {&x}, PowAttrs{exponent});
 }
 Tensor gelu(const Tensor& x, GeluForm form) { return call_one(ops::gelu, {&x}, GeluAttrs{form}); }
+Tensor silu(const Tensor& x) { return call_one(ops::silu, {&x}); }
 Tensor sigmoid_grad(const Tensor& grad, const Tensor& y) {
   return call_one(ops::sigmoid_grad, {&grad, &y});
 }
@@ -271,6 +296,9 @@ Tensor tanh_grad(const Tensor& grad, const Tensor& y) {
 }
 Tensor gelu_grad(const Tensor& grad, const Tensor& x, GeluForm form) {
   return call_one(ops::gelu_grad, {&grad, &x}, GeluAttrs{form});
+}
+Tensor silu_grad(const Tensor& grad, const Tensor& x) {
+  return call_one(ops::silu_grad, {&grad, &x});
 }
 
 }  // namespace mezzo

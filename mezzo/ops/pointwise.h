@@ -34,10 +34,16 @@ enum class GeluForm : std::uint8_t {
 // 0 at -inf, the limit.
 Tensor gelu(const Tensor& x, GeluForm form = GeluForm::kExact);
 
-// The gradients of sigmoid and tanh from their output y, and of gelu from its input x:
-// grad * y * (1 - y), grad * (1 - y^2), grad * gelu'(x).
+// x * sigmoid(x), also called swish (Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for
+// neural network function approximation in reinforcement learning", Neural Networks 107, 2018). 0
+// at -inf, the limit.
+Tensor silu(const Tensor& x);
+
+// The gradients of sigmoid and tanh from their output y, and of gelu and silu from their input x:
+// grad * y * (1 - y), grad * (1 - y^2), grad * gelu'(x), grad * silu'(x).
 Tensor sigmoid_grad(const Tensor& grad, const Tensor& y);
 Tensor tanh_grad(const Tensor& grad, const Tensor& y);
 Tensor gelu_grad(const Tensor& grad, const Tensor& x, GeluForm form = GeluForm::kExact);
+Tensor silu_grad(const Tensor& grad, const Tensor& x);
 
 }  // namespace mezzo

@@ -30,6 +30,7 @@ class Operations : public nn::Module {
     y = linear_(reshape(y, {x.size(0), 4, 9}));                            // [n, 4, 5]
     y = mezzo::add(softmax(y, 2), log_softmax(y, 1));
     y = matmul(gelu(norm_(y)), gelu(y, GeluForm::kTanh), {.transpose_b = true});  // [n, 4, 4]
+    y = silu(y) + leaky_relu(y, 0.2) + clamp(y, -0.3, 0.5);
     y = (2.0 * y - 1.0) / (pow(mean(y, {2}, true) + sum(y, {1, 2}, true), 2) + 1.0);
     y = matmul(permute(y, {0, 2, 1}) + max(y, {1}, true), y, {.transpose_a = true});
     y = reshape(expand(reshape(y, {x.size(0), 4, 4, 1}), {x.size(0), 4, 4, 2}), {x.size(0), 4, 8});

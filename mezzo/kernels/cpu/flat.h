@@ -12,7 +12,7 @@ std::size_t scale(std::span<const Block> blocks, float factor);
 double sum_of_squares(std::span<const Block> blocks);
 // The same of the blocks multiplied by `factor`, in f32.
 double sum_of_product_squares(std::span<const Block> blocks, float factor);
-void clamp(std::span<const Block> blocks, float limit);
+void clamp_blocks(std::span<const Block> blocks, float limit);
 void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
 void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
 void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);

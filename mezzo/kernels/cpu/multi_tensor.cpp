@@ -166,7 +166,7 @@ double sum_of_product_squares(std::span<const Block> blocks, float factor) {
   return total;
 }
 
-void clamp(std::span<const Block> blocks, float limit) {
+void clamp_blocks(std::span<const Block> blocks, float limit) {
   kernels::for_ranges(
       blocks, kElementGrain, [&](std::size_t index, std::int64_t begin, std::int64_t end) {
         kernels::visit_vector_dtype(blocks[index].dtype, [&]<class T>() {
@@ -193,7 +193,7 @@ HWY_EXPORT(first_nonfinite);
 HWY_EXPORT(first_nonfinite_product);
 HWY_EXPORT(scale);
 HWY_EXPORT(sum_of_product_squares);
-HWY_EXPORT(clamp);
+HWY_EXPORT(clamp_blocks);
 
 }  // namespace
 
@@ -210,8 +210,8 @@ double sum_of_product_squares(std::span<const Block> blocks, float factor) {
   return HWY_DYNAMIC_DISPATCH(sum_of_product_squares)(blocks, factor);
 }
 double sum_of_squares(std::span<const Block> blocks) { return sum_of_product_squares(blocks, 1); }
-void clamp(std::span<const Block> blocks, float limit) {
-  HWY_DYNAMIC_DISPATCH(clamp)(blocks, limit);
+void clamp_blocks(std::span<const Block> blocks, float limit) {
+  HWY_DYNAMIC_DISPATCH(clamp_blocks)(blocks, limit);
 }
 
 }  // namespace mezzo::flat::cpu

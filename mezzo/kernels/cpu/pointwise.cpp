@@ -4,32 +4,13 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/math-inl.h"
-#include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/cpu/pointwise-inl.h"
 #include "mezzo/ops/pointwise_attrs.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
-
-template <class Function>
-void unary(const KernelArgs& args, const Function& f) {
-  const Tensor& out = args.output();
-  const Tensor x = kernels::dense(args.input(0), out.format());
-  kernels::visit_vector_dtype(
-      x.dtype(), [&]<class T>() { map(x.data<T>(), out.mutable_data<T>(), x.numel(), f); });
-}
-
-template <class Function>
-void binary(const KernelArgs& args, const Function& f) {
-  const Tensor& out = args.output();
-  const Tensor a = kernels::dense(args.input(0), out.format());
-  const Tensor b = kernels::dense(args.input(1), out.format());
-  kernels::visit_vector_dtype(b.dtype(), [&]<class T>() {
-    map(a.data<T>(), b.data<T>(), out.mutable_data<T>(), b.numel(), f);
-  });
-}
 
 // Number by number, by the C library: an f32 logarithm times an exponent would be off by 100 units
 // in the last place. Exponents that f32 does not hold exactly need pow in f64.
@@ -57,7 +38,7 @@ HWY_INLINE SigmoidPair gelu_tanh_gate(F32Vec x) {
   return sigmoid_pair(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), number(cubic), number(slope))));
 }
 
-// Keeps 0 * inf away: both forms and their gradients have limits at both ends.
+// Keeps 0 * inf away: gelu, silu and their gradients have limits at both ends.
 HWY_INLINE F32Vec finite(F32Vec x) {
   return clamp(x, -std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity());
 }
@@ -65,51 +46,51 @@ HWY_INLINE F32Vec finite(F32Vec x) {
 }  // namespace
 
 void exp_kernel(const KernelArgs& args) {
-  unary(args, [](F32Vec x) HWY_ATTR { return exp(x); });
+  map_unary(args, [](F32Vec x) HWY_ATTR { return exp(x); });
 }
 void log_kernel(const KernelArgs& args) {
-  unary(args, [](F32Vec x) HWY_ATTR { return log(x); });
+  map_unary(args, [](F32Vec x) HWY_ATTR { return log(x); });
 }
 void sqrt_kernel(const KernelArgs& args) {
-  unary(args, [](F32Vec x) HWY_ATTR { return hn::Sqrt(x); });
+  map_unary(args, [](F32Vec x) HWY_ATTR { return hn::Sqrt(x); });
 }
 void sigmoid_kernel(const KernelArgs& args) {
-  unary(args, [](F32Vec x) HWY_ATTR { return sigmoid(x); });
+  map_unary(args, [](F32Vec x) HWY_ATTR { return sigmoid(x); });
 }
 void tanh_kernel(const KernelArgs& args) {
-  unary(args, [](F32Vec x) HWY_ATTR { return tanh(x); });
+  map_unary(args, [](F32Vec x) HWY_ATTR { return tanh(x); });
 }
 
 void pow_kernel(const KernelArgs& args) {
   const double exponent = args.attrs<PowAttrs>().exponent;
   if (exponent == 0) {
-    unary(args, [](F32Vec) HWY_ATTR { return number(1.0F); });
+    map_unary(args, [](F32Vec) HWY_ATTR { return number(1.0F); });
   } else if (exponent == 1) {
-    unary(args, [](F32Vec x) HWY_ATTR { return x; });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return x; });
   } else if (exponent == 2) {
-    unary(args, [](F32Vec x) HWY_ATTR { return hn::Mul(x, x); });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return hn::Mul(x, x); });
   } else if (exponent == 3) {
-    unary(args, [](F32Vec x) HWY_ATTR { return hn::Mul(hn::Mul(x, x), x); });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return hn::Mul(hn::Mul(x, x), x); });
   } else if (exponent == -1) {
-    unary(args, [](F32Vec x) HWY_ATTR { return hn::Div(number(1.0F), x); });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return hn::Div(number(1.0F), x); });
   } else if (exponent == 0.5) {
-    unary(args, [](F32Vec x) HWY_ATTR { return square_root(x); });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return square_root(x); });
   } else if (exponent == -0.5) {
-    unary(args, [](F32Vec x) HWY_ATTR { return hn::Div(number(1.0F), square_root(x)); });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return hn::Div(number(1.0F), square_root(x)); });
   } else if (const auto power = static_cast<float>(exponent); power == exponent) {
-    unary(args, [power](F32Vec x) HWY_ATTR { return pow_general(x, power); });
+    map_unary(args, [power](F32Vec x) HWY_ATTR { return pow_general(x, power); });
   } else {
-    unary(args, [exponent](F32Vec x) HWY_ATTR { return pow_general(x, exponent); });
+    map_unary(args, [exponent](F32Vec x) HWY_ATTR { return pow_general(x, exponent); });
   }
 }
 
 void sigmoid_grad_kernel(const KernelArgs& args) {
-  binary(args, [](F32Vec g, F32Vec y)
-                   HWY_ATTR { return hn::Mul(g, hn::Mul(y, hn::Sub(number(1.0F), y))); });
+  map_binary(args, [](F32Vec g, F32Vec y)
+                       HWY_ATTR { return hn::Mul(g, hn::Mul(y, hn::Sub(number(1.0F), y))); });
 }
 
 void tanh_grad_kernel(const KernelArgs& args) {
-  binary(args, [](F32Vec g, F32Vec y) HWY_ATTR {
+  map_binary(args, [](F32Vec g, F32Vec y) HWY_ATTR {
     const auto one = number(1.0F);
     return hn::Mul(g, hn::Mul(hn::Sub(one, y), hn::Add(one, y)));
   });
@@ -117,9 +98,9 @@ void tanh_grad_kernel(const KernelArgs& args) {
 
 void gelu_kernel(const KernelArgs& args) {
   if (args.attrs<GeluAttrs>().form == GeluForm::kExact) {
-    unary(args, [](F32Vec x) HWY_ATTR { return gelu(x); });
+    map_unary(args, [](F32Vec x) HWY_ATTR { return gelu(x); });
   } else {
-    unary(args, [](F32Vec x) HWY_ATTR {
+    map_unary(args, [](F32Vec x) HWY_ATTR {
       const auto v = finite(x);
       return hn::Mul(v, gelu_tanh_gate(v).of_x);
     });
@@ -128,9 +109,9 @@ void gelu_kernel(const KernelArgs& args) {
 
 void gelu_grad_kernel(const KernelArgs& args) {
   if (args.attrs<GeluAttrs>().form == GeluForm::kExact) {
-    binary(args, [](F32Vec g, F32Vec x) HWY_ATTR { return hn::Mul(g, gelu_derivative(x)); });
+    map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR { return hn::Mul(g, gelu_derivative(x)); });
   } else {
-    binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
+    map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
       const auto v = clamp(x, -100.0F, 100.0F);  // all is 0 or 1 beyond
       const auto [s, rest] = gelu_tanh_gate(v);
       const auto slope =
@@ -139,6 +120,21 @@ void gelu_grad_kernel(const KernelArgs& args) {
       return hn::Mul(g, hn::MulAdd(bend, slope, s));
     });
   }
+}
+
+void silu_kernel(const KernelArgs& args) {
+  map_unary(args, [](F32Vec x) HWY_ATTR {
+    const auto v = finite(x);
+    return hn::Mul(v, sigmoid(v));
+  });
+}
+
+void silu_grad_kernel(const KernelArgs& args) {
+  map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
+    const auto v = clamp(x, -200.0F, 200.0F);  // all is 0 or 1 beyond
+    const auto [s, rest] = sigmoid_pair(v);
+    return hn::Mul(g, hn::MulAdd(hn::Mul(v, s), rest, s));
+  });
 }
 
 }  // namespace mezzo::HWY_NAMESPACE
@@ -158,6 +154,8 @@ HWY_EXPORT(tanh_kernel);
 HWY_EXPORT(tanh_grad_kernel);
 HWY_EXPORT(gelu_kernel);
 HWY_EXPORT(gelu_grad_kernel);
+HWY_EXPORT(silu_kernel);
+HWY_EXPORT(silu_grad_kernel);
 
 using Run = void (*)(const KernelArgs&);
 constexpr KernelList simd(Run run) { return {{{{"cpu_simd", vector_dtypes_only, run}}}}; }
@@ -202,6 +200,14 @@ extern const KernelList gelu = simd([](const KernelArgs& args) {
 });
 extern const KernelList gelu_grad = simd([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(gelu_grad_kernel)
+  (args);
+});
+extern const KernelList silu = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(silu_kernel)
+  (args);
+});
+extern const KernelList silu_grad = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(silu_grad_kernel)
   (args);
 });
 

@@ -171,7 +171,7 @@ __global__ void clamp_kernel(Batch<Block> batch, float limit) {
   });
 }
 
-void clamp(std::span<const Block> blocks, float limit) {
+void clamp_blocks(std::span<const Block> blocks, float limit) {
   if (blocks.empty()) return;
   const Launch launch(device_of(blocks));
   for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
@@ -230,7 +230,7 @@ extern const Kernels kCudaKernels{.name = "cuda",
                                   .first_nonfinite = cuda::first_nonfinite,
                                   .scale = cuda::scale,
                                   .sum_of_squares = cuda::sum_of_squares,
-                                  .clamp = cuda::clamp,
+                                  .clamp = cuda::clamp_blocks,
                                   .count_exponents = cuda::count_exponents,
                                   .sgd = cuda::sgd,
                                   .adam = cuda::adam,

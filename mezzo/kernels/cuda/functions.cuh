@@ -58,6 +58,17 @@ __host__ __device__ inline float gelu_tanh_derivative(float x) {
   return fmaf(v * s * gelu_tanh_gate(-v), fmaf(v * v, kCubic, kSlope), s);
 }
 
+__host__ __device__ inline float silu(float x) {
+  const float v = bounded(x, -FLT_MAX, INFINITY);
+  return v * sigmoid(v);
+}
+
+__host__ __device__ inline float silu_derivative(float x) {
+  const float v = bounded(x, -200.0F, 200.0F);
+  const float s = sigmoid(v);
+  return fmaf(v * s, sigmoid(-v), s);  // 1 - s would have lost its bits where s is nearly 1
+}
+
 // log(p), at least -100: what keeps the loss of a probability of 0 finite, as in PyTorch.
 __host__ __device__ inline float bounded_log(float p) {
   const float log = logf(p);

@@ -46,6 +46,15 @@ struct GeluTanhGrad {
   }
 };
 
+struct Silu {
+  __device__ float operator()(float x) const { return functions::silu(x); }
+};
+struct SiluGrad {
+  __device__ float operator()(float grad, float x) const {
+    return grad * functions::silu_derivative(x);
+  }
+};
+
 // Small whole powers by products, which round once or twice; powf takes ten times as long.
 template <int kPower>
 struct WholePower {
@@ -107,5 +116,7 @@ extern const KernelList tanh = unary_kernel<Tanh>();
 extern const KernelList tanh_grad = binary_kernel<TanhGrad>();
 extern const KernelList gelu = list(run_gelu);
 extern const KernelList gelu_grad = list(run_gelu_grad);
+extern const KernelList silu = unary_kernel<Silu>();
+extern const KernelList silu_grad = binary_kernel<SiluGrad>();
 
 }  // namespace mezzo::kernels::cuda

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -54,6 +55,9 @@ extern const RefKernel gelu = [](const RefArgs& args) {
     return x * logistic(2 * kGeluScale * (x + kGeluCubic * x * x * x));
   });
 };
+extern const RefKernel silu = [](const RefArgs& args) {
+  unary(args, [](double x) { return std::isinf(x) ? std::max(x, 0.0) : x * logistic(x); });
+};
 extern const RefKernel sigmoid_grad = [](const RefArgs& args) {
   scaled(args, [](double y) { return y * (1 - y); });
 };
@@ -67,6 +71,14 @@ extern const RefKernel gelu_grad = [](const RefArgs& args) {
     if (exact) return normal_integral(x) + x * normal_density(x);
     const double s = logistic(2 * kGeluScale * (x + kGeluCubic * x * x * x));
     return s + x * s * (1 - s) * 2 * kGeluScale * (1 + 3 * kGeluCubic * x * x);
+  });
+};
+
+extern const RefKernel silu_grad = [](const RefArgs& args) {
+  scaled(args, [](double x) {
+    if (std::isinf(x)) return x > 0 ? 1.0 : 0.0;
+    const double s = logistic(x);
+    return s + x * s * (1 - s);
   });
 };
 

@@ -32,6 +32,9 @@ TEST(CudaFunctions, AreCloseToDouble) {
     const double v = x;
     const double density = std::exp(-0.5 * v * v) / std::sqrt(2 * 3.14159265358979323846);
     EXPECT_NEAR(functions::sigmoid(x), 1 / (1 + std::exp(-v)), 1e-7);
+    const double s = 1 / (1 + std::exp(-v));
+    EXPECT_NEAR(functions::silu(x), v * s, 2e-7 * std::max(1.0, std::abs(v)));
+    EXPECT_NEAR(functions::silu_derivative(x), s + v * s * (1 - s), 4e-7);
     EXPECT_NEAR(functions::gelu(x), v * normal_part(v), 2e-7 * std::max(1.0, std::abs(v)));
     EXPECT_NEAR(functions::gelu_derivative(x), normal_part(v) + v * density, 4e-7);
     const double inner = kGeluScale * (v + kGeluCubic * v * v * v);
@@ -47,12 +50,13 @@ TEST(CudaFunctions, AreCloseToDouble) {
 TEST(CudaFunctions, HaveTheirLimits) {
   EXPECT_EQ(functions::sigmoid(-kInfinity), 0);
   EXPECT_EQ(functions::sigmoid(kInfinity), 1);
-  for (const auto function : {functions::gelu, functions::gelu_tanh}) {
+  for (const auto function : {functions::gelu, functions::gelu_tanh, functions::silu}) {
     EXPECT_EQ(function(-kInfinity), 0);
     EXPECT_EQ(function(kInfinity), kInfinity);
     EXPECT_TRUE(std::isnan(function(NAN)));
   }
-  for (const auto function : {functions::gelu_derivative, functions::gelu_tanh_derivative}) {
+  for (const auto function :
+       {functions::gelu_derivative, functions::gelu_tanh_derivative, functions::silu_derivative}) {
     EXPECT_EQ(function(-kInfinity), 0);
     EXPECT_EQ(function(kInfinity), 1);
     EXPECT_TRUE(std::isnan(function(NAN)));

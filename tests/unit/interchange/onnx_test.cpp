@@ -18,6 +18,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/pool.h"
 #include "mezzo/ops/reduce.h"
@@ -173,6 +174,22 @@ TEST(Onnx, OtherOperations) {
       UnorderedElementsAre(Pair("Exp", 2), Pair("Tanh", 1), Pair("Sub", 1), Pair("Sigmoid", 2),
                            Pair("Mul", 1), Pair("Div", 1), Pair("Sqrt", 1), Pair("Log", 1),
                            Pair("Concat", 1), Pair("Reshape", 1), Pair("Softmax", 1)));
+}
+
+TEST(Onnx, FunctionsWithNumbers) {
+  Net net([](const Tensor& x) { return silu(leaky_relu(x, 0.25)) + clamp(x, -0.5, 2); });
+  const onnx::ModelProto model = exported(net, {4, 6});
+  EXPECT_THAT(count_ops(model),
+              UnorderedElementsAre(Pair("LeakyRelu", 1), Pair("Sigmoid", 1), Pair("Mul", 1),
+                                   Pair("Clip", 1), Pair("Add", 1)));
+  EXPECT_EQ(node(model, "LeakyRelu").attribute(0).f(), 0.25F);
+  std::map<std::string, float> numbers;
+  for (const onnx::TensorProto& tensor : model.graph().initializer()) {
+    numbers[tensor.name()] = tensor.float_data(0);
+  }
+  const onnx::NodeProto& clip = node(model, "Clip");
+  EXPECT_EQ(numbers[clip.input(1)], -0.5F);
+  EXPECT_EQ(numbers[clip.input(2)], 2.0F);
 }
 
 std::string refusal(nn::Module& net, const Shape& example) {

@@ -102,6 +102,9 @@ TEST(Activations, CallTheirOperation) {
   EXPECT_EQ(GELU()(x).to_vector<float>(), gelu(x).to_vector<float>());
   EXPECT_EQ(GELU(GeluForm::kTanh)(x).to_vector<float>(),
             gelu(x, GeluForm::kTanh).to_vector<float>());
+  EXPECT_EQ(SiLU()(x).to_vector<float>(), silu(x).to_vector<float>());
+  EXPECT_EQ(LeakyReLU()(x).to_vector<float>(), (Floats{-0.01F, 0, 2}));
+  EXPECT_EQ(LeakyReLU(0.5)(x).to_vector<float>(), (Floats{-0.5F, 0, 2}));
   EXPECT_EQ(Sigmoid()(x).to_vector<float>(), sigmoid(x).to_vector<float>());
   EXPECT_EQ(Tanh()(x).to_vector<float>(), tanh(x).to_vector<float>());
   EXPECT_EQ(Identity()(x).impl(), x.impl());

@@ -71,6 +71,11 @@ double exact_gelu_tanh(double x) {
   return x / (1 + std::exp(-std::numbers::sqrt2 * scale * (x + 0.044715 * x * x * x)));
 }
 
+double exact_silu(double x) {
+  if (std::isinf(x)) return x > 0 ? x : 0;
+  return x / (1 + std::exp(-x));
+}
+
 // The name that googletest looks for.
 void PrintTo(  // NOLINT(readability-identifier-naming)
     const Function& function, std::ostream* out) {
@@ -160,6 +165,32 @@ TEST(Pointwise, GeluKeepsItsTail) {
     EXPECT_EQ(y[3], 0);
     EXPECT_TRUE(std::isnan(y[4]));
   }
+}
+
+// Left of -87 the logistic function is subnormal, and x multiplies its rounding.
+TEST(Pointwise, SiluIsCloseOverTheWholeRange) {
+  const Tensor& x = all_magnitudes();
+  const Tensor y = silu(x);
+  const float* in = x.data<float>();
+  const float* out = y.data<float>();
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const double want = exact_silu(in[i]);
+    if (in[i] < -87) {
+      ASSERT_NEAR(out[i], want, 0x1p-142) << in[i];
+    } else {
+      ASSERT_LE(ulps(out[i], want), 3) << in[i];
+    }
+  }
+}
+
+TEST(Pointwise, SiluHasItsLimits) {
+  EXPECT_THAT(values_of(silu, {0, kInf, -kInf, kMost, -kMost}),
+              testing::ElementsAre(0, kInf, 0, kMost, 0));
+  EXPECT_TRUE(std::isnan(values_of(silu, {kNan})[0]));
+  const Tensor x = from_values({kInf, -kInf, kMost, -kMost, 120.0F, -120.0F, kNan}, {7});
+  const Floats g = silu_grad(ones({7}), x).to_vector<float>();
+  EXPECT_THAT(Floats(g.begin(), g.end() - 1), testing::ElementsAre(1, 0, 1, 0, 1, 0));
+  EXPECT_TRUE(std::isnan(g[6]));
 }
 
 TEST(Pointwise, GradientsAreFiniteAtTheEnds) {

@@ -1,0 +1,78 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/piecewise.cpp"
+#include <hwy/foreach_target.h>
+
+#include "mezzo/kernels/cpu/math-inl.h"
+#include "mezzo/kernels/cpu/pointwise-inl.h"
+#include "mezzo/ops/piecewise_attrs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mezzo::HWY_NAMESPACE {
+
+void leaky_relu(const KernelArgs& args) {
+  const auto slope = static_cast<float>(args.attrs<LeakyReluAttrs>().negative_slope);
+  map_unary(args, [slope](F32Vec x) HWY_ATTR {
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(F32())), x, hn::Mul(x, number(slope)));
+  });
+}
+
+void leaky_relu_grad(const KernelArgs& args) {
+  const auto slope = static_cast<float>(args.attrs<LeakyReluAttrs>().negative_slope);
+  map_binary(args, [slope](F32Vec g, F32Vec x) HWY_ATTR {
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(F32())), g, hn::Mul(g, number(slope)));
+  });
+}
+
+void clamp_kernel(const KernelArgs& args) {
+  const auto& attrs = args.attrs<ClampAttrs>();
+  const auto min = static_cast<float>(attrs.min);
+  const auto max = static_cast<float>(attrs.max);
+  map_unary(args, [min, max](F32Vec x) HWY_ATTR { return clamp(x, min, max); });
+}
+
+void clamp_grad(const KernelArgs& args) {
+  const auto& attrs = args.attrs<ClampAttrs>();
+  const auto min = static_cast<float>(attrs.min);
+  const auto max = static_cast<float>(attrs.max);
+  map_binary(args, [min, max](F32Vec g, F32Vec x) HWY_ATTR {
+    const auto is_within = hn::And(hn::Ge(x, number(min)), hn::Le(x, number(max)));
+    return hn::IfThenElseZero(is_within, g);
+  });
+}
+
+}  // namespace mezzo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mezzo::kernels::cpu {
+namespace {
+
+HWY_EXPORT(leaky_relu);
+HWY_EXPORT(leaky_relu_grad);
+HWY_EXPORT(clamp_kernel);
+HWY_EXPORT(clamp_grad);
+
+using Run = void (*)(const KernelArgs&);
+constexpr KernelList simd(Run run) { return {{{{"cpu_simd", vector_dtypes_only, run}}}}; }
+
+}  // namespace
+
+extern const KernelList leaky_relu = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(leaky_relu)
+  (args);
+});
+extern const KernelList leaky_relu_grad = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(leaky_relu_grad)
+  (args);
+});
+extern const KernelList clamp = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(clamp_kernel)
+  (args);
+});
+extern const KernelList clamp_grad = simd([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(clamp_grad)
+  (args);
+});
+
+}  // namespace mezzo::kernels::cpu
+#endif

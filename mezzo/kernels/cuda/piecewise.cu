@@ -1,0 +1,44 @@
+#include "mezzo/kernels/cuda/pointwise.cuh"
+#include "mezzo/ops/piecewise_attrs.h"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+// The factor of x, and of its gradient.
+struct Slope {
+  float left;
+  __device__ float operator()(float x) const { return x > 0 ? x : left * x; }
+  __device__ float operator()(float grad, float x) const { return x > 0 ? grad : left * grad; }
+};
+struct Bounds {
+  float min;
+  float max;
+  __device__ float operator()(float x) const { return x < min ? min : x > max ? max : x; }
+  __device__ float operator()(float grad, float x) const {
+    return x >= min && x <= max ? grad : 0.0F;
+  }
+};
+
+Slope slope_of(const KernelArgs& args) {
+  return {static_cast<float>(args.attrs<LeakyReluAttrs>().negative_slope)};
+}
+Bounds bounds_of(const KernelArgs& args) {
+  const auto& attrs = args.attrs<ClampAttrs>();
+  return {static_cast<float>(attrs.min), static_cast<float>(attrs.max)};
+}
+
+using Run = void (*)(const KernelArgs&);
+constexpr KernelList kernel(Run run) { return {{{{"cuda", float_dtypes_only, run}}}}; }
+
+}  // namespace
+
+extern const KernelList leaky_relu =
+    kernel([](const KernelArgs& args) { run_unary(args, slope_of(args)); });
+extern const KernelList leaky_relu_grad =
+    kernel([](const KernelArgs& args) { run_binary(args, slope_of(args)); });
+extern const KernelList clamp =
+    kernel([](const KernelArgs& args) { run_unary(args, bounds_of(args)); });
+extern const KernelList clamp_grad =
+    kernel([](const KernelArgs& args) { run_binary(args, bounds_of(args)); });
+
+}  // namespace mezzo::kernels::cuda

@@ -1,0 +1,23 @@
+// Piecewise linear functions of one number, element by element. Each keeps shape, dtype and format,
+// and throws ArgumentError for integers.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// x where it is positive, negative_slope * x elsewhere (Maas, Hannun and Ng, "Rectifier
+// nonlinearities improve neural network acoustic models", ICML 2013). Throws ArgumentError unless
+// the slope is finite.
+Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
+
+// x limited to [min, max], which may be infinite; a NaN stays. The gradient passes where x is
+// within, the bounds included. Throws ArgumentError unless min <= max.
+Tensor clamp(const Tensor& x, double min, double max);
+
+// Their gradients from the input x: grad, times the slope unless x > 0, or 0 unless
+// min <= x <= max.
+Tensor leaky_relu_grad(const Tensor& grad, const Tensor& x, double negative_slope = 0.01);
+Tensor clamp_grad(const Tensor& grad, const Tensor& x, double min, double max);
+
+}  // namespace mezzo
