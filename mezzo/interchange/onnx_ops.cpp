@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "mezzo/ops/affine_attrs.h"
@@ -225,9 +226,8 @@ std::string matmul(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto operand = [&](std::size_t i, bool transposed) {
     if (!transposed) return graph.input(i);
     const std::size_t rank = call.inputs[i].rank();
-    Sizes order;
-    for (std::size_t axis = 0; axis < rank; ++axis)
-      order.push_back(static_cast<std::int64_t>(axis));
+    Sizes order(rank);
+    std::iota(order.begin(), order.end(), 0);
     std::swap(order[rank - 1], order[rank - 2]);
     return graph.add("Transpose", {graph.input(i)}).set("perm", order).result();
   };

@@ -284,8 +284,8 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
 // label of its largest logit instead, whose loss is finite whatever classes are ruled out.
 Tensor cross_entropy_of_some(const Tensor& logits, const Tensor& labels,
                              CrossEntropyOptions options) {
-  check_arg(labels.dtype() == DType::kI64, "cross_entropy",
-            "ignore_index is for class numbers, which are i64; the labels are ", labels);
+  check_arg(labels.dtype() == DType::kI64 && labels.rank() == 1, "cross_entropy",
+            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels);
   const WithoutPrecisionHook outside;  // a part of the loss, in f32
   const Tensor ignored =
       full({}, static_cast<double>(*options.ignore_index), DType::kI64, labels.device());

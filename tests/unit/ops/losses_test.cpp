@@ -189,6 +189,10 @@ TEST(CrossEntropy, IgnoresOnlyThatNumber) {
               testing::HasSubstr("label 1 is 4294967297, out of range"));
   EXPECT_THAT(message_of([&] { cross_entropy(x, x, ignoring); }),
               testing::HasSubstr("ignore_index is for class numbers"));
+  EXPECT_THAT(message_of([&] {
+                cross_entropy(x, reshape(labels_of({0, 1}), {2, 1}), ignoring);
+              }),
+              testing::HasSubstr("the labels are i64[2, 1]"));
 }
 
 TEST(CrossEntropy, StridedLogitsAndLabels) {
