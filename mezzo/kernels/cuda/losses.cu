@@ -157,7 +157,7 @@ void run_cross_entropy(const KernelArgs& args) {
   if (is_separate) return;
   const auto divisor = static_cast<float>(
       attrs.reduction == Reduction::kMean ? std::max<std::int64_t>(logits.size(0), 1) : 1);
-  reduce(launch, SumTerms<float, float>{in<float>(losses), out<float>(args.output()), divisor},
+  reduce(launch, SumTerms<float>{in<float>(losses), Results<float>(args.output()), divisor},
          flat_reduction(logits.size(0)));
 }
 

@@ -6,17 +6,17 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-template <class T, class Out>
+template <class T>
 struct Largest {
   const T* x;
-  Out* out;
+  Results<T> results;
   __device__ float start() const { return -INFINITY; }
   // A NaN wins, and stays.
   __device__ float combine(float a, float b) const {
     return isnan(a) || !(b > a || isnan(b)) ? a : b;
   }
   __device__ float term(std::int64_t at, std::int64_t, std::int64_t) const { return widen(x[at]); }
-  __device__ void finish(float value, std::int64_t at) const { out[at] = narrow<Out>(value); }
+  __device__ void finish(float value, std::int64_t at) const { results.put(at, value); }
 };
 
 __device__ bool is_largest(float x, float largest) {
@@ -95,13 +95,13 @@ struct Column {
   }
 };
 
-template <class Out>
+template <class T>
 struct Quotient {
-  Out* out;
+  Results<T> results;
   float divisor;
   __device__ static void join(float& sum, float other) { sum += other; }
   __device__ void finish(float sum, std::int64_t column) const {
-    out[column] = narrow<Out>(sum / divisor);
+    results.put(column, sum / divisor);
   }
 };
 
@@ -109,15 +109,11 @@ void sums(const KernelArgs& args, float divisor) {
   const Launch launch(args.output());
   const Fold r = reduction_of(args);
   visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
-    visit_vector_dtype(args.output().dtype(), [&]<class Out>() {
-      if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, float>) {
-        const T* x = in<T>(args.input(0));
-        Out* to = out<Out>(args.output());
-        if (!is_down_columns(r)) return reduce(launch, SumTerms<T, Out>{x, to, divisor}, r);
-        visit_packs<T>(r.outputs, {x}, [&]<int N>() {
-          add_up_rows<N>(launch, Column<N, T>{x}, Quotient<Out>{to, divisor}, r.terms, r.outputs);
-        });
-      }
+    const T* x = in<T>(args.input(0));
+    const Results<T> to(args.output());
+    if (!is_down_columns(r)) return reduce(launch, SumTerms<T>{x, to, divisor}, r);
+    visit_packs<T>(r.outputs, {x}, [&]<int N>() {
+      add_up_rows<N>(launch, Column<N, T>{x}, Quotient<T>{to, divisor}, r.terms, r.outputs);
     });
   });
 }
@@ -132,11 +128,7 @@ void run_max(const KernelArgs& args) {
   const Launch launch(args.output());
   const Fold reduction = reduction_of(args);
   visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
-    visit_vector_dtype(args.output().dtype(), [&]<class Out>() {
-      if constexpr (std::is_same_v<T, Out> || std::is_same_v<Out, float>) {
-        reduce(launch, Largest<T, Out>{in<T>(args.input(0)), out<Out>(args.output())}, reduction);
-      }
-    });
+    reduce(launch, Largest<T>{in<T>(args.input(0)), Results<T>(args.output())}, reduction);
   });
 }
 

@@ -133,17 +133,38 @@ void reduce(const Launch& launch, const Op& op, const Fold& r) {
   }
 }
 
-template <class T, class Out>
+// Where results of a reduction of T go: into an array of T, or of f32, which 16-bit sums may ask
+// for. Asked as it runs, for kernels of each of the two would take nvcc twice as long.
+template <class T>
+struct Results {
+  T* array = nullptr;
+  float* wide = nullptr;  // if set, it is meant
+
+  explicit Results(const Tensor& tensor) {
+    if (tensor.dtype() == DType::kF32) {
+      wide = out<float>(tensor);
+    } else {
+      array = out<T>(tensor);
+    }
+  }
+  __device__ void put(std::int64_t at, float value) const {
+    if (wide != nullptr) {
+      wide[at] = value;
+    } else {
+      array[at] = narrow<T>(value);
+    }
+  }
+};
+
+template <class T>
 struct SumTerms {
   const T* x;
-  Out* out;
+  Results<T> results;
   float divisor;
   __device__ float start() const { return 0; }
   __device__ float combine(float a, float b) const { return a + b; }
   __device__ float term(std::int64_t at, std::int64_t, std::int64_t) const { return widen(x[at]); }
-  __device__ void finish(float value, std::int64_t at) const {
-    out[at] = narrow<Out>(value / divisor);
-  }
+  __device__ void finish(float value, std::int64_t at) const { results.put(at, value / divisor); }
 };
 
 }  // namespace mezzo::kernels::cuda
