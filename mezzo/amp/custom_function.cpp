@@ -16,10 +16,6 @@ constexpr const char* kOp = "custom_function";
 constexpr std::size_t kInput = kMaxOutputs;  // it has its own history
 constexpr std::size_t kOther = kMaxOutputs + 1;
 
-bool is_castable(const Tensor& x) {
-  return x.defined() && (x.dtype() == DType::kF32 || is_lower(x.dtype()));
-}
-
 bool is_among(std::span<const Tensor> tensors, const Tensor& tensor) {
   return std::ranges::any_of(tensors, [&](const Tensor& t) { return t.impl() == tensor.impl(); });
 }
@@ -151,8 +147,7 @@ CustomFunction::CustomFunction(Pass forward, Pass backward, const CustomFunction
     : forward_(std::move(forward)), backward_(std::move(backward)), options_(options) {
   check_arg(forward_ != nullptr && backward_ != nullptr, kOp, "a pass is empty. Give both");
   const DType dtype = options.cast_inputs.value_or(DType::kF32);
-  check_arg(dtype == DType::kF32 || is_lower(dtype), kOp,
-            "cast_inputs must be f32, bf16 or f16, it is ", dtype);
+  check_arg(takes_part(dtype), kOp, "cast_inputs must be f32, bf16 or f16, it is ", dtype);
 }
 
 CustomFunction::Tensors CustomFunction::operator()(std::span<const Tensor> inputs) const {
@@ -162,7 +157,7 @@ CustomFunction::Tensors CustomFunction::operator()(std::span<const Tensor> input
     return run_forward(context, cast_inputs);
   }
   for (Tensor& input : cast_inputs) {
-    if (is_castable(input)) input = cast(input, *options_.cast_inputs);
+    if (input.defined() && takes_part(input.dtype())) input = cast(input, *options_.cast_inputs);
   }
   const Autocast outside(DType::kBf16, false);
   return run_forward(context, cast_inputs);

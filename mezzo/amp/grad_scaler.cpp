@@ -190,7 +190,7 @@ void GradScaler::check_not_stepped(const Entry* entry) const {
 // What a step of the entry's optimizer does, or has done.
 StepResult GradScaler::settle(Entry& entry, bool skip) const {
   entry.stage = Stage::kStepped;
-  const StepResult result{.stepped = entry.has_gradients && !skip,
+  const StepResult result{.stepped = entry.steps(skip),
                           .found_inf = entry.first_bad.has_value(),
                           .nothing_to_do = !entry.has_gradients,
                           .scale_used = *used_,
@@ -210,7 +210,7 @@ StepResult GradScaler::settle(Entry& entry, bool skip) const {
 
 StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const {
   // First of all: if it throws, the step was none and can be called again.
-  if (entry.has_gradients && !skip) optimizer.step(entry.inv_scale);
+  if (entry.steps(skip)) optimizer.step(entry.inv_scale);
   return settle(entry, skip);
 }
 

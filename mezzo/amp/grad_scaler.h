@@ -170,6 +170,8 @@ class GradScaler {
     bool has_gradients;
     double inv_scale;  // what is left to multiply the gradients with
     std::optional<std::size_t> first_bad;
+
+    bool steps(bool skip) const { return has_gradients && !skip; }
   };
 
   // The only look at gradients: the index of the first parameter with one that is not finite, after

@@ -54,4 +54,9 @@ inline Support vector_dtypes_only(const KernelArgs& args) {
   return Support::yes();
 }
 
+// The list of an operation with one kernel over them.
+constexpr KernelList simd_kernel(void (*run)(const KernelArgs&)) {
+  return {{{{"cpu_simd", vector_dtypes_only, run}}}};
+}
+
 }  // namespace mezzo::kernels

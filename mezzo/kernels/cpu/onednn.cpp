@@ -139,15 +139,14 @@ void execute(const Primitive& primitive, std::initializer_list<Arg> args) {
   primitive.primitive.execute(stream(), map);
 }
 
-bool can_describe(const Shape& dims, const Shape& strides) {
-  const Desc desc({dims.begin(), dims.end()}, type_of(DType::kF32),
-                  {strides.begin(), strides.end()}, /*allow_empty=*/true);
-  return !desc.is_zero();
-}
-
 Desc describe(const Shape& dims, DType dtype, const Shape& strides) {
   return {dnnl::memory::dims(dims.begin(), dims.end()), type_of(dtype),
           dnnl::memory::dims(strides.begin(), strides.end())};
+}
+
+Desc describe_if_taken(const Shape& dims, DType dtype, const Shape& strides) {
+  return {dnnl::memory::dims(dims.begin(), dims.end()), type_of(dtype),
+          dnnl::memory::dims(strides.begin(), strides.end()), /*allow_empty=*/true};
 }
 
 dnnl::memory memory_of(const Tensor& tensor, const Desc& desc) {

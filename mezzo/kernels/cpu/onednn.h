@@ -72,13 +72,13 @@ std::shared_ptr<const Primitive> find_or_make(const Key& key, Make&& make) {
 using Arg = std::pair<int, dnnl::memory>;
 void execute(const Primitive& primitive, std::initializer_list<Arg> args);
 
-// False for strides that oneDNN refuses: it wants each to step over all that the smaller ones
-// reach, as those of a slice with a step need not do. (Every other one of 5 rows of 4 numbers: 3
-// rows at 8 are said to reach to 24, and the next matrix begins at 20.)
-bool can_describe(const Shape& dims, const Shape& strides);
-
 // A description of the tensor's memory as `dims` with those strides.
 Desc describe(const Shape& dims, DType dtype, const Shape& strides);
+
+// The same, or one that is_zero() for strides that oneDNN refuses: it wants each to step over all
+// that the smaller ones reach, as those of a slice with a step need not do. (Every other one of 5
+// rows of 4 numbers: 3 rows at 8 are said to reach to 24, and the next matrix begins at 20.)
+Desc describe_if_taken(const Shape& dims, DType dtype, const Shape& strides);
 
 // What tells layouts apart.
 std::uint64_t hash_of(const Desc& desc);

@@ -146,8 +146,8 @@ Packed packed_copy(const Tensor& weight, const Shape& dims, const Shape& strides
 
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted,
               ReadIn pass) {
-  if (!can_describe(dims, strides)) return packed_copy(weight, dims, strides, wanted, pass);
-  const Desc plain = describe(dims, weight.dtype(), strides);
+  const Desc plain = describe_if_taken(dims, weight.dtype(), strides);
+  if (plain.is_zero()) return packed_copy(weight, dims, strides, wanted, pass);
   if (plain == wanted) return {memory_of(weight, plain), nullptr};
   const Tensor parameter = unfilled_source(weight);
   const Tensor& source = parameter.defined() ? parameter : weight;

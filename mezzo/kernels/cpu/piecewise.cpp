@@ -52,24 +52,21 @@ HWY_EXPORT(leaky_relu_grad);
 HWY_EXPORT(clamp_kernel);
 HWY_EXPORT(clamp_grad);
 
-using Run = void (*)(const KernelArgs&);
-constexpr KernelList simd(Run run) { return {{{{"cpu_simd", vector_dtypes_only, run}}}}; }
-
 }  // namespace
 
-extern const KernelList leaky_relu = simd([](const KernelArgs& args) {
+extern const KernelList leaky_relu = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(leaky_relu)
   (args);
 });
-extern const KernelList leaky_relu_grad = simd([](const KernelArgs& args) {
+extern const KernelList leaky_relu_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(leaky_relu_grad)
   (args);
 });
-extern const KernelList clamp = simd([](const KernelArgs& args) {
+extern const KernelList clamp = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(clamp_kernel)
   (args);
 });
-extern const KernelList clamp_grad = simd([](const KernelArgs& args) {
+extern const KernelList clamp_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(clamp_grad)
   (args);
 });

@@ -157,56 +157,53 @@ HWY_EXPORT(gelu_grad_kernel);
 HWY_EXPORT(silu_kernel);
 HWY_EXPORT(silu_grad_kernel);
 
-using Run = void (*)(const KernelArgs&);
-constexpr KernelList simd(Run run) { return {{{{"cpu_simd", vector_dtypes_only, run}}}}; }
-
 }  // namespace
 
-extern const KernelList exp = simd([](const KernelArgs& args) {
+extern const KernelList exp = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(exp_kernel)
   (args);
 });
-extern const KernelList log = simd([](const KernelArgs& args) {
+extern const KernelList log = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(log_kernel)
   (args);
 });
-extern const KernelList sqrt = simd([](const KernelArgs& args) {
+extern const KernelList sqrt = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(sqrt_kernel)
   (args);
 });
-extern const KernelList pow = simd([](const KernelArgs& args) {
+extern const KernelList pow = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(pow_kernel)
   (args);
 });
-extern const KernelList sigmoid = simd([](const KernelArgs& args) {
+extern const KernelList sigmoid = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(sigmoid_kernel)
   (args);
 });
-extern const KernelList sigmoid_grad = simd([](const KernelArgs& args) {
+extern const KernelList sigmoid_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(sigmoid_grad_kernel)
   (args);
 });
-extern const KernelList tanh = simd([](const KernelArgs& args) {
+extern const KernelList tanh = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(tanh_kernel)
   (args);
 });
-extern const KernelList tanh_grad = simd([](const KernelArgs& args) {
+extern const KernelList tanh_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(tanh_grad_kernel)
   (args);
 });
-extern const KernelList gelu = simd([](const KernelArgs& args) {
+extern const KernelList gelu = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(gelu_kernel)
   (args);
 });
-extern const KernelList gelu_grad = simd([](const KernelArgs& args) {
+extern const KernelList gelu_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(gelu_grad_kernel)
   (args);
 });
-extern const KernelList silu = simd([](const KernelArgs& args) {
+extern const KernelList silu = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(silu_kernel)
   (args);
 });
-extern const KernelList silu_grad = simd([](const KernelArgs& args) {
+extern const KernelList silu_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(silu_grad_kernel)
   (args);
 });

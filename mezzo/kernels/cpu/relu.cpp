@@ -31,12 +31,14 @@ HWY_EXPORT(relu_grad);
 
 }  // namespace
 
-extern const KernelList relu{{{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
-                                  HWY_DYNAMIC_DISPATCH(relu)(args);
-                                }}}}};
-extern const KernelList relu_grad{{{{"cpu_simd", vector_dtypes_only, [](const KernelArgs& args) {
-                                       HWY_DYNAMIC_DISPATCH(relu_grad)(args);
-                                     }}}}};
+extern const KernelList relu = simd_kernel([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(relu)
+  (args);
+});
+extern const KernelList relu_grad = simd_kernel([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(relu_grad)
+  (args);
+});
 
 }  // namespace mezzo::kernels::cpu
 #endif

@@ -4,7 +4,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// The factor of x, and of its gradient.
+// The functions of x, and their gradients from the result's and x.
 struct Slope {
   float left;
   __device__ float operator()(float x) const { return x > 0 ? x : left * x; }
@@ -27,18 +27,15 @@ Bounds bounds_of(const KernelArgs& args) {
   return {static_cast<float>(attrs.min), static_cast<float>(attrs.max)};
 }
 
-using Run = void (*)(const KernelArgs&);
-constexpr KernelList kernel(Run run) { return {{{{"cuda", float_dtypes_only, run}}}}; }
-
 }  // namespace
 
 extern const KernelList leaky_relu =
-    kernel([](const KernelArgs& args) { run_unary(args, slope_of(args)); });
+    only_kernel([](const KernelArgs& args) { run_unary(args, slope_of(args)); });
 extern const KernelList leaky_relu_grad =
-    kernel([](const KernelArgs& args) { run_binary(args, slope_of(args)); });
+    only_kernel([](const KernelArgs& args) { run_binary(args, slope_of(args)); });
 extern const KernelList clamp =
-    kernel([](const KernelArgs& args) { run_unary(args, bounds_of(args)); });
+    only_kernel([](const KernelArgs& args) { run_unary(args, bounds_of(args)); });
 extern const KernelList clamp_grad =
-    kernel([](const KernelArgs& args) { run_binary(args, bounds_of(args)); });
+    only_kernel([](const KernelArgs& args) { run_binary(args, bounds_of(args)); });
 
 }  // namespace mezzo::kernels::cuda

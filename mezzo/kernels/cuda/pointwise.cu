@@ -101,21 +101,18 @@ void run_gelu_grad(const KernelArgs& args) {
   run_binary(args, GeluTanhGrad());
 }
 
-using Run = void (*)(const KernelArgs&);
-constexpr KernelList list(Run run) { return {{{{"cuda", float_dtypes_only, run}}}}; }
-
 }  // namespace
 
 extern const KernelList exp = unary_kernel<Exp>();
 extern const KernelList log = unary_kernel<Log>();
 extern const KernelList sqrt = unary_kernel<Sqrt>();
-extern const KernelList pow = list(run_pow);
+extern const KernelList pow = only_kernel(run_pow);
 extern const KernelList sigmoid = unary_kernel<Sigmoid>();
 extern const KernelList sigmoid_grad = binary_kernel<SigmoidGrad>();
 extern const KernelList tanh = unary_kernel<Tanh>();
 extern const KernelList tanh_grad = binary_kernel<TanhGrad>();
-extern const KernelList gelu = list(run_gelu);
-extern const KernelList gelu_grad = list(run_gelu_grad);
+extern const KernelList gelu = only_kernel(run_gelu);
+extern const KernelList gelu_grad = only_kernel(run_gelu_grad);
 extern const KernelList silu = unary_kernel<Silu>();
 extern const KernelList silu_grad = binary_kernel<SiluGrad>();
 

@@ -23,14 +23,18 @@ void run_binary(const KernelArgs& args, const F& f) {
   });
 }
 
-// The list of an operation that is one function without parameters.
+// The list of an operation with one kernel.
+constexpr KernelList only_kernel(void (*run)(const KernelArgs&)) {
+  return {{{{"cuda", float_dtypes_only, run}}}};
+}
+// The same of one that is a function without parameters.
 template <class F>
 constexpr KernelList unary_kernel() {
-  return {{{{"cuda", float_dtypes_only, [](const KernelArgs& args) { run_unary(args, F()); }}}}};
+  return only_kernel([](const KernelArgs& args) { run_unary(args, F()); });
 }
 template <class F>
 constexpr KernelList binary_kernel() {
-  return {{{{"cuda", float_dtypes_only, [](const KernelArgs& args) { run_binary(args, F()); }}}}};
+  return only_kernel([](const KernelArgs& args) { run_binary(args, F()); });
 }
 
 }  // namespace mezzo::kernels::cuda
