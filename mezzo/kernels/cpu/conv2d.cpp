@@ -3,6 +3,7 @@
 #include "mezzo/kernels/cpu/conv2d_planar.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/conv2d_taps.h"
 #include "mezzo/kernels/cpu/conv2d_whole.h"
 #include "mezzo/kernels/cpu/conv2d_widened.h"
 #include "mezzo/kernels/cpu/conv2d_winograd.h"
@@ -138,6 +139,7 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 extern const KernelList conv2d{{{{"cpu_whole", conv::supports_whole, conv::run_whole},
                                  {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
                                  {"cpu_pixels", conv::supports_pixels, conv::run_pixels},
+                                 {"cpu_taps", conv::supports_taps, conv::run_taps},
                                  {"cpu_planar", conv::supports_planar, conv::run_planar},
                                  {"cpu_onednn", supports_forward, forward},
                                  {kWidened, onednn::supports_widened, forward_widened}}}};
@@ -146,6 +148,7 @@ extern const KernelList conv2d_grad_input{
       {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
+      {"cpu_taps", conv::supports_taps_grad_input, conv::run_taps_grad_input},
       {"cpu_planar", conv::supports_planar_grad_input, conv::run_planar_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
       {kWidened, onednn::supports_widened, grad_input_widened}}}};

@@ -1,0 +1,101 @@
+#include "mezzo/kernels/cpu/conv2d_taps.h"
+
+#include <algorithm>
+
+#include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/taps.h"
+#include "mezzo/kernels/cpu/tiles.h"
+
+namespace mezzo::kernels::conv {
+namespace {
+
+using taps::kBlock;
+using taps::Plan;
+using taps::plan_for;
+
+Support supports_operands(const KernelArgs& args) {
+  if (!has_tiles()) return Support::no("this CPU has no AMX");
+  for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
+    if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
+    if (tensor->numel() == 0) return Support::no("a tensor has no elements");
+  }
+  return Support::yes();
+}
+
+// One thread's time relative to oneDNN 2.6.3 (docs/benchmarks.md): gradients at a stride 0.35 to
+// 0.5; at stride 1, 0.7 to 0.9 for images of 4x4 to 8x8 pixels and their gradients 0.3 to 0.95 up
+// to 16x16, while larger images take 0.95 to 1.2.
+Support is_worth_it(const Problem& p) {
+  const bool is_forward = p.pass == Pass::kForward;
+  if (p.attrs.stride != Size2d(1)) {
+    return is_forward ? Support::no("only at stride 1") : Support::yes();
+  }
+  const std::int64_t few_pixels = is_forward ? 64 : 256;
+  return p.y[2] * p.y[3] <= few_pixels ? Support::yes()
+                                       : Support::no("oneDNN is as fast for so many pixels");
+}
+
+Support supports(const Problem& p) {
+  if (p.attrs.groups != 1 || p.has_bias) return Support::no("only without groups or bias");
+  if (p.weight[2] * p.weight[3] == 1) return Support::no("only for kernels of several taps");
+  if (p.weight[0] % kBlock != 0 || p.weight[1] % kBlock != 0) {
+    return Support::no("only for multiples of 32 channels");
+  }
+  const Support worth = is_worth_it(p);
+  if (!worth) return worth;
+  return plan_for(p, 1).is_possible() ? Support::yes()
+                                      : Support::no("the result is larger than what it reads");
+}
+
+// `strides` are those of the weight as [outer, inner, kh, kw].
+void run(const Problem& p, const Tensor& image, const Tensor& weight, const Strides& strides,
+         const Tensor& out) {
+  const std::int64_t inner = image.size(1);
+  const std::int64_t outer = out.size(1);
+  const Shape dims{outer, inner, p.weight[2], p.weight[3]};
+  const onednn::Desc tiles({dims[0], dims[1], dims[2], dims[3]}, dnnl::memory::data_type::bf16,
+                           dnnl::memory::format_tag::OIhw16i16o2i);
+  const Tensor x = dense(image, Format::kChannelsLast);
+  const ReadIn pass = p.pass == Pass::kForward ? ReadIn::kForward : ReadIn::kBackward;
+  const onednn::Packed packed = onednn::packed(weight, dims, strides, tiles, pass);
+  const auto* const numbers = static_cast<const char*>(packed.memory.get_data_handle());
+  const Plan plan = plan_for(p, num_threads());
+  // Some microseconds of products.
+  const std::int64_t part = plan.band * plan.image.pitch() * plan.share * plan.inner * plan.taps;
+  const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / part);
+  parallel_for(plan.bands() * plan.shares(), grain, [&](std::int64_t begin, std::int64_t end) {
+    taps::convolve(plan, x.data<BFloat16>(), numbers, out.mutable_data<BFloat16>(), begin, end);
+  });
+}
+
+}  // namespace
+
+Support supports_taps(const KernelArgs& args) {
+  const Support operands = supports_operands(args);
+  return operands ? supports(forward_problem(args)) : operands;
+}
+
+Support supports_taps_grad_input(const KernelArgs& args) {
+  const Support operands = supports_operands(args);
+  return operands ? supports(gradient_problem(args, Pass::kGradInput)) : operands;
+}
+
+void run_taps(const KernelArgs& args) {
+  onednn::guarded("conv2d", args, [&] {
+    const Tensor& weight = args.input(1);
+    run(forward_problem(args), args.input(0), weight, weight.strides(), args.output());
+  });
+}
+
+void run_taps_grad_input(const KernelArgs& args) {
+  onednn::guarded("conv2d_grad_input", args, [&] {
+    const Tensor& weight = args.input(1);
+    const Strides& s = weight.strides();
+    run(gradient_problem(args, Pass::kGradInput), args.input(0), weight, {s[1], s[0], s[2], s[3]},
+        args.output());
+  });
+}
+
+}  // namespace mezzo::kernels::conv

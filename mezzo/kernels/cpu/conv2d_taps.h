@@ -1,0 +1,18 @@
+// Convolutions with kernels of several taps, in bf16 on the tile unit (AMX).
+#pragma once
+
+#include "mezzo/kernels/kernel.h"
+
+namespace mezzo::kernels::conv {
+
+// Yes for bf16 kernels of more than one tap, without groups or bias, and multiples of 32 channels
+// on both sides, where it is faster: small images at stride 1, and gradients at any other stride,
+// whose taps oneDNN multiplies with zeros.
+Support supports_taps(const KernelArgs& args);
+Support supports_taps_grad_input(const KernelArgs& args);
+
+// f32 sums, rounded once. Any number of threads gives the same bits.
+void run_taps(const KernelArgs& args);
+void run_taps_grad_input(const KernelArgs& args);
+
+}  // namespace mezzo::kernels::conv

@@ -1,0 +1,249 @@
+#include "mezzo/kernels/cpu/taps.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/kernels/cpu/column_sums-inl.h"
+#include "mezzo/kernels/cpu/tiles-inl.h"
+#include "mezzo/kernels/cpu/tiles.h"
+
+namespace mezzo::kernels::taps {
+
+#if MEZZO_TILES
+
+namespace {
+
+// The sums of two by two tiles.
+struct alignas(64) TileSums {
+  float tiles[4][kTileRows * kTileRows];
+};
+
+// Row r of the sums.
+MEZZO_TILE_TARGET inline __m512i rounded_row(const TileSums& sums, std::int64_t r) {
+  const std::int64_t half = r / kTileRows * 2;
+  const std::int64_t at = r % kTileRows * kTileRows;
+  return pixels::rounded_line(_mm512_load_ps(sums.tiles[half] + at),
+                              _mm512_load_ps(sums.tiles[half + 1] + at));
+}
+
+MEZZO_TILE_TARGET void begin_sums(const TileSums* sums) {
+  if (sums == nullptr) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums->tiles[0], kTileRowBytes);
+    _tile_loadd(1, sums->tiles[1], kTileRowBytes);
+    _tile_loadd(2, sums->tiles[2], kTileRowBytes);
+    _tile_loadd(3, sums->tiles[3], kTileRowBytes);
+  }
+}
+
+MEZZO_TILE_TARGET void keep_sums(TileSums& sums) {
+  _tile_stored(0, sums.tiles[0], kTileRowBytes);
+  _tile_stored(1, sums.tiles[1], kTileRowBytes);
+  _tile_stored(2, sums.tiles[2], kTileRowBytes);
+  _tile_stored(3, sums.tiles[3], kTileRowBytes);
+}
+
+// The pixels of a band, panel after panel of their channels.
+class BandCopy {
+ public:
+  BandCopy(const Plan& plan, const BFloat16* x)
+      : plan_(plan),
+        x_(x),
+        positions_(plan.positions()),
+        memory_(empty({positions_ * plan.inner}, DType::kBf16)),
+        pixels_(memory_.mutable_data<BFloat16>()) {}
+
+  // Copies what rows [begin, end) of the results read.
+  void fill(std::int64_t begin, std::int64_t end);
+
+  std::int64_t width(std::int64_t first_channel) const {
+    return std::min(plan_.panel, plan_.inner - first_channel);
+  }
+  const BFloat16* panel(std::int64_t first_channel) const {
+    return pixels_ + first_channel * positions_;
+  }
+
+ private:
+  BFloat16* place(std::int64_t first_channel, std::int64_t position) const {
+    return pixels_ + first_channel * positions_ + position * width(first_channel);
+  }
+  void clear(std::int64_t begin, std::int64_t end);
+  void copy_row(std::int64_t row, std::int64_t to);
+
+  const Plan& plan_;
+  const BFloat16* x_;
+  std::int64_t positions_;
+  Tensor memory_;
+  BFloat16* pixels_;
+};
+
+void BandCopy::clear(std::int64_t begin, std::int64_t end) {
+  for (std::int64_t first = 0; first < plan_.inner; first += plan_.panel) {
+    std::fill(place(first, begin), place(first, end), BFloat16());
+  }
+}
+
+void BandCopy::copy_row(std::int64_t row, std::int64_t to) {
+  const std::int64_t pixels = plan_.image.size.w;
+  const BFloat16* const from = x_ + row * pixels * plan_.inner;
+  if (plan_.panel == plan_.inner) {
+    std::copy_n(from, pixels * plan_.inner, place(0, to));
+    return;
+  }
+  for (std::int64_t first = 0; first < plan_.inner; first += plan_.panel) {
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      std::copy_n(from + i * plan_.inner + first, width(first), place(first, to + i));
+    }
+  }
+}
+
+void BandCopy::fill(std::int64_t begin, std::int64_t end) {
+  const TallImage& image = plan_.image;
+  std::int64_t to = 0;
+  for (std::int64_t t = begin; t < end + image.rows_after.h; ++t, to += image.pitch()) {
+    const std::int64_t row = image.row_read(t);
+    if (row == TallImage::kNone) {
+      clear(to, to + image.pitch());
+      continue;
+    }
+    const std::int64_t first = to + image.padding.left;
+    clear(to, first);
+    copy_row(row, first);
+    clear(first + image.size.w, to + image.pitch());
+  }
+  clear(to, positions_);
+}
+
+// Computes bands, one after the other.
+class Bands {
+ public:
+  Bands(const Plan& plan, const BFloat16* x, const char* weight, BFloat16* y)
+      : plan_(plan),
+        weight_(weight),
+        y_(y),
+        copy_(plan, x),
+        sums_(static_cast<std::size_t>(plan.columns / kBlock)) {}
+
+  struct Columns {
+    std::int64_t begin = 0, end = 0;
+  };
+  void compute(std::int64_t band, const Columns& columns);
+
+ private:
+  void compute(const Phase& phase, std::int64_t rows, const Columns& columns);
+  MEZZO_TILE_TARGET void compute_strip(const Phase& phase, std::int64_t position,
+                                       const Columns& columns);
+  MEZZO_TILE_TARGET void add_panel(const Phase& phase, std::int64_t position, std::int64_t first,
+                                   std::int64_t column) const;
+  MEZZO_TILE_TARGET void store(const Phase& phase, std::int64_t position, std::int64_t column,
+                               const TileSums& sums) const;
+
+  const Plan& plan_;
+  const char* weight_;
+  BFloat16* y_;
+  BandCopy copy_;
+  std::vector<TileSums> sums_;        // of columns
+  std::vector<std::int64_t> pixels_;  // with which rows of the band begin
+};
+
+// Adds the products of a panel to the sums in the registers.
+MEZZO_TILE_TARGET void Bands::add_panel(const Phase& phase, std::int64_t position,
+                                        std::int64_t first, std::int64_t column) const {
+  const std::int64_t width = copy_.width(first);
+  const std::int64_t block_bytes = plan_.taps * kTileBytes;
+  const std::int64_t row_bytes = plan_.inner / kBlock * block_bytes;
+  const char* left = weight_ + column / kTileRows * row_bytes + first / kBlock * block_bytes;
+  const BFloat16* x = copy_.panel(first) + position * width;
+  for (std::int64_t c = 0; c < width; c += kBlock, x += kBlock, left += block_bytes) {
+    for (const Phase::Tap& tap : phase.taps) {
+      const BFloat16* const pixels = x + tap.step * width;
+      const char* const weight = left + tap.index * kTileBytes;
+      _tile_loadd(4, pixels, 2 * width);
+      _tile_loadd(6, weight, kTileRowBytes);
+      _tile_loadd(7, weight + row_bytes, kTileRowBytes);
+      _tile_loadd(5, pixels + kTileRows * width, 2 * width);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+}
+
+MEZZO_TILE_TARGET void Bands::store(const Phase& phase, std::int64_t position, std::int64_t column,
+                                    const TileSums& sums) const {
+  const std::int64_t pitch = plan_.image.pitch();
+  const std::int64_t line = plan_.stride.w * plan_.outer;
+  const auto rows = static_cast<std::int64_t>(pixels_.size());
+  std::int64_t i = position % pitch;
+  std::int64_t r = 0;
+  for (std::int64_t row = position / pitch; row < rows && r < kStrip;
+       ++row, r += pitch - i, i = 0) {
+    const std::int64_t pixel = pixels_[static_cast<std::size_t>(row)];
+    if (pixel == TallImage::kNone) continue;
+    BFloat16* y = y_ + pixel * plan_.outer + i * line + column;
+    const std::int64_t end = std::min(r + phase.count.w - i, kStrip);
+    for (std::int64_t s = r; s < end; ++s, y += line) _mm512_storeu_si512(y, rounded_row(sums, s));
+  }
+}
+
+MEZZO_TILE_TARGET void Bands::compute_strip(const Phase& phase, std::int64_t position,
+                                            const Columns& columns) {
+  // The tile loads do not tell the compiler that they read memory.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  for (std::int64_t first = 0; first < plan_.inner; first += plan_.panel) {
+    const bool is_last = first + plan_.panel >= plan_.inner;
+    for (std::int64_t c = columns.begin; c < columns.end; c += kBlock) {
+      TileSums& sums = sums_[static_cast<std::size_t>((c - columns.begin) / kBlock)];
+      begin_sums(first == 0 ? nullptr : &sums);
+      add_panel(phase, position, first, c);
+      keep_sums(sums);
+      if (is_last) store(phase, position, c, sums);
+    }
+  }
+}
+
+void Bands::compute(const Phase& phase, std::int64_t rows, const Columns& columns) {
+  const std::int64_t positions = rows * plan_.image.pitch();
+  for (std::int64_t position = 0; position < positions; position += kStrip) {
+    compute_strip(phase, position, columns);
+  }
+}
+
+void Bands::compute(std::int64_t band, const Columns& columns) {
+  const std::int64_t begin = band * plan_.band;
+  const std::int64_t end = std::min(begin + plan_.band, plan_.image.result_rows());
+  copy_.fill(begin, end);
+  for (const Phase& phase : plan_.phases) {
+    pixels_.clear();
+    for (std::int64_t t = begin; t < end; ++t) pixels_.push_back(plan_.pixel_of_row(phase, t));
+    for (std::int64_t c = columns.begin; c < columns.end; c += plan_.columns) {
+      compute(phase, end - begin, {c, std::min(c + plan_.columns, columns.end)});
+    }
+  }
+}
+
+}  // namespace
+
+void convolve(const Plan& plan, const BFloat16* x, const char* weight, BFloat16* y,
+              std::int64_t begin, std::int64_t end) {
+  const TileRegisters registers;
+  Bands bands(plan, x, weight, y);
+  for (std::int64_t part = begin; part < end; ++part) {
+    const std::int64_t column = part / plan.bands() * plan.share;
+    bands.compute(part % plan.bands(), {column, std::min(column + plan.share, plan.outer)});
+  }
+}
+
+#else
+
+void convolve(const Plan&, const BFloat16*, const char*, BFloat16*, std::int64_t, std::int64_t) {}
+
+#endif
+
+}  // namespace mezzo::kernels::taps
