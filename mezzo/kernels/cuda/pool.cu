@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/kernels/cuda/element.cuh"
+#include "mezzo/kernels/cuda/image_place.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
 #include "mezzo/ops/pool_attrs.h"
 
@@ -35,37 +36,13 @@ struct PoolOf {
 };
 using Pool = PoolOf<std::int64_t>;
 
-template <class Index>
-struct Place {
-  Index n, y, x, c;
-};
-
-// Element `i` of channels-last images, in 32-bit divisions where they do.
-template <class Index>
-__device__ Place<Index> place_of(Index i, Index height, Index width, Index channels) {
-  const auto split = [&](auto index) -> Place<Index> {
-    using Unsigned = decltype(index);
-    const auto c = static_cast<Unsigned>(channels);
-    const auto w = static_cast<Unsigned>(width);
-    const auto h = static_cast<Unsigned>(height);
-    const Unsigned pixel = index / c;
-    const Unsigned row = pixel / w;
-    return {static_cast<Index>(row / h), static_cast<Index>(row % h), static_cast<Index>(pixel % w),
-            static_cast<Index>(index % c)};
-  };
-  if constexpr (sizeof(Index) > sizeof(std::uint32_t)) {
-    if (i > 0x7fffffff) return split(static_cast<std::uint64_t>(i));
-  }
-  return split(static_cast<std::uint32_t>(i));
-}
-
 // Threads have N neighbouring channels each.
 template <int N, class Index, class T, class P>
 __global__ void max_pool_kernel(PoolOf<Index> pool, const T* x, T* out, P* positions) {
   const Index packs = pool.windows() / N;
   for (Index i = static_cast<Index>(grid_first()); i < packs;
        i += static_cast<Index>(grid_step())) {
-    const auto at = place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
+    const auto at = image_place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
     float best[N];
     Index best_position[N];
 #pragma unroll
@@ -100,7 +77,7 @@ __global__ void max_grad_kernel(PoolOf<Index> pool, const T* grad, const P* posi
   const Index packs = pool.pixels() / N;
   for (Index i = static_cast<Index>(grid_first()); i < packs;
        i += static_cast<Index>(grid_step())) {
-    const auto at = place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
+    const auto at = image_place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
     const Index last_row = pool.rows.last_over(at.y);
     const Index first_column = pool.columns.first_over(at.x);
     const Index last_column = pool.columns.last_over(at.x);
@@ -126,7 +103,7 @@ __global__ void max_grad_kernel(PoolOf<Index> pool, const T* grad, const P* posi
 template <class T, class P>
 __global__ void pick_kernel(Pool pool, std::int64_t count, const T* x, const P* positions, T* out) {
   for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    const auto at = place_of(i, pool.rows.out, pool.columns.out, pool.channels);
+    const auto at = image_place_of(i, pool.rows.out, pool.columns.out, pool.channels);
     const auto position = static_cast<std::int64_t>(positions[i]);
     const std::int64_t h = pool.rows.start(at.y) + position / pool.columns.kernel;
     const std::int64_t w = pool.columns.start(at.x) + position % pool.columns.kernel;
@@ -141,7 +118,7 @@ __global__ void mean_pool_kernel(PoolOf<Index> pool, const T* x, T* out) {
   const Index packs = pool.windows() / N;
   for (Index i = static_cast<Index>(grid_first()); i < packs;
        i += static_cast<Index>(grid_step())) {
-    const auto at = place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
+    const auto at = image_place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
     float sums[N] = {};
     for (Index h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
       // Several pixels are on their way together: the mean of a whole image has few threads.
@@ -165,7 +142,7 @@ __global__ void mean_grad_kernel(PoolOf<Index> pool, const T* grad, T* out) {
   const Index packs = pool.pixels() / N;
   for (Index i = static_cast<Index>(grid_first()); i < packs;
        i += static_cast<Index>(grid_step())) {
-    const auto at = place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
+    const auto at = image_place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
     const Index last_row = pool.rows.last_over(at.y);
     const Index last_column = pool.columns.last_over(at.x);
     float sums[N] = {};
