@@ -5,6 +5,7 @@
 
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/f16_range.h"
+#include "mezzo/nn/group_norm.h"
 #include "mezzo/nn/layer_norm.h"
 #include "mezzo/ops/cast.h"
 
@@ -15,6 +16,7 @@ using Arrays = std::unordered_set<const TensorImpl*>;
 
 bool is_normalization(const nn::Module& module) {
   return dynamic_cast<const nn::BatchNorm*>(&module) != nullptr ||
+         dynamic_cast<const nn::GroupNorm*>(&module) != nullptr ||
          dynamic_cast<const nn::LayerNorm*>(&module) != nullptr;
 }
 

@@ -17,8 +17,8 @@
 namespace mezzo::amp {
 
 struct HalfParametersOptions {
-  // Scale and shift of batch norm and layer norm stay f32. There is little memory in them, and they
-  // are 1 and 0 plus small updates, which bf16 loses.
+  // Scale and shift of batch, group and layer norm stay f32. There is little memory in them, and
+  // they are 1 and 0 plus small updates, which bf16 loses.
   bool keep_batchnorm_fp32 = true;
 };
 

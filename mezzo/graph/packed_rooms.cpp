@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kWeightInput = 1;
 
-// The calls that read a convolution's weight, and when.
+// The calls that read a convolution's weight, and the pass whose layout they read it in.
 struct WeightReader {
   const OpDef* op;
   ReadIn pass;
@@ -23,7 +23,8 @@ struct WeightReader {
 const WeightReader* weight_reader(const Node& node) {
   static const WeightReader readers[] = {{find_op("conv2d"), ReadIn::kForward},
                                          {find_op("conv2d_activation"), ReadIn::kForward},
-                                         {find_op("conv2d_grad_input"), ReadIn::kBackward}};
+                                         {find_op("conv2d_grad_input"), ReadIn::kBackward},
+                                         {find_op("conv_transpose2d"), ReadIn::kBackward}};
   const auto* const found = std::ranges::find(readers, node.op, &WeightReader::op);
   return found != std::end(readers) ? found : nullptr;
 }

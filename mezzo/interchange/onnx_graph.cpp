@@ -22,6 +22,11 @@ OnnxNode& OnnxNode::set(const char* attribute, float value) {
   return *this;
 }
 
+OnnxNode& OnnxNode::set(const char* attribute, const char* value) {
+  add(attribute, onnx::AttributeProto::STRING).set_s(value);
+  return *this;
+}
+
 OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> values) {
   onnx::AttributeProto& added = add(attribute, onnx::AttributeProto::INTS);
   for (const std::int64_t value : values) added.add_ints(value);
@@ -120,6 +125,15 @@ std::string OnnxGraph::constant(const char* role, std::span<const std::int64_t> 
   tensor.set_data_type(onnx::TensorProto::INT64);
   tensor.add_dims(static_cast<std::int64_t>(values.size()));
   for (const std::int64_t value : values) tensor.add_int64_data(value);
+  return tensor.name();
+}
+
+std::string OnnxGraph::constant(const char* role, std::span<const float> values) {
+  onnx::TensorProto& tensor = *graph_.add_initializer();
+  tensor.set_name(unique(role));
+  tensor.set_data_type(onnx::TensorProto::FLOAT);
+  tensor.add_dims(static_cast<std::int64_t>(values.size()));
+  for (const float value : values) tensor.add_float_data(value);
   return tensor.name();
 }
 

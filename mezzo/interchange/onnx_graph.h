@@ -23,6 +23,7 @@ class OnnxNode {
 
   OnnxNode& set(const char* attribute, std::int64_t value);
   OnnxNode& set(const char* attribute, float value);
+  OnnxNode& set(const char* attribute, const char* value);
   OnnxNode& set(const char* attribute, std::span<const std::int64_t> values);
   // The name of its result.
   const std::string& result() const { return node_.output(0); }
@@ -66,6 +67,7 @@ class OnnxGraph {
   OnnxNode add(const char* type, const std::vector<std::string>& inputs);
   // A constant; returns its name.
   std::string constant(const char* role, std::span<const std::int64_t> values);
+  std::string constant(const char* role, std::span<const float> values);
   std::string constant(const char* role, const Shape& shape, float value);
 
   // Throws UnsupportedError about the current call.

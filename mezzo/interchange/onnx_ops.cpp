@@ -5,15 +5,12 @@
 #include <numeric>
 #include <utility>
 
+#include "mezzo/interchange/onnx_layers.h"
 #include "mezzo/ops/affine_attrs.h"
 #include "mezzo/ops/axis_attrs.h"
-#include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/layer_norm_attrs.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/piecewise_attrs.h"
 #include "mezzo/ops/pointwise_attrs.h"
-#include "mezzo/ops/pool_attrs.h"
 #include "mezzo/ops/reduce_attrs.h"
 #include "mezzo/ops/shape_attrs.h"
 #include "mezzo/ops/slice_attrs.h"
@@ -22,65 +19,6 @@ namespace mezzo::interchange {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
-
-Sizes both(Size2d size) { return {size.h, size.w}; }
-// ONNX names the begins of all axes before their ends.
-Sizes begins_and_ends(const Sides& sides) {
-  return {sides.top, sides.left, sides.bottom, sides.right};
-}
-
-void set_window(OnnxNode& node, const Window2d& window) {
-  node.set("kernel_shape", both(window.kernel))
-      .set("strides", both(window.stride))
-      .set("pads", begins_and_ends(window.padding));
-}
-
-std::string conv2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
-  const auto& attrs = call.attrs.as<Conv2dAttrs>();
-  const Shape& weight = call.inputs[1].shape();  // [o, c / groups, kh, kw]
-  std::vector<std::string> inputs{graph.input(0), graph.input(1)};
-  if (call.inputs[2].defined()) inputs.push_back(graph.input(2));
-  OnnxNode node = graph.add(type, inputs);
-  set_window(node, attrs.window({weight[2], weight[3]}));
-  return node.set("dilations", both(attrs.dilation)).set("group", attrs.groups).result();
-}
-
-std::string max_pool2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
-  OnnxNode node = graph.add(type, {graph.input(0)});
-  set_window(node, call.attrs.as<Pool2dAttrs>().window());
-  return node.result();
-}
-
-std::string avg_pool2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
-  const auto& attrs = call.attrs.as<Pool2dAttrs>();
-  const Shape& x = call.inputs[0].shape();
-  if (attrs.kernel == Size2d(x[2], x[3]) && attrs.padding == Sides{}) {
-    return graph.add("GlobalAveragePool", {graph.input(0)}).result();
-  }
-  OnnxNode node = graph.add(type, {graph.input(0)});
-  set_window(node, attrs.window());
-  return node.set("count_include_pad", std::int64_t{attrs.count_include_pad}).result();
-}
-
-// With a residual after it where there is one, and with ReLU last.
-std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
-  using In = BatchNormInput;
-  const auto& attrs = call.attrs.as<BatchNormAttrs>();
-  const Shape channels{call.inputs[In::kX].shape()[1]};
-  const auto given = [&](std::size_t i, const char* role, float otherwise) {
-    return call.inputs[i].defined() ? graph.input(i) : graph.constant(role, channels, otherwise);
-  };
-  std::string y = graph
-                      .add(type, {graph.input(In::kX), given(In::kWeight, "scale", 1),
-                                  given(In::kBias, "shift", 0), graph.input(In::kRunningMean),
-                                  graph.input(In::kRunningVar)})
-                      .set("epsilon", static_cast<float>(attrs.eps))
-                      .result();
-  if (call.inputs.size() > In::kResidual) {
-    y = graph.add("Add", {y, graph.input(In::kResidual)}).result();
-  }
-  return attrs.relu ? graph.add("Relu", {y}).result() : y;
-}
 
 // x [n, in] is Gemm's; with more axes x is a stack of matrices, for MatMul.
 std::string linear(OnnxGraph& graph, const TracedCall& call, const char* type) {
@@ -206,20 +144,6 @@ std::string clamp(OnnxGraph& graph, const TracedCall& call, const char* type) {
   return graph.add(type, {graph.input(0), min, max}).result();
 }
 
-std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
-  using In = LayerNormInput;
-  const auto& attrs = call.attrs.as<LayerNormAttrs>();
-  const Shape shape = normalized_shape(call.inputs[In::kX].shape(), attrs);
-  const std::string scale = call.inputs[In::kWeight].defined() ? graph.input(In::kWeight)
-                                                               : graph.constant("scale", shape, 1);
-  std::vector<std::string> inputs{graph.input(In::kX), scale};
-  if (call.inputs[In::kBias].defined()) inputs.push_back(graph.input(In::kBias));
-  return graph.add(type, inputs)
-      .set("axis", -attrs.axes)
-      .set("epsilon", static_cast<float>(attrs.eps))
-      .result();
-}
-
 // Operands with their last two axes exchanged where that is asked for.
 std::string matmul(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<MatmulAttrs>();
@@ -298,26 +222,28 @@ std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*typ
 constexpr Translation kTranslations[] = {
     {"add", "Add", plain},
     {"affine", nullptr, affine},
-    {"avg_pool2d", "AveragePool", avg_pool2d},
-    {"batch_norm", "BatchNormalization", batch_norm},
-    {"batch_norm_add_relu", "BatchNormalization", batch_norm},
+    {"avg_pool2d", "AveragePool", layers::avg_pool2d},
+    {"batch_norm", "BatchNormalization", layers::batch_norm},
+    {"batch_norm_add_relu", "BatchNormalization", layers::batch_norm},
     {"cat", "Concat", cat},
     {"clamp", "Clip", clamp},
-    {"conv2d", "Conv", conv2d},
+    {"conv2d", "Conv", layers::conv2d},
+    {"conv_transpose2d", "ConvTranspose", layers::conv_transpose2d},
     {"div", "Div", plain},
     {"div_number", "Div", div_number},
     {"embedding", "Gather", plain},
     {"exp", "Exp", plain},
     {"expand", "Expand", expand},
     {"gelu", nullptr, gelu},
-    {"layer_norm", "LayerNormalization", layer_norm},
+    {"group_norm", "InstanceNormalization", layers::group_norm},
+    {"layer_norm", "LayerNormalization", layers::layer_norm},
     {"leaky_relu", "LeakyRelu", leaky_relu},
     {"linear", "Gemm", linear},
     {"log", "Log", plain},
     {"log_softmax", "LogSoftmax", along_axis},
     {"matmul", "MatMul", matmul},
     {"max", "ReduceMax", reduce},
-    {"max_pool2d", "MaxPool", max_pool2d},
+    {"max_pool2d", "MaxPool", layers::max_pool2d},
     {"mean", "ReduceMean", reduce},
     {"mul", "Mul", plain},
     {"permute", "Transpose", permute},
@@ -333,6 +259,7 @@ constexpr Translation kTranslations[] = {
     {"sum", "ReduceSum", reduce},
     {"tanh", "Tanh", plain},
     {"to_format", nullptr, same},
+    {"upsample_nearest2d", "Resize", layers::upsample},
 };
 
 }  // namespace

@@ -40,4 +40,34 @@ class Conv2d : public Module {
   Tensor bias_;
 };
 
+struct ConvTranspose2dOptions {
+  Size2d stride = 1;
+  Padding2d padding = 0;
+  Size2d output_padding = 0;
+  Size2d dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  Initializer weight_init{};  // instead of PyTorch's default
+};
+
+// conv_transpose2d of x [n, in, h, w] with `weight` [in, out / groups, kh, kw] and `bias` [out],
+// which are f32: [n, out, oh, ow]. Initial values as those of Conv2d, whose fan_in PyTorch takes to
+// be out / groups * kh * kw here. Throws ArgumentError as Conv2d does and, when called, for what
+// conv_transpose2d() refuses.
+class ConvTranspose2d : public Module {
+ public:
+  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2d kernel,
+                  ConvTranspose2dOptions options = {});
+
+  Tensor forward(const Tensor& x) override;
+
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }  // undefined without a bias
+
+ private:
+  ConvTranspose2dOptions options_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
 }  // namespace mezzo::nn

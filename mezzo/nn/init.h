@@ -60,8 +60,8 @@ void kaiming_uniform(const Tensor& weight, KaimingOptions options = {},
 void kaiming_normal(const Tensor& weight, KaimingOptions options = {},
                     Generator& generator = default_generator());
 
-// The default of Linear and Conv2d, which is PyTorch's: kaiming_uniform with slope sqrt(5), that
-// is uniform in +-1 / sqrt(fan_in); the bias too, with the fan_in of its weight.
+// The default of Linear, Conv2d and ConvTranspose2d, which is PyTorch's: kaiming_uniform with slope
+// sqrt(5), that is uniform in +-1 / sqrt(fan_in); the bias too, with the fan_in of its weight.
 void default_weight(const Tensor& weight, Generator& generator = default_generator());
 void default_bias(const Tensor& bias, const Tensor& weight,
                   Generator& generator = default_generator());

@@ -31,4 +31,14 @@ struct Conv2dGradAttrs {
   bool operator==(const Conv2dGradAttrs&) const = default;
 };
 
+// Of conv_transpose2d.
+struct ConvTranspose2dAttrs {
+  Conv2dAttrs conv{};         // of the convolution whose gradient by its input is computed
+  Size2d output_padding = 0;  // rows and columns that the result has besides
+  static constexpr auto kFields =
+      std::tuple(Field{"conv", &ConvTranspose2dAttrs::conv},
+                 Field{"output_padding", &ConvTranspose2dAttrs::output_padding});
+  bool operator==(const ConvTranspose2dAttrs&) const = default;
+};
+
 }  // namespace mezzo

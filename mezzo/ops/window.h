@@ -56,6 +56,8 @@ class Padding2d {
 
   // The four numbers for an image of size `in` and a window that spans `span` pixels.
   Sides resolve(Size2d in, Size2d span, Size2d stride) const;
+  // Whether it was asked for as kSame.
+  bool is_same() const { return same_; }
 
  private:
   Sides sides_;

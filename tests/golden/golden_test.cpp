@@ -12,8 +12,10 @@
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/golden/formula.h"
+#include "tests/unit/tiny_unet.h"
 
 namespace mezzo::golden {
 namespace {
@@ -24,14 +26,26 @@ Json read_json(const std::string& name) {
   return Json::parse(std::ifstream(std::string(MEZZO_GOLDEN_FOLDER) + "/" + name));
 }
 
+// Trained like a classifier of images, by the means of the logits of its pixels.
+class Unet final : public test::TinyUnet {
+ public:
+  using TinyUnet::TinyUnet;
+  Tensor forward(const Tensor& x) override { return mean(TinyUnet::forward(x), {2, 3}); }
+};
+
+std::unique_ptr<nn::Module> create(const std::string& name, const models::ModelConfig& config) {
+  if (name == "unet") return std::make_unique<Unet>(config.in_channels, config.num_classes);
+  return models::create(name, config);
+}
+
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   Golden()
       : golden_(read_json("golden.json").at(GetParam())),
         images_{number("batch"), number("channels"), number("pixels"), number("pixels")},
-        net_(models::create(GetParam(), {.in_channels = number("channels"),
-                                         .num_classes = number("classes"),
-                                         .image_size = number("pixels")})) {
+        net_(create(GetParam(), {.in_channels = number("channels"),
+                                 .num_classes = number("classes"),
+                                 .image_size = number("pixels")})) {
     fill(*net_);
   }
 
@@ -82,7 +96,8 @@ TEST_P(Golden, LossesOf20StepsOfSgd) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, Golden, testing::Values("lenet5", "mlp", "resnet18", "resnet50"),
+INSTANTIATE_TEST_SUITE_P(Networks, Golden,
+                         testing::Values("lenet5", "mlp", "unet", "resnet18", "resnet50"),
                          [](const auto& test) { return test.param; });
 
 class StateNames : public testing::TestWithParam<std::string> {};

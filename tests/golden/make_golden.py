@@ -26,7 +26,7 @@ CLASSES = 10
 STEPS = 20
 MOMENTUM = 0.9
 # Name, channels, pixels, images per batch, learning rate.
-RUNS = [("lenet5", 1, 28, 8, 0.01), ("mlp", 1, 28, 8, 0.01),
+RUNS = [("lenet5", 1, 28, 8, 0.01), ("mlp", 1, 28, 8, 0.01), ("unet", 1, 16, 8, 0.3),
         ("resnet18", 3, 32, 16, 1e-4), ("resnet50", 3, 32, 16, 1e-5)]
 
 

@@ -90,10 +90,33 @@ class Mlp(torch.nn.Module):
         return self.fc3(torch.relu(self.fc2(x)))
 
 
+class Unet(torch.nn.Module):
+    """tests/unit/tiny_unet.h; the means of its pixels, so that it can be trained like the others."""
+    def __init__(self, classes):
+        super().__init__()
+        self.first = torch.nn.Conv2d(1, 8, 3, padding=1)
+        self.first_norm = torch.nn.GroupNorm(2, 8)
+        self.down = torch.nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.down_norm = torch.nn.InstanceNorm2d(16, affine=True)
+        self.up = torch.nn.ConvTranspose2d(16, 8, 3, stride=2, padding=1, output_padding=1, groups=2)
+        self.repeat = torch.nn.Upsample(scale_factor=2)
+        self.joined = torch.nn.Conv2d(32, 8, 3, padding=1)
+        self.joined_norm = torch.nn.GroupNorm(4, 8)
+        self.classes = torch.nn.Conv2d(8, classes, 1)
+
+    def forward(self, x):
+        wide = torch.relu(self.first_norm(self.first(x)))
+        deep = torch.relu(self.down_norm(self.down(wide)))
+        back = torch.cat([torch.relu(self.up(deep)), self.repeat(deep), wide], 1)
+        return self.classes(torch.relu(self.joined_norm(self.joined(back)))).mean((2, 3))
+
+
 def create(name, classes):
     """The network of that name in mezzo, with PyTorch's own initial values."""
     if name == "lenet5":
         return LeNet5(classes)
     if name == "mlp":
         return Mlp(classes)
+    if name == "unet":
+        return Unet(classes)
     return getattr(torchvision.models, name)(num_classes=classes)

@@ -17,6 +17,9 @@ class Operations : public nn::Module {
     add("linear", linear_);
     add("conv", conv_);
     add("norm", norm_);
+    add("enlarge", enlarge_);
+    add("groups", groups_);
+    add("instances", instances_);
   }
 
   Tensor forward(const Tensor& x) override {
@@ -25,6 +28,7 @@ class Operations : public nn::Module {
     const Tensor border =
         avg_pool2d(x, {.kernel = 3, .stride = 1, .padding = 1, .count_include_pad = false});
     Tensor y = mul(sub(exp(tanh(smooth)), sigmoid(border)), x);
+    y = y + slice(slice(decoded(x), 2, 1, 7), 3, 2, 8);
     y = div(y, sqrt(exp(x)));
     y = conv_(cat({y, log(sigmoid(x)), zeros({x.size(0), 2, 6, 6})}, 1));  // [n, 6, 3, 2]
     y = linear_(reshape(y, {x.size(0), 4, 9}));                            // [n, 4, 5]
@@ -38,6 +42,21 @@ class Operations : public nn::Module {
   }
 
  private:
+  Tensor decoded(const Tensor& x) {  // [n, 4, 7, 9]
+    const Tensor large = nn::Upsample({1, 2})(enlarge_(max_pool2d(x, {.kernel = 2})));
+    return instances_(slice(groups_(large), 3, 0, 9));
+  }
+
+  nn::ConvTranspose2d enlarge_{4,
+                               4,
+                               {4, 2},
+                               {.stride = {2, 3},
+                                .padding = Padding2d(0, 1, 1, 2),
+                                .output_padding = {0, 1},
+                                .dilation = 1,
+                                .groups = 2}};
+  nn::GroupNorm groups_{2, 4};
+  nn::InstanceNorm2d instances_{4, {.affine = true}};
   nn::Linear linear_{9, 5};
   nn::LayerNorm norm_{5};
   nn::Conv2d conv_{

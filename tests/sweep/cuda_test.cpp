@@ -5,11 +5,13 @@
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/group_norm_attrs.h"
 #include "mezzo/ops/indexing_attrs.h"
 #include "mezzo/ops/layer_norm_attrs.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce_attrs.h"
+#include "mezzo/ops/upsample_attrs.h"
 #include "tests/sweep/sweep.h"
 #include "tests/unit/cuda/card.h"
 
@@ -127,9 +129,33 @@ std::vector<Large> large_calls() {
       {"mul", {{{{64, 1, 33, 9}}, {{1, 35, 1, 9}}}}}};
 }
 
-TEST(Cuda, AgreesOnShapesOfManyBlocks) {
-  if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  for (const Large& large : large_calls()) {
+std::vector<Large> large_calls_of_decoders() {
+  const auto group_norm = [](Shape x, std::int64_t groups) {
+    const SampleInput channels{{x[1]}, 0.5, 1.5};
+    return Sample{{{x, 9, 11}, channels, channels},
+                  GroupNormAttrs{groups, 1e-3},
+                  x.numel() / x[0] / groups,
+                  16};
+  };
+  const auto group_norm_grad = [](Shape x, std::int64_t groups) {
+    const SampleInput channels{{x[1]}, 0.5, 1.5};
+    return Sample{{{x}, {x}, channels, {{x[0], groups}}, {{x[0], groups}, 0.5, 1.5}},
+                  GroupNormAttrs{groups, 1e-3},
+                  x.numel() / x[1] + x.numel() / x[0] / groups,
+                  8};
+  };
+  return {{"group_norm", group_norm({2, 24, 31, 29}, 3)},
+          {"group_norm", group_norm({1, 26, 61, 47}, 2)},
+          {"group_norm", group_norm({300, 520}, 4)},
+          {"group_norm_grad", group_norm_grad({2, 24, 31, 29}, 3)},
+          {"group_norm_grad", group_norm_grad({1, 26, 61, 47}, 2)},
+          {"group_norm_grad", group_norm_grad({300, 520}, 4)},
+          {"upsample_nearest2d", {{{{2, 24, 31, 29}}}, UpsampleAttrs{{3, 2}}}},
+          {"upsample_nearest2d_grad", {{{{2, 13, 90, 58}}}, UpsampleAttrs{{3, 2}}, 6}}};
+}
+
+void expect_agreement_of(const std::vector<Large>& calls) {
+  for (const Large& large : calls) {
     const OpDef& op = *find_op(large.op);
     for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
       for (const Layout layout : kAllLayouts) {
@@ -140,6 +166,12 @@ TEST(Cuda, AgreesOnShapesOfManyBlocks) {
       }
     }
   }
+}
+
+TEST(Cuda, AgreesOnShapesOfManyBlocks) {
+  if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  expect_agreement_of(large_calls());
+  expect_agreement_of(large_calls_of_decoders());
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryOpOnCuda, testing::ValuesIn(ops_to_try()),

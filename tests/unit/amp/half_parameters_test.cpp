@@ -19,18 +19,19 @@ namespace {
 
 constexpr DType kLowerDTypes[] = {DType::kBf16, DType::kF16};
 
-// Convolution with bias, both normalisations, a linear layer whose weight is used twice.
+// Convolution with bias, the normalisations, a linear layer whose weight is used twice.
 class EveryLayer final : public nn::Module {
  public:
   EveryLayer() {
     add("conv", conv_);
     add("norm", norm_);
+    add("group_norm", group_norm_);
     add("fc", fc_);
     add("layer_norm", layer_norm_);
     add_parameter("tied", tied_);
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = nn::Flatten()(norm_(conv_(x)));
+    const Tensor y = nn::Flatten()(group_norm_(norm_(conv_(x))));
     return linear_of(layer_norm_(fc_(y)));
   }
 
@@ -39,6 +40,7 @@ class EveryLayer final : public nn::Module {
 
   nn::Conv2d conv_{2, 4, 3, {.bias = true}};
   nn::BatchNorm2d norm_{4};
+  nn::GroupNorm group_norm_{2, 4};
   nn::Linear fc_{16, 16};
   nn::LayerNorm layer_norm_{16};
   Tensor tied_ = *fc_.own_parameters()[0].tensor;
@@ -73,7 +75,8 @@ TEST(HalfParameters, RoundsInPlaceAndKeepsNormalisation) {
   for (const char* name : {"conv.weight", "conv.bias", "fc.weight", "fc.bias", "tied"}) {
     EXPECT_EQ(dtype_of(net, name), DType::kBf16) << name;
   }
-  for (const char* name : {"norm.weight", "norm.bias", "norm.running_var", "layer_norm.bias"}) {
+  for (const char* name :
+       {"norm.weight", "norm.bias", "norm.running_var", "group_norm.weight", "layer_norm.bias"}) {
     EXPECT_EQ(dtype_of(net, name), DType::kF32) << name;
   }
   for (const Tensor& parameter : net.parameters()) {

@@ -1,7 +1,9 @@
 // Weights that the update of a run packs into the arena for the next run.
 #include "mezzo/graph/packed_rooms.h"
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -111,7 +113,7 @@ TEST(PackedRooms, SkippedStepsLeaveNoPackedWeights) {
 
 // A plain step: how often it packs and what it takes.
 struct PlainStep {
-  std::unique_ptr<PackedNet> net = packed_net();
+  std::unique_ptr<nn::Module> net = packed_net();
   optim::Sgd sgd{net->parameters(), kSgd};
 
   CompiledStep compiled(DType dtype) {
@@ -149,6 +151,45 @@ TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
     EXPECT_GE(at_first, 2);
     EXPECT_LE(packs_of_run(), at_first - 2);
     EXPECT_LE(packs_of_run(), at_first - 2);
+  }
+}
+
+// Goes back to the size of its images.
+class EnlargingNet : public nn::Module {
+ public:
+  EnlargingNet() { add("down", down_), add("up", up_), add("fc", fc_); }
+  Tensor forward(const Tensor& x) override { return fc_(mean(relu(up_(relu(down_(x)))), {2, 3})); }
+
+ private:
+  nn::Conv2d down_{3, 64, 3, {.stride = 2, .padding = 1}};
+  nn::ConvTranspose2d up_{64, 64, 3, {.stride = 2, .padding = 1, .output_padding = 1}};
+  nn::Linear fc_{64, 3};
+};
+
+std::unique_ptr<EnlargingNet> enlarging_net() { return std::make_unique<EnlargingNet>(); }
+
+// A transposed convolution reads in the forward pass what others read in the backward pass, and the
+// other way round.
+TEST(PackedRooms, TransposedConvolutionsHaveThem) {
+  for (const DType dtype : packed_dtypes()) {
+    PlainStep plain{enlarging_net()};
+    CompiledStep step = plain.compiled(dtype);
+    const Batch batch = packed_batch(1);
+    const Tensor inputs[] = {batch.images, batch.labels};
+    step(inputs);
+    const Program& program = step.latest()->program();
+    EXPECT_TRUE(std::ranges::any_of(rooms_wanted(program), [&](const PackedRoom& room) {
+      return std::string_view(program.nodes[room.reader].op->name) == "conv_transpose2d" &&
+             room.pass == ReadIn::kBackward;
+    }));
+    Twins<EnlargingNet> twins(enlarging_net, kSgd, packed_options(dtype),
+                              amp::LossScaleOptions{.init_scale = 256});
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      Batch next = packed_batch(i);
+      if (i == 3) next.images = next.images * 1e38;
+      EXPECT_EQ(twins.step(next).skipped, i == 3);
+    }
+    twins.expect_same_state();
   }
 }
 

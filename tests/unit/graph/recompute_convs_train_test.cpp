@@ -18,9 +18,9 @@ namespace {
 
 // The second convolution makes four times as many channels of normalised images, and is little work
 // beside the third.
-class WideNet : public nn::Module {
+class WideConvs : public nn::Module {
  public:
-  WideNet() {
+  WideConvs() {
     add("first", first_), add("bn1", bn1_), add("wide", wide_), add("bn2", bn2_);
     add("third", third_), add("fc", fc_);
   }
@@ -40,7 +40,7 @@ class WideNet : public nn::Module {
 
 using MakeNet = std::function<std::unique_ptr<nn::Module>()>;
 
-std::unique_ptr<nn::Module> wide_net() { return std::make_unique<WideNet>(); }
+std::unique_ptr<nn::Module> wide_net() { return std::make_unique<WideConvs>(); }
 
 std::unique_ptr<nn::Module> frozen_wide_net() {
   auto net = wide_net();

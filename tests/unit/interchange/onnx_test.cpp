@@ -192,6 +192,36 @@ TEST(Onnx, FunctionsWithNumbers) {
   EXPECT_EQ(numbers[clip.input(2)], 2.0F);
 }
 
+// What enlarges images on the way to an output of their size.
+TEST(Onnx, LayersOfDecoders) {
+  nn::Sequential net;
+  net.emplace<nn::ConvTranspose2d>(
+      4, 6, Size2d(3, 2),
+      nn::ConvTranspose2dOptions{
+          .stride = 2, .padding = Padding2d(1, 0, 1, 0), .output_padding = {1, 0}, .groups = 2});
+  net.emplace<nn::GroupNorm>(3, 6);
+  net.emplace<nn::InstanceNorm2d>(6);
+  onnx::ModelProto model = exported(net, {4, 5, 6});
+  EXPECT_THAT(count_ops(model),
+              UnorderedElementsAre(Pair("ConvTranspose", 1), Pair("Reshape", 4),
+                                   Pair("InstanceNormalization", 2), Pair("Unsqueeze", 2),
+                                   Pair("Mul", 1), Pair("Add", 1)));
+  const onnx::NodeProto& conv = model.graph().node(0);
+  EXPECT_THAT(ints(conv, "strides"), ElementsAre(2, 2));
+  EXPECT_THAT(ints(conv, "pads"), ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(ints(conv, "output_padding"), ElementsAre(1, 0));
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "6", "11", "11"));
+}
+
+TEST(Onnx, RepeatedPixels) {
+  nn::Sequential net;
+  net.emplace<nn::Upsample>(Size2d(2, 3));
+  onnx::ModelProto model = exported(net, {4, 5, 6});
+  EXPECT_THAT(count_ops(model), UnorderedElementsAre(Pair("Resize", 1)));
+  // ONNX does not say that a scale of 1 leaves the batch as it is.
+  EXPECT_THAT(checked_output(model), ElementsAre(testing::_, "4", "10", "18"));
+}
+
 std::string refusal(nn::Module& net, const Shape& example) {
   return message_of<UnsupportedError>([&] { serialize_onnx(net, example); });
 }

@@ -12,6 +12,7 @@
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/nn/pooling.h"
+#include "mezzo/nn/upsample.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/nn/example_net.h"
@@ -79,6 +80,48 @@ TEST(Conv2d, RefusesChannelsThatGroupsDoNotDivide) {
   EXPECT_THAT(message_of([] { Conv2d(3, 4, 3, {.groups = 2}); }), HasSubstr("groups 2"));
   EXPECT_THROW(Conv2d(3, 4, 0), ArgumentError);
   EXPECT_THROW(Conv2d(3, 4, 3, {.groups = 0}), ArgumentError);
+}
+
+TEST(ConvTranspose2d, ComputesAndLearns) {
+  ConvTranspose2d layer(
+      4, 6, {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}, .groups = 2});
+  EXPECT_THAT(names_of(layer.state()), ElementsAre("weight", "bias"));
+  EXPECT_EQ(layer.weight().shape(), (Shape{4, 3, 3, 2}));
+  EXPECT_EQ(layer.bias().shape(), (Shape{6}));
+  EXPECT_EQ(layer(ones({2, 4, 7, 5})).shape(), (Shape{2, 6, 14, 6}));
+  expect_gradients(layer, randn({2, 4, 7, 5}));
+}
+
+// PyTorch's fan_in is what follows the first axis, whichever way the layer goes.
+TEST(ConvTranspose2d, InitialValuesArePyTorchs) {
+  manual_seed(3);
+  const ConvTranspose2d layer(64, 3, 4);
+  const double bound = 1 / std::sqrt(3.0 * 4 * 4);
+  const Floats weight = layer.weight().to_vector<float>();
+  const auto [low, high] = std::ranges::minmax(weight);
+  EXPECT_TRUE(low >= -bound && low < -0.99 * bound) << low;
+  EXPECT_TRUE(high <= bound && high > 0.99 * bound) << high;
+  EXPECT_THAT(layer.bias().to_vector<float>(),
+              Each(testing::AllOf(testing::Ge(-bound), testing::Le(bound))));
+}
+
+TEST(ConvTranspose2d, OptionsReachTheOperation) {
+  ConvTranspose2d layer(1, 1, 2,
+                        {.stride = 3,
+                         .padding = Padding::kSame,
+                         .dilation = 1,
+                         .bias = false,
+                         .weight_init = [](const Tensor& weight) { init::constant(weight, 2); }});
+  EXPECT_FALSE(layer.bias().defined());
+  EXPECT_EQ(layer(ones({1, 1, 1, 1})).to_vector<float>(), (Floats{2, 2, 0, 2, 2, 0, 0, 0, 0}));
+  EXPECT_THAT(message_of([] { ConvTranspose2d(3, 4, 3, {.groups = 2}); }),
+              HasSubstr("[ConvTranspose2d] groups 2"));
+}
+
+TEST(Upsample, RepeatsPixels) {
+  EXPECT_EQ(Upsample({1, 2})(from_values({1.0F, 2.0F}, {1, 1, 1, 2})).to_vector<float>(),
+            (Floats{1, 1, 2, 2}));
+  EXPECT_THROW(Upsample(0), ArgumentError);
 }
 
 TEST(Layers, SeedFixesTheInitialValues) {

@@ -6,6 +6,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/container.h"
+#include "mezzo/nn/group_norm.h"
 #include "mezzo/nn/layer_norm.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
@@ -152,6 +153,52 @@ TEST(LayerNorm, GradientsReachTheParameters) {
   sum(y * y * y).backward();
   EXPECT_THAT(layer.weight().grad().to_vector<float>(), testing::Contains(testing::Ne(0)));
   EXPECT_THAT(layer.bias().grad().to_vector<float>(), testing::Contains(testing::Ne(0)));
+}
+
+TEST(GroupNorm, NormalisesGroupsOfEachSample) {
+  GroupNorm layer(2, 4, {.eps = 0});
+  EXPECT_THAT(names_of(layer.state()), ElementsAre("weight", "bias"));
+  EXPECT_THAT(layer.weight().to_vector<float>(), Each(1));
+  EXPECT_THAT(layer.bias().to_vector<float>(), Each(0));
+  fill(layer.weight(), 3);
+  fill(layer.bias(), 1);
+  EXPECT_THAT(layer(from_values({1.0F, 5.0F, 7.0F, 6.0F}, {1, 4})).to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), Floats{-2, 4, 4, -2}));
+}
+
+TEST(GroupNorm, IsTheSameInInferenceAndGradientsReachAll) {
+  manual_seed(2);
+  GroupNorm layer(3, 6);
+  const Tensor x = randn({2, 6, 4, 5}).set_requires_grad(true);
+  const Tensor y = layer(x);
+  sum(y * y * y).backward();
+  for (const Tensor& tensor : {x, layer.weight(), layer.bias()}) {
+    ASSERT_TRUE(tensor.grad().defined());
+    EXPECT_THAT(tensor.grad().to_vector<float>(), testing::Contains(testing::Ne(0)));
+  }
+  layer.eval();
+  EXPECT_EQ(layer(x).to_vector<float>(), y.to_vector<float>());
+}
+
+TEST(GroupNorm, RefusesWhatItCannotDivide) {
+  EXPECT_THAT(message_of([] { GroupNorm(3, 4); }), HasSubstr("divided into 3 groups"));
+  EXPECT_THROW(GroupNorm(0, 4), ArgumentError);
+  EXPECT_THAT(message_of([] {
+                GroupNorm(2, 4)(ones({1, 6, 2, 2}));
+              }),
+              HasSubstr("[GroupNorm] x must have 4 channels"));
+}
+
+TEST(InstanceNorm2d, NormalisesEveryImage) {
+  InstanceNorm2d layer(2, {.eps = 0});
+  EXPECT_TRUE(layer.state().empty());
+  EXPECT_THAT(layer(from_values({1.0F, 3.0F, 10.0F, 50.0F}, {1, 2, 1, 2})).to_vector<float>(),
+              Pointwise(FloatNear(kTolerance), Floats{-1, 1, -1, 1}));
+  EXPECT_THAT(names_of(InstanceNorm2d(2, {.affine = true}).state()), ElementsAre("weight", "bias"));
+  EXPECT_THAT(message_of([&] {
+                layer(ones({4, 2}));
+              }),
+              HasSubstr("[InstanceNorm2d] x must be [n, c, h, w]"));
 }
 
 }  // namespace

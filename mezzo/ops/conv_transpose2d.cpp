@@ -1,0 +1,214 @@
+#include "mezzo/ops/conv_transpose2d.h"
+
+#include <algorithm>
+
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/registry.h"
+
+namespace mezzo {
+namespace {
+
+Size2d kernel_of(const Shape& weight) { return {weight[2], weight[3]}; }
+
+// The size of the result, in numbers that were checked; what is not positive is nothing.
+Size2d enlarged(Size2d in, Size2d kernel, const ConvTranspose2dAttrs& attrs) {
+  const Window2d window = attrs.conv.window(kernel);
+  const Size2d span = window.span();
+  const Sides& padding = window.padding;
+  return {
+      (in.h - 1) * window.stride.h + span.h - padding.top - padding.bottom + attrs.output_padding.h,
+      (in.w - 1) * window.stride.w + span.w - padding.left - padding.right +
+          attrs.output_padding.w};
+}
+
+void check_operands(const Infer& infer) {
+  const Shape& x = infer.shape(0);
+  const Shape& weight = infer.shape(1);
+  const auto& attrs = infer.attrs<ConvTranspose2dAttrs>();
+  const Size2d stride = attrs.conv.stride;
+  const Size2d more = attrs.output_padding;
+  infer.check(attrs.conv.groups >= 1, "groups must be at least 1, it is ", attrs.conv.groups);
+  infer.check(weight[0] == x[1], "weight expects ", weight[0], " input channels, x has ", x[1],
+              ": x ", x, ", weight ", weight);
+  infer.check(x[1] % attrs.conv.groups == 0, "the ", x[1],
+              " input channels cannot be divided into ", attrs.conv.groups, " groups: x ", x,
+              ", weight ", weight);
+  infer.check(x[2] >= 1 && x[3] >= 1, "x has images without pixels: ", x);
+  attrs.conv.window(kernel_of(weight)).check_numbers(infer.op());
+  infer.check(more.h >= 0 && more.w >= 0 && more.h < stride.h && more.w < stride.w,
+              "output_padding must be smaller than the stride ", stride, ", it is ", more);
+}
+
+void infer_conv_transpose2d(Infer& infer) {
+  infer.check_rank(0, 4, "x");
+  infer.check_rank(1, 4, "weight");
+  infer.check_same_dtype(0, 1);
+  check_operands(infer);
+  const Shape& x = infer.shape(0);
+  const Shape& weight = infer.shape(1);
+  const auto& attrs = infer.attrs<ConvTranspose2dAttrs>();
+  const std::int64_t channels = weight[1] * attrs.conv.groups;
+  if (infer.has(2)) {
+    infer.check(infer.shape(2) == Shape{channels}, "bias must have the shape ", Shape{channels},
+                ", one number per output channel, it is ", infer.shape(2));
+  }
+  const Size2d out = enlarged({x[2], x[3]}, kernel_of(weight), attrs);
+  infer.check(out.h >= 1 && out.w >= 1, "the padding ", attrs.conv.padding,
+              " leaves nothing of the result, whose size is ", out, ". Use less padding");
+  infer.output({x[0], channels, out.h, out.w}, infer.dtype(0), Format::kChannelsLast);
+}
+
+// It is linear in x and in weight, like the convolution that it belongs to: of that one, its result
+// is the image, and x the result.
+void conv_transpose2d_backward(Backward& ctx) {
+  static const OpDef* const kConv2d = find_op("conv2d");
+  static const OpDef* const kGradWeight = find_op("conv2d_grad_weight");
+  const auto& attrs = ctx.attrs<ConvTranspose2dAttrs>();
+  const Tensor& grad = ctx.grad();
+  if (ctx.needs(0)) {
+    const Tensor weight = ctx.input(1);
+    const Tensor none;
+    ctx.set(0, call_one(*kConv2d, {&grad, &weight, &none}, attrs.conv));
+  }
+  if (ctx.needs(1)) {
+    const Tensor x = ctx.input(0);
+    ctx.set(1, call_one(*kGradWeight, {&x, &grad},
+                        Conv2dGradAttrs{attrs.conv, kernel_of(ctx.input_shape(1)),
+                                        ctx.has_wide_grad(1), ctx.input_format(1)}));
+  }
+  if (ctx.needs(2)) ctx.set(2, sum(grad, {0, 2, 3}, false, ctx.grad_dtype(2)));
+}
+
+struct TransposeCase {
+  Shape x;
+  Shape weight;
+  Conv2dAttrs conv{};
+  Size2d output_padding = 0;
+};
+
+std::vector<Sample> conv_transpose2d_samples() {
+  const TransposeCase cases[] = {
+      {{2, 4, 5, 6}, {4, 3, 3, 3}},
+      {{2, 8, 4, 4}, {8, 3, 2, 2}, {.stride = 2}},
+      {{2, 8, 4, 5}, {8, 4, 3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}, 1},
+      {{1, 3, 5, 4}, {3, 17, 2, 3}, {.stride = {1, 3}, .padding = {0, 1, 1, 2}}, {0, 2}},
+      {{2, 32, 6, 6}, {32, 16, 1, 1}},
+      {{2, 5, 3, 3}, {5, 17, 1, 1}, {.stride = 2}, 1},
+      {{1, 4, 5, 5}, {4, 6, 3, 3}, {.padding = {2, 2, 2, 2}, .dilation = 2}},
+      {{2, 6, 4, 5}, {6, 4, 3, 3}, {.padding = {1, 1, 1, 1}, .groups = 2}},
+      {{2, 6, 4, 4}, {6, 1, 3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}, .groups = 6}},
+      {{3, 2, 6, 4}, {2, 1, 4, 4}, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {{1, 2, 2, 3}, {2, 3, 1, 1}, {.stride = 3}},
+      {{0, 3, 5, 5}, {3, 4, 3, 3}},
+  };
+  std::vector<Sample> samples;
+  bool with_bias = false;
+  for (const TransposeCase& c : cases) {
+    with_bias = !with_bias;
+    const std::int64_t terms = c.weight[0] / c.conv.groups * c.weight[2] * c.weight[3] + 1;
+    const SampleInput bias{.shape = {c.weight[1] * c.conv.groups}, .absent = !with_bias};
+    samples.push_back(
+        {{{c.x}, {c.weight}, bias}, ConvTranspose2dAttrs{c.conv, c.output_padding}, terms});
+  }
+  return samples;
+}
+
+std::vector<ErrorSample> conv_transpose2d_errors() {
+  const SampleInput none{.shape = {}, .absent = true};
+  const ConvTranspose2dAttrs plain{};
+  return {
+      {{{{2, 4, 5, 5}}, {{3, 8, 3, 3}}, none},
+       plain,
+       "[conv_transpose2d] weight expects 3 input channels, x has 4: x [2, 4, 5, 5], weight "
+       "[3, 8, 3, 3]"},
+      {{{{4, 5, 5}}, {{4, 8, 3, 3}}, none}, plain, "x must have 4 dimensions"},
+      {{{{2, 4, 5, 5}}, {{4, 8}}, none}, plain, "weight must have 4 dimensions"},
+      {{{{2, 4, 0, 5}}, {{4, 8, 3, 3}}, none}, plain, "images without pixels: [2, 4, 0, 5]"},
+      {{{{2, 3, 5, 5}}, {{3, 2, 3, 3}}, none},
+       ConvTranspose2dAttrs{{.groups = 2}},
+       "the 3 input channels cannot be divided into 2 groups"},
+      {{{{2, 4, 5, 5}}, {{4, 3, 3, 3}}, {{4}}},
+       ConvTranspose2dAttrs{{.groups = 2}},
+       "bias must have the shape [6], one number per output channel, it is [4]"},
+      {{{{2, 4, 5, 5}}, {{4, 8, 3, 3}}, none},
+       ConvTranspose2dAttrs{{.groups = 0}},
+       "groups must be at least 1, it is 0"},
+      {{{{2, 4, 5, 5}}, {{4, 8, 3, 3}}, none},
+       ConvTranspose2dAttrs{{.stride = 0}},
+       "the stride must be at least 1, it is [0, 0]"},
+      {{{{2, 4, 5, 5}}, {{4, 8, 3, 3}}, none},
+       ConvTranspose2dAttrs{{.stride = 2}, {1, 2}},
+       "output_padding must be smaller than the stride [2, 2], it is [1, 2]"},
+      {{{{2, 4, 1, 5}}, {{4, 8, 3, 3}}, none},
+       ConvTranspose2dAttrs{{.padding = {2, 1, 0, 0}}},
+       "the padding [2, 1, 0, 0] leaves nothing of the result, whose size is [0, 7]"},
+  };
+}
+
+}  // namespace
+
+namespace ops {
+
+extern const OpDef conv_transpose2d{
+    .name = "conv_transpose2d",
+    .doc =
+        "x [n, c, h, w] convolved with weight [c, o / groups, kh, kw] the other way, as the "
+        "gradient of conv2d by its input is, plus bias [o]",
+    // The bias is added to the f32 sums, as conv2d's is: rounded to 16 bits it would lose bits for
+    // nothing.
+    .precision = {.bf16 = PrecisionClass::kLower,
+                  .f16 = PrecisionClass::kLower,
+                  .cast_mask = 0b011,
+                  .reason = "the products of conv2d: those of 16-bit numbers are exact in f32, "
+                            "where they are added up"},
+    .saves = {.inputs = 0b011},
+    .promote = 0b011,
+    .infer = infer_conv_transpose2d,
+    .flops =
+        [](Inputs inputs, std::span<const Tensor>, const Attrs&) {
+          // Every number of x meets all filters of its channel.
+          const Tensor& weight = *inputs[1];
+          const std::int64_t filters = weight.numel() / std::max<std::int64_t>(weight.size(0), 1);
+          return 2 * static_cast<double>(inputs[0]->numel()) * static_cast<double>(filters);
+        },
+    .backward = conv_transpose2d_backward,
+    .samples = conv_transpose2d_samples,
+    .errors = conv_transpose2d_errors,
+    .exact = true,
+};
+
+}  // namespace ops
+
+namespace {
+
+// By how much a result with Padding::kSame would be smaller than stride * in: what no window
+// reaches between the last two pixels.
+Size2d beyond_windows(Size2d span, Size2d stride) {
+  return {std::max<std::int64_t>(stride.h - span.h, 0),
+          std::max<std::int64_t>(stride.w - span.w, 0)};
+}
+
+}  // namespace
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                        const ConvTranspose2dOptions& options) {
+  ConvTranspose2dAttrs attrs{{options.stride, {}, options.dilation, options.groups},
+                             options.output_padding};
+  if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below says what is wrong
+    const Window2d window = attrs.conv.window(kernel_of(weight.shape()));
+    window.check_numbers(ops::conv_transpose2d.name);
+    const Size2d stride = options.stride;
+    attrs.conv.padding = options.padding.resolve({x.size(2) * stride.h, x.size(3) * stride.w},
+                                                 window.span(), stride);
+    if (options.padding.is_same()) {
+      const Size2d more = beyond_windows(window.span(), stride);
+      attrs.output_padding = {options.output_padding.h + more.h, options.output_padding.w + more.w};
+    }
+  }
+  return call_one(ops::conv_transpose2d, {&x, &weight, &bias}, attrs);
+}
+
+}  // namespace mezzo

@@ -1,0 +1,24 @@
+// Group normalization.
+//
+// Wu and He, "Group Normalization", ECCV 2018. With a group for each channel it is instance
+// normalization: Ulyanov, Vedaldi and Lempitsky, "Instance Normalization: The Missing Ingredient
+// for Fast Stylization", 2016.
+#pragma once
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo {
+
+// (x - mean) / sqrt(var + eps) * weight + bias, with the mean and the biased variance taken over
+// the pixels of c / groups neighbouring channels, for each sample by itself, and weight and bias
+// per channel.
+//
+// x: [n, c] or [n, c, h, w] in f32, bf16 or f16; the result has its shape and dtype, and is
+// channels-last if it has four dimensions. weight and bias: [c] and f32 (f64 for f64 x); they may
+// be 16-bit, which is widened before anything is computed, and undefined for 1 and 0. Throws
+// ArgumentError for other shapes and dtypes, unless `groups` divides the channels, and if there is
+// nothing to normalise.
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = Tensor(),
+                  const Tensor& bias = Tensor(), double eps = 1e-5);
+
+}  // namespace mezzo
