@@ -51,8 +51,7 @@ CastAction apply_policy(const Policy& policy, const OpDef& op, Operands& operand
     case CastAction::kNone: break;
     case CastAction::kToLower: cast_inputs(op, operands, policy.lower); break;
     case CastAction::kToFloat32: cast_inputs(op, operands, DType::kF32); break;
-    case CastAction::kRefuse:
-      fail<ArgumentError>(op.name, "is not safe in ", policy.lower, ": ", op.precision.reason);
+    case CastAction::kRefuse: refuse(policy, op);
   }
   round_parameters(policy, op, operands);
   return action;

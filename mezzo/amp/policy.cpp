@@ -66,6 +66,10 @@ CastAction action_for(const Policy& policy, const OpDef& op) {
   return action_for(policy.level, op.precision.of(policy.lower));
 }
 
+void refuse(const Policy& policy, const OpDef& op) {
+  fail<ArgumentError>(op.name, "is not safe in ", policy.lower, ": ", op.precision.reason);
+}
+
 bool rounds_parameters(const Policy& policy, const OpDef& op) {
   if (op.precision.of(policy.lower) != PrecisionClass::kKeep || policy.keeps_batchnorm()) {
     return false;

@@ -71,6 +71,8 @@ constexpr bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower
 // What the policy does with the inputs of an operation: what the user said, else what the level
 // says of the operation's class.
 CastAction action_for(const Policy& policy, const OpDef& op);
+// Throws the ArgumentError of an operation that the policy refuses, see CastAction::kRefuse.
+[[noreturn]] void refuse(const Policy& policy, const OpDef& op);
 // Whether the policy has the scale and shift of this operation rounded to the lower dtype.
 bool rounds_parameters(const Policy& policy, const OpDef& op);
 

@@ -8,6 +8,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/core/random_fills.h"
 #include "mezzo/graph/captured_leaves.h"
+#include "mezzo/graph/captured_paints.h"
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/grad_mode.h"
@@ -35,7 +36,8 @@ class Recorder final : public CaptureHook {
   explicit Recorder(const CaptureOptions& options)
       : options_(options),
         before_(default_generator().position()),
-        start_(default_generator().reserve(0)) {
+        start_(default_generator().reserve(0)),
+        paints_(kCapture, options.paints) {
     for (const NamedTensor& entry : options.names) names_.emplace(entry.tensor.impl(), entry.name);
   }
 
@@ -56,16 +58,16 @@ class Recorder final : public CaptureHook {
 
   bool decides_precision() const override {
     // A backward pass casts nothing by itself; what it computes again has a region of its own.
-    return phase() != Phase::kBackward && (options_.defer_casts || options_.paints != nullptr);
+    return phase() != Phase::kBackward && (options_.defer_casts || paints_.are_given());
   }
 
   bool notes_cast_to_same(const Tensor& x) override {
     if (!decides_precision() || !has_regions_ || placeholder_of(x) == nullptr) return false;
-    if (options_.paints == nullptr || is_preparing_) return true;
+    if (!paints_.are_given() || is_preparing_) return true;
     // What was decided counts by now: the cast is none, as eagerly, and x keeps its layout and the
     // order in which its gradients are added up.
-    static const OpDef& kCast = *find_op("cast");
-    next_paint(kCast);
+    static const OpDef& cast_op = *find_op("cast");
+    paints_.take(cast_op);
     return false;
   }
 
@@ -74,8 +76,9 @@ class Recorder final : public CaptureHook {
   void prepare(const OpDef& op, Operands& operands) override {
     if (is_preparing_) return;
     has_regions_ = has_regions_ || is_in_region();
+    if (is_in_region()) check_is_not_refused(op);
     const Preparing preparing(is_preparing_);
-    if (options_.paints != nullptr) apply_paint(op, operands);
+    if (paints_.are_given()) apply_paint(op, operands);
     promote_inputs(op, operands);
   }
 
@@ -86,6 +89,7 @@ class Recorder final : public CaptureHook {
   void on_call(const FinishedCall& call, Inputs over) override {
     Node node = node_of(call);
     node.is_promotion = is_preparing_;
+    take_paint(call.op);
     for (const Tensor& output : call.outputs) node.outputs.push_back(add_result(output));
     for (std::size_t i = 0; i < over.size(); ++i) {
       node.over.push_back(over[i] != nullptr ? value_of(*over[i]) : kNoValue);
@@ -103,6 +107,7 @@ class Recorder final : public CaptureHook {
     check_arg(destination.is_one_block(), kCapture, call.op.name,
               " changes a part of a tensor in place, ", destination,
               " with gaps between its elements. Change a copy of it, or the whole tensor");
+    take_paint(call.op);
     // Regions leave it alone, so what it reads and changes has the dtypes that it has eagerly.
     Node node = node_of(call);
     node.policy = nullptr;
@@ -148,6 +153,7 @@ class Recorder final : public CaptureHook {
       program_.outputs.push_back(value_of(leaf.grad()));
     }
     check_states_unchanged();
+    paints_.check_all_taken();
     for (const auto& [storage, known] : outside_) leaves_.check_not_from_before(storage);
     program_.adds_to = leaves_.added_to();
     program_.random_words = words_drawn();
@@ -168,20 +174,20 @@ class Recorder final : public CaptureHook {
 
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
 
+  static void check_is_not_refused(const OpDef& op) {
+    const amp::Policy& policy = amp::autocast_policy();
+    if (amp::action_for(policy, op) == amp::CastAction::kRefuse) amp::refuse(policy, op);
+  }
+
   void apply_paint(const OpDef& op, Operands& operands) {
-    const std::optional<DType> paint = next_paint(op);
+    const std::optional<DType> paint = paints_.of(op);
     if (paint.has_value()) amp::cast_inputs(op, operands, *paint);
     if (is_in_region()) amp::round_parameters(amp::autocast_policy(), op, operands);
   }
 
-  std::optional<DType> next_paint(const OpDef& op) {
-    const std::size_t call = painted_++;
-    const bool is_same = call < options_.paints->size() && (*options_.paints)[call].op == &op;
-    check_arg(is_same, kCapture, "the step makes other calls where values have other dtypes: call ",
-              call, " is ", op.name,
-              " when it is made in mixed precision. Decide by what the step was given, or leave "
-              "out the pass paint_precision");
-    return (*options_.paints)[call].dtype;
+  // Casts belong to the call that needs them, and backward passes are not painted.
+  void take_paint(const OpDef& op) {
+    if (paints_.are_given() && !is_preparing_ && phase() != Phase::kBackward) paints_.take(op);
   }
 
   Node node_of(const FinishedCall& call) {
@@ -304,9 +310,9 @@ class Recorder final : public CaptureHook {
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
   std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states when they were first used
   CapturedLeaves leaves_;
+  CapturedPaints paints_;
   std::optional<Device> device_;
   int unnamed_ = 0;
-  std::size_t painted_ = 0;    // calls so far
   bool has_regions_ = false;   // a call so far was in one
   bool is_preparing_ = false;  // the casts for one
   bool is_finished_ = false;
@@ -317,7 +323,7 @@ class Capturing {
  public:
   explicit Capturing(Recorder& recorder) : recorder_(recorder) {
     check_arg(capture_hook() == nullptr, kCapture,
-              "a step is being captured already on this thread");
+              "a step is being captured already on this thread. Capture one after the other");
     set_capture_hook(&recorder);
   }
   ~Capturing() {

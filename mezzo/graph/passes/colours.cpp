@@ -148,9 +148,7 @@ Mark mark_of(const Program& program, const Node& node) {
   const amp::Policy& policy = *node.policy;
   const OpDef& op = *node.op;
   const amp::CastAction action = amp::action_for(policy, op);
-  if (action == amp::CastAction::kRefuse) {
-    fail<ArgumentError>(op.name, "is not safe in ", policy.lower, ": ", op.precision.reason);
-  }
+  if (action == amp::CastAction::kRefuse) amp::refuse(policy, op);
   if (!can_cast_some_input(program, node)) {
     return {Colour::kNone, policy.lower, op.precision.reason != nullptr ? op.precision.reason : ""};
   }

@@ -1,5 +1,5 @@
 // What a captured step makes of regions of mixed precision, against what they make of it eagerly.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/random.h"
@@ -7,9 +7,12 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/binary_cross_entropy.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/softmax.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::graph {
 namespace {
@@ -61,11 +64,59 @@ TEST(Regions, CastsToTheDTypeThatIsThereLeaveTheOrderOfGradients) {
     const Tensor y = exp(x);
     const Tensor same = y.astype(DType::kF32);
     sum(y * 0.3 + same * 0.7 + (same * 1.7 + y * 1.9)).backward();
-    const Tensor grad = x.grad();
+    Tensor grad = x.grad();
     x.clear_grad();
     return {grad};
   };
   expect_the_same(gradient, randn({64}));
+}
+
+// What is decided for the calls that are left is not what belongs to one that failed.
+TEST(Regions, AFailureThatTheStepCatchesLeavesNothing) {
+  manual_seed(4);
+  const auto falls_back = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor& x = in[0];  // [4, 5], which no product of two takes
+    Tensor y = exp(x);
+    try {
+      y = matmul(y, x);
+    } catch (const ArgumentError&) {
+      y = matmul(y, x, {.transpose_b = true});
+    }
+    try {
+      y = y + softmax(x);
+    } catch (const ArgumentError&) {
+      y = sigmoid(y);
+    }
+    return {mean(y, {0})};
+  };
+  expect_the_same(falls_back, randn({4, 5}));
+}
+
+TEST(Regions, ARefusalIsThrownWhereTheStepCanCatchIt) {
+  manual_seed(5);
+  const auto loss = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor targets = sigmoid(-in[0]);
+    try {
+      return {binary_cross_entropy(sigmoid(in[0]), targets)};
+    } catch (const ArgumentError&) {
+      return {binary_cross_entropy_with_logits(in[0], targets)};
+    }
+  };
+  expect_the_same(loss, randn({4, 5}));
+}
+
+TEST(Regions, CallsThatAreLeftOutInMixedPrecisionAreNamed) {
+  const auto shorter = [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const amp::Autocast region(DType::kBf16);
+    const Tensor y = matmul(in[0], in[0]);
+    return {y.dtype() == DType::kBf16 ? y : exp(y)};
+  };
+  const Tensor x = ones({4, 4});
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                compile(shorter)({&x, 1});
+              }),
+              testing::HasSubstr("other calls where values have other dtypes: 1 when they are made "
+                                 "in mixed precision, and 2 else. Decide by"));
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+// CapturedPaints: what was decided for the calls of a step, in the order in which it makes them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "mezzo/graph/capture.h"
+
+namespace mezzo::graph {
+
+class CapturedPaints {
+ public:
+  // `paints` must outlive it; null if nothing was decided.
+  CapturedPaints(const char* op, const std::vector<Paint>* paints) : op_(op), paints_(paints) {}
+
+  bool are_given() const { return paints_ != nullptr; }
+
+  // What the call that is about to be made is painted. It may yet fail, and the step may go on
+  // without it: what is next belongs to the next one that does not, which need not be of the same
+  // operation.
+  std::optional<DType> of(const OpDef& op) const {
+    return is_next(op) ? (*paints_)[taken_].dtype : std::nullopt;
+  }
+
+  // Says that the call was made. Throws ArgumentError if it is not the one that is next.
+  void take(const OpDef& op) {
+    check_arg(is_next(op), op_, kOtherCalls, "call ", taken_, " is ", op.name,
+              " when it is made in mixed precision", kAdvice);
+    ++taken_;
+  }
+
+  // Throws ArgumentError if calls were left out.
+  void check_all_taken() const {
+    check_arg(paints_ == nullptr || taken_ == paints_->size(), op_, kOtherCalls, taken_,
+              " when they are made in mixed precision, and ",
+              paints_ != nullptr ? paints_->size() : 0, " else", kAdvice);
+  }
+
+ private:
+  static constexpr const char* kOtherCalls =
+      "the step makes other calls where values have other dtypes: ";
+  static constexpr const char* kAdvice =
+      ". Decide by what the step was given, or leave out the pass paint_precision";
+
+  bool is_next(const OpDef& op) const {
+    return taken_ < paints_->size() && (*paints_)[taken_].op == &op;
+  }
+
+  const char* op_;
+  const std::vector<Paint>* paints_;
+  std::size_t taken_ = 0;
+};
+
+}  // namespace mezzo::graph
