@@ -72,7 +72,10 @@ struct AdamBlock {
   CopyBlock copy{};
 };
 struct AdamFactors {
-  float one_minus_beta1 = 0;
+  // The first moment begins at the nearer one of the old moment and the gradient, and goes this far
+  // towards the other: 1 - beta1, or beta1. So it loses nothing where one of them is all of it.
+  bool from_grad = false;
+  float way = 0;
   float beta2 = 0;
   float one_minus_beta2 = 0;
   float eps = 0;

@@ -219,7 +219,8 @@ Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors
     block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
   }
   flat::AdamFactors& factors = update.factors;
-  factors.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  factors.from_grad = step.beta1 <= 0.5;
+  factors.way = static_cast<float>(factors.from_grad ? step.beta1 : 1 - step.beta1);
   factors.beta2 = static_cast<float>(step.beta2);
   factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
   factors.eps = static_cast<float>(step.eps);

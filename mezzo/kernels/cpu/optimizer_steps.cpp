@@ -51,6 +51,7 @@ HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t 
   put(hn::NegMulAdd(set(f.lr), direction, param), b.param + i);
 }
 
+template <bool kFromGrad>
 HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64_t i, auto get,
                             auto put) {
   auto param = get(b.param + i);
@@ -58,7 +59,9 @@ HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64
   const auto old_avg = get(b.exp_avg + i);
   // old + (grad - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * grad, whose
   // two factors in f32 do not add up to 1.
-  const auto avg = hn::MulAdd(hn::Sub(grad, old_avg), set(f.one_minus_beta1), old_avg);
+  const auto near = kFromGrad ? grad : old_avg;
+  const auto far = kFromGrad ? old_avg : grad;
+  const auto avg = hn::MulAdd(hn::Sub(far, near), set(f.way), near);
   const auto avg_sq = hn::MulAdd(hn::Mul(set(f.one_minus_beta2), grad), grad,
                                  hn::Mul(set(f.beta2), get(b.exp_avg_sq + i)));
   put(avg, b.exp_avg + i);
@@ -192,9 +195,14 @@ void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors) {
   }
 }
 
-void adam(std::span<const AdamBlock> blocks, const AdamFactors& f) {
+template <bool kFromGrad>
+void run_adam(std::span<const AdamBlock> blocks, const AdamFactors& f) {
   for_elements(blocks, [&](const AdamBlock& block, std::int64_t i, auto get, auto put)
-                           HWY_ATTR { adam_vector(block, f, i, get, put); });
+                           HWY_ATTR { adam_vector<kFromGrad>(block, f, i, get, put); });
+}
+
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors) {
+  factors.from_grad ? run_adam<true>(blocks, factors) : run_adam<false>(blocks, factors);
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

@@ -135,7 +135,9 @@ struct AdamRule {
       const float g = decayed(f, param[k], true_gradient(f, grad[k]));
       // old + (g - old) * (1 - beta1) rounds once less than beta1 * old + (1 - beta1) * g, whose
       // two factors in f32 do not add up to 1.
-      avg[k] = fmaf(g - avg[k], f.one_minus_beta1, avg[k]);
+      const float near = f.from_grad ? g : avg[k];
+      const float far = f.from_grad ? avg[k] : g;
+      avg[k] = fmaf(far - near, f.way, near);
       avg_sq[k] = fmaf(f.one_minus_beta2 * g, g, f.beta2 * avg_sq[k]);
       const float denominator = fmaf(sqrtf(avg_sq[k]), b.correction, f.eps);
       param[k] = fmaf(-b.step_size, avg[k] / denominator, param[k] * f.shrink);

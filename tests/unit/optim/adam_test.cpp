@@ -47,6 +47,23 @@ TEST(Adam, FollowsTheRule) {
   expect_adam<Adam>({.lr = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3}, {5, 7});
   expect_adam<Adam>({.lr = 0.01, .weight_decay = 0.1}, {33});
   expect_adam<Adam>({.lr = 0.01, .beta1 = 0}, {33});
+  expect_adam<Adam>({.lr = 0.01, .beta1 = 0.3, .beta2 = 0.4}, {33});
+}
+
+// Moments without a past are the gradient and its square, to the last bit.
+TEST(Adam, ForgetsWithoutBetas) {
+  const Tensor param = parameter({33});
+  Adam adam({param}, {.lr = 0.01, .beta1 = 0, .beta2 = 0});
+  for (int step = 0; step < 3; ++step) {
+    const Tensor grad = gradient({33}, step);
+    param.set_grad(grad);
+    adam.step();
+    const auto want = grad.to_vector<float>();
+    const auto avg = adam.state()[0].tensor.to_vector<float>();
+    const auto avg_sq = adam.state()[1].tensor.to_vector<float>();
+    EXPECT_EQ(avg, want);
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(avg_sq[i], want[i] * want[i]);
+  }
 }
 
 TEST(Adam, TakesTheLossScaleOut) { expect_adam<Adam>({.lr = 0.01}, {33}, 1.0 / 1024); }
