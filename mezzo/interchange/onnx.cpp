@@ -1,6 +1,6 @@
 #include "mezzo/interchange/onnx.h"
 
-#include <set>
+#include <algorithm>
 
 #include "mezzo/interchange/onnx_graph.h"
 #include "mezzo/interchange/onnx_ops.h"
@@ -14,8 +14,14 @@ constexpr std::int64_t kOpset = 17;
 constexpr const char* kInput = "input";
 constexpr const char* kOutput = "output";
 
-// A tensor of that dtype and shape but for the first axis, which is open.
-void describe(onnx::ValueInfoProto& value, const char* name, const Tensor& tensor) {
+// Two batches, of neither of which an axis of 1 can be an extension.
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kOtherBatch = 3;
+
+// A tensor of that dtype and shape, whose first axis is open. Other axes that the batch decides are
+// left unsaid: ONNX has no word for what they are.
+void describe(onnx::ValueInfoProto& value, const char* name, const Tensor& tensor,
+              const Shape& other) {
   const Shape& shape = tensor.shape();
   value.set_name(name);
   onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
@@ -23,42 +29,78 @@ void describe(onnx::ValueInfoProto& value, const char* name, const Tensor& tenso
                                                    : onnx::TensorProto::FLOAT);
   type.mutable_shape()->add_dim()->set_dim_param("N");
   for (std::size_t i = 1; i < shape.rank(); ++i) {
-    type.mutable_shape()->add_dim()->set_dim_value(shape[i]);
+    auto& dim = *type.mutable_shape()->add_dim();
+    if (shape[i] == other[i]) dim.set_dim_value(shape[i]);
   }
 }
 
-void translate(OnnxGraph& graph, const TracedCall& call) {
-  graph.begin(call);
+void translate(OnnxGraph& graph, const TracedCall& call, const CallSizes& other) {
+  graph.begin(call, other);
   const Translation* translation = find_translation(call.op->name);
   if (translation == nullptr) {
     graph.refuse("this operation has no translation to ONNX. There are ", translated_ops());
   }
+  if (!translation->attrs_are_sizes && call.attrs != other.attrs) {
+    graph.refuse("it depends on the size of the batch, which is open in ONNX: ",
+                 call.attrs.to_text(), " for ", kBatch, " and ", other.attrs.to_text(), " for ",
+                 kOtherBatch, ". Do the same for all sizes");
+  }
   graph.name(call.outputs[0], translation->translate(graph, call, translation->type));
 }
 
-void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Trace& trace) {
-  const std::int64_t batch = trace.input.shape()[0];
-  OnnxGraph graph(proto, net, batch, {kInput, kOutput});
-  graph.name(trace.input, kInput);
-  for (const TracedCall& call : trace.calls) translate(graph, call);
-  graph.finish(trace.output, kOutput);
-  const Shape& output = trace.output.shape();
-  check_arg(output.rank() > 0 && output[0] == batch, "export", "the network's output has shape ",
-            output, " for a batch of ", batch, ". Its first axis must be that of the batch");
-  describe(*proto.add_input(), kInput, trace.input);
-  describe(*proto.add_output(), kOutput, trace.output);
+void check_same_calls(const Trace& trace, const TraceSizes& other) {
+  if (std::ranges::equal(trace.calls, other.calls, {}, &TracedCall::op, &CallSizes::op)) return;
+  fail<UnsupportedError>("export", "the network calls other operations for a batch of ", kBatch,
+                         " than for one of ", kOtherBatch, ". Call the same for all sizes");
 }
 
-// Of the traced batch, whose size is open in the file: not 1 nor that of an axis of the state, so
-// that what only fits one size is refused when it is traced.
-std::int64_t batch_size_for(const nn::Module& net) {
-  std::set<std::int64_t> sizes;
-  for (const NamedTensor& entry : net.state()) {
-    sizes.insert(entry.tensor.shape().begin(), entry.tensor.shape().end());
+void check_output(const Shape& output, const Shape& other) {
+  const bool has_batch = output.rank() > 0 && output.rank() == other.rank() &&
+                         output[0] == kBatch && other[0] == kOtherBatch;
+  check_arg(has_batch, "export", "the network's output has shape ", output, " for a batch of ",
+            kBatch, ". Its first axis must be that of the batch");
+}
+
+void fill_graph(onnx::GraphProto& proto, const nn::Module& net, const Trace& trace,
+                const TraceSizes& other) {
+  check_same_calls(trace, other);
+  OnnxGraph graph(proto, net, {kInput, kOutput});
+  graph.name(trace.input, kInput);
+  for (std::size_t i = 0; i < trace.calls.size(); ++i) {
+    translate(graph, trace.calls[i], other.calls[i]);
   }
-  std::int64_t size = 2;
-  while (sizes.contains(size)) ++size;
-  return size;
+  graph.finish(trace.output, kOutput);
+  check_output(trace.output.shape(), other.output);
+  describe(*proto.add_input(), kInput, trace.input, other.input);
+  describe(*proto.add_output(), kOutput, trace.output, other.output);
+}
+
+Tensor zero_batch(std::int64_t size, const Shape& example, DType dtype) {
+  Shape shape{size};
+  for (const std::int64_t axis : example) shape.push_back(axis);
+  return zeros(shape, dtype);
+}
+
+bool takes(nn::Module& net, const Tensor& input) {
+  try {
+    trace_forward(net, input);
+    return true;
+  } catch (const ArgumentError&) {
+    return false;
+  }
+}
+
+// Numbers of tokens are i64, images f32: what refuses the one may take the other.
+Trace trace_batch(nn::Module& net, std::int64_t size, const Shape& example, DType dtype) {
+  try {
+    return trace_forward(net, zero_batch(size, example, dtype));
+  } catch (const ArgumentError&) {
+    const bool is_f32 = dtype == DType::kF32;
+    const DType other = is_f32 ? DType::kI64 : DType::kF32;
+    if (!takes(net, zero_batch(size, example, other))) throw;
+    fail("export", "the network takes an input of ", other, ", not of ", dtype,
+         ". Set OnnxOptions::input to DType::", is_f32 ? "kI64" : "kF32");
+  }
 }
 
 }  // namespace
@@ -66,8 +108,7 @@ std::int64_t batch_size_for(const nn::Module& net) {
 std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOptions& options) {
   check_arg(options.input == DType::kF32 || options.input == DType::kI64, "export",
             "the input must be f32 or i64, not ", options.input);
-  Shape shape{batch_size_for(net)};
-  for (const std::int64_t size : example) shape.push_back(size);
+  const TraceSizes other = sizes_of(trace_batch(net, kOtherBatch, example, options.input));
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
   model.set_producer_name("mezzo");
@@ -75,10 +116,12 @@ std::string serialize_onnx(nn::Module& net, const Shape& example, const OnnxOpti
   opset.set_domain("");
   opset.set_version(kOpset);
   model.mutable_graph()->set_name("mezzo");
-  fill_graph(*model.mutable_graph(), net, trace_forward(net, zeros(shape, options.input)));
+  fill_graph(*model.mutable_graph(), net, trace_batch(net, kBatch, example, options.input), other);
   std::string bytes;
   if (!model.SerializeToString(&bytes)) {
-    fail<UnsupportedError>("export", "the network is larger than an ONNX file can be: 2 GB");
+    fail<UnsupportedError>(
+        "export",
+        "the network is larger than an ONNX file can be: 2 GB. Save its weights as safetensors");
   }
   return bytes;
 }

@@ -16,8 +16,9 @@ struct OnnxOptions {
 // w]; the graph maps `input` [N, c, h, w], for any N, to `output`. Parameters keep their names.
 // Opset 17, IR version 8.
 //
-// The graph is what the forward pass does with a batch of zeros: one with other calls for other
-// values cannot be exported, nor one that moves, cuts or reduces the batch, the first axis. Throws
+// The graph is what the forward pass does with batches of zeros: one with other calls for other
+// values or sizes cannot be exported, nor one that cuts or reduces the batch, which must be the
+// first axis of the output and may lie elsewhere in between. Throws
 // UnsupportedError `[export] OP in PATH: ...` for what ONNX or this exporter cannot say;
 // ArgumentError if the network does not take the input; FileError if the file cannot be written,
 // which happens atomically (see AtomicFile).

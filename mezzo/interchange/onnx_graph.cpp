@@ -33,9 +33,9 @@ OnnxNode& OnnxNode::set(const char* attribute, std::span<const std::int64_t> val
   return *this;
 }
 
-OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::int64_t batch,
+OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
                      std::initializer_list<std::string> reserved)
-    : graph_(graph), batch_(batch), taken_(reserved) {
+    : graph_(graph), taken_(reserved) {
   for (const NamedTensor& entry : net.state()) {
     check_arg(taken_.insert(entry.name).second, "export", "a parameter or buffer is called `",
               entry.name,
@@ -43,6 +43,18 @@ OnnxGraph::OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::int64_
               "Register it under another name");
     state_.emplace(entry.tensor.impl(), State{entry.name, entry.tensor});
   }
+}
+
+void OnnxGraph::begin(const TracedCall& call, const CallSizes& other) {
+  call_ = &call;
+  other_ = &other;
+  const auto check = [&](const Tensor& tensor, const Shape& shape) {
+    if (!tensor.defined() || tensor.rank() == shape.rank()) return;
+    refuse("a tensor has the shape ", tensor.shape(), " for one batch and ", shape,
+           " for another. Give it as many axes for all of them");
+  };
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) check(call.inputs[i], other.inputs[i]);
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) check(call.outputs[i], other.outputs[i]);
 }
 
 std::string OnnxGraph::place() const {
@@ -65,11 +77,23 @@ std::string OnnxGraph::input(std::size_t i) {
   return found->second.name;
 }
 
-void OnnxGraph::check_batch_stays(std::size_t i, std::int64_t axis) const {
-  const Shape& shape = call_->inputs[i].shape();
-  if (axis != 0 || shape.rank() == 0 || !is_batch(shape[0])) return;
-  refuse("the first axis of its input ", i, ", ", shape, ", is that of the batch, whose size is ",
-         "open in ONNX. Keep it first, and whole");
+bool OnnxGraph::is_open(std::size_t i, std::size_t axis) const {
+  return call_->inputs[i].shape()[axis] != other_->inputs[i][axis];
+}
+
+bool OnnxGraph::is_open_in_result(std::size_t axis) const {
+  return call_->outputs[0].shape()[axis] != other_->outputs[0][axis];
+}
+
+bool OnnxGraph::has_size_of_result(std::size_t i, std::size_t axis, std::size_t result_axis) const {
+  return call_->inputs[i].shape()[axis] == call_->outputs[0].shape()[result_axis] &&
+         other_->inputs[i][axis] == other_->outputs[0][result_axis];
+}
+
+void OnnxGraph::check_closed(std::size_t i, std::size_t axis) const {
+  if (!is_open(i, axis)) return;
+  refuse("axis ", axis, " of its input ", i, ", ", call_->inputs[i].shape(),
+         ", is that of the batch, whose size is open in ONNX. Keep it whole");
 }
 
 void OnnxGraph::add_state(State& state) {
@@ -99,7 +123,7 @@ void OnnxGraph::finish(const Tensor& output, const std::string& name) {
     is_result = true;
   }
   check_arg(is_result, "export", "the network's output, ", output,
-            ", is not the result of an operation on its input");
+            ", is not the result of an operation on its input. Return what one gives");
 }
 
 std::string OnnxGraph::unique(std::string_view name) {

@@ -38,13 +38,13 @@ class OnnxGraph {
  public:
   // Parameters and statistics of the network get their names as soon as something reads them.
   // Throws ArgumentError if state of the network has a reserved name.
-  // `batch` is the size of the traced batch, which no axis of the state has.
-  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net, std::int64_t batch,
+  OnnxGraph(onnx::GraphProto& graph, const nn::Module& net,
             std::initializer_list<std::string> reserved);
 
   // Says which call is being translated: its path begins the names of its nodes, and errors name
-  // it.
-  void begin(const TracedCall& call) { call_ = &call; }
+  // it. `other` is the same call for a batch of another size. Throws UnsupportedError if the batch
+  // decides how many axes there are.
+  void begin(const TracedCall& call, const CallSizes& other);
 
   // Calls the tensor that; its memory must live as long as the graph.
   void name(const Tensor& tensor, const std::string& name) { names_[tensor.impl()] = name; }
@@ -54,11 +54,14 @@ class OnnxGraph {
   // False for a tensor that the forward pass made from nothing.
   bool is_known(const Tensor& tensor) const;
 
-  // Whether a first axis of that size is the batch, whose size is open.
-  bool is_batch(std::int64_t size) const { return size == batch_; }
-  // Throws UnsupportedError if `axis` of input i is the batch: the current call would move it, cut
-  // it or reduce it.
-  void check_batch_stays(std::size_t i, std::int64_t axis) const;
+  // Whether the size of an axis of input i, or of the result, depends on the batch, whose size is
+  // open.
+  bool is_open(std::size_t i, std::size_t axis) const;
+  bool is_open_in_result(std::size_t axis) const;
+  // Whether an axis of input i is as long as that of the result, for batches of any size.
+  bool has_size_of_result(std::size_t i, std::size_t axis, std::size_t result_axis) const;
+  // Throws UnsupportedError if an axis of input i is open: the current call would cut or reduce it.
+  void check_closed(std::size_t i, std::size_t axis) const;
 
   // Makes the tensor the graph's output of that name. Throws ArgumentError if no node gives it.
   void finish(const Tensor& output, const std::string& name);
@@ -88,8 +91,8 @@ class OnnxGraph {
   void add_state(State& state);
 
   onnx::GraphProto& graph_;
-  std::int64_t batch_;
   const TracedCall* call_ = nullptr;
+  const CallSizes* other_ = nullptr;
   std::map<const TensorImpl*, State> state_;
   std::map<const TensorImpl*, std::string> names_;
   std::set<std::string, std::less<>> taken_;

@@ -60,7 +60,8 @@ std::string max_pool2d(OnnxGraph& graph, const TracedCall& call, const char* typ
 std::string avg_pool2d(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<Pool2dAttrs>();
   const Shape& x = call.inputs[0].shape();
-  if (attrs.kernel == Size2d(x[2], x[3]) && attrs.padding == Sides{}) {
+  const bool is_fixed = !graph.is_open(0, 2) && !graph.is_open(0, 3);
+  if (is_fixed && attrs.kernel == Size2d(x[2], x[3]) && attrs.padding == Sides{}) {
     return graph.add("GlobalAveragePool", {graph.input(0)}).result();
   }
   OnnxNode node = graph.add(type, {graph.input(0)});
@@ -105,6 +106,7 @@ std::string group_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
   const auto& attrs = call.attrs.as<GroupNormAttrs>();
   const Shape& x = call.inputs[In::kX].shape();
   const Shape groups{attrs.groups};
+  for (std::size_t axis = 1; axis < x.rank(); ++axis) graph.check_closed(In::kX, axis);
   const std::string rows =
       graph
           .add("Reshape",
@@ -130,7 +132,9 @@ std::string group_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
 std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
   using In = LayerNormInput;
   const auto& attrs = call.attrs.as<LayerNormAttrs>();
-  const Shape shape = normalized_shape(call.inputs[In::kX].shape(), attrs);
+  const Shape& x = call.inputs[In::kX].shape();
+  const Shape shape = normalized_shape(x, attrs);
+  for (std::size_t i = 0; i < shape.rank(); ++i) graph.check_closed(In::kX, x.rank() - 1 - i);
   const std::string scale = call.inputs[In::kWeight].defined() ? graph.input(In::kWeight)
                                                                : graph.constant("scale", shape, 1);
   std::vector<std::string> inputs{graph.input(In::kX), scale};

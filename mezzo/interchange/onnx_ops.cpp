@@ -39,19 +39,25 @@ std::string along_axis(OnnxGraph& graph, const TracedCall& call, const char* typ
   return graph.add(type, {graph.input(0)}).set("axis", axis).result();
 }
 
-// The batch, whose size is open, must stay the first axis.
+// ONNX's sizes of a result may be 0, that of the same axis of the input, and once -1, what is left.
+// So the batch may be anywhere, and joined with another axis.
 std::string reshape(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const Shape& from = call.inputs[0].shape();
   const Shape& to = call.outputs[0].shape();
-  if (from.rank() == 0 || to.rank() == 0 || from[0] != to[0]) {
-    graph.refuse("from ", from, " to ", to, " changes the first axis, that of the batch, whose ",
-                 "size is open in ONNX. Keep it");
-  }
-  if (to.rank() == 2) {
+  const auto is_kept = [&](std::size_t axis) {
+    return axis < from.rank() && graph.has_size_of_result(0, axis, axis);
+  };
+  if (to.rank() == 2 && is_kept(0)) {
     return graph.add("Flatten", {graph.input(0)}).set("axis", std::int64_t{1}).result();
   }
   Sizes sizes(to.begin(), to.end());
-  sizes[0] = 0;  // as it is
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (graph.is_open_in_result(axis)) sizes[axis] = is_kept(axis) ? 0 : -1;
+  }
+  if (std::ranges::count(sizes, -1) > 1) {
+    graph.refuse("from ", from, " to ", to, " gives several axes a size that depends on that of ",
+                 "the batch, which is open in ONNX. Do it in several steps");
+  }
   return graph.add(type, {graph.input(0), graph.constant("shape", sizes)}).result();
 }
 
@@ -69,14 +75,14 @@ std::string cat(OnnxGraph& graph, const TracedCall& call, const char* type) {
   std::int64_t after = 0;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Tensor& part = call.inputs[i];
-    if (axis > 0 && !graph.is_known(part) && is_zero(part)) {
+    if (!graph.is_open(i, axis) && !graph.is_known(part) && is_zero(part)) {
       (parts.empty() ? before : after) += part.shape()[axis];
     } else {
       if (after > 0) graph.refuse("zeros between its inputs. Put them at the ends");
       parts.push_back(graph.input(i));
     }
   }
-  if (parts.empty()) graph.refuse("all of its inputs are zeros");
+  if (parts.empty()) graph.refuse("all of its inputs are zeros. Register one with add_buffer()");
   std::string joined = parts[0];
   if (parts.size() > 1) {
     joined = graph.add(type, parts).set("axis", static_cast<std::int64_t>(axis)).result();
@@ -163,13 +169,12 @@ std::string matmul(OnnxGraph& graph, const TracedCall& call, const char* type) {
 
 std::string permute(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const Shape& axes = call.attrs.as<ShapeAttrs>().shape;
-  if (axes.rank() > 0 && axes[0] != 0) graph.check_batch_stays(0, 0);
   return graph.add(type, {graph.input(0)}).set("perm", Sizes(axes.begin(), axes.end())).result();
 }
 
 std::string slice(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<SliceAttrs>();
-  graph.check_batch_stays(0, attrs.axis);
+  graph.check_closed(0, static_cast<std::size_t>(attrs.axis));
   const std::int64_t end =
       attrs.count > 0 ? attrs.start + (attrs.count - 1) * attrs.step + 1 : attrs.start;
   return graph
@@ -183,20 +188,22 @@ std::string slice(OnnxGraph& graph, const TracedCall& call, const char* type) {
 std::string expand(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const Shape& from = call.inputs[0].shape();
   const Shape& to = call.outputs[0].shape();
+  const std::size_t added = to.rank() - from.rank();
   Sizes sizes(to.begin(), to.end());
-  if (!sizes.empty() && graph.is_batch(to[0])) {
-    if (from.rank() != to.rank() || from[0] != to[0]) {
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+    if (!graph.is_open_in_result(axis)) continue;
+    if (axis < added || !graph.has_size_of_result(0, axis - added, axis)) {
       graph.refuse("from ", from, " to ", to, " makes as many as the batch has, whose size is ",
                    "open in ONNX. Leave it to broadcasting");
     }
-    sizes[0] = 1;
+    sizes[axis] = 1;
   }
   return graph.add(type, {graph.input(0), graph.constant("shape", sizes)}).result();
 }
 
 std::string reduce(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<ReduceAttrs>();
-  for (const std::int64_t axis : attrs.axes) graph.check_batch_stays(0, axis);
+  for (const std::int64_t axis : attrs.axes) graph.check_closed(0, static_cast<std::size_t>(axis));
   const Sizes axes(attrs.axes.begin(), attrs.axes.end());
   std::vector<std::string> inputs{graph.input(0)};
   // In this opset the axes of a sum are an input, and those of the others an attribute.
@@ -233,7 +240,7 @@ constexpr Translation kTranslations[] = {
     {"div_number", "Div", div_number},
     {"embedding", "Gather", plain},
     {"exp", "Exp", plain},
-    {"expand", "Expand", expand},
+    {"expand", "Expand", expand, true},
     {"gelu", nullptr, gelu},
     {"group_norm", "InstanceNormalization", layers::group_norm},
     {"layer_norm", "LayerNormalization", layers::layer_norm},
@@ -249,7 +256,7 @@ constexpr Translation kTranslations[] = {
     {"permute", "Transpose", permute},
     {"pow", "Pow", pow},
     {"relu", "Relu", plain},
-    {"reshape", "Reshape", reshape},
+    {"reshape", "Reshape", reshape, true},
     {"sigmoid", "Sigmoid", plain},
     {"silu", nullptr, silu},
     {"slice", "Slice", slice},

@@ -14,6 +14,8 @@ struct Translation {
   // Adds the nodes of a call to the graph, which has been told of it, and returns the name of the
   // call's first result.
   std::string (*translate)(OnnxGraph& graph, const TracedCall& call, const char* type);
+  // Its attributes are the sizes of the result, which may be those of the batch.
+  bool attrs_are_sizes = false;
 };
 
 // That of an operation; null if there is none.

@@ -36,4 +36,25 @@ Trace trace_forward(nn::Module& net, const Tensor& input) {
   return trace;
 }
 
+namespace {
+
+std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
+  std::vector<Shape> shapes;
+  shapes.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    shapes.push_back(tensor.defined() ? tensor.shape() : Shape{});
+  }
+  return shapes;
+}
+
+}  // namespace
+
+TraceSizes sizes_of(const Trace& trace) {
+  TraceSizes sizes{.input = trace.input.shape(), .output = trace.output.shape(), .calls = {}};
+  for (const TracedCall& call : trace.calls) {
+    sizes.calls.push_back({call.op, call.attrs, shapes_of(call.inputs), shapes_of(call.outputs)});
+  }
+  return sizes;
+}
+
 }  // namespace mezzo::interchange

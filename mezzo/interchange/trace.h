@@ -27,4 +27,21 @@ struct Trace {
 // Runs the network once on the input, in inference mode, and notes every call.
 Trace trace_forward(nn::Module& net, const Tensor& input);
 
+// What a trace says without its tensors: a second one beside the first shows what depends on the
+// input's size.
+struct CallSizes {
+  const OpDef* op = nullptr;
+  Attrs attrs{};
+  std::vector<Shape> inputs{};  // of an undefined one: []
+  std::vector<Shape> outputs{};
+};
+
+struct TraceSizes {
+  Shape input;
+  Shape output;
+  std::vector<CallSizes> calls;
+};
+
+TraceSizes sizes_of(const Trace& trace);
+
 }  // namespace mezzo::interchange

@@ -38,6 +38,8 @@ class Operations : public nn::Module {
     y = (2.0 * y - 1.0) / (pow(mean(y, {2}, true) + sum(y, {1, 2}, true), 2) + 1.0);
     y = matmul(permute(y, {0, 2, 1}) + max(y, {1}, true), y, {.transpose_a = true});
     y = reshape(expand(reshape(y, {x.size(0), 4, 4, 1}), {x.size(0), 4, 4, 2}), {x.size(0), 4, 8});
+    y = reshape(permute(y, {1, 0, 2}), {4, x.size(0) * 2, 4});  // the batch within
+    y = permute(reshape(y - 2.0 * mean(y, {0}, true), {4, x.size(0), 8}), {1, 0, 2});
     return slice(y, 2, 1, 8, 3);  // [n, 4, 3]
   }
 

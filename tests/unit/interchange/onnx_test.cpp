@@ -6,8 +6,6 @@
 #include <map>
 
 #include <gmock/gmock.h>
-#include <onnx/checker.h>
-#include <onnx/shape_inference/implementation.h>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/half_parameters.h"
@@ -26,6 +24,7 @@
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
 #include "tests/unit/data/temp_folder.h"
+#include "tests/unit/interchange/onnx_model.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -35,37 +34,10 @@ using testing::HasSubstr;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-onnx::ModelProto exported(nn::Module& net, const Shape& example) {
-  onnx::ModelProto model;
-  EXPECT_TRUE(model.ParseFromString(serialize_onnx(net, example)));
-  return model;
-}
-
-// ONNX's own opinion, and the shape that it finds for the output.
-std::vector<std::string> checked_output(onnx::ModelProto& model) {
-  onnx::checker::check_model(model);
-  // Shapes are found from the nodes, not read from what the file says of its output.
-  onnx::ValueInfoProto& output = *model.mutable_graph()->mutable_output(0);
-  output.mutable_type()->mutable_tensor_type()->clear_shape();
-  onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), {true, 1, true});
-  std::vector<std::string> dims;
-  for (const auto& dim : output.type().tensor_type().shape().dim()) {
-    dims.push_back(dim.has_dim_param() ? dim.dim_param() : std::to_string(dim.dim_value()));
-  }
-  return dims;
-}
-
 std::map<std::string, int> count_ops(const onnx::ModelProto& model) {
   std::map<std::string, int> counts;
   for (const onnx::NodeProto& node : model.graph().node()) ++counts[node.op_type()];
   return counts;
-}
-
-const onnx::NodeProto& node(const onnx::ModelProto& model, const std::string& name) {
-  for (const onnx::NodeProto& node : model.graph().node()) {
-    if (node.name() == name) return node;
-  }
-  fail("test", "there is no node ", name);
 }
 
 std::vector<std::int64_t> ints(const onnx::NodeProto& node, const std::string& attribute) {
@@ -74,16 +46,6 @@ std::vector<std::int64_t> ints(const onnx::NodeProto& node, const std::string& a
   }
   return {};
 }
-
-// A network that is one function.
-class Net : public nn::Module {
- public:
-  explicit Net(std::function<Tensor(const Tensor&)> function) : function_(std::move(function)) {}
-  Tensor forward(const Tensor& x) override { return function_(x); }
-
- private:
-  std::function<Tensor(const Tensor&)> function_;
-};
 
 class EveryModel : public testing::TestWithParam<std::string> {};
 
@@ -222,10 +184,6 @@ TEST(Onnx, RepeatedPixels) {
   EXPECT_THAT(checked_output(model), ElementsAre(testing::_, "4", "10", "18"));
 }
 
-std::string refusal(nn::Module& net, const Shape& example) {
-  return message_of<UnsupportedError>([&] { serialize_onnx(net, example); });
-}
-
 // Attention with a mask and positions, as a language model has it.
 class Attention final : public nn::Module {
  public:
@@ -277,19 +235,18 @@ TEST(Onnx, ReductionsAndUpsampling) {
   EXPECT_THAT(checked_output(model), ElementsAre("N", "4", "4"));
 }
 
-TEST(Onnx, TheBatchStaysFirstAndWhole) {
-  const auto refused = [](std::function<Tensor(const Tensor&)> function) {
-    Net net(std::move(function));
-    return refusal(net, {3, 4});
-  };
-  const auto says = HasSubstr("is that of the batch, whose size is open in ONNX");
-  EXPECT_THAT(refused([](const Tensor& x) { return permute(x, {1, 0, 2}); }), says);
-  EXPECT_THAT(refused([](const Tensor& x) { return slice(x, 0, 0, 1); }), says);
-  EXPECT_THAT(refused([](const Tensor& x) { return mean(x); }), says);
-  EXPECT_THAT(refused([](const Tensor& x) { return expand(mean(x, {0}, true), x.shape()); }), says);
-  Net moved([](const Tensor& x) { return matmul(x, x, {.transpose_a = true}); });
-  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(moved, {4}); }),
-              HasSubstr("Its first axis must be that of the batch"));
+TEST(Onnx, SaysWhichInputTheNetworkTakes) {
+  nn::Embedding tokens(11, 8);
+  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(tokens, {5}); }),
+              testing::StrEq("[export] the network takes an input of i64, not of f32. Set "
+                             "OnnxOptions::input to DType::kI64"));
+  Net images([](const Tensor& x) { return relu(x); });
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { serialize_onnx(images, {6}, {.input = DType::kI64}); }),
+      HasSubstr("takes an input of f32, not of i64"));
+  nn::Linear linear(6, 5);
+  EXPECT_THAT(message_of<ArgumentError>([&] { serialize_onnx(linear, {7}); }),
+              HasSubstr("[linear]"));
 }
 
 TEST(Onnx, LinearOnMoreAxes) {
@@ -312,8 +269,6 @@ TEST(Onnx, RefusesWhatItCannotSay) {
       HasSubstr("[export] argmax in the network itself: this operation has no translation"));
   Net made([](const Tensor& x) { return add(x, ones({3})); });
   EXPECT_THAT(refusal(made, {3}), HasSubstr("its input 1, f32[3], is neither the network's input"));
-  Net flat([](const Tensor& x) { return relu(reshape(x, {-1})); });
-  EXPECT_THAT(refusal(flat, {3}), HasSubstr("from [2, 3] to [6] changes the first axis"));
 }
 
 // Adds its parameter, of any name and shape.
