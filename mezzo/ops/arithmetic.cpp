@@ -48,6 +48,13 @@ std::vector<ErrorSample> binary_errors() {
   return {{{{{2, 3}}, {{2, 4}}}, {}, "shapes cannot be broadcast together: [2, 3] and [2, 4]"}};
 }
 
+// What is called `affine` or `div_number` has another name where it is called.
+const Tensor& floating(const Tensor& x, const char* called) {
+  check_arg(!x.defined() || is_floating(x.dtype()), called, "x must be floating-point, it is ",
+            x.dtype(), ". Use astype(DType::kF32)");
+  return x;
+}
+
 }  // namespace
 
 namespace ops {
@@ -175,12 +182,29 @@ Tensor mul(const Tensor& a, const Tensor& b) { return call_one(ops::mul, {&a, &b
 Tensor div(const Tensor& a, const Tensor& b) { return call_one(ops::div, {&a, &b}); }
 
 Tensor div(const Tensor& x, double number) {
-  return call_one(ops::div_number, {&x}, DivNumberAttrs{number});
+  return call_one(ops::div_number, {&floating(x, "div")}, DivNumberAttrs{number});
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   return call_one(ops::affine, {&x}, AffineAttrs{scale, shift});
 }
+
+Tensor operator+(const Tensor& x, double number) {
+  return affine(floating(x, "operator+"), 1, number);
+}
+Tensor operator-(const Tensor& x, double number) {
+  return affine(floating(x, "operator-"), 1, -number);
+}
+Tensor operator*(const Tensor& x, double number) {
+  return affine(floating(x, "operator*"), number, 0);
+}
+Tensor operator/(const Tensor& x, double number) { return div(floating(x, "operator/"), number); }
+Tensor operator+(double number, const Tensor& x) { return x + number; }
+Tensor operator-(double number, const Tensor& x) {
+  return affine(floating(x, "operator-"), -1, number);
+}
+Tensor operator*(double number, const Tensor& x) { return x * number; }
+Tensor operator-(const Tensor& x) { return affine(floating(x, "operator-"), -1, 0); }
 
 void add_into(const Tensor& a, const Tensor& b) { call_into(ops::add, {&a, &b}, {}, a); }
 

@@ -32,13 +32,14 @@ inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& x, double number) { return affine(x, 1, number); }
-inline Tensor operator-(const Tensor& x, double number) { return affine(x, 1, -number); }
-inline Tensor operator*(const Tensor& x, double number) { return affine(x, number, 0); }
-inline Tensor operator/(const Tensor& x, double number) { return div(x, number); }
-inline Tensor operator+(double number, const Tensor& x) { return affine(x, 1, number); }
-inline Tensor operator-(double number, const Tensor& x) { return affine(x, -1, number); }
-inline Tensor operator*(double number, const Tensor& x) { return affine(x, number, 0); }
-inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
+// affine() and div(). Throw ArgumentError in their own names unless x is floating.
+Tensor operator+(const Tensor& x, double number);
+Tensor operator-(const Tensor& x, double number);
+Tensor operator*(const Tensor& x, double number);
+Tensor operator/(const Tensor& x, double number);
+Tensor operator+(double number, const Tensor& x);
+Tensor operator-(double number, const Tensor& x);
+Tensor operator*(double number, const Tensor& x);
+Tensor operator-(const Tensor& x);
 
 }  // namespace mezzo

@@ -235,6 +235,23 @@ TEST(Affine, TakesFactorsThatF32DoesNotHold) {
   EXPECT_EQ(affine(small, 0x1p140, 1).to_vector<float>(), (Floats{1048577, 1}));
 }
 
+// Not in the names of the operations that do them.
+TEST(Operators, RefuseIntegersInTheirOwnNames) {
+  const Tensor x = arange(3, DType::kI64);
+  const auto refusal = [&](const auto& action) { return message_of<ArgumentError>(action); };
+  EXPECT_EQ(refusal([&] { x * 2.0; }),
+            "[operator*] x must be floating-point, it is i64. Use astype(DType::kF32)");
+  EXPECT_THAT(refusal([&] { 2.0 * x; }), testing::StartsWith("[operator*] "));
+  EXPECT_THAT(refusal([&] { x + 2.0; }), testing::StartsWith("[operator+] "));
+  EXPECT_THAT(refusal([&] { 2.0 + x; }), testing::StartsWith("[operator+] "));
+  EXPECT_THAT(refusal([&] { x - 2.0; }), testing::StartsWith("[operator-] "));
+  EXPECT_THAT(refusal([&] { 2.0 - x; }), testing::StartsWith("[operator-] "));
+  EXPECT_THAT(refusal([&] { -x; }), testing::StartsWith("[operator-] "));
+  EXPECT_THAT(refusal([&] { x / 2.0; }), testing::StartsWith("[operator/] "));
+  EXPECT_THAT(refusal([&] { div(x, 2.0); }), testing::StartsWith("[div] "));
+  EXPECT_THAT(refusal([&] { affine(x, 2, 1); }), testing::StartsWith("[affine] "));
+}
+
 TEST(AddInto, RefusesOtherViewsOfWhatItChanges) {
   const Tensor a = reshape(arange(9), {3, 3});
   const auto refusal = [](const Tensor& to, const Tensor& from) {
