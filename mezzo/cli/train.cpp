@@ -41,6 +41,20 @@ void check_files(const TrainOptions& options) {
   check_distinct({json, page, {"--save", options.save}});  // over --weights, if wanted
 }
 
+// The weights and the page. Where one cannot be written, the other is, and then that is an error.
+void write_both(const std::string& save, const nn::Module& trained, const RunReport& report) {
+  try {
+    if (!save.empty()) io::write_safetensors(save, trained.state());
+  } catch (const Error&) {
+    try {
+      report.write();
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): one line of error is enough
+    }
+    throw;
+  }
+  report.write();
+}
+
 void run_train(const TrainOptions& options) {
   check_files(options);
   train::RunOptions run = options.parsed();
@@ -62,9 +76,8 @@ void run_train(const TrainOptions& options) {
   if (!options.save.empty()) io::check_writable(options.save, "--save");
   const train::RunResult result = train::run(run, data, observer, &trained);
   json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
-  if (!options.save.empty()) io::write_safetensors(options.save, trained->state());
   if (!result.stopped) print_result(run, result);
-  report.write();
+  write_both(options.save, *trained, report);
   if (result.stopped) {
     fail<Error>("train", "stopped by a signal after step ", result.steps,
                 run.checkpoints.folder.empty() ? ". With --checkpoint-dir it could go on"

@@ -52,10 +52,11 @@ EventWriter::EventWriter(const std::string& folder, EventWriterOptions options)
 }
 
 EventWriter::~EventWriter() {
+  const bool was_told = has_thrown_;
   try {
     flush();
   } catch (const FileError& error) {
-    logging::write(logging::Topic::kWarning, "events are lost: ", error.what());
+    if (!was_told) logging::write(logging::Topic::kWarning, "events are lost: ", error.what());
   }
   static_cast<void>(close_file(file_, path_));
 }
@@ -83,18 +84,22 @@ void EventWriter::add_image(std::string_view tag, std::span<const std::byte> png
 void EventWriter::flush() {
   // What a failed write left of an event would make everything after it unreadable.
   if (has_rest_) {
-    if (const int error = truncate_file(file_, path_, size_); error != 0) {
-      fail_file(kTensorboardOp, path_, "cannot be written", error);
-    }
+    if (const int error = truncate_file(file_, path_, size_); error != 0) fail_write(error);
     has_rest_ = false;
   }
   const int error = write_all(file_, path_, std::as_bytes(std::span(pending_)));
   if (error != 0) {
     has_rest_ = truncate_file(file_, path_, size_) != 0;
-    fail_file(kTensorboardOp, path_, "cannot be written", error);
+    fail_write(error);
   }
   size_ += pending_.size();
   pending_.clear();
+  has_thrown_ = false;
+}
+
+void EventWriter::fail_write(int error) {
+  has_thrown_ = true;
+  fail_file(kTensorboardOp, path_, "cannot be written", error);
 }
 
 void EventWriter::create(const std::string& folder) {
@@ -116,6 +121,7 @@ double EventWriter::now() const {
 
 void EventWriter::add_record(std::string_view data) {
   pending_ += frame_event(data);
+  has_thrown_ = false;
   if (options_.flush_each || pending_.size() >= kBuffer) flush();
 }
 

@@ -52,7 +52,7 @@ class EventWriter {
   explicit EventWriter(const std::string& folder, EventWriterOptions options = {});
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
-  // Flushes; a failure is a warning in the log.
+  // Flushes; a failure is a warning in the log, unless the last flush has thrown already.
   ~EventWriter();
 
   // Without a wall time, the clock's. The value is kept in f32.
@@ -76,6 +76,7 @@ class EventWriter {
 
  private:
   void create(const std::string& folder);
+  [[noreturn]] void fail_write(int error);
   double now() const;
   void add_record(std::string_view data);
   void add_summary(std::string_view value, std::int64_t step, std::optional<double> wall_time);
@@ -83,9 +84,10 @@ class EventWriter {
   EventWriterOptions options_;
   std::string path_;
   int file_ = -1;
-  std::uint64_t size_ = 0;  // of the file, in whole events
-  bool has_rest_ = false;   // part of an event lies behind them
-  std::string pending_;     // whole events that are not in the file yet
+  std::uint64_t size_ = 0;   // of the file, in whole events
+  bool has_rest_ = false;    // part of an event lies behind them
+  std::string pending_;      // whole events that are not in the file yet
+  bool has_thrown_ = false;  // about these
 };
 
 }  // namespace mezzo::io

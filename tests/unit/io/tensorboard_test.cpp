@@ -110,9 +110,8 @@ TEST(EventWriter, GoldenEvents) {
 }
 
 std::vector<std::byte> png_start(int color_type) {
-  const std::string text =
-      std::string("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x05\0\0\0\3\x08", 25) +
-      static_cast<char>(color_type);
+  std::string text("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x05\0\0\0\3\x08", 25);
+  text += static_cast<char>(color_type);
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
@@ -277,6 +276,32 @@ TEST(EventWriter, FailuresAtTheEndAreWarnings) {
   logging::set_sink({});
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_THAT(lines[0], HasSubstr("events are lost: [tensorboard]"));
+}
+
+// Who was told by an exception needs no warning, unless more is lost since.
+TEST(EventWriter, FailuresAreToldOnce) {
+  const TempFolder folder;
+  std::vector<std::string> lines;
+  logging::set_sink([&](logging::Topic, std::string_view line) { lines.emplace_back(line); });
+  {
+    EventWriter writer(folder.path(), at_1234());
+    set_file_call_hook(fail_half_way(ENOSPC));
+    EXPECT_THROW(writer.add_scalar("loss", 0.25, 7), DiskError);
+  }
+  set_file_call_hook({});
+  EXPECT_THAT(lines, testing::IsEmpty());
+  {
+    EventWriterOptions options = at_1234();
+    options.flush_each = false;
+    EventWriter writer(folder.path(), options);
+    writer.add_scalar("loss", 0.25, 7);
+    set_file_call_hook(fail_half_way(ENOSPC));
+    EXPECT_THROW(writer.flush(), DiskError);
+    writer.add_scalar("loss", 0.125, 8);
+  }
+  set_file_call_hook({});
+  logging::set_sink({});
+  EXPECT_EQ(lines.size(), 1U);
 }
 
 TEST(EventWriter, RefusesWhatItCannotSay) {
