@@ -14,6 +14,12 @@ std::string check_text(const std::string& text) {
   return text.empty() ? "an empty value. Leave the option out, or give it one" : std::string();
 }
 
+// Of nothing but commas there is no item, and the parser takes the next option for one.
+std::string check_item(const std::string& text) {
+  if (!text.starts_with('-')) return check_text(text);
+  return "the list before `" + text + "` is empty. Leave the option out, or name something";
+}
+
 template <class Number>
 bool fits(const std::string& text) {
   Number number{};
@@ -54,7 +60,7 @@ void refuse_odd_values_of(CLI::Option& option) {
   } else if (type.starts_with("FLOAT")) {
     option.check(check_number);
   } else if (type.starts_with("TEXT")) {
-    option.check(check_text);
+    option.check(option.get_delimiter() != '\0' ? check_item : check_text);
   } else if (type.starts_with("INT") || type.starts_with("UINT")) {
     const bool may_be_negative = type.starts_with("INT");
     option.check([=](const std::string& text) { return check_digits(text, may_be_negative); });
