@@ -50,7 +50,9 @@ class Loop {
     each(&Callback::on_train_begin);
     while (!state_.stop && (state_.step < state_.total_steps || is_at_end())) run_epoch();
     each(&Callback::on_train_end);
-    return {.epochs = state_.epoch,
+    // An epoch that a resumed run stands in has begun, if it was left to go on or not.
+    const bool stands_within = state_.epoch == epochs_done_ && state_.step_in_epoch > 0;
+    return {.epochs = state_.epoch + (stands_within ? 1 : 0),
             .steps = state_.step,
             .skipped_steps = state_.skipped_steps,
             .stopped = state_.stop,
@@ -212,7 +214,7 @@ void Model::add_metric(std::unique_ptr<Metric> metric) {
   check_arg(metric != nullptr, "Model", "the metric is null. Make one");
   const bool taken = std::ranges::any_of(
       metrics_, [&](const auto& other) { return other->name() == metric->name(); });
-  check_arg(!taken, "Model", "there are two metrics called `", metric->name(), "`");
+  check_arg(!taken, "Model", "there are two metrics called `", metric->name(), "`. Name each once");
   metrics_.push_back(std::move(metric));
 }
 

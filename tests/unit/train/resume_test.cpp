@@ -149,6 +149,21 @@ TEST(FitResume, AFinishedTrainingHasNothingLeftToDo) {
   EXPECT_EQ(result.epochs, kEpochs);
 }
 
+// The last epoch has begun, though it did not come to its end, and says so again.
+TEST(FitResume, AFinishedTrainingCountsThePartOfAnEpoch) {
+  const TempFolder folder;
+  const auto fit = [&] {
+    Small small({});
+    ModelCheckpoint checkpoints({.folder = folder.path()});
+    return small.model.fit(kEpochs, small.loader,
+                           {.callbacks = {&checkpoints}, .steps = 3, .resume = folder.path()});
+  };
+  EXPECT_EQ(fit().epochs, 2);
+  const FitResult again = fit();
+  EXPECT_EQ(again.steps, 3);
+  EXPECT_EQ(again.epochs, 2);
+}
+
 // Stopped by a callback in the middle of an epoch, which has no end then.
 TEST(FitResume, AStoppedTrainingGoesOn) {
   const TempFolder whole_folder;
