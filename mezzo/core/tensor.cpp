@@ -160,6 +160,8 @@ AutogradMeta& Tensor::require_autograd_meta() const {
 
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
              std::int64_t offset) {
+  check_arg(shape.rank() == strides.rank(), "alias", "the shape ", shape, " and the strides ",
+            strides, " must have one number for each axis. Give both the same rank");
   const auto places =
       static_cast<std::int64_t>(tensor.storage()->bytes() / size_of(tensor.dtype()));
   const Extent extent = extent_of(shape, strides, offset);

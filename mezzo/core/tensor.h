@@ -171,7 +171,7 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape) {
 }
 
 // A tensor over the same storage with another geometry. Throws ArgumentError if that reaches
-// outside of the storage.
+// outside of the storage, or if shape and strides differ in rank.
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, std::int64_t offset);
 
 // True if both are views of one storage whose elements lie among each other, and not the same

@@ -122,6 +122,17 @@ TEST(Tensor, ViewsThatLeaveTheStorageAreRefused) {
   EXPECT_EQ(alias(x, {9, 6}, {0, 1}, 0).numel(), 54);
 }
 
+TEST(Tensor, ViewsHaveAStrideForEachAxis) {
+  const Tensor x = zeros({2, 3});
+  EXPECT_EQ(message_of<ArgumentError>([&] {
+              alias(x, {2, 3}, {3}, 0);
+            }),
+            "[alias] the shape [2, 3] and the strides [3] must have one number for each axis. Give "
+            "both the same rank");
+  EXPECT_THROW(alias(x, {6}, {3, 1}, 0), ArgumentError);
+  EXPECT_THROW(alias(x, {}, {1}, 0), ArgumentError);
+}
+
 TEST(Tensor, AnUndefinedOneIsRefusedByWhateverAsksOfIt) {
   const Tensor none;
   const auto text = message_of<ArgumentError>([&] { none.is_unshared(); });
