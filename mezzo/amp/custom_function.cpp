@@ -97,7 +97,7 @@ namespace {
 void check_grad(const Backward& ctx, std::size_t i, const Tensor& grad) {
   check_arg(is_floating(grad.dtype()) && grad.shape() == ctx.input_shape(i), kOp,
             "the backward pass gives ", grad, " as the gradient of input ", i, ", which is ",
-            ctx.input_dtype(i), ctx.input_shape(i));
+            ctx.input_dtype(i), ctx.input_shape(i), ". Return one of that shape");
 }
 
 void backward(Backward& ctx) {
@@ -131,7 +131,8 @@ void check_results(std::span<const Tensor> results) {
   check_arg(!results.empty() && results.size() <= kMaxOutputs, kOp, "the forward pass gives ",
             results.size(), " results. Give 1 to ", kMaxOutputs);
   for (std::size_t i = 0; i < results.size(); ++i) {
-    check_arg(results[i].defined(), kOp, "result ", i, " of the forward pass is undefined");
+    check_arg(results[i].defined(), kOp, "result ", i,
+              " of the forward pass is undefined. Return a tensor");
     check_arg(is_floating(results[i].dtype()), kOp, "result ", i, " of the forward pass is ",
               results[i], ", which cannot have a gradient. Give floating-point tensors");
   }

@@ -51,7 +51,8 @@ const double* find_entry(const GradScaler::StateDict& state, std::string_view na
 
 double entry_of(const GradScaler::StateDict& state, std::string_view name) {
   const double* entry = find_entry(state, name);
-  check_arg(entry != nullptr, "grad_scaler", "the state has no entry `", name, "`");
+  check_arg(entry != nullptr, "grad_scaler", "the state has no entry `", name,
+            "`. Load what state_dict() gave");
   return *entry;
 }
 
@@ -351,7 +352,7 @@ void GradScaler::load_state_dict(const StateDict& state) {
             "a state cannot be loaded between scale() and update(). Call update() first");
   for (const auto& [name, value] : state) {
     check_arg(std::ranges::find(kKeys, name) != std::end(kKeys), "grad_scaler",
-              "the state has an unknown entry `", name, "`");
+              "the state has an unknown entry `", name, "`. Load what state_dict() gave");
   }
   if (!checks_) {
     check_unchecked_growth("grad_scaler", whole_entry_of(state, kGrowthInterval));

@@ -122,7 +122,7 @@ LossScaleState::LossScaleState(const LossScaleOptions& options)
   check(options.max_scale >= options.init_scale, "max_scale ", options.max_scale,
         " must not be under init_scale ", options.init_scale);
   check(options.max_scale <= kNoCeiling, "max_scale ", options.max_scale,
-        " is beyond f32, in which the scale is applied");
+        " is beyond f32, in which the scale is applied. Choose a smaller one");
   check(options.hysteresis >= 1, "hysteresis must be at least 1: ", options.hysteresis);
 }
 
@@ -179,7 +179,7 @@ void LossScaleState::restore(double scale, std::int64_t growth_tracker,
                              std::int64_t hysteresis_left) {
   check_arg(growth_tracker >= 0 && hysteresis_left >= 0, "loss_scale",
             "not a saved state: growth_tracker ", growth_tracker, ", hysteresis_left ",
-            hysteresis_left);
+            hysteresis_left, ". Load one that was saved");
   check_arg(hysteresis_left <= options_.hysteresis, "loss_scale", "the state was saved with ",
             hysteresis_left, " overflows left until the scale is reduced, and a hysteresis of ",
             options_.hysteresis, " has no more than that. Make the scaler with the same options");

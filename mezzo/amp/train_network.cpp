@@ -200,7 +200,8 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
   if (parts == 1) return accumulate(input, labels, 1);
   const std::int64_t n = input.size(0);
   check_arg(n >= parts && labels.size(0) == n, "train_step", "cannot split a batch of ", n,
-            " examples and ", labels.size(0), " labels into ", parts, " micro-batches");
+            " examples and ", labels.size(0), " labels into ", parts,
+            " micro-batches. Use fewer, and a label for each example");
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;

@@ -200,7 +200,8 @@ class Engine {
 std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
                                   std::span<const Tensor> grad_outputs) {
   check_arg(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "backward",
-            outputs.size(), " outputs, but ", grad_outputs.size(), " gradients of them");
+            outputs.size(), " outputs, but ", grad_outputs.size(),
+            " gradients of them. Give one for each output");
   std::vector<Tensor> seeds;
   seeds.reserve(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -215,7 +216,7 @@ std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
       grad = full(output.shape(), 1, output.dtype(), output.device());
     }
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
-              ", the tensor ", output.shape());
+              ", the tensor ", output.shape(), ". Give it the shape of the tensor");
     seeds.push_back(std::move(grad));
   }
   return seeds;

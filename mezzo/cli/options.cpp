@@ -32,7 +32,8 @@ train::LossScaling parse_loss_scale(const std::string& text) {
 // Empty for an option that was not given.
 std::optional<bool> parse_flag(const char* option, const std::string& text) {
   if (text.empty()) return std::nullopt;
-  check_arg(text == "true" || text == "false", option, "`", text, "` is neither true nor false");
+  check_arg(text == "true" || text == "false", option, "`", text,
+            "` is neither true nor false. Say one of them");
   return text == "true";
 }
 
@@ -99,11 +100,12 @@ train::RunOptions SharedOptions::parsed() const {
   check_arg(!report.empty() || (!histogram_every.has_value() && !run.activation_gradients),
             "--report",
             "is missing: --histogram-every and --activation-gradients gather what only ",
-            "a report shows");
+            "a report shows. Name a page, or leave them out");
   constexpr std::int64_t kHistogramEvery = 50;
   if (!report.empty()) result.histogram_every = histogram_every.value_or(kHistogramEvery);
-  check_arg(!run.activation_gradients || result.histogram_every != 0, "--activation-gradients",
-            "are counted with the others, which --histogram-every 0 turns off");
+  check_arg(
+      !run.activation_gradients || result.histogram_every != 0, "--activation-gradients",
+      "are counted with the others, which --histogram-every 0 turns off. Leave one of the two out");
   check_arg(result.workers >= 0, "--workers", "must not be negative: ", result.workers);
   train::check_options(result);
   return result;

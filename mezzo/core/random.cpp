@@ -54,7 +54,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
 
 Tensor to_tensor(RandomPosition position) {
   check_arg(position.offset % 4 == 0, "random", "no block of four words begins at word ",
-            position.offset);
+            position.offset, ". Use a multiple of 4");
   const Tensor result = empty({kPositionParts}, DType::kI64);
   auto* parts = result.mutable_data<std::int64_t>();
   for (const std::uint64_t number : {position.seed, position.offset / 4}) {

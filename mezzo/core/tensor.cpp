@@ -117,7 +117,8 @@ Tensor& Tensor::set_requires_grad(bool requires_grad) {
   check_arg(is_leaf(), "set_requires_grad",
             "only leaves can be changed, and this is the result of an operation. Use detach()");
   check_arg(!requires_grad || is_floating(dtype()), "set_requires_grad",
-            "only floating-point tensors have gradients, this one is ", dtype());
+            "only floating-point tensors have gradients, this one is ", dtype(),
+            ". Use astype(DType::kF32)");
   if (requires_grad || autograd_meta() != nullptr) {
     require_autograd_meta().requires_grad = requires_grad;
   }

@@ -43,7 +43,7 @@ void for_each_row(const Shape& shape, const Strides& a, const Strides& b, Body&&
 
 std::size_t checked_bytes(const Shape& shape, DType dtype) {
   for (const std::int64_t size : shape) {
-    check_arg(size >= 0, "empty", "a size is negative: ", shape);
+    check_arg(size >= 0, "empty", "a size is negative: ", shape, ". Use sizes of 0 or more");
   }
   check_arg(is_countable(shape, size_of(dtype)), "empty", dtype, shape,
             " has more bytes than can be counted. Check the sizes");
@@ -98,7 +98,8 @@ template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape) {
   checked_bytes(shape, kDTypeOf<T>);  // so that there is a number of elements to compare with
   check_arg(static_cast<std::int64_t>(values.size()) == shape.numel(), "from_values", values.size(),
-            " values cannot fill the shape ", shape);
+            " values cannot fill the shape ", shape, ", which has ", shape.numel(),
+            " elements. Give as many");
   const Tensor result = empty(shape, kDTypeOf<T>);
   if (!values.empty()) std::memcpy(result.mutable_raw_data(), values.data(), result.bytes());
   return result;

@@ -44,7 +44,7 @@ std::int64_t Dataset::read_image(std::int64_t index, Generator& random, Image& i
 std::string Dataset::describe(std::int64_t index) const { return concat("image ", index); }
 
 MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {
-  check_arg(!table_.labels.empty(), "dataset", "there are no images");
+  check_arg(!table_.labels.empty(), "dataset", "there are no images. Give at least one");
   check_arg(table_.image_shape.rank() == 3, "dataset",
             "the image shape must be [c, h, w]: ", table_.image_shape);
   const auto channels = static_cast<std::size_t>(table_.image_shape[0]);
@@ -54,7 +54,8 @@ MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {
             " channels: got ", table_.normalization.mean.size(), " and ",
             table_.normalization.deviation.size());
   check_arg(table_.class_names.empty() || std::ssize(table_.class_names) == table_.num_classes,
-            "dataset", table_.class_names.size(), " names for ", table_.num_classes, " classes");
+            "dataset", table_.class_names.size(), " names for ", table_.num_classes,
+            " classes. Give one for each class");
   const auto bytes = table_.labels.size() * static_cast<std::size_t>(table_.image_shape.numel());
   check_arg(table_.pixels.size() == bytes, "dataset", table_.labels.size(), " images of ",
             table_.image_shape, " need ", bytes, " bytes: got ", table_.pixels.size());
@@ -62,7 +63,7 @@ MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {
       table_.labels, [this](std::uint8_t label) { return label >= table_.num_classes; });
   check_arg(wrong == table_.labels.end(), "dataset",
             "a label is out of range: ", wrong == table_.labels.end() ? 0 : *wrong, " with ",
-            table_.num_classes, " classes");
+            table_.num_classes, " classes. Classes count from 0");
 }
 
 std::int64_t MemoryDataset::read(std::int64_t index, Generator& /*random*/,

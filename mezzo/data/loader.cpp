@@ -142,7 +142,7 @@ std::int64_t DataLoader::images_per_epoch() const {
 void DataLoader::seek(LoaderPosition position) {
   check_arg(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(), kOp,
             "no such position: epoch ", position.epoch, ", step ", position.step, ", with ",
-            steps_per_epoch(), " steps per epoch");
+            steps_per_epoch(), " steps per epoch. Seek one of this loader");
   coming_.reset();
   ahead_.reset();
   started_ = false;

@@ -64,7 +64,7 @@ std::uint8_t mean_of(const ImageView& square, std::int64_t channel) {
 
 std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numbers,
                                std::int64_t most) {
-  check_arg(images.rank() == 4, kOp, "a batch is [n, c, h, w]: ", images);
+  check_arg(images.rank() == 4, kOp, "a batch is [n, c, h, w]: ", images, ". Use reshape()");
   const Shape shape{images.shape()[1], images.shape()[2], images.shape()[3]};
   const auto channels = static_cast<std::size_t>(shape[0]);
   check_arg(numbers.size() == channels * kByteValues, kOp, "there are 256 numbers for each of ",
@@ -111,7 +111,8 @@ Image shrunk(const Image& image, std::int64_t side) {
 
 Image contact_sheet(std::span<const Image> pictures, std::int64_t columns) {
   check_arg(!pictures.empty() && columns >= 1, kOp,
-            "a sheet has pictures and columns: ", pictures.size(), " and ", columns);
+            "a sheet has pictures and columns: ", pictures.size(), " and ", columns,
+            ". Give at least one of each");
   const Shape shape = pictures.front().shape;
   const auto count = static_cast<std::int64_t>(pictures.size());
   columns = std::min(columns, count);
@@ -122,7 +123,8 @@ Image contact_sheet(std::span<const Image> pictures, std::int64_t columns) {
   std::ranges::fill(sheet.pixels, kGround);
   for (std::int64_t i = 0; i < count; ++i) {
     const Image& picture = pictures[static_cast<std::size_t>(i)];
-    check_arg(picture.shape == shape, kOp, "the pictures differ: ", shape, " and ", picture.shape);
+    check_arg(picture.shape == shape, kOp, "the pictures differ: ", shape, " and ", picture.shape,
+              ". Resize them to one size");
     copy_into(picture, kLine + i / columns * (shape[1] + kLine),
               kLine + i % columns * (shape[2] + kLine), sheet);
   }

@@ -165,7 +165,7 @@ class Repeated final : public Derived {
       : Derived(source, std::move(owned)), times_(times) {
     check_arg(times >= 1, "repeat", "a set can be repeated once or more: ", times);
     check_arg(times <= std::numeric_limits<std::int64_t>::max() / source.size(), "repeat",
-              "too many: ", times, " times ", source.size(), " images");
+              "too many: ", times, " times ", source.size(), " images. Repeat it less often");
   }
 
   std::int64_t size() const override { return times_ * source().size(); }
@@ -187,7 +187,7 @@ class Repeated final : public Derived {
 }  // namespace
 
 std::unique_ptr<Dataset> map(std::unique_ptr<Dataset> source, std::vector<Transform> transforms) {
-  check_arg(source != nullptr, "map", "the data set is null");
+  check_arg(source != nullptr, "map", "the data set is null. Open one first");
   const Dataset& reference = *source;
   return std::make_unique<Transformed>(reference, std::move(source), std::move(transforms));
 }
@@ -197,7 +197,7 @@ std::unique_ptr<Dataset> map(const Dataset& source, std::vector<Transform> trans
 }
 
 std::unique_ptr<Dataset> repeat(std::unique_ptr<Dataset> source, std::int64_t times) {
-  check_arg(source != nullptr, "repeat", "the data set is null");
+  check_arg(source != nullptr, "repeat", "the data set is null. Open one first");
   const Dataset& reference = *source;
   return std::make_unique<Repeated>(reference, std::move(source), times);
 }

@@ -159,7 +159,8 @@ void mix_rows(ScaledRows& rows, const Window& window, std::vector<std::int32_t>&
 void resize_bilinear(const ImageView& in, std::int64_t height, std::int64_t width, bool antialias,
                      std::span<std::uint8_t> out) {
   check_arg(in.channels > 0 && in.height > 0 && in.width > 0 && height > 0 && width > 0, "resize",
-            "an image is empty: ", in.shape(), " to ", height, "x", width);
+            "an image is empty: ", in.shape(), " to ", height, "x", width,
+            ". Give it at least one pixel");
   const Axis across(in.width, width, antialias, kRowBits);
   const Axis down(in.height, height, antialias, kColumnBits);
   ScaledRows rows(in, width, across, down.largest());

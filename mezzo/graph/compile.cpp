@@ -161,7 +161,7 @@ CompiledStep::~CompiledStep() = default;
 CompiledStep::Key CompiledStep::key_of(std::span<const Tensor> inputs) const {
   Key key{.records = grad_enabled(), .casts = amp::is_autocast_enabled()};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_arg(inputs[i].defined(), "compile", "input ", i, " is undefined");
+    check_arg(inputs[i].defined(), "compile", "input ", i, " is undefined. Hand over a tensor");
     key.inputs.push_back(ValueSpec::of(inputs[i]));
     key.devices.push_back(inputs[i].device());
   }

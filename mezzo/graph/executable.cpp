@@ -193,7 +193,7 @@ void Executable::make_instruction(Node& node) {
 
 void Executable::bind(std::span<const Tensor> inputs) {
   check_arg(inputs.size() == program_.inputs.size(), kOp, "the step has ", program_.inputs.size(),
-            " inputs, ", inputs.size(), " were given");
+            " inputs, ", inputs.size(), " were given. Hand over as many as it has");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueSpec& wanted = program_.spec(program_.inputs[i]);
     check_arg(inputs[i].defined() && ValueSpec::of(inputs[i]) == wanted, kOp, "input ", i, " is ",

@@ -139,7 +139,7 @@ CompiledStep& GraphBase::step() {
 
 std::vector<Tensor> GraphBase::run(std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    check_arg(inputs[i].defined(), kOp, "input ", i, " is undefined");
+    check_arg(inputs[i].defined(), kOp, "input ", i, " is undefined. Hand over a tensor");
   }
   const amp::Autocast outside(DType::kBf16, false);
   const GradMode records(trains());
@@ -158,7 +158,7 @@ std::vector<Tensor> GraphBase::capture_step(std::span<const Tensor> inputs) {
   has_backward_ = false;
   std::vector<Tensor> outputs = build_watched(inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_arg(outputs[i].defined(), kOp, "result ", i, " of build() is undefined");
+    check_arg(outputs[i].defined(), kOp, "result ", i, " of build() is undefined. Return a tensor");
   }
   if (trains()) note_update();
   return outputs;

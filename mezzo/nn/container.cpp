@@ -3,14 +3,15 @@
 namespace mezzo::nn {
 
 Module& Container::add(std::unique_ptr<Module> module) {
-  check_arg(module != nullptr, "module", "cannot append a null module");
+  check_arg(module != nullptr, "module", "cannot append a null module. Make one first");
   Module::add(std::to_string(size()), *module);
   modules_.push_back(std::move(module));
   return *modules_.back();
 }
 
 Module& Container::operator[](std::size_t i) const {
-  check_arg(i < size(), "module", "there is no module ", i, " among ", size());
+  check_arg(i < size(), "module", "there is no module ", i, " among ", size(),
+            ". They count from 0");
   return *modules_[i];
 }
 

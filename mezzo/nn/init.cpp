@@ -10,7 +10,7 @@ constexpr float kTruncation = 2;  // deviations
 
 void check(const Tensor& tensor) {
   check_arg(tensor.defined() && is_floating(tensor.dtype()), "init",
-            "only floating-point tensors have initial values");
+            "only floating-point tensors have initial values. Make it with another dtype");
 }
 
 // Fills the tensor from draw(span of floats in row-major order).
@@ -72,7 +72,8 @@ void constant(const Tensor& tensor, double value) {
 }
 
 void uniform(const Tensor& tensor, double low, double high, Generator& generator) {
-  check_arg(low <= high, "init", "the interval [", low, ", ", high, ") is empty");
+  check_arg(low <= high, "init", "the interval [", low, ", ", high,
+            ") is empty. Exchange its ends");
   fill_from(tensor, [&](std::span<float> values) {
     fill_uniform(values, generator.reserve(values.size()), static_cast<float>(low),
                  static_cast<float>(high));
@@ -80,7 +81,7 @@ void uniform(const Tensor& tensor, double low, double high, Generator& generator
 }
 
 void normal(const Tensor& tensor, double mean, double deviation, Generator& generator) {
-  check_arg(deviation >= 0, "init", "the deviation ", deviation, " is negative");
+  check_arg(deviation >= 0, "init", "the deviation ", deviation, " is negative. Use 0 or more");
   fill_from(tensor, [&](std::span<float> values) {
     fill_normal(values, generator.reserve(values.size()), static_cast<float>(mean),
                 static_cast<float>(deviation));
@@ -88,7 +89,7 @@ void normal(const Tensor& tensor, double mean, double deviation, Generator& gene
 }
 
 void truncated_normal(const Tensor& tensor, double mean, double deviation, Generator& generator) {
-  check_arg(deviation >= 0, "init", "the deviation ", deviation, " is negative");
+  check_arg(deviation >= 0, "init", "the deviation ", deviation, " is negative. Use 0 or more");
   fill_from(tensor, [&](std::span<float> values) {
     fill_normal(values, generator.reserve(values.size()), 0, 1);
     for (float& value : values) {

@@ -28,9 +28,9 @@ std::string listed(std::string_view heading, const std::vector<std::string>& ent
 Index index_of(std::span<const NamedTensor> state) {
   Index index;
   for (const NamedTensor& entry : state) {
-    check_arg(entry.tensor.defined(), "load_state", entry.name, " is undefined");
+    check_arg(entry.tensor.defined(), "load_state", entry.name, " is undefined. Leave it out");
     check_arg(index.emplace(entry.name, &entry.tensor).second, "load_state", entry.name,
-              " appears twice");
+              " appears twice. Keep one of them");
   }
   return index;
 }

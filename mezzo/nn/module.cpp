@@ -94,7 +94,7 @@ namespace {
 thread_local bool without_precision = false;
 
 void check_hook(const std::shared_ptr<ForwardHook>& hook) {
-  check_arg(hook != nullptr, "module", "a forward hook is null");
+  check_arg(hook != nullptr, "module", "a forward hook is null. Make one first");
 }
 
 }  // namespace
@@ -185,20 +185,22 @@ void Module::zero_grad() {
 void Module::check_name(std::string_view name) const {
   check_arg(!name.empty(), "module", "a registered name must not be empty");
   check_arg(name.find('.') == std::string_view::npos, "module", "the name ", name,
-            " has a dot, which separates the names of a path");
+            " has a dot, which separates the names of a path. Choose another");
   const auto is_taken = [name](const auto& entry) { return entry.name == name; };
   check_arg(std::ranges::none_of(children_, is_taken) &&
                 std::ranges::none_of(parameters_, is_taken) &&
                 std::ranges::none_of(buffers_, is_taken),
-            "module", "the name ", name, " is registered already");
+            "module", "the name ", name, " is registered already. Choose another");
 }
 
 void Module::add(std::string name, Module& child) {
   check_name(name);
   check_arg(child.parent_ == nullptr, "module", "cannot register ", name,
-            ": the module is already the child ", child.path(), " of another one");
+            ": the module is already the child ", child.path(),
+            " of another one. Register it once, or make another");
   for (const Module* ancestor = this; ancestor != nullptr; ancestor = ancestor->parent_) {
-    check_arg(ancestor != &child, "module", "cannot register ", name, ": it would contain itself");
+    check_arg(ancestor != &child, "module", "cannot register ", name,
+              ": it would contain itself. Leave it out");
   }
   child.parent_ = this;
   child.name_ = name;

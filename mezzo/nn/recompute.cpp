@@ -276,9 +276,10 @@ const ForwardHook* hook_of(const Module& module) {
 }  // namespace
 
 void recompute(Module& module) {
-  check_arg(!is_recomputed(module), kOp, "the module ", module.path(), " is recomputed already");
+  check_arg(!is_recomputed(module), kOp, "the module ", module.path(),
+            " is recomputed already. Call recompute() once");
   check_arg(!module.children().empty(), kOp, "the module ", module.path(),
-            " has no children; recompute the block that it is a part of");
+            " has no children. Recompute the block that it is a part of");
   // Outermost: the second run repeats what the other hooks do to the input and the result.
   module.add_outermost_forward_hook(std::make_shared<RecomputeHook>());
 }

@@ -23,7 +23,8 @@ void check_per_channel(const Infer& infer, std::size_t i, const char* name) {
   const DType wanted = infer.dtype(NormIn::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
   const Shape shape{infer.shape(NormIn::kX)[1]};
   infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
-              " for x of shape ", infer.shape(NormIn::kX), ", it is ", infer.input(i));
+              " for x of shape ", infer.shape(NormIn::kX), ", it is ", infer.input(i),
+              ". Give one number for each channel");
 }
 
 void infer_batch_norm(Infer& infer) {
@@ -38,16 +39,16 @@ void infer_batch_norm(Infer& infer) {
   check_per_channel(infer, NormIn::kRunningVar, "running_var");
   if (infer.has(NormIn::kResidual)) {
     infer.check(infer.shape(NormIn::kResidual) == shape, "the residual has shape ",
-                infer.shape(NormIn::kResidual), ", x has ", shape);
-    infer.check(attrs.relu, "a residual without ReLU is a plain add(): set relu");
+                infer.shape(NormIn::kResidual), ", x has ", shape, ". Give it the shape of x");
+    infer.check(attrs.relu, "a residual without ReLU is a plain add(). Set relu, or call add()");
     infer.check_same_dtype(NormIn::kX, NormIn::kResidual);
   }
-  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps);
+  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps, ". Use 1e-5");
   infer.output(shape, infer.dtype(NormIn::kX),
                shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous);
   if (!attrs.training) {
     infer.check(infer.has(NormIn::kRunningMean) && infer.has(NormIn::kRunningVar),
-                "running_mean and running_var are needed when not training");
+                "running_mean and running_var are needed when not training. Give both");
     return;
   }
   infer.check(shape.numel() >= 2 * shape[1],
@@ -223,12 +224,12 @@ void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
   for (const Tensor* stats : {&running_mean, &running_var, &batch_mean, &batch_var}) {
     check_arg(stats->dtype() == DType::kF32 && stats->shape() == shape && stats->is_dense(),
               "update_running_stats", "statistics must be dense and f32", shape, ", one is ",
-              *stats);
+              *stats, ". Make them with zeros()");
     check_arg(stats->device() == running_mean.device(), "update_running_stats",
               "statistics are on ", running_mean.device(), " and ", stats->device(), ". Use to()");
   }
   check_arg(count >= 2, "update_running_stats", "the batch had ", count,
-            " values per channel, which have no variance");
+            " values per channel, which have no variance. Use larger batches, or eval()");
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   const Device device = running_mean.device();
   const auto blend = [&](const Tensor& running, const Tensor& batch, double take) {

@@ -19,19 +19,19 @@ void infer_batch_norm_grad(Infer& infer) {
   const Shape& shape = infer.shape(NormGradIn::kX);
   infer.check_same_dtype(NormGradIn::kX, NormGradIn::kGrad);
   infer.check(infer.shape(NormGradIn::kGrad) == shape, "the gradient has shape ",
-              infer.shape(NormGradIn::kGrad), ", x has ", shape);
+              infer.shape(NormGradIn::kGrad), ", x has ", shape, ". Give it the shape of x");
   const bool has_residual = infer.has(NormGradIn::kY) || infer.has(NormGradIn::kResidual);
   if (infer.has(NormGradIn::kResidual)) {
     infer.check_same_dtype(NormGradIn::kX, NormGradIn::kResidual);
     infer.check(!infer.has(NormGradIn::kY) && infer.shape(NormGradIn::kResidual) == shape,
                 "the residual is given instead of y and has the shape of x, ", shape, ", not ",
-                infer.shape(NormGradIn::kResidual));
+                infer.shape(NormGradIn::kResidual), ". Give one of them");
   }
   if (infer.has(NormGradIn::kOtherGrad)) {
     infer.check_same_dtype(NormGradIn::kX, NormGradIn::kOtherGrad);
     infer.check(has_residual && infer.shape(NormGradIn::kOtherGrad) == shape,
                 "a second gradient goes with y and has the shape of x, ", shape, ", not ",
-                infer.shape(NormGradIn::kOtherGrad));
+                infer.shape(NormGradIn::kOtherGrad), ". Leave it out");
   }
   const Format format = shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
   const DType stats = infer.dtype(NormGradIn::kMean);

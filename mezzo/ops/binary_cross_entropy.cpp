@@ -14,7 +14,7 @@ void infer_loss(Infer& infer) {
   infer.check_floating(0, "the prediction");
   infer.check_floating(1, "the target");
   infer.check(infer.shape(0) == infer.shape(1), "the prediction has shape ", infer.shape(0),
-              ", the target ", infer.shape(1));
+              ", the target ", infer.shape(1), ". Give both the same shape");
   // Elements of a loss are added up next: in 16 bits they would be rounded before.
   const bool wide = infer.dtype(0) == DType::kF64;
   infer.output(infer.shape(0), wide ? DType::kF64 : DType::kF32, infer.input(0).format());

@@ -92,7 +92,8 @@ extern const OpDef to_format{
         [](Infer& infer) {
           const Format format = infer.attrs<FormatAttrs>().format;
           infer.check(format != Format::kChannelsLast || infer.shape(0).rank() == 4,
-                      "channels-last is for 4 dimensions, the shape is ", infer.shape(0));
+                      "channels-last is for 4 dimensions, the shape is ", infer.shape(0),
+                      ". Use Format::kContiguous");
           infer.output(infer.shape(0), infer.dtype(0), format);
         },
     .backward = [](Backward& ctx) { ctx.set(0, ctx.grad()); },

@@ -6,7 +6,7 @@ namespace mezzo {
 namespace {
 
 void infer_cat(Infer& infer) {
-  infer.check(infer.size() > 0, "there are no tensors to join");
+  infer.check(infer.size() > 0, "there are no tensors to join. Give at least one");
   Shape shape = infer.shape(0);
   const auto axis = static_cast<std::size_t>(infer.attrs<CatAttrs>().axis);
   infer.check(axis < shape.rank(), "axis out of range: ", axis, " for a tensor of rank ",
@@ -17,7 +17,7 @@ void infer_cat(Infer& infer) {
     infer.check_same_dtype(0, i);
     Shape same = infer.shape(i);
     infer.check(same.rank() == shape.rank(), "tensor ", i, " has rank ", same.rank(),
-                ", tensor 0 has rank ", shape.rank());
+                ", tensor 0 has rank ", shape.rank(), ". Give all the same rank with reshape()");
     total += same[axis];
     same[axis] = shape[axis];
     infer.check(same == shape, "tensor ", i, " has shape ", infer.shape(i), ", tensor 0 has ",

@@ -21,13 +21,14 @@ Tensor grad_weight(const Tensor& grad, const Tensor& x, const Conv2dGradAttrs& a
 // Checks that x and weight fit together and gives the size of the result's images.
 Size2d check_conv(const Infer& infer, const Shape& x, const Shape& weight,
                   const Conv2dAttrs& attrs) {
-  infer.check(attrs.groups >= 1, "groups must be at least 1, it is ", attrs.groups);
+  infer.check(attrs.groups >= 1, "groups must be at least 1, it is ", attrs.groups,
+              ". Use 1 for a plain convolution");
   infer.check(weight[1] * attrs.groups == x[1], "weight expects ", weight[1] * attrs.groups,
               " input channels (groups ", attrs.groups, "), x has ", x[1], ": x ", x, ", weight ",
-              weight);
+              weight, ". Change x, or the layer's in_channels");
   infer.check(weight[0] % attrs.groups == 0, "the ", weight[0],
               " output channels cannot be divided into ", attrs.groups, " groups: x ", x,
-              ", weight ", weight);
+              ", weight ", weight, ". Choose groups that divide both channels");
   return attrs.window(size_of_image(weight)).output_size(size_of_image(x), infer.op());
 }
 
@@ -40,14 +41,15 @@ void infer_conv2d(Infer& infer) {
   const Size2d out = check_conv(infer, x, weight, infer.attrs<Conv2dAttrs>());
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{weight[0]}, "bias must have the shape ", Shape{weight[0]},
-                ", one number per output channel, it is ", infer.shape(2));
+                ", one number per output channel, it is ", infer.shape(2),
+                ". Use reshape(), or leave it out");
   }
   infer.output({x[0], weight[0], out.h, out.w}, infer.dtype(0), Format::kChannelsLast);
 }
 
 void check_grad_shape(const Infer& infer, const Shape& wanted) {
   infer.check(infer.shape(0) == wanted, "the gradient has shape ", infer.shape(0),
-              ", the result of the convolution ", wanted);
+              ", the result of the convolution ", wanted, ". Give it the shape of the result");
 }
 
 void infer_grad_input(Infer& infer) {
@@ -69,7 +71,8 @@ void infer_grad_weight(Infer& infer) {
   const auto& attrs = infer.attrs<Conv2dGradAttrs>();
   const Shape& x = infer.shape(1);
   infer.check(attrs.conv.groups >= 1 && x[1] % attrs.conv.groups == 0, "the ", x[1],
-              " input channels cannot be divided into ", attrs.conv.groups, " groups");
+              " input channels cannot be divided into ", attrs.conv.groups,
+              " groups. Choose groups that divide both channels");
   const Shape weight{infer.shape(0)[1], x[1] / attrs.conv.groups, attrs.size.h, attrs.size.w};
   const Size2d out = check_conv(infer, x, weight, attrs.conv);
   check_grad_shape(infer, {x[0], weight[0], out.h, out.w});

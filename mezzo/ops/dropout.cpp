@@ -23,14 +23,17 @@ extern const OpDef dropout{
         [](Infer& infer) {
           const auto& attrs = infer.attrs<DropoutAttrs>();
           infer.check_floating(0, "x");
-          infer.check(attrs.p >= 0 && attrs.p < 1, "p must be in [0, 1): ", attrs.p);
+          infer.check(attrs.p >= 0 && attrs.p < 1, "p must be in [0, 1): ", attrs.p,
+                      ". Use less than 1");
           const bool fits = attrs.format == Format::kContiguous || infer.shape(0).rank() == 4;
-          infer.check(fits, "channels-last is for 4 dimensions, the shape is ", infer.shape(0));
+          infer.check(fits, "channels-last is for 4 dimensions, the shape is ", infer.shape(0),
+                      ". Use Format::kContiguous");
           if (infer.has(kStart)) {
             const bool is_place =
                 infer.dtype(kStart) == DType::kI64 && infer.shape(kStart) == Shape{kPositionParts};
             infer.check(is_place, "the start must be ", DType::kI64, Shape{kPositionParts}, ": ",
-                        infer.dtype(kStart), infer.shape(kStart));
+                        infer.dtype(kStart), infer.shape(kStart),
+                        ". Give the parts of a place in the stream");
           }
           infer.output(infer.shape(0), infer.dtype(0), attrs.format);
         },
@@ -62,7 +65,7 @@ extern const OpDef dropout{
 }  // namespace ops
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
-  check_arg(p >= 0 && p < 1, "dropout", "p must be in [0, 1): ", p);
+  check_arg(p >= 0 && p < 1, "dropout", "p must be in [0, 1): ", p, ". Use less than 1");
   if (!training || p == 0) return x;
   const RandomPosition position = generator.reserve(static_cast<std::uint64_t>(x.numel()));
   const Tensor start;

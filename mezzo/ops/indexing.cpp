@@ -14,13 +14,14 @@ void check_indices(const Infer& infer, std::size_t i, const char* name) {
   infer.check(infer.dtype(i) == DType::kI64, name, " must be i64, they are ", infer.dtype(i),
               ". Use astype(DType::kI64)");
   infer.check(infer.shape(i).rank() < kMaxRank, name, " have rank ", infer.shape(i).rank(),
-              ", at most ", kMaxRank - 1, " is possible");
+              ", at most ", kMaxRank - 1, " is possible. Join some of their axes with reshape()");
 }
 
 void infer_one_hot(Infer& infer) {
   const auto& attrs = infer.attrs<OneHotAttrs>();
   check_indices(infer, 0, "labels");
-  infer.check(attrs.classes > 0, "the number of classes must be positive: ", attrs.classes);
+  infer.check(attrs.classes > 0, "the number of classes must be positive: ", attrs.classes,
+              ". Give at least one");
   Shape shape = infer.shape(0);
   shape.push_back(attrs.classes);
   infer.output(shape, attrs.dtype);
@@ -29,7 +30,8 @@ void infer_one_hot(Infer& infer) {
 void infer_argmax(Infer& infer) {
   Shape shape = infer.shape(0);
   const std::size_t axis = normalize_axis(infer.attrs<AxisAttrs>().axis, shape.rank(), infer.op());
-  infer.check(shape[axis] > 0, "there is nothing to compare: the shape is ", shape);
+  infer.check(shape[axis] > 0, "there is nothing to compare: the shape is ", shape,
+              ". Choose an axis that is not empty");
   shape.erase(axis);
   infer.output(shape, DType::kI64);
 }
@@ -39,7 +41,8 @@ void infer_embedding(Infer& infer) {
   infer.check_floating(0, "weight");
   check_indices(infer, 1, "indices");
   infer.check(infer.shape(0)[0] > 0 || infer.shape(1).numel() == 0,
-              "the weight has no rows for indices to name: ", infer.shape(0));
+              "the weight has no rows for indices to name: ", infer.shape(0),
+              ". Give it at least one");
   Shape shape = infer.shape(1);
   shape.push_back(infer.shape(0)[1]);
   infer.output(shape, infer.dtype(0));
@@ -158,7 +161,7 @@ Tensor argmax(const Tensor& x, std::int64_t axis) {
 std::int64_t count_correct(const Tensor& scores, const Tensor& labels) {
   check_arg(scores.rank() == 2 && labels.shape() == Shape{scores.shape()[0]}, "count_correct",
             "scores of shape [n, c] and labels of shape [n] are needed, not ", scores.shape(),
-            " and ", labels.shape());
+            " and ", labels.shape(), ". Use reshape()");
   const std::vector<std::int64_t> best = argmax(scores, 1).to_vector<std::int64_t>();
   const std::vector<std::int64_t> wanted = labels.to_vector<std::int64_t>();
   std::int64_t count = 0;

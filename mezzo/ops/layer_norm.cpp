@@ -21,7 +21,8 @@ void check_weight(const Infer& infer, std::size_t i, const char* name) {
   const DType wanted = statistics_dtype(infer.dtype(In::kX));
   const Shape shape = normalized_shape(infer.shape(In::kX), infer.attrs<LayerNormAttrs>());
   infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
-              " for x of shape ", infer.shape(In::kX), ", it is ", infer.input(i));
+              " for x of shape ", infer.shape(In::kX), ", it is ", infer.input(i),
+              ". Give it the shape of the axes that are normalised");
 }
 
 void infer_layer_norm(Infer& infer) {
@@ -29,10 +30,11 @@ void infer_layer_norm(Infer& infer) {
   infer.check_floating(In::kX, "x");
   const Shape& shape = infer.shape(In::kX);
   infer.check(attrs.axes >= 1 && attrs.axes <= static_cast<std::int64_t>(shape.rank()),
-              "cannot normalise the last ", attrs.axes, " axes of shape ", shape);
+              "cannot normalise the last ", attrs.axes, " axes of shape ", shape, ". Choose 1 to ",
+              shape.rank());
   infer.check(normalized_shape(shape, attrs).numel() > 0, "there is nothing to normalise in shape ",
-              shape);
-  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps);
+              shape, ". Leave empty axes out");
+  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps, ". Use 1e-5");
   check_weight(infer, In::kWeight, "weight");
   check_weight(infer, In::kBias, "bias");
   const DType statistics = statistics_dtype(infer.dtype(In::kX));
@@ -46,7 +48,7 @@ void infer_layer_norm_grad(Infer& infer) {
   const Shape& shape = infer.shape(GradIn::kX);
   infer.check_same_dtype(GradIn::kX, GradIn::kGrad);
   infer.check(infer.shape(GradIn::kGrad) == shape, "the gradient has shape ",
-              infer.shape(GradIn::kGrad), ", x has ", shape);
+              infer.shape(GradIn::kGrad), ", x has ", shape, ". Give it the shape of x");
   infer.output(shape, infer.dtype(GradIn::kX));
   infer.output(normalized_shape(shape, attrs), infer.dtype(GradIn::kMean));
   infer.output(normalized_shape(shape, attrs), infer.dtype(GradIn::kMean));
@@ -176,7 +178,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
       axes >= 1 && axes <= x.rank() &&
       std::equal(normalized_shape.begin(), normalized_shape.end(), x.shape().end() - axes);
   check_arg(fits, "layer_norm", "x of shape ", x.shape(), " does not end in the axes ",
-            normalized_shape);
+            normalized_shape, ". Name the last axes of x");
   const Tensor scale = widen(weight);
   const Tensor shift = widen(bias);
   return call_one(ops::layer_norm, {&x, &scale, &shift},

@@ -28,7 +28,7 @@ void check_logits_and_labels(const Infer& infer, std::size_t logits) {
                 infer.shape(labels), ". Use reshape(labels, {-1})");
   } else if (infer.shape(labels).rank() == 2) {
     infer.check(infer.shape(labels) == shape, "the logits have shape ", shape,
-                ", the probabilities ", infer.shape(labels));
+                ", the probabilities ", infer.shape(labels), ". Give both the same shape");
     infer.check_floating(labels, "a matrix of labels");
   } else {
     infer.check(infer.dtype(labels) == DType::kI64,
@@ -36,9 +36,10 @@ void check_logits_and_labels(const Infer& infer, std::size_t logits) {
                 "; these are ", infer.dtype(labels), infer.shape(labels),
                 ". Use astype(DType::kI64)");
     infer.check(infer.shape(labels) == Shape{shape[0]}, "the logits have shape ", shape,
-                ", the labels ", infer.shape(labels));
+                ", the labels ", infer.shape(labels), ". Give each row of logits one label");
   }
-  infer.check(shape[1] > 0, "there are no classes: the logits have shape ", shape);
+  infer.check(shape[1] > 0, "there are no classes: the logits have shape ", shape,
+              ". Give the last layer at least one output");
 }
 
 void infer_cross_entropy(Infer& infer) {
@@ -46,9 +47,10 @@ void infer_cross_entropy(Infer& infer) {
   const auto& attrs = infer.attrs<CrossEntropyAttrs>();
   const std::int64_t n = infer.shape(0)[0];
   infer.check(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1,
-              "label_smoothing must be in [0, 1]: ", attrs.label_smoothing);
-  infer.check(n > 0 || attrs.reduction != Reduction::kMean,
-              "there is nothing to average: the batch is empty");
+              "label_smoothing must be in [0, 1]: ", attrs.label_smoothing, ". Use 0 for none");
+  infer.check(
+      n > 0 || attrs.reduction != Reduction::kMean,
+      "there is nothing to average: the batch is empty. Leave it out, or use Reduction::kSum");
   const DType dtype = loss_dtype(infer.dtype(0));
   infer.output(attrs.reduction == Reduction::kNone ? Shape{n} : Shape{}, dtype);
   // The maximum and the logarithm of the sum of each row. Kept apart: their sum, rounded, would
@@ -130,10 +132,11 @@ void infer_mse(Infer& infer) {
   infer.check_floating(0, "the prediction");
   infer.check_same_dtype(0, 1);
   infer.check(infer.shape(0) == infer.shape(1), "the prediction has shape ", infer.shape(0),
-              ", the target ", infer.shape(1));
+              ", the target ", infer.shape(1), ". Give both the same shape");
   const Reduction reduction = infer.attrs<MseAttrs>().reduction;
   infer.check(infer.shape(0).numel() > 0 || reduction != Reduction::kMean,
-              "there is nothing to average: the shape is ", infer.shape(0));
+              "there is nothing to average: the shape is ", infer.shape(0),
+              ". Leave it out, or use Reduction::kSum");
   infer.output(reduction == Reduction::kNone ? infer.shape(0) : Shape{}, loss_dtype(infer.dtype(0)),
                reduction == Reduction::kNone ? infer.input(0).format() : Format::kContiguous);
 }
@@ -285,7 +288,8 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
 Tensor cross_entropy_of_some(const Tensor& logits, const Tensor& labels,
                              CrossEntropyOptions options) {
   check_arg(labels.dtype() == DType::kI64 && labels.rank() == 1, "cross_entropy",
-            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels);
+            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels,
+            ". Leave ignore_index out");
   const WithoutPrecisionHook outside;  // a part of the loss, in f32
   const Tensor ignored =
       full({}, static_cast<double>(*options.ignore_index), DType::kI64, labels.device());

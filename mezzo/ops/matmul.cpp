@@ -20,8 +20,10 @@ void infer_matmul(Infer& infer) {
   const auto& attrs = infer.attrs<MatmulAttrs>();
   const Shape& a = infer.shape(0);
   const Shape& b = infer.shape(1);
-  infer.check(a.rank() >= 2, "a must have at least 2 dimensions, the shape is ", a);
-  infer.check(b.rank() >= 2, "b must have at least 2 dimensions, the shape is ", b);
+  infer.check(a.rank() >= 2, "a must have at least 2 dimensions, the shape is ", a,
+              ". Use reshape()");
+  infer.check(b.rank() >= 2, "b must have at least 2 dimensions, the shape is ", b,
+              ". Use reshape()");
   infer.check_same_dtype(0, 1);
   const std::int64_t m = a[a.rank() - (attrs.transpose_a ? 1 : 2)];
   const std::int64_t inner_a = a[a.rank() - (attrs.transpose_a ? 2 : 1)];
@@ -29,10 +31,11 @@ void infer_matmul(Infer& infer) {
   const std::int64_t n = b[b.rank() - (attrs.transpose_b ? 2 : 1)];
   infer.check(inner_a == inner_b, "inner sizes differ: ", inner_a, " and ", inner_b, ", a is ", a,
               attrs.transpose_a ? " transposed" : "", ", b is ", b,
-              attrs.transpose_b ? " transposed" : "");
+              attrs.transpose_b ? " transposed" : "", ". Transpose or reshape() one of them");
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{n}, "bias must have the shape ", Shape{n},
-                ", one number per column, it is ", infer.shape(2));
+                ", one number per column, it is ", infer.shape(2),
+                ". Use reshape(), or leave it out");
   }
   Shape out = broadcast(leading(a), leading(b), infer.op());
   out.push_back(m);
@@ -109,16 +112,18 @@ std::vector<ErrorSample> matmul_errors() {
 }
 
 void infer_linear(Infer& infer) {
-  infer.check(infer.shape(0).rank() >= 1, "x must have at least 1 dimension");
+  infer.check(infer.shape(0).rank() >= 1, "x must have at least 1 dimension. Use reshape()");
   infer.check_rank(1, 2, "weight");
   infer.check_same_dtype(0, 1);
   const Shape& weight = infer.shape(1);
   Shape out = infer.shape(0);
   infer.check(out.back() == weight[1], "weight expects ", weight[1], " input features, x has ",
-              out.back(), ": x ", out, ", weight ", weight);
+              out.back(), ": x ", out, ", weight ", weight,
+              ". Change x, or the layer's in_features");
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{weight[0]}, "bias must have the shape ", Shape{weight[0]},
-                ", one number per output feature, it is ", infer.shape(2));
+                ", one number per output feature, it is ", infer.shape(2),
+                ". Use reshape(), or leave it out");
   }
   out.back() = weight[0];
   infer.output(out, infer.dtype(0));

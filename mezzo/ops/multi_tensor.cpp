@@ -121,7 +121,7 @@ void QueuedCheck::put_list(std::span<const Tensor> tensors, float factor, Device
     list_ = empty({static_cast<std::int64_t>(room)}, DType::kU8, Format::kContiguous, device);
   }
   check_arg(bytes <= list_.bytes(), "all_finite", "the list of ", list.blocks.size(),
-            " tensors is longer than the first one");
+            " tensors is longer than the first one. Make a check for as many");
   std::vector<std::byte> contents(bytes);
   std::memcpy(contents.data(), &factor, sizeof(factor));
   if (!list.blocks.empty()) {
@@ -168,7 +168,7 @@ std::optional<std::size_t> scale_in_place(std::span<const Tensor> tensors, float
 
 std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, float factor) {
   check_arg(factor > 0 && std::isfinite(factor), "count_exponents",
-            "the factor must be positive and finite: ", factor);
+            "the factor must be positive and finite: ", factor, ". Use 1 for plain counts");
   const Blocks blocks = blocks_of("count_exponents", tensors);
   std::vector<ExponentCounts> of_blocks(blocks.blocks.size());
   run_over("count_exponents", blocks, Passes::kRead, [&] {
@@ -194,7 +194,8 @@ double sum_of_squares(std::span<const Tensor> tensors) {
 }
 
 void clamp_in_place(std::span<const Tensor> tensors, float limit) {
-  check_arg(limit >= 0, "clamp_in_place", "the limit must not be negative: ", limit);
+  check_arg(limit >= 0, "clamp_in_place", "the limit must not be negative: ", limit,
+            ". Use its absolute value");
   const Blocks blocks = writable_blocks_of("clamp_in_place", tensors);
   run_over("clamp_in_place", blocks, Passes::kUpdate,
            [&] { flat::kernels_on(blocks.device).clamp(blocks.blocks, limit); });

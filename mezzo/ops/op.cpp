@@ -15,7 +15,8 @@ const char* name_of(PrecisionClass precision_class) {
 }
 
 void Infer::check_rank(std::size_t i, std::size_t rank, const char* name) const {
-  check(input(i).rank() == rank, name, " must have ", rank, " dimensions, the shape is ", shape(i));
+  check(input(i).rank() == rank, name, " must have ", rank, " dimensions, the shape is ", shape(i),
+        ". Use reshape()");
 }
 
 void Infer::check_floating(std::size_t i, const char* name) const {

@@ -47,14 +47,15 @@ void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor
                 const char* name, DType dtype = DType::kF32) {
   check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
             name, " of parameter ", i, " is ", tensor, ", it must be ", dtype,
-            " and laid out like the parameter (", param, ")");
+            " and laid out like the parameter (", param, "). Make one of that layout");
   check_arg(tensor.device() == param.device(), op, "the ", name, " of parameter ", i, " is on ",
             tensor.device(), ", the parameter on ", param.device(), ". Use to()");
 }
 
 void check_param(const char* op, std::size_t i, const Tensor& param, const Tensor& grad) {
   check_arg(param.defined() && (param.dtype() == DType::kF32 || is_lower(param.dtype())), op,
-            "parameter ", i, " is ", param, ", only f32, bf16 and f16 are trained");
+            "parameter ", i, " is ", param,
+            ", only f32, bf16 and f16 are trained. Leave it out, or cast it");
   check_fits(op, i, param, param, "value", param.dtype());
   const bool half_grad = grad.defined() && is_lower(param.dtype()) && grad.dtype() == param.dtype();
   check_fits(op, i, param, grad, "gradient", half_grad ? param.dtype() : DType::kF32);
@@ -75,7 +76,7 @@ flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, c
     block.compensation = half.compensation.address();
   } else if (half.rule == ParamUpdate::kStochastic) {
     check_arg(half.random.offset % 4 == 0, op, "random words come in blocks of four, parameter ", i,
-              " begins at ", half.random.offset);
+              " begins at ", half.random.offset, ". Use a multiple of 4");
   }
   return block;
 }
@@ -207,7 +208,8 @@ Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors
     check_param("adam_step", i, t.param, t.grad);
     check_fits("adam_step", i, t.param, t.exp_avg, "first moment");
     check_fits("adam_step", i, t.param, t.exp_avg_sq, "second moment");
-    check_arg(t.step >= 1, "adam_step", "steps count from 1, parameter ", i, " is at ", t.step);
+    check_arg(t.step >= 1, "adam_step", "steps count from 1, parameter ", i, " is at ", t.step,
+              ". Begin with 1");
     // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
     const auto n = static_cast<double>(t.step);
     flat::AdamBlock& block = update.blocks.emplace_back();
@@ -294,7 +296,8 @@ void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const St
   const Device device = list_.device();
   drop();
   const std::size_t bytes = list_bytes<Tensors>(tensors.size());
-  check_arg(bytes <= list_.bytes(), op, "there is no room for ", tensors.size(), " parameters");
+  check_arg(bytes <= list_.bytes(), op, "there is no room for ", tensors.size(),
+            " parameters. Make a queue for as many");
   check_arg(tensors.empty() || device_of(op, tensors) == device, op, "the update is queued on ",
             device, ", parameters are elsewhere. Use to()");
   copies_ = find_copies(tensors);
@@ -352,7 +355,7 @@ template class QueuedUpdate<AdamTensors, AdamStep>;
 
 void refresh_master(const Tensor& param, const Tensor& master) {
   check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param,
-            ", only one of bf16 or f16 has a master copy");
+            ", only one of bf16 or f16 has a master copy. Leave it out");
   check_fits("refresh_master", 0, param, master, "master copy");
   flat::kernels_on(param.device())
       .refresh_master(param.address(), param.dtype(), floats(master), param.numel());

@@ -12,7 +12,7 @@ inline constexpr PrecisionRule kPartOfBackward{
 inline void infer_pointwise_grad(Infer& infer) {
   infer.check_same_dtype(0, 1);
   infer.check(infer.shape(0) == infer.shape(1), "the gradient has shape ", infer.shape(0),
-              ", the other input ", infer.shape(1));
+              ", the other input ", infer.shape(1), ". Give both the same shape");
   infer.output_like(1);
 }
 

@@ -10,12 +10,13 @@ namespace {
 
 Shape pooled_shape(const Shape& x, const Pool2dAttrs& attrs, const char* op) {
   const Sides& padding = attrs.padding;
-  check_arg(x[2] >= 1 && x[3] >= 1, op, "x has no pixels: ", x);
+  check_arg(x[2] >= 1 && x[3] >= 1, op, "x has no pixels: ", x,
+            ". Use larger images, or pool less before");
   const Size2d out = attrs.window().output_size({x[2], x[3]}, op);
   check_arg(std::max(padding.top, padding.bottom) < attrs.kernel.h &&
                 std::max(padding.left, padding.right) < attrs.kernel.w,
             op, "the padding ", padding, " must be smaller than the kernel ", attrs.kernel,
-            ", or windows would lie in it alone");
+            ", or windows would lie in it alone. Use less padding, or a larger kernel");
   return {x[0], x[1], out.h, out.w};
 }
 
@@ -39,9 +40,9 @@ void infer_max_pool(Infer& infer) {
 
 void check_positions(const Infer& infer, std::size_t i, const Shape& wanted) {
   infer.check(infer.shape(i) == wanted, "positions have shape ", infer.shape(i), ", the windows ",
-              wanted);
-  infer.check(!is_floating(infer.dtype(i)), "positions must be integers, they are ",
-              infer.dtype(i));
+              wanted, ". Give those of max_pool2d()");
+  infer.check(!is_floating(infer.dtype(i)), "positions must be integers, they are ", infer.dtype(i),
+              ". Give those of max_pool2d()");
 }
 
 // Of both gradients: the incoming one has the shape of the windows, the result that of x.
@@ -52,7 +53,8 @@ void infer_pool_grad(Infer& infer) {
   const Shape& grad = infer.shape(0);
   const Shape x{grad[0], grad[1], attrs.image.h, attrs.image.w};
   const Shape out = pooled_shape(x, attrs, infer.op());
-  infer.check(grad == out, "the gradient has shape ", grad, ", the result of pooling ", out);
+  infer.check(grad == out, "the gradient has shape ", grad, ", the result of pooling ", out,
+              ". Give it the shape of the result");
   if (infer.has(1)) check_positions(infer, 1, out);
   infer.output(x, infer.dtype(0), Format::kChannelsLast);
 }
@@ -228,7 +230,8 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
 }
 
 Tensor global_avg_pool(const Tensor& x) {
-  check_arg(x.rank() == 4, "global_avg_pool", "x must have 4 dimensions, the shape is ", x.shape());
+  check_arg(x.rank() == 4, "global_avg_pool", "x must have 4 dimensions, the shape is ", x.shape(),
+            ". Use reshape()");
   return avg_pool2d(x, {.kernel = {x.shape()[2], x.shape()[3]}, .stride = 1});
 }
 

@@ -45,7 +45,7 @@ void infer_reduce(Infer& infer) {
   const auto& attrs = infer.attrs<ReduceAttrs>();
   for (const std::int64_t axis : attrs.axes) {
     normalize_axis(axis, infer.shape(0).rank(), infer.op());
-    infer.check(axis >= 0, "an axis is negative: ", attrs.axes);
+    infer.check(axis >= 0, "an axis is negative: ", attrs.axes, ". Count from the first one");
   }
   const bool widen = attrs.f32_result && is_lower(infer.dtype(0));
   infer.output(reduced_shape(infer.shape(0), attrs, attrs.keepdim),
@@ -121,7 +121,8 @@ extern const OpDef mean{
           infer.check_floating(0, "x");
           infer_reduce(infer);
           infer.check(reduced_count(infer.shape(0), infer.attrs<ReduceAttrs>()) > 0,
-                      "there is nothing to average: the shape is ", infer.shape(0));
+                      "there is nothing to average: the shape is ", infer.shape(0),
+                      ". Leave empty axes out");
         },
     .backward =
         [](Backward& ctx) {
@@ -144,7 +145,8 @@ extern const OpDef max{
         [](Infer& infer) {
           infer_reduce(infer);
           infer.check(reduced_count(infer.shape(0), infer.attrs<ReduceAttrs>()) > 0,
-                      "there is nothing to compare: the shape is ", infer.shape(0));
+                      "there is nothing to compare: the shape is ", infer.shape(0),
+                      ". Leave empty axes out");
         },
     .backward =
         [](Backward& ctx) {
@@ -170,7 +172,7 @@ extern const OpDef max_grad{
           infer.check_same_dtype(0, 1);
           infer.check_same_dtype(1, 2);
           infer.check(infer.shape(0) == infer.shape(2), "grad has shape ", infer.shape(0),
-                      ", y has shape ", infer.shape(2));
+                      ", y has shape ", infer.shape(2), ". Give both the same shape");
           infer.check(is_reduced(infer.shape(2), infer.shape(1)), "x has shape ", infer.shape(1),
                       ", its maximum ", infer.shape(2), ". Keep the reduced axes with size 1");
           infer.output_like(1);

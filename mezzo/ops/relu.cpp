@@ -31,7 +31,7 @@ extern const OpDef relu_grad{
         [](Infer& infer) {
           infer.check_same_dtype(0, 1);
           infer.check(infer.shape(0) == infer.shape(1), "grad has shape ", infer.shape(0),
-                      ", y has shape ", infer.shape(1));
+                      ", y has shape ", infer.shape(1), ". Give both the same shape");
           infer.output_like(1);
         },
     .backward = [](Backward& ctx) { ctx.set(0, mezzo::relu_grad(ctx.grad(), ctx.input(1))); },

@@ -50,7 +50,8 @@ std::optional<Strides> strides_for_view(const Tensor& x, const Shape& shape) {
 Tensor view_expand(const Tensor& x, const Attrs& attrs) {
   const Shape& shape = attrs.as<ShapeAttrs>().shape;
   check_arg(shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand",
-            "the shape ", x.shape(), " cannot be broadcast to ", shape);
+            "the shape ", x.shape(), " cannot be broadcast to ", shape,
+            ". Only axes of size 1 can grow");
   const std::size_t extra = shape.rank() - x.rank();
   Strides strides = Shape::filled(shape.rank(), 0);
   for (std::size_t i = extra; i < shape.rank(); ++i) {
@@ -66,7 +67,7 @@ Tensor view_permute(const Tensor& x, const Attrs& attrs) {
   for (std::size_t i = 0; i < x.rank(); ++i) {
     const bool is_named = std::ranges::count(axes, static_cast<std::int64_t>(i)) == 1;
     check_arg(is_named && axes.rank() == x.rank(), "permute", axes, " is no order of ", x.rank(),
-              " axes");
+              " axes. Name each of them once");
   }
   for (const std::int64_t axis : axes) {
     shape.push_back(x.shape()[static_cast<std::size_t>(axis)]);
@@ -148,9 +149,10 @@ void check_countable(const char* op, const Tensor& x, const Shape& shape) {
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   check_arg(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }), "expand",
-            "a size is negative: ", shape);
+            "a size is negative: ", shape, ". Name every size");
   check_arg(shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand",
-            "the shape ", x.shape(), " cannot be broadcast to ", shape);
+            "the shape ", x.shape(), " cannot be broadcast to ", shape,
+            ". Only axes of size 1 can grow");
   check_countable("expand", x, shape);
   return call_one(ops::expand, {&x}, ShapeAttrs{shape});
 }
@@ -160,18 +162,21 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   std::int64_t* open = nullptr;
   for (std::size_t i = 0; i < shape.rank(); ++i) {
     if (shape[i] == -1) {
-      check_arg(open == nullptr, "reshape", "more than one size is -1: ", wanted);
+      check_arg(open == nullptr, "reshape", "more than one size is -1: ", wanted,
+                ". Leave one open");
       open = &shape[i];
       *open = 1;
     } else {
-      check_arg(shape[i] >= 0, "reshape", "a size is negative: ", wanted);
+      check_arg(shape[i] >= 0, "reshape", "a size is negative: ", wanted,
+                ". Only one may be open, as -1");
     }
   }
   check_countable("reshape", x, shape);
   const std::int64_t known = shape.numel();
   if (open != nullptr && known > 0) *open = x.numel() / known;
   check_arg(shape.numel() == x.numel() && (open == nullptr || known > 0), "reshape", "the shape ",
-            x.shape(), " has ", x.numel(), " elements and cannot become ", wanted);
+            x.shape(), " has ", x.numel(), " elements and cannot become ", wanted,
+            ". Keep the number of elements");
   if (shape == x.shape()) return x;
   const Tensor source = strides_for_view(x, shape).has_value() ? x : contiguous(x);
   return call_one(ops::reshape, {&source}, ShapeAttrs{shape});
@@ -181,7 +186,8 @@ Tensor flatten(const Tensor& x, std::int64_t start, std::int64_t end) {
   if (x.rank() == 0) return reshape(x, {1});
   const std::size_t first = normalize_axis(start, x.rank(), "flatten");
   const std::size_t last = normalize_axis(end, x.rank(), "flatten");
-  check_arg(first <= last, "flatten", "axes are in the wrong order: ", start, " and ", end);
+  check_arg(first <= last, "flatten", "axes are in the wrong order: ", start, " and ", end,
+            ". Name the first one first");
   Shape shape;
   for (std::size_t i = 0; i < x.rank(); ++i) {
     if (i > first && i <= last) {

@@ -25,7 +25,8 @@ Tensor view_slice(const Tensor& x, const Attrs& attrs) {
   const bool is_there =
       slice.axis >= 0 && slice.start >= 0 && slice.count >= 0 && slice.step >= 1 &&
       (slice.count <= 1 ? room >= slice.count - 1 : room / slice.step >= slice.count - 1);
-  check_arg(is_there, "slice", x, " has no such elements: {", attrs.to_text(), "}");
+  check_arg(is_there, "slice", x, " has no such elements: {", attrs.to_text(),
+            "}. Stay within the axis");
   return slice_of(x, slice);
 }
 
@@ -55,7 +56,7 @@ extern const OpDef slice{
 
 Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_t end,
              std::int64_t step) {
-  check_arg(step >= 1, "slice", "the step must be at least 1: ", step);
+  check_arg(step >= 1, "slice", "the step must be at least 1: ", step, ". Use 1 to take all");
   const std::size_t normal = normalize_axis(axis, x.rank(), "slice");
   const std::int64_t size = x.shape()[normal];
   const auto position = [size](std::int64_t i) {

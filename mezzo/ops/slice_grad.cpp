@@ -16,7 +16,7 @@ extern const OpDef slice_grad{
           Shape sliced = attrs.shape;
           sliced[static_cast<std::size_t>(attrs.slice.axis)] = attrs.slice.count;
           infer.check(infer.shape(0) == sliced, "the gradient has shape ", infer.shape(0),
-                      ", the slice ", sliced);
+                      ", the slice ", sliced, ". Give it the shape of the slice");
           infer.output(attrs.shape, infer.dtype(0), infer.input(0).format());
         },
     .backward =

@@ -18,7 +18,7 @@ void infer_softmax(Infer& infer) {
 void infer_softmax_grad(Infer& infer) {
   infer.check_same_dtype(0, 1);
   infer.check(infer.shape(0) == infer.shape(1), "the gradient has shape ", infer.shape(0),
-              ", the output ", infer.shape(1));
+              ", the output ", infer.shape(1), ". Give both the same shape");
   normalize_axis(infer.attrs<AxisAttrs>().axis, infer.shape(1).rank(), infer.op());
   infer.output_like(1);
 }

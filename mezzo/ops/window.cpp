@@ -53,17 +53,18 @@ Sides Padding2d::resolve(Size2d in, Size2d span, Size2d stride) const {
 }
 
 void Window2d::check_numbers(std::string_view op) const {
-  check_arg(kernel.h >= 1 && kernel.w >= 1, op, "the kernel must have pixels, its size is ",
-            kernel);
-  check_arg(stride.h >= 1 && stride.w >= 1, op, "the stride must be at least 1, it is ", stride);
+  check_arg(kernel.h >= 1 && kernel.w >= 1, op, "the kernel must have pixels, its size is ", kernel,
+            ". Use at least 1x1");
+  check_arg(stride.h >= 1 && stride.w >= 1, op, "the stride must be at least 1, it is ", stride,
+            ". Use 1 to take all pixels");
   check_arg(dilation.h >= 1 && dilation.w >= 1, op, "the dilation must be at least 1, it is ",
-            dilation);
+            dilation, ". Use 1 for none");
   check_arg(std::min({padding.top, padding.bottom, padding.left, padding.right}) >= 0, op,
-            "the padding is negative: ", padding);
+            "the padding is negative: ", padding, ". Use slice() to cut");
   check_arg(std::max({kernel.h, kernel.w, stride.h, stride.w, dilation.h, dilation.w, padding.top,
                       padding.bottom, padding.left, padding.right}) <= kMost,
             op, "a number of the window is larger than ", kMost, ": kernel ", kernel, ", stride ",
-            stride, ", dilation ", dilation, ", padding ", padding);
+            stride, ", dilation ", dilation, ", padding ", padding, ". Choose smaller ones");
 }
 
 Size2d Window2d::output_size(Size2d in, std::string_view op) const {

@@ -17,7 +17,7 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
   check_lr(lr);
   for (const Tensor& param : params) {
     const std::size_t i = params_.size();
-    check_arg(param.defined(), name_, "parameter ", i, " is undefined");
+    check_arg(param.defined(), name_, "parameter ", i, " is undefined. Leave it out");
     check_arg(param.dtype() == DType::kF32 || is_lower(param.dtype()), name_, "parameter ", i, " (",
               param, ") must be f32, bf16 or f16. Use astype()");
     check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", i, " (", param,
@@ -26,7 +26,7 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
               ") is not dense. Train the tensor that it is a view of");
     check_arg(
         std::ranges::none_of(params_, [&](const Tensor& p) { return p.impl() == param.impl(); }),
-        name_, "parameter ", i, " (", param, ") was given twice");
+        name_, "parameter ", i, " (", param, ") was given twice. Hand over each once");
     params_.push_back(param);
     halves_.push_back({.rule = rule});
     if (rule == ParamUpdate::kStochastic && is_lower(param.dtype()) && !rounding_.has_value()) {
@@ -180,7 +180,8 @@ HalfUpdate Optimizer::half_update(std::size_t i) {
 void Optimizer::zero_grad() { mezzo::zero_grad(params_); }
 
 void Optimizer::check_group(std::size_t group) const {
-  check_arg(group < groups(), name_, "there is no group ", group, ", only ", groups());
+  check_arg(group < groups(), name_, "there is no group ", group, ", only ", groups(),
+            ". Groups count from 0");
 }
 
 void Optimizer::check_lr(const LearningRate& lr) const {
@@ -223,7 +224,8 @@ std::size_t Optimizer::index_in(std::string_view state_name, std::string_view pr
 void Optimizer::assign(Tensor& state, std::size_t i, std::string_view state_name,
                        const Tensor& tensor, DType dtype) const {
   check_arg(tensor.defined() && tensor.shape() == params_[i].shape(), name_, "the state '",
-            state_name, "' is ", tensor, ", parameter ", i, " is ", params_[i]);
+            state_name, "' is ", tensor, ", parameter ", i, " is ", params_[i],
+            ". Load the state of the same parameters");
   const Tensor copy = zeros_like(i, dtype);
   copy_elements(tensor, copy);
   state = copy;
@@ -272,8 +274,9 @@ bool Optimizer::set_shared_counter(std::string_view counter_name, std::int64_t v
 bool Optimizer::set_rounding(std::string_view counter_name, std::int64_t value) {
   const bool is_seed = counter_name == "rounding.seed";
   if (!is_seed && counter_name != "rounding.offset") return false;
-  check_arg(rounding_.has_value(), name_, "has no counter called '", counter_name,
-            "': no parameter is rounded stochastically");
+  check_arg(
+      rounding_.has_value(), name_, "has no counter called '", counter_name,
+      "': no parameter is rounded stochastically. Leave it out, or set ParamUpdate::kStochastic");
   check_arg(is_seed || value >= 0, name_, "the counter '", counter_name,
             "' must not be negative: ", value);
   RandomPosition position = rounding_->position();

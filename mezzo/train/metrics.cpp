@@ -35,13 +35,14 @@ void TopK::reset() { right_ = examples_ = 0; }
 
 void TopK::update(const Tensor& output, const Tensor& labels, double) {
   check_arg(output.rank() == 2 && labels.shape() == Shape{output.size(0)}, "metrics",
-            "logits are [n, c] and labels [n]: ", output, " and ", labels);
+            "logits are [n, c] and labels [n]: ", output, " and ", labels,
+            ". Give each row of logits one label");
   const Tensor logits = contiguous(output.detach().to(kCpuDevice).astype(DType::kF32));
   const std::vector<std::int64_t> classes = labels.to_vector<std::int64_t>();
   const auto* row = logits.data<float>();
   for (const std::int64_t label : classes) {
     check_arg(label >= 0 && label < logits.size(1), "metrics", "the label ", label,
-              " is none of the ", logits.size(1), " classes");
+              " is none of the ", logits.size(1), " classes. Classes count from 0");
     right_ += is_among_top(row, logits.size(1), label, k_) ? 1 : 0;
     row += logits.size(1);
   }

@@ -25,6 +25,13 @@ TEST_P(EveryDefinition, IsComplete) {
   EXPECT_FALSE(op.samples().empty());
 }
 
+// `... what is wrong: the values. What to do.`, without the last full stop.
+bool ends_with_advice(std::string_view message) {
+  const std::size_t stop = message.rfind(". ");
+  return stop != message.npos && stop + 2 < message.size() && message[stop + 2] >= 'A' &&
+         message[stop + 2] <= 'Z';
+}
+
 TEST_P(EveryDefinition, RefusesBadInputsWithItsMessage) {
   const OpDef& op = *GetParam();
   if (op.errors == nullptr) return;
@@ -37,6 +44,7 @@ TEST_P(EveryDefinition, RefusesBadInputsWithItsMessage) {
     } catch (const Error& caught) {
       EXPECT_THAT(caught.what(), testing::StartsWith(concat("[", op.name, "] ")));
       EXPECT_THAT(caught.what(), testing::HasSubstr(error.message));
+      EXPECT_TRUE(ends_with_advice(caught.what())) << caught.what();
     }
   }
 }

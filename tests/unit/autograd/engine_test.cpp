@@ -225,7 +225,7 @@ TEST(Backward, LongChainsAreFreedWithoutRecursion) {
 
 TEST(Views, ExpandRefusesNegativeSizes) {
   EXPECT_EQ(message_of<ArgumentError>([] { expand(zeros({1}), {-3}); }),
-            "[expand] a size is negative: [-3]");
+            "[expand] a size is negative: [-3]. Name every size");
 }
 
 TEST(Views, ReshapeOfAPermutedTensorCopiesOnlyWhenItMust) {

@@ -168,7 +168,7 @@ TEST(Resize, RefusesEmptyImages) {
   const Image in = random_image({3, 2, 2}, 6);
   Bytes out(12);
   EXPECT_EQ(message_of<ArgumentError>([&] { resize_bilinear(in.view(), 0, 4, false, out); }),
-            "[resize] an image is empty: [3, 2, 2] to 0x4");
+            "[resize] an image is empty: [3, 2, 2] to 0x4. Give it at least one pixel");
 }
 
 }  // namespace

@@ -95,11 +95,12 @@ TEST(State, NamesMustBeUniqueAndDefined) {
   Scale scale;
   std::vector<NamedTensor> state = scale.state();
   state.push_back(state.front());
-  EXPECT_EQ(message_of([&] { scale.load_state(state); }), "[load_state] weight appears twice");
+  EXPECT_EQ(message_of([&] { scale.load_state(state); }),
+            "[load_state] weight appears twice. Keep one of them");
   EXPECT_EQ(message_of([&] {
               scale.load_state({{"weight", Tensor()}});
             }),
-            "[load_state] weight is undefined");
+            "[load_state] weight is undefined. Leave it out");
 }
 
 }  // namespace

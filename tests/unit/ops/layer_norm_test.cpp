@@ -67,7 +67,9 @@ TEST(LayerNorm, NamesTheShapesThatDoNotFit) {
     layer_norm(zeros({2, 3, 4}), {3, 5});
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_STREQ(error.what(), "[layer_norm] x of shape [2, 3, 4] does not end in the axes [3, 5]");
+    EXPECT_STREQ(error.what(),
+                 "[layer_norm] x of shape [2, 3, 4] does not end in the axes [3, 5]. Name the last "
+                 "axes of x");
   }
 }
 
