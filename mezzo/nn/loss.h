@@ -2,6 +2,8 @@
 // network, so they are not modules.
 #pragma once
 
+#include <utility>
+
 #include "mezzo/ops/losses.h"
 
 namespace mezzo::nn {
@@ -9,7 +11,7 @@ namespace mezzo::nn {
 // cross_entropy(logits, labels) with fixed options.
 class CrossEntropyLoss {
  public:
-  explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(options) {}
+  explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(std::move(options)) {}
 
   // logits: floating [n, c, ...]; labels: i64 [n, ...] or probabilities [n, c, ...]. The loss is
   // f32, a scalar or [n, ...]. Throws ArgumentError like cross_entropy().

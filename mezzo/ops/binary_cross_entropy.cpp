@@ -6,6 +6,7 @@
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo {
 namespace {
@@ -39,6 +40,16 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::kNone) return losses;
   const WithoutPrecisionHook outside;
   return reduction == Reduction::kSum ? sum(losses) : mean(losses);
+}
+
+void check_pos_weight(const Tensor& logits, const Tensor& targets, const Tensor& weight) {
+  constexpr const char* kOp = "binary_cross_entropy_with_logits";
+  check_arg(logits.shape() == targets.shape(), kOp, "the prediction has shape ", logits.shape(),
+            ", the target ", targets.shape(), ". Give both the same shape");
+  check_arg(is_floating(weight.dtype()) &&
+                broadcast(weight.shape(), logits.shape(), kOp) == logits.shape(),
+            kOp, "pos_weight is ", weight, ", and the logits are ", logits,
+            ". Give floating weights of a shape that broadcasts to theirs");
 }
 
 }  // namespace
@@ -99,9 +110,33 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets,
   return reduced(call_one(ops::binary_cross_entropy, {&probabilities, &targets}), reduction);
 }
 
+namespace {
+
+// The loss of that answer everywhere.
+Tensor loss_of_answer(const Tensor& logits, double answer) {
+  const Tensor target = expand(full({}, answer, DType::kF32, logits.device()), logits.shape());
+  return call_one(ops::binary_cross_entropy_with_logits, {&logits, &target});
+}
+
+// Two losses, each of which is exact where it is small: the usual form, of one, has the logit in a
+// difference.
+Tensor weighted_answers(const Tensor& logits, const Tensor& targets, const Tensor& pos_weight) {
+  check_pos_weight(logits, targets, pos_weight);
+  const Tensor yes = loss_of_answer(logits, 1);
+  const Tensor no = loss_of_answer(logits, 0);
+  const WithoutPrecisionHook outside;  // a part of the loss, in f32
+  const Tensor target = targets.astype(yes.dtype());
+  return target * pos_weight.astype(yes.dtype()) * yes + (1.0 - target) * no;
+}
+
+}  // namespace
+
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets,
-                                        Reduction reduction) {
-  return reduced(call_one(ops::binary_cross_entropy_with_logits, {&logits, &targets}), reduction);
+                                        Reduction reduction, const Tensor& pos_weight) {
+  const Tensor losses = pos_weight.defined()
+                            ? weighted_answers(logits, targets, pos_weight)
+                            : call_one(ops::binary_cross_entropy_with_logits, {&logits, &targets});
+  return reduced(losses, reduction);
 }
 
 }  // namespace mezzo

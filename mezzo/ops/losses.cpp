@@ -1,14 +1,11 @@
 #include "mezzo/ops/losses.h"
 
-#include <utility>
-
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/reduce.h"
-#include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
 
@@ -261,57 +258,7 @@ Tensor mse_grad(const Tensor& grad, const Tensor& prediction, const Tensor& targ
   return call_one(ops::mse_loss_grad, {&grad, &prediction, &target}, attrs);
 }
 
-// [n, c, ...] as [n * ..., c].
-Tensor class_rows(const Tensor& x) {
-  Shape axes{0};
-  for (std::size_t i = 2; i < x.rank(); ++i) axes.push_back(static_cast<std::int64_t>(i));
-  axes.push_back(1);
-  const std::int64_t classes = x.shape()[1];
-  return reshape(permute(x, axes), {classes > 0 ? x.numel() / classes : 0, classes});
-}
-
-Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
-                               const CrossEntropyOptions& options) {
-  Shape places = logits.shape();
-  places.erase(1);
-  const bool are_numbers = labels.shape() == places;
-  check_arg(are_numbers || labels.shape() == logits.shape(), "cross_entropy",
-            "the logits have shape ", logits.shape(), ", the labels ", labels.shape(),
-            ". Labels are class numbers, ", places, ", or probabilities with the logits' shape");
-  const Tensor rows = are_numbers ? reshape(labels, {labels.numel()}) : class_rows(labels);
-  const Tensor loss = cross_entropy(class_rows(logits), rows, options);
-  return options.reduction == Reduction::kNone ? reshape(loss, places) : loss;
-}
-
-// In operations, so that no number has to be looked at. An example that does not count gets the
-// label of its largest logit instead, whose loss is finite whatever classes are ruled out.
-Tensor cross_entropy_of_some(const Tensor& logits, const Tensor& labels,
-                             CrossEntropyOptions options) {
-  check_arg(labels.dtype() == DType::kI64 && labels.rank() == 1, "cross_entropy",
-            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels,
-            ". Leave ignore_index out");
-  const WithoutPrecisionHook outside;  // a part of the loss, in f32
-  const Tensor ignored =
-      full({}, static_cast<double>(*options.ignore_index), DType::kI64, labels.device());
-  const Tensor distance = (labels - ignored).astype(DType::kF32);
-  const Tensor is_ignored = relu(1.0 - distance * distance);
-  const Tensor replaced = (labels - argmax(logits, 1)) * is_ignored.astype(DType::kI64);
-  const Tensor counts = 1.0 - is_ignored;
-  const Reduction reduction = std::exchange(options.reduction, Reduction::kNone);
-  options.ignore_index.reset();
-  const Tensor losses = cross_entropy(logits, labels - replaced, options) * counts;
-  if (reduction == Reduction::kNone) return losses;
-  return reduction == Reduction::kSum ? sum(losses) : sum(losses) / sum(counts);
-}
-
 }  // namespace
-
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOptions options) {
-  if (logits.rank() > 2) return cross_entropy_of_places(logits, labels, options);
-  if (options.ignore_index.has_value()) return cross_entropy_of_some(logits, labels, options);
-  const CrossEntropyAttrs attrs{options.label_smoothing, options.reduction};
-  return std::move(call(ops::cross_entropy, {&logits, &labels}, attrs)[0]);
-}
 
 Tensor mse_loss(const Tensor& prediction, const Tensor& target, Reduction reduction) {
   return call_one(ops::mse_loss, {&prediction, &target}, MseAttrs{reduction});

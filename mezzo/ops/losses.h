@@ -17,6 +17,9 @@ struct CrossEntropyOptions {
   // The class number of examples that do not count: their loss and gradient are 0, and a mean is
   // over the others; NaN if there are none, as in PyTorch, where the number is -100.
   std::optional<std::int64_t> ignore_index{};
+  // Floating [c], used in the dtype of the loss: what each class counts, `weight` in PyTorch.
+  // Undefined: all classes the same.
+  Tensor class_weights{};
 };
 
 // -sum(target * log_softmax(logits)) over the classes of each example; logits: [n, c]; labels:
@@ -25,8 +28,13 @@ struct CrossEntropyOptions {
 // for computer vision", CVPR 2016, section 7). The result is a scalar, or [n] for kNone. Logits may
 // have more axes, [n, c, h, w] for classes of pixels: labels are then i64 [n, h, w], or
 // probabilities of that shape, and kNone gives [n, h, w]. Throws ArgumentError for labels outside
-// [0, c), naming the first, and for an empty batch under kMean.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, CrossEntropyOptions options = {});
+// [0, c), naming the first, for class weights of another shape, and for an empty batch under kMean.
+//
+// With class weights w it is -sum(w * target * log_softmax(logits)), smoothing included. A mean of
+// class numbers is then the sum of the losses divided by that of w[label], as in PyTorch; a mean of
+// probabilities is over the examples as ever.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
+                     const CrossEntropyOptions& options = {});
 
 // (prediction - target)^2, averaged or summed over all elements, or as it is for kNone. Throws
 // ArgumentError if the shapes differ.

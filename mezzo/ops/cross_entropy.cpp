@@ -1,0 +1,139 @@
+// cross_entropy() with what its operation does not know: axes behind the classes, examples that do
+// not count, weights of classes. In operations, so that no number has to be looked at.
+#include <utility>
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/call.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/ops/losses_attrs.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/shape_ops.h"
+
+namespace mezzo {
+
+namespace ops {
+extern const OpDef cross_entropy;
+}  // namespace ops
+
+namespace {
+
+// [n, c, ...] as [n * ..., c].
+Tensor class_rows(const Tensor& x) {
+  Shape axes{0};
+  for (std::size_t i = 2; i < x.rank(); ++i) axes.push_back(static_cast<std::int64_t>(i));
+  axes.push_back(1);
+  const std::int64_t classes = x.shape()[1];
+  return reshape(permute(x, axes), {classes > 0 ? x.numel() / classes : 0, classes});
+}
+
+Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
+                               const CrossEntropyOptions& options) {
+  Shape places = logits.shape();
+  places.erase(1);
+  const bool are_numbers = labels.shape() == places;
+  check_arg(are_numbers || labels.shape() == logits.shape(), "cross_entropy",
+            "the logits have shape ", logits.shape(), ", the labels ", labels.shape(),
+            ". Labels are class numbers, ", places, ", or probabilities with the logits' shape");
+  const Tensor rows = are_numbers ? reshape(labels, {labels.numel()}) : class_rows(labels);
+  const Tensor loss = cross_entropy(class_rows(logits), rows, options);
+  return options.reduction == Reduction::kNone ? reshape(loss, places) : loss;
+}
+
+// What the operation checks itself, where it is called with these logits and labels.
+void check_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
+  const bool are_numbers = labels.dtype() == DType::kI64 && labels.rank() == 1;
+  check_arg(are_numbers || !options.ignore_index.has_value(), "cross_entropy",
+            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels,
+            ". Leave ignore_index out");
+  const bool are_probabilities = is_floating(labels.dtype()) && labels.shape() == logits.shape();
+  const bool fit = are_numbers ? labels.size(0) == logits.size(0) : are_probabilities;
+  check_arg(logits.rank() == 2 && fit, "cross_entropy",
+            "logits are [n, c] and labels i64[n] or probabilities [n, c]; these are ", logits,
+            " and ", labels, ". Reshape them");
+  check_arg(logits.size(0) > 0 || options.reduction != Reduction::kMean, "cross_entropy",
+            "there is nothing to average: the batch is empty. Leave it out, or use "
+            "Reduction::kSum");
+  check_arg(options.label_smoothing >= 0 && options.label_smoothing <= 1, "cross_entropy",
+            "label_smoothing must be in [0, 1]: ", options.label_smoothing, ". Use 0 for none");
+}
+
+// The weights in the dtype of the loss; undefined if there are none.
+Tensor checked_class_weights(const Tensor& logits, const Tensor& weights) {
+  if (!weights.defined()) return weights;
+  check_arg(is_floating(weights.dtype()) && weights.shape() == Shape{logits.size(1)},
+            "cross_entropy", "the class weights are ", weights, ", and there are ", logits.size(1),
+            " classes. Give each a floating weight");
+  return weights.astype(logits.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+}
+
+// Of probabilities, or of class numbers as rows of 0 and 1.
+Tensor weighted_target(const Tensor& probabilities, double smoothing, const Tensor& weights) {
+  const double share = smoothing / static_cast<double>(weights.numel());
+  return affine(probabilities.astype(weights.dtype()), 1 - smoothing, share) * weights;
+}
+
+// 1 for labels that do not count, else 0; f32 [n].
+Tensor ignored_labels(const Tensor& labels, std::int64_t ignore_index) {
+  const Tensor number = full({}, static_cast<double>(ignore_index), DType::kI64, labels.device());
+  const Tensor distance = (labels - number).astype(DType::kF32);
+  return relu(1.0 - distance * distance);
+}
+
+// Of each example with a class number, weighted by `own`, the weights of the labels.
+Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const Tensor& weights,
+                       const Tensor& own, double smoothing) {
+  const CrossEntropyOptions each{.reduction = Reduction::kNone};
+  if (smoothing == 0) return cross_entropy(logits, labels, each) * own;
+  // One call for both parts of the target: of two, 16-bit logits would get gradients that were
+  // rounded before they were added.
+  const Tensor rows = one_hot(labels, weights.numel(), weights.dtype());
+  return cross_entropy(logits, weighted_target(rows, smoothing, weights), each);
+}
+
+Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, const Tensor& weights,
+                                const CrossEntropyOptions& options) {
+  Tensor used = labels;
+  Tensor counts;  // of each example, in a mean
+  if (options.ignore_index.has_value()) {
+    const Tensor ignored = ignored_labels(labels, *options.ignore_index);
+    counts = 1.0 - ignored;
+    // That of the largest logit instead, whose loss is finite whatever classes are ruled out.
+    used = labels - (labels - argmax(logits, 1)) * ignored.astype(DType::kI64);
+  }
+  Tensor losses;
+  if (weights.defined()) {
+    const Tensor own = reshape(embedding(reshape(weights, {-1, 1}), used), labels.shape());
+    losses = weighted_losses(logits, used, weights, own, options.label_smoothing);
+    if (counts.defined()) losses = losses * counts;
+    counts = counts.defined() ? own * counts : own;
+  } else {
+    losses =
+        cross_entropy(logits, used,
+                      {.label_smoothing = options.label_smoothing, .reduction = Reduction::kNone}) *
+        counts;
+  }
+  if (options.reduction == Reduction::kNone) return losses;
+  return options.reduction == Reduction::kSum ? sum(losses) : sum(losses) / sum(counts);
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
+                     const CrossEntropyOptions& options) {
+  if (logits.rank() > 2) return cross_entropy_of_places(logits, labels, options);
+  if (!options.ignore_index.has_value() && !options.class_weights.defined()) {
+    const CrossEntropyAttrs attrs{options.label_smoothing, options.reduction};
+    return std::move(call(ops::cross_entropy, {&logits, &labels}, attrs)[0]);
+  }
+  check_rows(logits, labels, options);
+  const WithoutPrecisionHook outside;  // a part of the loss, in f32
+  const Tensor weights = checked_class_weights(logits, options.class_weights);
+  if (labels.rank() == 1) return cross_entropy_of_numbers(logits, labels, weights, options);
+  const Tensor target = weighted_target(labels, options.label_smoothing, weights);
+  return cross_entropy(logits, target, {.reduction = options.reduction});
+}
+
+}  // namespace mezzo
