@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -20,7 +19,6 @@ constexpr std::int64_t kByteValues = 256;
 constexpr std::int64_t kMostWorkers = 1024;
 
 void check_options(const Dataset& dataset, const LoaderOptions& options) {
-  check_arg(options.batch_size > 0, kOp, "the batch size must be positive: ", options.batch_size);
   check_arg(options.prefetch >= 0, kOp, "prefetch must not be negative: ", options.prefetch);
   check_arg(options.workers >= 0 && options.workers <= kMostWorkers, kOp,
             "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
@@ -34,10 +32,6 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
   }
   check_arg(dataset.image_shape().numel() > 0, kOp,
             "the images differ in size. Map the data set with a Resize first");
-  check_arg(!options.drop_remainder || options.batch_size <= dataset.size(), kOp,
-            "the batch is larger than the data set: ", options.batch_size, " of ", dataset.size(),
-            " images, and incomplete batches are dropped. Use a batch size of at most ",
-            dataset.size());
 }
 
 // `numbers`, [channels, 256], as a table of that dtype.
@@ -86,13 +80,6 @@ void write_numbers(std::span<const std::uint8_t> pixels, const Tensor& numbers, 
   }
 }
 
-// Fisher-Yates: every order is equally likely.
-void shuffle(std::vector<std::int64_t>& order, Generator random) {
-  for (std::size_t left = order.size(); left > 1; --left) {
-    std::swap(order[left - 1], order[random.below(left)]);
-  }
-}
-
 }  // namespace
 
 // A batch on its way to a device.
@@ -118,7 +105,13 @@ std::int64_t default_workers() {
 }
 
 DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
-    : dataset_(dataset), options_(std::move(options)) {
+    : BatchSource({.examples = dataset.size(),
+                   .batch_size = options.batch_size,
+                   .shuffle = options.shuffle,
+                   .drop_remainder = options.drop_remainder,
+                   .seed = options.seed}),
+      dataset_(dataset),
+      options_(std::move(options)) {
   check_options(dataset_, options_);
   const std::int64_t channels = dataset_.image_shape()[0];
   numbers_ = number_table(options_.normalization.has_value()
@@ -129,70 +122,39 @@ DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
 
 DataLoader::~DataLoader() = default;
 
-std::int64_t DataLoader::steps_per_epoch() const {
-  const std::int64_t full = dataset_.size() / options_.batch_size;
-  const bool remainder = dataset_.size() % options_.batch_size != 0;
-  return full + (remainder && !options_.drop_remainder ? 1 : 0);
-}
-
-std::int64_t DataLoader::images_per_epoch() const {
-  return std::min(dataset_.size(), steps_per_epoch() * options_.batch_size);
-}
-
-void DataLoader::seek(LoaderPosition position) {
-  check_arg(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(), kOp,
-            "no such position: epoch ", position.epoch, ", step ", position.step, ", with ",
-            steps_per_epoch(), " steps per epoch. Seek one of this loader");
+void DataLoader::leave_position() {
   coming_.reset();
   ahead_.reset();
-  started_ = false;
-  position_ = position;
 }
 
-void DataLoader::start_epoch() {
-  order_.resize(static_cast<std::size_t>(dataset_.size()));
-  std::iota(order_.begin(), order_.end(), 0);
-  if (options_.shuffle) {
-    const auto epoch = static_cast<std::uint64_t>(position_.epoch);
-    shuffle(order_, stream_of(options_.seed, epoch, kOrderStream));
-  }
-  if (options_.prefetch > 0 && options_.workers > 0) start_workers();
-  started_ = true;  // last: what fails is tried again by the next call
-}
-
-void DataLoader::start_workers() {
+void DataLoader::begin_epoch() {
+  if (options_.prefetch == 0 || options_.workers == 0) return;
+  const LoaderPosition from = position();
   ahead_ = std::make_unique<BatchWorkers>(
-      BatchWorkers::Plan{.first = position_.step,
+      BatchWorkers::Plan{.first = from.step,
                          .end = steps_per_epoch(),
                          .ahead = options_.prefetch,
                          .workers = options_.workers,
                          .open = [this](std::int64_t step) { return open_batch(step); },
-                         .fill = [this, epoch = position_.epoch](
+                         .fill = [this, epoch = from.epoch](
                                      Batch& batch, std::int64_t begin,
                                      std::int64_t end) { fill_batch(batch, epoch, begin, end); }});
 }
 
-bool DataLoader::next(Batch& batch) {
-  batch = {};  // before waiting, so that its memory can serve again
-  if (position_.step >= steps_per_epoch()) {
-    seek({position_.epoch + 1, 0});
-    return false;
-  }
-  if (!started_) start_epoch();
+Batch DataLoader::take_batch() {
   if (coming_ == nullptr) {
     coming_ = std::make_unique<BatchUpload>(make_batch(), options_.device);
   }
-  batch = std::exchange(coming_, nullptr)->take();
-  ++position_.step;
+  Batch batch = std::exchange(coming_, nullptr)->take();
   send_next_ahead();
-  return true;
+  return batch;
 }
 
 // On the host.
 Batch DataLoader::make_batch() {
   if (ahead_ != nullptr) return ahead_->take();
-  Batch made = open_batch(position_.step);
-  fill_batch(made, position_.epoch, 0, static_cast<std::int64_t>(made.indices.size()));
+  Batch made = open_batch(position().step);
+  fill_batch(made, position().epoch, 0, static_cast<std::int64_t>(made.indices.size()));
   return made;
 }
 
@@ -216,16 +178,14 @@ Tensor DataLoader::room_for(const Shape& shape, DType dtype, Format format) cons
 }
 
 Batch DataLoader::open_batch(std::int64_t step) const {
-  const std::int64_t first = step * options_.batch_size;
-  const std::int64_t count = std::min(options_.batch_size, dataset_.size() - first);
   const Shape image = dataset_.image_shape();
-  Batch batch;
+  Batch batch{.indices = indices_of(step)};
+  const auto count = static_cast<std::int64_t>(batch.indices.size());
   batch.images =
       room_for({count, image[0], image[1], image[2]}, options_.image_dtype, Format::kChannelsLast);
   batch.labels = options_.one_hot.has_value()
                      ? room_for({count, dataset_.num_classes()}, DType::kF32)
                      : room_for({count}, options_.label_dtype);
-  batch.indices.assign(order_.begin() + first, order_.begin() + first + count);
   return batch;
 }
 

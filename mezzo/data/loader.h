@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/data/batch_source.h"
 #include "mezzo/data/dataset.h"
 
 namespace mezzo::data {
@@ -44,56 +45,25 @@ struct LoaderOptions {
   std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
 };
 
-// A place in the sequence of batches.
-struct LoaderPosition {
-  std::int64_t epoch = 0;
-  std::int64_t step = 0;  // within the epoch
-
-  bool operator==(const LoaderPosition&) const = default;
-};
-
-struct Batch {
-  // Both on the loader's device.
-  Tensor images{};                      // [n, c, h, w] of image_dtype, channels-last
-  Tensor labels{};                      // [n] of label_dtype, or f32[n, classes]
-  std::vector<std::int64_t> indices{};  // of the images in the data set
-};
-
-// Batches are a function of (data set, options, position) alone: the same after a restart, and
-// whatever the number of threads. One consumer at a time.
-class DataLoader {
+// Images are [n, c, h, w] of image_dtype, channels-last, labels [n] of label_dtype or
+// f32[n, classes]. Batches are a function of (data set, options, position) alone: the same after a
+// restart, and whatever the number of threads. next() rethrows what reading the data set threw, and
+// throws UnsupportedError if the workers' threads cannot be started.
+class DataLoader final : public BatchSource {
  public:
   // `dataset` must outlive the loader. Throws ArgumentError if batch_size, prefetch or workers is
   // out of range, if the images differ in size, if the normalization has not one entry per channel
   // or a deviation of 0, if a number that a byte becomes is not finite in image_dtype, or if with
   // drop_remainder the batch is larger than the set.
   DataLoader(const Dataset& dataset, LoaderOptions options);
-  DataLoader(const DataLoader&) = delete;
-  DataLoader& operator=(const DataLoader&) = delete;
-  ~DataLoader();
+  ~DataLoader() override;
 
-  // The next batch of this epoch. False, with `batch` empty, at the end of the epoch: the call
-  // after that gives the first batch of the next epoch. Rethrows what reading the data set threw,
-  // and throws UnsupportedError if the workers' threads cannot be started; the call after that
-  // tries again.
-  bool next(Batch& batch);
-
-  // Of the batch that next() gives next; after the last one {epoch, steps_per_epoch()} until next()
-  // has returned false.
-  LoaderPosition position() const { return position_; }
-  // Goes there, from anywhere. Throws ArgumentError unless epoch >= 0 and
-  // 0 <= step <= steps_per_epoch().
-  void seek(LoaderPosition position);
-
-  std::int64_t steps_per_epoch() const;
-  // Images that an epoch gives: the size of the set, less what drop_remainder leaves out.
-  std::int64_t images_per_epoch() const;
-  std::int64_t dataset_size() const { return dataset_.size(); }
   const LoaderOptions& options() const { return options_; }
 
  private:
-  void start_epoch();
-  void start_workers();
+  Batch take_batch() override;
+  void begin_epoch() override;
+  void leave_position() override;
   Batch make_batch();
   void send_next_ahead();
   Tensor room_for(const Shape& shape, DType dtype, Format format = Format::kContiguous) const;
@@ -103,9 +73,6 @@ class DataLoader {
 
   const Dataset& dataset_;
   LoaderOptions options_;
-  LoaderPosition position_;
-  bool started_ = false;                 // order_ is that of the epoch
-  std::vector<std::int64_t> order_;      // of the images in this epoch
   Tensor numbers_;                       // [channels, 256] of image_dtype: what each byte becomes
   std::unique_ptr<BatchWorkers> ahead_;  // reads the above, so it goes first
   std::unique_ptr<BatchUpload> coming_;  // the next batch, if it is on its way to the device

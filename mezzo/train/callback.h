@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "mezzo/amp/train_network.h"
-#include "mezzo/data/loader.h"
+#include "mezzo/data/batch_source.h"
 #include "mezzo/io/checkpoint.h"
 
 namespace mezzo::train {

@@ -85,23 +85,23 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
 }
 
 // What must be the same for a position to mean the same batch.
-io::CheckpointValues order_of(const data::DataLoader& loader) {
-  const data::LoaderOptions& options = loader.options();
-  return {{"images", loader.dataset_size()},
-          {"batch_size", options.batch_size},
-          {"drop_remainder", static_cast<std::int64_t>(options.drop_remainder)},
-          {"shuffle", static_cast<std::int64_t>(options.shuffle)},
-          {"seed", static_cast<std::int64_t>(options.seed)}};
+io::CheckpointValues order_of(const data::BatchSource& loader) {
+  const data::BatchOrder& order = loader.order();
+  return {{"images", order.examples},
+          {"batch_size", order.batch_size},
+          {"drop_remainder", static_cast<std::int64_t>(order.drop_remainder)},
+          {"shuffle", static_cast<std::int64_t>(order.shuffle)},
+          {"seed", static_cast<std::int64_t>(order.seed)}};
 }
 
-io::CheckpointValues values_of(const data::DataLoader& loader) {
+io::CheckpointValues values_of(const data::BatchSource& loader) {
   io::CheckpointValues values = order_of(loader);
   values["epoch"] = loader.position().epoch;
   values["step"] = loader.position().step;
   return values;
 }
 
-void check_order(const data::DataLoader& loader, const io::Checkpoint& checkpoint) {
+void check_order(const data::BatchSource& loader, const io::Checkpoint& checkpoint) {
   for (const auto& [name, now] : order_of(loader)) {
     const auto before = checkpoint.value<std::int64_t>(kLoader, name);
     check_arg(before == std::get<std::int64_t>(now), "resume", "the loader was one with ", name,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mezzo/amp/train_network.h"
-#include "mezzo/data/loader.h"
+#include "mezzo/data/batch_source.h"
 #include "mezzo/io/checkpoint.h"
 
 namespace mezzo::train {
@@ -14,7 +14,7 @@ namespace mezzo::train {
 // Everything that a step depends on, besides default_generator().
 struct TrainingState {
   amp::TrainOneStepWithLossScale& step;  // with its network, optimizer and scaler
-  data::DataLoader& loader;
+  data::BatchSource& loader;
 };
 
 // Parameters, buffers, the optimizer's state and counters, the scaler with its counters, the place

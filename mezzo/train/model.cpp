@@ -30,7 +30,7 @@ std::map<std::string, double> metrics_in(const io::Checkpoint& checkpoint) {
 // The loop of fit().
 class Loop {
  public:
-  Loop(Model& model, data::DataLoader& loader, const FitOptions& options)
+  Loop(Model& model, data::BatchSource& loader, const FitOptions& options)
       : model_(model), loader_(loader), options_(options), state_{.model = model} {
     state_.steps_per_epoch = loader.steps_per_epoch();
     check_arg(std::ranges::count(options.callbacks, nullptr) == 0, "Model",
@@ -189,7 +189,7 @@ class Loop {
   }
 
   Model& model_;
-  data::DataLoader& loader_;
+  data::BatchSource& loader_;
   const FitOptions& options_;
   FitState state_;
   std::int64_t epochs_done_ = 0;  // to their end
@@ -230,18 +230,18 @@ const Metric& Model::metric(const std::string& name) const {
   return **found;
 }
 
-FitResult Model::fit(std::int64_t epochs, data::DataLoader& loader, const FitOptions& options) {
+FitResult Model::fit(std::int64_t epochs, data::BatchSource& loader, const FitOptions& options) {
   check_arg(epochs >= 1 && options.steps >= 1, "Model",
             "fit() needs at least 1 epoch and 1 step: ", epochs, " and ", options.steps);
   return Loop(*this, loader, options).run(epochs);
 }
 
-std::map<std::string, double> Model::eval(data::DataLoader& loader) {
+std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   const nn::Inference inference(net());
   for (const auto& metric : metrics_) metric->reset();
   // It may be the one that is trained on.
   struct SeekBack {
-    data::DataLoader& loader;
+    data::BatchSource& loader;
     data::LoaderPosition place;
     ~SeekBack() { loader.seek(place); }
   } in_the_end{loader, loader.position()};

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "mezzo/amp/train_network.h"
-#include "mezzo/data/loader.h"
+#include "mezzo/data/batch_source.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/schedule.h"
@@ -34,7 +34,7 @@ struct FitOptions {
   // optimizer's own, which may be an array of one for each update.
   std::vector<double> lr{};
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();  // ends the training early
-  data::DataLoader* validation = nullptr;                         // evaluated after each epoch
+  data::BatchSource* validation = nullptr;                        // evaluated after each epoch
   // A folder of checkpoints that a ModelCheckpoint wrote: the training goes on from the newest
   // sound one, bit for bit, or begins if there is none. Epochs and steps are then those of the
   // whole training. The program makes the same network, optimizer, loader and callbacks; learning
@@ -68,9 +68,9 @@ class Model {
   // mode, and all of it; else each of its layers stays in the mode that it is in. Throws
   // ArgumentError unless epochs and steps are at least 1, for negative learning rates, and what
   // restore() throws.
-  FitResult fit(std::int64_t epochs, data::DataLoader& loader, const FitOptions& options = {});
+  FitResult fit(std::int64_t epochs, data::BatchSource& loader, const FitOptions& options = {});
   // The metrics over one epoch of the loader, from its beginning, by name.
-  std::map<std::string, double> eval(data::DataLoader& loader);
+  std::map<std::string, double> eval(data::BatchSource& loader);
   // The network's f32 output, in inference mode and without recording. Not to be called while
   // another thread uses the network, be it for predict() too: the mode is one for all threads, and
   // the call that ends first would put it back under the other.

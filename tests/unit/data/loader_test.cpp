@@ -141,7 +141,7 @@ TEST(Loader, CountsStepsWithAndWithoutTheRemainder) {
     const auto set = small_set(row.size);
     DataLoader loader(*set, {.batch_size = row.batch, .drop_remainder = row.drop});
     EXPECT_EQ(loader.steps_per_epoch(), row.steps);
-    EXPECT_EQ(loader.images_per_epoch(), row.images);
+    EXPECT_EQ(loader.examples_per_epoch(), row.images);
     for (int epoch = 0; epoch < 2; ++epoch) {
       EXPECT_EQ(rest_of_epoch(loader).size(), static_cast<std::size_t>(row.images));
     }
@@ -155,9 +155,10 @@ TEST(Loader, RefusesOptionsThatCannotBe) {
   };
   EXPECT_EQ(error_of({.batch_size = 0}), "[loader] the batch size must be positive: 0");
   EXPECT_EQ(error_of({.batch_size = -3}), "[loader] the batch size must be positive: -3");
-  EXPECT_EQ(error_of({.batch_size = 5, .drop_remainder = true}),
-            "[loader] the batch is larger than the data set: 5 of 4 images, and incomplete batches "
-            "are dropped. Use a batch size of at most 4");
+  EXPECT_EQ(
+      error_of({.batch_size = 5, .drop_remainder = true}),
+      "[loader] the batch is larger than the data set: 5 of 4 examples, and incomplete batches "
+      "are dropped. Use a batch size of at most 4");
   EXPECT_EQ(error_of({.prefetch = -1}), "[loader] prefetch must not be negative: -1");
   EXPECT_EQ(error_of({.workers = -1}), "[loader] the number of workers must be from 0 to 1024: -1");
   EXPECT_EQ(error_of({.image_dtype = DType::kI64}),

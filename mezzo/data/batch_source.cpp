@@ -1,0 +1,79 @@
+#include "mezzo/data/batch_source.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "mezzo/core/error.h"
+#include "mezzo/data/stream.h"
+
+namespace mezzo::data {
+namespace {
+
+constexpr std::string_view kSourceOp = "loader";
+
+// Fisher-Yates: every order is equally likely.
+void shuffle(std::vector<std::int64_t>& order, Generator random) {
+  for (std::size_t left = order.size(); left > 1; --left) {
+    std::swap(order[left - 1], order[random.below(left)]);
+  }
+}
+
+}  // namespace
+
+BatchSource::BatchSource(const BatchOrder& order) : order_(order) {
+  check_arg(order.batch_size > 0, kSourceOp, "the batch size must be positive: ", order.batch_size);
+  check_arg(!order.drop_remainder || order.batch_size <= order.examples, kSourceOp,
+            "the batch is larger than the data set: ", order.batch_size, " of ", order.examples,
+            " examples, and incomplete batches are dropped. Use a batch size of at most ",
+            order.examples);
+}
+
+std::int64_t BatchSource::steps_per_epoch() const {
+  const std::int64_t full = order_.examples / order_.batch_size;
+  const bool remainder = order_.examples % order_.batch_size != 0;
+  return full + (remainder && !order_.drop_remainder ? 1 : 0);
+}
+
+std::int64_t BatchSource::examples_per_epoch() const {
+  return std::min(order_.examples, steps_per_epoch() * order_.batch_size);
+}
+
+void BatchSource::seek(LoaderPosition position) {
+  check_arg(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(),
+            kSourceOp, "no such position: epoch ", position.epoch, ", step ", position.step,
+            ", with ", steps_per_epoch(), " steps per epoch. Seek one of these batches");
+  leave_position();
+  started_ = false;
+  position_ = position;
+}
+
+bool BatchSource::next(Batch& batch) {
+  batch = {};  // before waiting, so that its memory can serve again
+  if (position_.step >= steps_per_epoch()) {
+    seek({position_.epoch + 1, 0});
+    return false;
+  }
+  if (!started_) {
+    indices_.resize(static_cast<std::size_t>(order_.examples));
+    std::iota(indices_.begin(), indices_.end(), 0);
+    if (order_.shuffle) {
+      const auto epoch = static_cast<std::uint64_t>(position_.epoch);
+      shuffle(indices_, stream_of(order_.seed, epoch, kOrderStream));
+    }
+    begin_epoch();
+    started_ = true;  // last: what fails is tried again by the next call
+  }
+  batch = take_batch();
+  ++position_.step;
+  return true;
+}
+
+std::vector<std::int64_t> BatchSource::indices_of(std::int64_t step) const {
+  const std::int64_t first = step * order_.batch_size;
+  const std::int64_t count = std::min(order_.batch_size, order_.examples - first);
+  return {indices_.begin() + first, indices_.begin() + first + count};
+}
+
+}  // namespace mezzo::data

@@ -1,0 +1,83 @@
+// Batches of a set of examples, epoch by epoch, in an order that a seed decides: what fit() trains
+// on. DataLoader makes them of images, TensorBatches of tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::data {
+
+// A place in the sequence of batches.
+struct LoaderPosition {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;  // within the epoch
+
+  bool operator==(const LoaderPosition&) const = default;
+};
+
+struct Batch {
+  // Both on the source's device.
+  Tensor images{};  // what the network reads; of a DataLoader f32, bf16 or f16 [n, c, h, w]
+  Tensor labels{};  // what the loss compares its output to
+  std::vector<std::int64_t> indices{};  // of the examples in their set
+};
+
+// What decides which examples are in which batch.
+struct BatchOrder {
+  std::int64_t examples = 0;  // in the set
+  std::int64_t batch_size = 0;
+  bool shuffle = false;
+  bool drop_remainder = false;
+  std::uint64_t seed = 0;
+};
+
+// Which examples a batch has is a function of (order, position) alone, and the same for every kind
+// of source. One consumer at a time.
+class BatchSource {
+ public:
+  BatchSource(const BatchSource&) = delete;
+  BatchSource& operator=(const BatchSource&) = delete;
+  virtual ~BatchSource() = default;
+
+  // The next batch of this epoch. False, with `batch` empty, at the end of the epoch: the call
+  // after that gives the first batch of the next epoch. Rethrows what making the batch threw; the
+  // call after that tries again.
+  bool next(Batch& batch);
+
+  // Of the batch that next() gives next; after the last one {epoch, steps_per_epoch()} until next()
+  // has returned false.
+  LoaderPosition position() const { return position_; }
+  // Goes there, from anywhere. Throws ArgumentError unless epoch >= 0 and
+  // 0 <= step <= steps_per_epoch().
+  void seek(LoaderPosition position);
+
+  std::int64_t steps_per_epoch() const;
+  // The size of the set, less what drop_remainder leaves out.
+  std::int64_t examples_per_epoch() const;
+  const BatchOrder& order() const { return order_; }
+
+ protected:
+  // Throws ArgumentError unless batch_size is positive, and if with drop_remainder it is larger
+  // than the set.
+  explicit BatchSource(const BatchOrder& order);
+
+  // The examples of a step of this epoch, from begin_epoch() on.
+  std::vector<std::int64_t> indices_of(std::int64_t step) const;
+
+ private:
+  // The batch at position() with these indices.
+  virtual Batch take_batch() = 0;
+  // Before the first batch of an epoch, and of those that follow a seek().
+  virtual void begin_epoch() {}
+  // Forgets what was made for the position that is left.
+  virtual void leave_position() {}
+
+  BatchOrder order_;
+  LoaderPosition position_;
+  bool started_ = false;               // indices_ are those of the epoch
+  std::vector<std::int64_t> indices_;  // of the examples, in the order of this epoch
+};
+
+}  // namespace mezzo::data

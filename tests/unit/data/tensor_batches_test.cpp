@@ -1,0 +1,146 @@
+#include "mezzo/data/tensor_batches.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/data/digits.h"
+#include "mezzo/data/loader.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/shape_ops.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::data {
+namespace {
+
+using Rows = std::vector<std::int64_t>;
+
+// [n, 2] with rows {2 i, 2 i + 1}.
+Tensor numbered_rows(std::int64_t n) {
+  Rows values;
+  for (std::int64_t i = 0; i < 2 * n; ++i) values.push_back(i);
+  return from_values(values, {n, 2});
+}
+
+Tensor row_numbers(std::int64_t n) {
+  Rows values;
+  for (std::int64_t i = 0; i < n; ++i) values.push_back(i);
+  return from_values(values, {n});
+}
+
+// The indices of each batch from here to the end of the epoch.
+std::vector<Rows> batches_of(BatchSource& source) {
+  std::vector<Rows> all;
+  for (Batch batch; source.next(batch);) all.push_back(batch.indices);
+  return all;
+}
+
+TEST(TensorBatches, GiveTheSameRowsOfBoth) {
+  TensorBatches batches(numbered_rows(10).astype(DType::kF32), row_numbers(10),
+                        {.batch_size = 4, .seed = 3});
+  EXPECT_EQ(batches.steps_per_epoch(), 3);
+  EXPECT_EQ(batches.examples_per_epoch(), 10);
+  Rows seen;
+  Rows sizes;
+  for (Batch batch; batches.next(batch);) {
+    sizes.push_back(batch.images.size(0));
+    EXPECT_EQ(batch.images.dtype(), DType::kF32);
+    EXPECT_EQ(batch.labels.to_vector<std::int64_t>(), batch.indices);
+    const Rows rows = batch.images.to_vector<std::int64_t>();
+    ASSERT_EQ(rows.size(), 2 * batch.indices.size());
+    for (std::size_t i = 0; i < batch.indices.size(); ++i) {
+      EXPECT_EQ(rows[2 * i], 2 * batch.indices[i]);
+      EXPECT_EQ(rows[2 * i + 1], 2 * batch.indices[i] + 1);
+      seen.push_back(batch.indices[i]);
+    }
+  }
+  EXPECT_EQ(sizes, (Rows{4, 4, 2}));
+  EXPECT_NE(seen, row_numbers(10).to_vector<std::int64_t>());
+  EXPECT_THAT(seen, testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+TEST(TensorBatches, HaveTheOrderOfAnImageLoader) {
+  const auto digits = open_digits(Split::kTrain, 23);
+  for (const bool drop : {false, true}) {
+    DataLoader images(*digits, {.batch_size = 5, .drop_remainder = drop, .seed = 7});
+    TensorBatches tensors(numbered_rows(23), row_numbers(23),
+                          {.batch_size = 5, .drop_remainder = drop, .seed = 7});
+    std::vector<Rows> epochs[3];
+    for (std::vector<Rows>& epoch : epochs) {
+      epoch = batches_of(tensors);
+      EXPECT_EQ(epoch, batches_of(images));
+      EXPECT_EQ(epoch.size(), drop ? 4U : 5U);
+    }
+    EXPECT_NE(epochs[0], epochs[1]);
+    EXPECT_NE(epochs[1], epochs[2]);
+  }
+}
+
+TEST(TensorBatches, WithoutShufflingRowsComeAsTheyLie) {
+  TensorBatches batches(numbered_rows(5), row_numbers(5), {.batch_size = 2, .shuffle = false});
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_EQ(batches_of(batches), (std::vector<Rows>{{0, 1}, {2, 3}, {4}}));
+  }
+}
+
+TEST(TensorBatches, GoOnFromAnyPosition) {
+  const TensorBatchesOptions options{.batch_size = 3, .seed = 11};
+  TensorBatches whole(numbered_rows(8), row_numbers(8), options);
+  batches_of(whole);
+  const std::vector<Rows> second = batches_of(whole);
+  TensorBatches resumed(numbered_rows(8), row_numbers(8), options);
+  resumed.seek({.epoch = 1, .step = 2});
+  EXPECT_EQ(batches_of(resumed), (std::vector<Rows>{second[2]}));
+  EXPECT_EQ(resumed.position(), (LoaderPosition{.epoch = 2, .step = 0}));
+  EXPECT_EQ(batches_of(resumed), batches_of(whole));
+  EXPECT_EQ(message_of<ArgumentError>([&] { resumed.seek({.epoch = 0, .step = 4}); }),
+            "[loader] no such position: epoch 0, step 4, with 3 steps per epoch");
+}
+
+TEST(TensorBatches, KeepDtypesAndFormats) {
+  const Tensor images = to_format(reshape(numbered_rows(36).astype(DType::kBf16), {4, 2, 3, 3}),
+                                  Format::kChannelsLast);
+  const Tensor scalars = from_values({1.5F, 2.5F, 3.5F, 4.5F}, {4});
+  TensorBatches batches(images, scalars, {.batch_size = 2, .shuffle = false});
+  Batch batch;
+  batches.next(batch);
+  batches.next(batch);
+  EXPECT_EQ(batch.images.dtype(), DType::kBf16);
+  EXPECT_TRUE(batch.images.is_dense(Format::kChannelsLast));
+  EXPECT_EQ(batch.images.to_vector<float>(), slice(images, 0, 2, 4).to_vector<float>());
+  EXPECT_EQ(batch.labels.to_vector<float>(), (std::vector<float>{3.5F, 4.5F}));
+}
+
+TEST(TensorBatches, TakeRowsWithoutElements) {
+  TensorBatches batches(zeros({3, 0}), row_numbers(3), {.batch_size = 2});
+  Batch batch;
+  ASSERT_TRUE(batches.next(batch));
+  EXPECT_EQ(batch.images.shape(), (Shape{2, 0}));
+}
+
+TEST(TensorBatches, RefuseWhatDoesNotFit) {
+  const auto error_of = [](const Tensor& inputs, const Tensor& labels,
+                           TensorBatchesOptions options = {}) {
+    return message_of<ArgumentError>([&] { const TensorBatches batches(inputs, labels, options); });
+  };
+  EXPECT_EQ(error_of(zeros({3, 2}), row_numbers(4)),
+            "[TensorBatches] there are 3 inputs and 4 labels. Give a label for each input");
+  EXPECT_EQ(
+      error_of(zeros({0, 2}), row_numbers(0)),
+      "[TensorBatches] inputs are examples [n, ...], with n of at least 1; here is f32[0, 2]");
+  EXPECT_THAT(error_of(zeros({}), row_numbers(1)), testing::HasSubstr("here is f32[]"));
+  EXPECT_THAT(error_of(zeros({1}), Tensor()), testing::HasSubstr("labels are examples [n, ...]"));
+  EXPECT_EQ(error_of(transpose(zeros({3, 2})), row_numbers(2)),
+            "[TensorBatches] inputs do not lie in one block of memory: f32[2, 3]. Give them as "
+            "contiguous()");
+  EXPECT_EQ(error_of(zeros({3}), row_numbers(3), {.batch_size = 0}),
+            "[loader] the batch size must be positive: 0");
+  EXPECT_EQ(error_of(zeros({3}), row_numbers(3), {.batch_size = 4, .drop_remainder = true}),
+            "[loader] the batch is larger than the data set: 4 of 3 examples, and incomplete "
+            "batches are dropped. Use a batch size of at most 3");
+}
+
+}  // namespace
+}  // namespace mezzo::data
