@@ -150,7 +150,10 @@ void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
 }
 
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
-  const auto again = [this, &optimizer] { unscale_(optimizer); };
+  const auto again = [this, &optimizer, count = optimizer.params().size()] {
+    optimizer.check_captured(count);
+    unscale_(optimizer);
+  };
   if (note_if_captured("grad_scaler.unscale_", optimizer.params(), again)) return;
   if (!enabled_) return show_unscaled(optimizer.params());
   check_scaled();
@@ -220,7 +223,10 @@ StepResult GradScaler::step(optim::Optimizer& optimizer) {
   const bool is_plain = !enabled_ && statistics_ == nullptr;
   if (is_plain && captures_by_leaf()) return optimizer.step(), StepResult{};
   if (queue_steps({{.optimizer = &optimizer}}, nullptr)) return {};
-  const auto again = [this, &optimizer] { step(optimizer); };
+  const auto again = [this, &optimizer, count = optimizer.params().size()] {
+    optimizer.check_captured(count);
+    step(optimizer);
+  };
   if (note_if_captured("grad_scaler.step", optimizer.params(), again)) return {};
   if (!enabled_) {
     show_unscaled(optimizer.params());

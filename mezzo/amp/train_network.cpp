@@ -140,7 +140,9 @@ void TrainOneStepWithLossScale::drop_gradients() const {
 // Host work remembers where this step is.
 std::uint64_t TrainOneStepWithLossScale::mode() const {
   static_assert(alignof(TrainOneStepWithLossScale) > GradScaler::kAllModes);
-  return reinterpret_cast<std::uintptr_t>(this) + scaler_.mode();
+  constexpr int kAddressBits = 48;                          // those of programs' addresses
+  const std::uint64_t params = optimizer_.params().size();  // a group may have been added
+  return (reinterpret_cast<std::uintptr_t>(this) + scaler_.mode()) ^ params << kAddressBits;
 }
 
 void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {

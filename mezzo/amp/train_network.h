@@ -180,7 +180,8 @@ class TrainOneStepWithLossScale {
   bool has_begun_ = false;
   Losses losses_;  // not looked at yet
   std::optional<UpdateOnDevice> update_;
-  TrainStepResult result_;  // of the step that is under way
+  std::size_t update_params_ = 0;  // that the optimizer had when it was made
+  TrainStepResult result_;         // of the step that is under way
   StepPhase phase_ = StepPhase::kForward;
   std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;

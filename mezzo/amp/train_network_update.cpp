@@ -68,7 +68,8 @@ void TrainOneStepWithLossScale::queue_update() {
     complete_snapshot();
   };
   const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
-  if (!update_.has_value()) {
+  if (!update_.has_value() || update_params_ != optimizer_.params().size()) {
+    update_params_ = optimizer_.params().size();
     const UpdateOnDevice::Player players[] = {player()};
     // Where nothing is scaled, gradients are checked if their norm is known for free.
     const bool checks_gradients =

@@ -20,6 +20,13 @@ bool has_param(const optim::Optimizer& optimizer, const Tensor& param) {
                              [&](const Tensor& p) { return p.impl() == param.impl(); });
 }
 
+void check_apart(const optim::Optimizer& before, const optim::Optimizer& added) {
+  for (std::size_t i = 0; i < added.params().size(); ++i) {
+    check_arg(!has_param(before, added.params()[i]), kOp, "parameter ", i, " (", added.params()[i],
+              ") of the optimizer belongs to one that was added before. Give each its own");
+  }
+}
+
 bool has_gradient(const optim::Optimizer& optimizer) {
   return std::ranges::any_of(optimizer.params(),
                              [](const Tensor& param) { return param.grad().defined(); });
@@ -93,13 +100,7 @@ void GraphBase::add_module(nn::Module& net) {
 void GraphBase::add_optimizer(optim::Optimizer& optimizer, const AddOptimizerOptions& options) {
   check_arg(options.max_grad_norm.value_or(1) > 0, kOp,
             "max_grad_norm must be positive: ", options.max_grad_norm.value_or(0));
-  for (const Trained& other : trained_) {
-    for (std::size_t i = 0; i < optimizer.params().size(); ++i) {
-      check_arg(!has_param(*other.optimizer, optimizer.params()[i]), kOp, "parameter ", i, " (",
-                optimizer.params()[i],
-                ") of the optimizer belongs to one that was added before. Give each its own");
-    }
-  }
+  for (const Trained& other : trained_) check_apart(*other.optimizer, optimizer);
   trained_.push_back({&optimizer, options});
   step_.reset();
 }
@@ -130,11 +131,18 @@ CompiledStep& GraphBase::step() {
   changes_ = config.changes();
   step_ = compile([this](std::span<const Tensor> inputs) { return capture_step(inputs); },
                   {.networks = networks_,
-                   .mode = [this] { return scaler().mode(); },
+                   .mode = [this] { return mode(); },
                    .passes = config.passes(),
                    .most_programs = config.most_programs(),
                    .record = config.record()});
   return *step_;
+}
+
+// That of the scaler, and the number of parameters: groups may have been added.
+std::uint64_t GraphBase::mode() {
+  std::uint64_t params = 0;
+  for (const Trained& trained : trained_) params += trained.optimizer->params().size();
+  return params * (amp::GradScaler::kAllModes + 1) + scaler().mode();
 }
 
 std::vector<Tensor> GraphBase::run(std::span<const Tensor> inputs) {
@@ -159,6 +167,10 @@ std::vector<Tensor> GraphBase::capture_step(std::span<const Tensor> inputs) {
   std::vector<Tensor> outputs = build_watched(inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_arg(outputs[i].defined(), kOp, "result ", i, " of build() is undefined. Return a tensor");
+  }
+  // Groups may have been added to optimizers since.
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) check_apart(*trained_[j].optimizer, *trained_[i].optimizer);
   }
   if (trains()) note_update();
   return outputs;

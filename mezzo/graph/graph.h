@@ -102,6 +102,7 @@ class GraphBase {
   virtual std::vector<Tensor> build_any(std::span<const Tensor> inputs) = 0;
 
   bool trains() const { return !trained_.empty(); }
+  std::uint64_t mode();
   CompiledStep& step();
   std::vector<Tensor> capture_step(std::span<const Tensor> inputs);
   std::vector<Tensor> build_watched(std::span<const Tensor> inputs);

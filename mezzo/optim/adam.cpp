@@ -1,5 +1,6 @@
 #include "mezzo/optim/adam.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "mezzo/ops/optimizer_steps.h"
@@ -7,13 +8,9 @@
 namespace mezzo::optim {
 namespace {
 
-std::vector<Group<AdamOptions>> adam_groups(const std::vector<Group<AdamWOptions>>& groups) {
-  std::vector<Group<AdamOptions>> result;
-  result.reserve(groups.size());
-  for (const auto& [params, o] : groups) {
-    result.push_back({params, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.param_update}});
-  }
-  return result;
+Group<AdamOptions> adam_group(const Group<AdamWOptions>& group) {
+  const AdamWOptions& o = group.options;
+  return {group.params, {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, o.param_update}};
 }
 
 }  // namespace
@@ -25,18 +22,20 @@ Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Adam("Adam", groups,
 
 Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled)
     : Optimizer(name), decoupled_(decoupled) {
-  for (const Group<AdamOptions>& group : groups) {
-    const AdamOptions& o = group.options;
-    check_arg(o.lr.lowest() >= 0 && o.eps >= 0 && o.weight_decay >= 0, name,
-              "options must not be negative: lr ", o.lr.lowest(), ", eps ", o.eps,
-              ", weight_decay ", o.weight_decay);
-    check_arg(std::isfinite(o.eps + o.weight_decay), name, "options must be finite: eps ", o.eps,
-              ", weight_decay ", o.weight_decay);
-    check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name,
-              "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
-    add_group(group.params, o.lr, o.param_update);
-    options_.push_back(o);
-  }
+  for (const Group<AdamOptions>& group : groups) add_group(group);
+}
+
+void Adam::add_group(const Group<AdamOptions>& group) {
+  const AdamOptions& o = group.options;
+  check_arg(o.lr.lowest() >= 0 && o.eps >= 0 && o.weight_decay >= 0, name(),
+            "options must not be negative: lr ", o.lr.lowest(), ", eps ", o.eps, ", weight_decay ",
+            o.weight_decay);
+  check_arg(std::isfinite(o.eps + o.weight_decay), name(), "options must be finite: eps ", o.eps,
+            ", weight_decay ", o.weight_decay);
+  check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name(),
+            "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
+  Optimizer::add_group(group.params, o.lr, o.param_update);
+  options_.push_back(o);
   exp_avg_.resize(params().size());
   exp_avg_sq_.resize(params().size());
   steps_.resize(params().size());
@@ -95,15 +94,18 @@ void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
 
 void Adam::clear_state() {
   clear_shared_state();
-  exp_avg_.assign(params().size(), Tensor());
-  exp_avg_sq_.assign(params().size(), Tensor());
+  std::ranges::fill(exp_avg_, Tensor());
+  std::ranges::fill(exp_avg_sq_, Tensor());
   steps_.assign(params().size(), 0);
 }
 
 AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options)
     : AdamW(std::vector<Group<AdamWOptions>>{{std::move(params), std::move(options)}}) {}
 
-AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups)
-    : Adam("AdamW", adam_groups(groups), true) {}
+AdamW::AdamW(const std::vector<Group<AdamWOptions>>& groups) : Adam("AdamW", {}, true) {
+  for (const Group<AdamWOptions>& group : groups) add_group(group);
+}
+
+void AdamW::add_group(const Group<AdamWOptions>& group) { Adam::add_group(adam_group(group)); }
 
 }  // namespace mezzo::optim

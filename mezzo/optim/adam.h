@@ -1,6 +1,8 @@
 // Adam and AdamW.
 #pragma once
 
+#include <deque>
+
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
@@ -25,6 +27,8 @@ class Adam : public Optimizer {
   // negative or infinite rates, eps and decays, and betas outside [0, 1).
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
   explicit Adam(const std::vector<Group<AdamOptions>>& groups);
+  // One more group: see Sgd::add_group().
+  void add_group(const Group<AdamOptions>& group);
 
   std::vector<NamedTensor> state() const override;
   std::vector<NamedCounter> counters() const override;
@@ -42,8 +46,8 @@ class Adam : public Optimizer {
 
   bool decoupled_;
   std::vector<AdamOptions> options_;
-  std::vector<Tensor> exp_avg_;
-  std::vector<Tensor> exp_avg_sq_;
+  std::deque<Tensor> exp_avg_;
+  std::deque<Tensor> exp_avg_sq_;
   std::vector<std::int64_t> steps_;
 };
 
@@ -63,6 +67,8 @@ class AdamW final : public Adam {
   // Throws ArgumentError like Adam.
   explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
   explicit AdamW(const std::vector<Group<AdamWOptions>>& groups);
+  // One more group: see Sgd::add_group().
+  void add_group(const Group<AdamWOptions>& group);
 };
 
 }  // namespace mezzo::optim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "mezzo/ops/capture_hook.h"
@@ -15,18 +16,8 @@ namespace mezzo::optim {
 void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate& lr,
                           ParamUpdate rule) {
   check_lr(lr);
+  for (std::size_t i = 0; i < params.size(); ++i) check_new(params, i);
   for (const Tensor& param : params) {
-    const std::size_t i = params_.size();
-    check_arg(param.defined(), name_, "parameter ", i, " is undefined. Leave it out");
-    check_arg(param.dtype() == DType::kF32 || is_lower(param.dtype()), name_, "parameter ", i, " (",
-              param, ") must be f32, bf16 or f16. Use astype()");
-    check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", i, " (", param,
-              ") is not trained. Leave it out, or call set_requires_grad(true) on it");
-    check_arg(param.is_one_block(), name_, "parameter ", i, " (", param,
-              ") is not dense. Train the tensor that it is a view of");
-    check_arg(
-        std::ranges::none_of(params_, [&](const Tensor& p) { return p.impl() == param.impl(); }),
-        name_, "parameter ", i, " (", param, ") was given twice. Hand over each once");
     params_.push_back(param);
     halves_.push_back({.rule = rule});
     if (rule == ParamUpdate::kStochastic && is_lower(param.dtype()) && !rounding_.has_value()) {
@@ -36,6 +27,28 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
   }
   ends_.push_back(params_.size());
   rates_.push_back(lr);
+}
+
+// Parameter i of a group that is to be added.
+void Optimizer::check_new(const std::vector<Tensor>& group, std::size_t i) const {
+  const Tensor& param = group[i];
+  const std::size_t number = params_.size() + i;
+  check_arg(param.defined(), name_, "parameter ", number, " is undefined. Leave it out");
+  check_arg(param.dtype() == DType::kF32 || is_lower(param.dtype()), name_, "parameter ", number,
+            " (", param, ") must be f32, bf16 or f16. Use astype()");
+  check_arg(param.is_leaf() && param.requires_grad(), name_, "parameter ", number, " (", param,
+            ") is not trained. Leave it out, or call set_requires_grad(true) on it");
+  check_arg(param.is_one_block(), name_, "parameter ", number, " (", param,
+            ") is not dense. Train the tensor that it is a view of");
+  const auto is_it = [&](const Tensor& other) { return other.impl() == param.impl(); };
+  check_arg(std::ranges::none_of(params_, is_it) &&
+                std::ranges::none_of(std::span(group).first(i), is_it),
+            name_, "parameter ", number, " (", param, ") was given twice. Hand over each once");
+}
+
+void Optimizer::check_captured(std::size_t params) const {
+  check_arg(params == params_.size(), name_, "has ", params_.size(), " parameters, and had ",
+            params, " when this step was captured. Capture it anew behind add_group()");
 }
 
 bool Optimizer::can_take(std::size_t i, const Tensor& grad) const {
@@ -91,7 +104,10 @@ bool Optimizer::step_captured(double inv_scale) {
     return true;
   }
   if (!hook->records() || !QueuedStep::fits(*this)) {
-    return note_if_captured(name_, params_, [this, inv_scale] { step(inv_scale); });
+    return note_if_captured(name_, params_, [this, inv_scale, count = params_.size()] {
+      check_captured(count);
+      step(inv_scale);
+    });
   }
   const auto queued = std::make_shared<QueuedStep>(*this);
   do_queued_work(
@@ -291,7 +307,7 @@ void Optimizer::clear_shared_state() {
 }
 
 void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
-                  const std::vector<Tensor>& tensors) {
+                  const std::deque<Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].defined()) out.push_back({concat(prefix, ".", i), tensors[i]});
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -107,6 +108,10 @@ class Optimizer {
   // changed.
   virtual void clear_state() = 0;
 
+  // For steps that were captured when there were so many parameters: throws ArgumentError if there
+  // are more by now, which the step would leave out.
+  void check_captured(std::size_t params) const;
+
  protected:
   // A parameter that has a gradient, laid out like it.
   struct Active {
@@ -116,8 +121,8 @@ class Optimizer {
 
   // `name` is what messages call the optimizer.
   explicit Optimizer(const char* name) : name_(name) {}
-  // Throws ArgumentError unless the parameters are dense leaves in f32, bf16 or f16 that are not
-  // yet in a group, and the learning rates are not negative.
+  // Throws ArgumentError, before anything has changed, unless the parameters are dense leaves in
+  // f32, bf16 or f16 that are not yet in a group, and the learning rates are not negative.
   void add_group(const std::vector<Tensor>& params, const LearningRate& lr, ParamUpdate rule);
   // Updates the given parameters, all of them in `group`, or puts the update into the queue if
   // there is one. State that does not exist yet is made with ensure().
@@ -185,6 +190,7 @@ class Optimizer {
   static void take_back(const std::vector<Made>& made);
   void count_steps(const ActiveGroups& active);
   bool set_rounding(std::string_view counter_name, std::int64_t value);
+  void check_new(const std::vector<Tensor>& group, std::size_t i) const;
   bool has_half_state(std::size_t i) const;
   void follow_parameter(std::size_t i);
   void check_grad(std::size_t i, const Tensor& grad) const;
@@ -195,7 +201,7 @@ class Optimizer {
 
   const char* name_;
   std::vector<Tensor> params_;
-  std::vector<Half> halves_;           // one per parameter
+  std::deque<Half> halves_;            // one per parameter; ensure() remembers places in it
   std::optional<Generator> rounding_;  // only with stochastic rounding
   std::vector<std::size_t> ends_;      // group g is the parameters [ends_[g - 1], ends_[g])
   std::vector<LearningRate> rates_;    // one per group
@@ -208,7 +214,8 @@ class Optimizer {
 class QueuedStep {
  public:
   // The optimizer must outlive it.
-  explicit QueuedStep(Optimizer& optimizer) : optimizer_(optimizer) {}
+  explicit QueuedStep(Optimizer& optimizer)
+      : optimizer_(optimizer), params_(optimizer.params().size()) {}
 
   // False if a gradient would have to be laid out anew, for which its values would be needed, and
   // if there are no parameters, or on several devices.
@@ -230,6 +237,7 @@ class QueuedStep {
   std::optional<RandomPosition> position() const;
 
   Optimizer& optimizer_;
+  std::size_t params_;               // that the optimizer had
   std::vector<UpdateQueue> queues_;  // one for each group
   std::vector<bool> is_active_;      // groups with gradients
   // Of a step that is not finished.
@@ -241,6 +249,6 @@ class QueuedStep {
 
 // `prefix.i` for every tensor that is defined.
 void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
-                  const std::vector<Tensor>& tensors);
+                  const std::deque<Tensor>& tensors);
 
 }  // namespace mezzo::optim

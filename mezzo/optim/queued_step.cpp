@@ -30,6 +30,7 @@ std::optional<RandomPosition> QueuedStep::position() const {
 }
 
 void QueuedStep::prepare(double inv_scale) {
+  optimizer_.check_captured(params_);
   take_back();
   try {
     put(inv_scale);

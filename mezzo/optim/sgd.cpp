@@ -1,5 +1,6 @@
 #include "mezzo/optim/sgd.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "mezzo/ops/optimizer_steps.h"
@@ -10,20 +11,22 @@ Sgd::Sgd(std::vector<Tensor> params, SgdOptions options)
     : Sgd(std::vector<Group<SgdOptions>>{{std::move(params), std::move(options)}}) {}
 
 Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
-  for (const Group<SgdOptions>& group : groups) {
-    const SgdOptions& o = group.options;
-    check_arg(o.lr.lowest() >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
-              "options must not be negative: lr ", o.lr.lowest(), ", momentum ", o.momentum,
-              ", weight_decay ", o.weight_decay);
-    check_arg(std::isfinite(o.momentum + o.weight_decay + o.dampening), name(),
-              "options must be finite: momentum ", o.momentum, ", weight_decay ", o.weight_decay,
-              ", dampening ", o.dampening);
-    check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
-              "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
-              o.dampening);
-    add_group(group.params, o.lr, o.param_update);
-    options_.push_back(o);
-  }
+  for (const Group<SgdOptions>& group : groups) add_group(group);
+}
+
+void Sgd::add_group(const Group<SgdOptions>& group) {
+  const SgdOptions& o = group.options;
+  check_arg(o.lr.lowest() >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
+            "options must not be negative: lr ", o.lr.lowest(), ", momentum ", o.momentum,
+            ", weight_decay ", o.weight_decay);
+  check_arg(std::isfinite(o.momentum + o.weight_decay + o.dampening), name(),
+            "options must be finite: momentum ", o.momentum, ", weight_decay ", o.weight_decay,
+            ", dampening ", o.dampening);
+  check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
+            "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
+            o.dampening);
+  Optimizer::add_group(group.params, o.lr, o.param_update);
+  options_.push_back(o);
   momentum_.resize(params().size());
 }
 
@@ -69,7 +72,7 @@ void Sgd::set_counter(std::string_view counter_name, std::int64_t value) {
 
 void Sgd::clear_state() {
   clear_shared_state();
-  momentum_.assign(params().size(), Tensor());
+  std::ranges::fill(momentum_, Tensor());
 }
 
 }  // namespace mezzo::optim

@@ -1,6 +1,8 @@
 // Stochastic gradient descent with momentum.
 #pragma once
 
+#include <deque>
+
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
@@ -24,6 +26,10 @@ class Sgd final : public Optimizer {
   // dampening.
   explicit Sgd(std::vector<Tensor> params, SgdOptions options = {});
   explicit Sgd(const std::vector<Group<SgdOptions>>& groups);
+  // One more group, behind the others; their state stays, and an array of learning rates is read
+  // from the place that the others are at. Throws what the constructors throw, before anything has
+  // changed. Training steps and graphs are captured anew; what compile() captured is refused.
+  void add_group(const Group<SgdOptions>& group);
 
   std::vector<NamedTensor> state() const override;
   std::vector<NamedCounter> counters() const override;
@@ -36,7 +42,7 @@ class Sgd final : public Optimizer {
               UpdateQueue* queue) override;
 
   std::vector<SgdOptions> options_;
-  std::vector<Tensor> momentum_;
+  std::deque<Tensor> momentum_;
 };
 
 }  // namespace mezzo::optim

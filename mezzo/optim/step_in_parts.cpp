@@ -10,8 +10,9 @@ namespace mezzo::optim {
 StepInParts::StepInParts(const std::vector<Optimizer*>& optimizers) {
   std::size_t first = 0;
   for (Optimizer* optimizer : optimizers) {
-    parts_.push_back({.optimizer = optimizer, .first = first, .done = {}});
-    first += optimizer->params().size();
+    const std::size_t count = optimizer->params().size();
+    parts_.push_back({.optimizer = optimizer, .first = first, .count = count, .done = {}});
+    first += count;
   }
 }
 
@@ -45,6 +46,7 @@ void StepInParts::begin(double inv_scale) {
   const NoGrad guard;
   inv_scale_ = inv_scale;
   for (Part& part : parts_) {
+    part.optimizer->check_captured(part.count);
     part.done.assign(part.optimizer->groups(), {});
     part.optimizer->follow_parameters();
     part.optimizer->made_.clear();
@@ -56,7 +58,7 @@ void StepInParts::step(std::span<const std::size_t> params) {
   for (Part& part : parts_) {
     std::vector<std::size_t> own;
     for (const std::size_t i : params) {
-      const bool is_own = i >= part.first && i - part.first < part.optimizer->params().size();
+      const bool is_own = i >= part.first && i - part.first < part.count;
       if (is_own) own.push_back(i - part.first);
     }
     step_one(part, own);

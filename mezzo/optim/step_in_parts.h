@@ -40,6 +40,7 @@ class StepInParts {
   struct Part {
     Optimizer* optimizer;
     std::size_t first;  // of its parameters
+    std::size_t count;  // of them
     Optimizer::ActiveGroups done;
   };
 

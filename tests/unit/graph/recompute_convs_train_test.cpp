@@ -60,16 +60,16 @@ Batch batch_of(std::uint64_t seed, std::int64_t n = 8) {
 }
 
 // A captured training in a region of that dtype, none for f32.
-class Training {
+class ConvTraining {
  public:
-  Training(const MakeNet& make_net, DType dtype, const PassOptions& passes = {},
-           const RecordOptions& record = {})
+  ConvTraining(const MakeNet& make_net, DType dtype, const PassOptions& passes = {},
+               const RecordOptions& record = {})
       : net_((manual_seed(5), make_net())),
         sgd_(trained(*net_), kSgd),
         step_([this, dtype](std::span<const Tensor> in) { return call(dtype, in); },
               {.networks = {net_.get()}, .passes = passes, .record = record}) {}
-  Training(const Training&) = delete;
-  Training& operator=(const Training&) = delete;
+  ConvTraining(const ConvTraining&) = delete;
+  ConvTraining& operator=(const ConvTraining&) = delete;
 
   double operator()(const Batch& batch) {
     const Tensor inputs[] = {batch.images, batch.labels};
@@ -114,8 +114,8 @@ std::ptrdiff_t convs_again(const Program& program) {
 const PassOptions kKeeps{.disabled = {"recompute_convs"}};
 
 void expect_same_bits(const MakeNet& make_net, DType dtype, const RecordOptions& record = {}) {
-  Training with(make_net, dtype, {}, record);
-  Training without(make_net, dtype, kKeeps);
+  ConvTraining with(make_net, dtype, {}, record);
+  ConvTraining without(make_net, dtype, kKeeps);
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(with(batch_of(i)), without(batch_of(i)));
   EXPECT_TRUE(with.state() == without.state()) << concat(dtype);
   EXPECT_GT(convs_again(with.executable().program()), 0) << concat(dtype);
@@ -155,7 +155,7 @@ TEST(RecomputeConvsInTraining, Recorded) {
 // that of the arithmetic.
 TEST(RecomputeConvsInTraining, IsASmallShareOfTheArithmetic) {
   for (const MakeNet& make_net : {MakeNet(wide_net), MakeNet(resnet20)}) {
-    Training training(make_net, DType::kBf16);
+    ConvTraining training(make_net, DType::kBf16);
     training(batch_of(1));
     const Program& program = training.executable().program();
     double all = 0;

@@ -42,7 +42,7 @@ class Failing final : public Optimizer {
     if (group == failing_group) fail(name(), "out of luck");
   }
 
-  std::vector<Tensor> sums_;
+  std::deque<Tensor> sums_;
 };
 
 std::vector<std::string> names_of(const std::vector<NamedTensor>& state) {
