@@ -85,8 +85,9 @@ double loss_of_probabilities(const T* x, const float* q, std::int64_t n, double 
     const auto log_probability =
         hn::Sub(hn::Sub(logits, number(row.largest)), number(row.log_total));
     const auto valid = hn::FirstN(F32(), static_cast<std::size_t>(n - i));
-    // 0 * log 0 is 0: a class that is impossible and does not happen costs nothing.
-    const auto counts = hn::And(valid, hn::Ne(target, hn::Zero(F32())));
+    // 0 * log 0 is 0: a class that is impossible and does not happen costs nothing. Not by Ne(),
+    // which takes a NaN for a 0.
+    const auto counts = hn::AndNot(hn::Eq(target, hn::Zero(F32())), valid);
     total = hn::Add(total, hn::IfThenElseZero(counts, hn::Mul(target, log_probability)));
   });
   return -double{sum_lanes(total)};

@@ -219,5 +219,15 @@ TEST(MseLoss, LongSumsStayExact) {
   EXPECT_THAT(x.grad().to_vector<float>(), testing::Each(testing::FloatEq(4.0F / 6)));
 }
 
+// A class whose probability is 0 costs nothing; that of a NaN must not be taken for one.
+TEST(CrossEntropy, NotANumberAmongProbabilitiesStays) {
+  const Tensor logits = zeros({1, 19});
+  for (const std::int64_t at : {0, 18}) {
+    const Tensor targets = zeros({1, 19});
+    targets.mutable_data<float>()[at] = NAN;
+    EXPECT_TRUE(std::isnan(cross_entropy(logits, targets).item())) << at;
+  }
+}
+
 }  // namespace
 }  // namespace mezzo
