@@ -22,12 +22,15 @@ namespace {
 // Elements of the largest operand, about.
 constexpr std::int64_t kElements = 1 << 20;
 
+// Not integers or bools.
+bool has_floats(const SampleInput& input) { return is_floating(input.dtype_in(DType::kF32)); }
+
 void fill(const SampleInput& input, const Tensor& values) {
   auto* data = values.mutable_data<float>();
   Generator generator(1);
   for (std::int64_t i = 0; i < values.numel(); ++i) {
     const double value = input.low + (input.high - input.low) * generator.uniform();
-    data[i] = static_cast<float>(input.integer ? std::floor(value) : value);
+    data[i] = static_cast<float>(has_floats(input) ? value : std::floor(value));
   }
 }
 
@@ -35,9 +38,9 @@ Tensor make_input(const SampleInput& input, DType dtype) {
   if (input.absent) return {};
   const Tensor values = empty(
       input.shape, DType::kF32,
-      input.shape.rank() == 4 && !input.integer ? Format::kChannelsLast : Format::kContiguous);
+      input.shape.rank() == 4 && has_floats(input) ? Format::kChannelsLast : Format::kContiguous);
   fill(input, values);
-  return values.astype(input.integer ? DType::kI64 : dtype);
+  return values.astype(input.dtype_in(dtype));
 }
 
 // Inputs that a mixed-precision region never casts, such as statistics, are f32.
@@ -84,8 +87,7 @@ Sample with_more_examples(const Sample& sample) {
 bool fits(const OpDef& op, const Sample& sample) {
   std::vector<Tensor> inputs;
   for (const SampleInput& input : sample.inputs) {
-    inputs.push_back(input.absent ? Tensor()
-                                  : empty(input.shape, input.integer ? DType::kI64 : DType::kF32));
+    inputs.push_back(input.absent ? Tensor() : empty(input.shape, input.dtype_in(DType::kF32)));
   }
   try {
     const std::vector<const Tensor*> operands = pointers(inputs);

@@ -25,7 +25,7 @@ endif()
 # Compiles the library's .cu files of a few lines as one, for what they include takes nvcc three seconds in each.
 # (CMake's own unity builds have C and C++ only, up to 3.30.)
 function(mezzo_join_small_cuda_sources)
-  set(few_bytes 1600)
+  set(few_bytes 1900)
   get_target_property(all mezzo SOURCES)
   set(sources ${all})
   list(FILTER sources INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/.*\\.cu$")

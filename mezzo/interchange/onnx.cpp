@@ -25,8 +25,7 @@ void describe(onnx::ValueInfoProto& value, const char* name, const Tensor& tenso
   const Shape& shape = tensor.shape();
   value.set_name(name);
   onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
-  type.set_elem_type(tensor.dtype() == DType::kI64 ? onnx::TensorProto::INT64
-                                                   : onnx::TensorProto::FLOAT);
+  type.set_elem_type(onnx_type(tensor.dtype()).value_or(onnx::TensorProto::FLOAT));
   type.mutable_shape()->add_dim()->set_dim_param("N");
   for (std::size_t i = 1; i < shape.rank(); ++i) {
     auto& dim = *type.mutable_shape()->add_dim();

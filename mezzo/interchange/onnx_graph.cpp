@@ -4,6 +4,15 @@
 
 namespace mezzo::interchange {
 
+std::optional<onnx::TensorProto::DataType> onnx_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return onnx::TensorProto::FLOAT;
+    case DType::kI64: return onnx::TensorProto::INT64;
+    case DType::kBool: return onnx::TensorProto::BOOL;
+    default: return std::nullopt;
+  }
+}
+
 onnx::AttributeProto& OnnxNode::add(const char* attribute,
                                     onnx::AttributeProto::AttributeType type) {
   onnx::AttributeProto& added = *node_.add_attribute();
@@ -97,14 +106,14 @@ void OnnxGraph::check_closed(std::size_t i, std::size_t axis) const {
 }
 
 void OnnxGraph::add_state(State& state) {
-  const bool is_integer = state.tensor.dtype() == DType::kI64;
-  if (state.tensor.dtype() != DType::kF32 && !is_integer) {
+  const std::optional<onnx::TensorProto::DataType> type = onnx_type(state.tensor.dtype());
+  if (!type.has_value()) {
     refuse("`", state.name, "` is ", state.tensor.dtype(),
            ". Load it into a network in f32, or call amp::full_parameters()");
   }
   onnx::TensorProto& tensor = *graph_.add_initializer();
   tensor.set_name(state.name);
-  tensor.set_data_type(is_integer ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT);
+  tensor.set_data_type(*type);
   for (const std::int64_t size : state.tensor.shape()) tensor.add_dims(size);
   const Tensor dense = to_format(state.tensor.detach().to(kCpuDevice), Format::kContiguous);
   tensor.set_raw_data(dense.raw_data(), dense.bytes());
@@ -158,6 +167,14 @@ std::string OnnxGraph::constant(const char* role, std::span<const float> values)
   tensor.set_data_type(onnx::TensorProto::FLOAT);
   tensor.add_dims(static_cast<std::int64_t>(values.size()));
   for (const float value : values) tensor.add_float_data(value);
+  return tensor.name();
+}
+
+std::string OnnxGraph::constant(const char* role, std::int64_t value) {
+  onnx::TensorProto& tensor = *graph_.add_initializer();
+  tensor.set_name(unique(role));
+  tensor.set_data_type(onnx::TensorProto::INT64);
+  tensor.add_int64_data(value);
   return tensor.name();
 }
 

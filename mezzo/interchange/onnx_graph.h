@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +16,9 @@
 #include "mezzo/interchange/trace.h"
 
 namespace mezzo::interchange {
+
+// The dtypes that tensors of a graph have: f32, i64 and bool; nothing for others.
+std::optional<onnx::TensorProto::DataType> onnx_type(DType dtype);
 
 // A node that was added, to be given attributes.
 class OnnxNode {
@@ -72,6 +76,7 @@ class OnnxGraph {
   std::string constant(const char* role, std::span<const std::int64_t> values);
   std::string constant(const char* role, std::span<const float> values);
   std::string constant(const char* role, const Shape& shape, float value);
+  std::string constant(const char* role, std::int64_t value);  // of rank 0
 
   // Throws UnsupportedError about the current call.
   template <class... Parts>

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mezzo/interchange/onnx_choices.h"
 #include "mezzo/interchange/onnx_layers.h"
 #include "mezzo/ops/affine_attrs.h"
 #include "mezzo/ops/axis_attrs.h"
@@ -227,6 +228,7 @@ std::string same(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*typ
 }
 
 constexpr Translation kTranslations[] = {
+    {"abs", "Abs", plain},
     {"add", "Add", plain},
     {"affine", nullptr, affine},
     {"avg_pool2d", "AveragePool", layers::avg_pool2d},
@@ -234,6 +236,8 @@ constexpr Translation kTranslations[] = {
     {"batch_norm_add_relu", "BatchNormalization", layers::batch_norm},
     {"cat", "Concat", cat},
     {"clamp", "Clip", clamp},
+    {"compare", nullptr, compare},
+    {"compare_number", nullptr, compare_number},
     {"conv2d", "Conv", layers::conv2d},
     {"conv_transpose2d", "ConvTranspose", layers::conv_transpose2d},
     {"div", "Div", plain},
@@ -248,10 +252,13 @@ constexpr Translation kTranslations[] = {
     {"linear", "Gemm", linear},
     {"log", "Log", plain},
     {"log_softmax", "LogSoftmax", along_axis},
+    {"masked_fill", "Where", masked_fill},
     {"matmul", "MatMul", matmul},
     {"max", "ReduceMax", reduce},
     {"max_pool2d", "MaxPool", layers::max_pool2d},
+    {"maximum", "Max", plain},
     {"mean", "ReduceMean", reduce},
+    {"minimum", "Min", plain},
     {"mul", "Mul", plain},
     {"permute", "Transpose", permute},
     {"pow", "Pow", pow},
@@ -267,6 +274,7 @@ constexpr Translation kTranslations[] = {
     {"tanh", "Tanh", plain},
     {"to_format", nullptr, same},
     {"upsample_nearest2d", "Resize", layers::upsample},
+    {"where", "Where", plain},
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "mezzo/ops/arithmetic.h"
 
 #include "mezzo/ops/affine_attrs.h"
+#include "mezzo/ops/broadcasting.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo {
@@ -15,18 +17,9 @@ constexpr PrecisionRule kWidestRule{
     .reason = "operands must agree; rounding the wider one would lose what it was kept wide for"};
 
 void infer_binary(Infer& infer) {
-  const Shape shape = broadcast(infer.shape(0), infer.shape(1), infer.op());
   infer.check_same_dtype(0, 1);
   infer.check(infer.dtype(0) != DType::kBool, "bool has no arithmetic. Use astype(DType::kF32)");
-  // The larger operand decides the format: a bias must not turn activations row-major.
-  const std::size_t larger = infer.shape(0) == shape ? 0 : 1;
-  infer.output(shape, infer.dtype(0),
-               infer.shape(larger) == shape ? infer.input(larger).format() : Format::kContiguous);
-}
-
-// The gradient of an operand that may have been broadcast.
-void set_reduced(Backward& ctx, std::size_t i, const Tensor& grad) {
-  ctx.set(i, sum_to(grad, ctx.input_shape(i), ctx.grad_dtype(i)));
+  output_broadcast(infer, infer.dtype(0), {0, 1});
 }
 
 std::vector<Sample> binary_samples(double low) {
@@ -132,6 +125,44 @@ extern const OpDef div{
     .ulps = 2,
 };
 
+extern const OpDef maximum{
+    .name = "maximum",
+    .doc = "the larger of a and b with broadcasting; a NaN stays",
+    .precision = kWidestRule,
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer = infer_binary,
+    .backward =
+        [](Backward& ctx) {
+          const Tensor a = ctx.input(0);
+          const Tensor b = ctx.input(1);
+          if (ctx.needs(0)) set_reduced(ctx, 0, mezzo::maximum_grad(ctx.grad(), a, b));
+          if (ctx.needs(1)) set_reduced(ctx, 1, mezzo::maximum_grad(ctx.grad(), b, a));
+        },
+    .samples = [] { return binary_samples(-2); },
+    .errors = binary_errors,
+    .exact = true,
+};
+
+extern const OpDef minimum{
+    .name = "minimum",
+    .doc = "the smaller of a and b with broadcasting; a NaN stays",
+    .precision = kWidestRule,
+    .saves = {.inputs = 0b11},
+    .promote = 0b11,
+    .infer = infer_binary,
+    .backward =
+        [](Backward& ctx) {
+          const Tensor a = ctx.input(0);
+          const Tensor b = ctx.input(1);
+          if (ctx.needs(0)) set_reduced(ctx, 0, mezzo::maximum_grad(ctx.grad(), b, a));
+          if (ctx.needs(1)) set_reduced(ctx, 1, mezzo::maximum_grad(ctx.grad(), a, b));
+        },
+    .samples = [] { return binary_samples(-2); },
+    .errors = binary_errors,
+    .exact = true,
+};
+
 extern const OpDef affine{
     .name = "affine",
     .doc = "scale * x + shift with two numbers",
@@ -180,6 +211,8 @@ Tensor add(const Tensor& a, const Tensor& b) { return call_one(ops::add, {&a, &b
 Tensor sub(const Tensor& a, const Tensor& b) { return call_one(ops::sub, {&a, &b}); }
 Tensor mul(const Tensor& a, const Tensor& b) { return call_one(ops::mul, {&a, &b}); }
 Tensor div(const Tensor& a, const Tensor& b) { return call_one(ops::div, {&a, &b}); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return call_one(ops::maximum, {&a, &b}); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return call_one(ops::minimum, {&a, &b}); }
 
 Tensor div(const Tensor& x, double number) {
   return call_one(ops::div_number, {&floating(x, "div")}, DivNumberAttrs{number});

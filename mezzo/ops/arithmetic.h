@@ -1,4 +1,5 @@
-// Addition, subtraction, multiplication and division, element by element with broadcasting.
+// Addition, subtraction, multiplication and division, the larger and the smaller of two, element by
+// element with broadcasting.
 //
 // Shapes broadcast by numpy's rule; dtypes are promoted to their common one (see promote()).
 #pragma once
@@ -11,6 +12,11 @@ Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
+
+// The larger and the smaller of a and b; a NaN where one of them is. The gradient goes to the one
+// that is given, and by halves to both where they are equal, as in PyTorch.
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
 
 // x / number, a division and not a product with the reciprocal; keeps the dtype of x. Computed in
 // f32 for 16-bit x, and but for f64 x with the f32 number next to `number`. Throws ArgumentError

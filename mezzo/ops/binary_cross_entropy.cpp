@@ -4,7 +4,7 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/reduced_loss.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
 
@@ -33,13 +33,6 @@ std::vector<Sample> samples_between(double low, double high) {
 
 std::vector<ErrorSample> shape_errors() {
   return {{{{{2, 3}}, {{3}}}, {}, "the prediction has shape [2, 3], the target [3]"}};
-}
-
-// In f32 at O3, too, which has sums in 16 bits: they are a part of the loss.
-Tensor reduced(const Tensor& losses, Reduction reduction) {
-  if (reduction == Reduction::kNone) return losses;
-  const WithoutPrecisionHook outside;
-  return reduction == Reduction::kSum ? sum(losses) : mean(losses);
 }
 
 void check_pos_weight(const Tensor& logits, const Tensor& targets, const Tensor& weight) {
@@ -107,7 +100,7 @@ extern const OpDef binary_cross_entropy_with_logits{
 
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets,
                             Reduction reduction) {
-  return reduced(call_one(ops::binary_cross_entropy, {&probabilities, &targets}), reduction);
+  return reduced_loss(call_one(ops::binary_cross_entropy, {&probabilities, &targets}), reduction);
 }
 
 namespace {
@@ -136,7 +129,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
   const Tensor losses = pos_weight.defined()
                             ? weighted_answers(logits, targets, pos_weight)
                             : call_one(ops::binary_cross_entropy_with_logits, {&logits, &targets});
-  return reduced(losses, reduction);
+  return reduced_loss(losses, reduction);
 }
 
 }  // namespace mezzo

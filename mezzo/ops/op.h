@@ -178,6 +178,13 @@ struct SampleInput {
   double high = 1;
   bool integer = false;  // i64 values in [low, high) instead
   bool absent = false;   // an optional input that is not given
+  bool boolean = false;  // kBool values instead, low and high do not count
+
+  // The dtype of its values in a call whose floating-point inputs have that one.
+  DType dtype_in(DType floating) const {
+    if (boolean) return DType::kBool;
+    return integer ? DType::kI64 : floating;
+  }
 };
 
 // A call that the tests' sweeps make: every op, dtype, layout.

@@ -141,6 +141,39 @@ extern const OpDef clamp_grad{
     .exact = true,
 };
 
+extern const OpDef abs{
+    .name = "abs",
+    .doc = "x without its sign",
+    .precision = {.reason = "drops the sign, rounds nothing"},
+    .saves = {.inputs = 0b1},
+    .infer =
+        [](Infer& infer) {
+          infer.check_floating(0, "x");
+          infer.output_like(0);
+        },
+    .backward = [](Backward& ctx) { ctx.set(0, mezzo::abs_grad(ctx.grad(), ctx.input(0))); },
+    .samples = [] { return samples(NoAttrs{}); },
+    .errors = []() -> std::vector<ErrorSample> {
+      return {{{{{2}, 0, 3, true}}, {}, "x must be floating-point, it is i64"}};
+    },
+    .exact = true,
+};
+
+extern const OpDef abs_grad{
+    .name = "abs_grad",
+    .doc = "grad * sign(x)",
+    .precision = kPartOfBackward,
+    .saves = {.inputs = 0b10},
+    .infer = infer_pointwise_grad,
+    .backward = [](Backward& ctx) { ctx.set(0, mezzo::abs_grad(ctx.grad(), ctx.input(1))); },
+    .grad_inputs = 0b01,
+    .samples = [] { return grad_samples(NoAttrs{}); },
+    .errors = []() -> std::vector<ErrorSample> {
+      return {{{{{3}}, {{2, 3}}}, {}, "the gradient has shape [3], the other input [2, 3]"}};
+    },
+    .exact = true,
+};
+
 }  // namespace ops
 
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
@@ -149,11 +182,15 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
 Tensor clamp(const Tensor& x, double min, double max) {
   return call_one(ops::clamp, {&x}, ClampAttrs{min, max});
 }
+Tensor abs(const Tensor& x) { return call_one(ops::abs, {&x}); }
 Tensor leaky_relu_grad(const Tensor& grad, const Tensor& x, double negative_slope) {
   return call_one(ops::leaky_relu_grad, {&grad, &x}, LeakyReluAttrs{negative_slope});
 }
 Tensor clamp_grad(const Tensor& grad, const Tensor& x, double min, double max) {
   return call_one(ops::clamp_grad, {&grad, &x}, ClampAttrs{min, max});
+}
+Tensor abs_grad(const Tensor& grad, const Tensor& x) {
+  return call_one(ops::abs_grad, {&grad, &x});
 }
 
 }  // namespace mezzo

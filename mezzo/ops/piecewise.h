@@ -15,9 +15,13 @@ Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 // within, the bounds included. Throws ArgumentError unless min <= max.
 Tensor clamp(const Tensor& x, double min, double max);
 
+// |x|. The gradient at 0 is 0, as in PyTorch.
+Tensor abs(const Tensor& x);
+
 // Their gradients from the input x: grad, times the slope unless x > 0, or 0 unless
-// min <= x <= max.
+// min <= x <= max, or times the sign of x, which is 0 for 0 and NaN.
 Tensor leaky_relu_grad(const Tensor& grad, const Tensor& x, double negative_slope = 0.01);
 Tensor clamp_grad(const Tensor& grad, const Tensor& x, double min, double max);
+Tensor abs_grad(const Tensor& grad, const Tensor& x);
 
 }  // namespace mezzo

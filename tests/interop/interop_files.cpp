@@ -20,6 +20,7 @@ class Operations : public nn::Module {
     add("enlarge", enlarge_);
     add("groups", groups_);
     add("instances", instances_);
+    add_buffer("ahead", ahead_);
   }
 
   Tensor forward(const Tensor& x) override {
@@ -35,6 +36,8 @@ class Operations : public nn::Module {
     y = mezzo::add(softmax(y, 2), log_softmax(y, 1));
     y = matmul(gelu(norm_(y)), gelu(y, GeluForm::kTanh), {.transpose_b = true});  // [n, 4, 4]
     y = silu(y) + leaky_relu(y, 0.2) + clamp(y, -0.3, 0.5);
+    const Tensor chosen = where(gt(y, 0), maximum(y, y * y), minimum(y, abs(y)));
+    y = masked_fill(where(ahead_, chosen, y), eq(ahead_, 0), -0.25);
     y = (2.0 * y - 1.0) / (pow(mean(y, {2}, true) + sum(y, {1, 2}, true), 2) + 1.0);
     y = matmul(permute(y, {0, 2, 1}) + max(y, {1}, true), y, {.transpose_a = true});
     y = reshape(expand(reshape(y, {x.size(0), 4, 4, 1}), {x.size(0), 4, 4, 2}), {x.size(0), 4, 8});
@@ -61,6 +64,7 @@ class Operations : public nn::Module {
   nn::InstanceNorm2d instances_{4, {.affine = true}};
   nn::Linear linear_{9, 5};
   nn::LayerNorm norm_{5};
+  Tensor ahead_ = le(reshape(arange(4), {4, 1}), arange(4));
   nn::Conv2d conv_{
       10,
       6,

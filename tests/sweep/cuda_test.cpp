@@ -5,6 +5,7 @@
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/compare_attrs.h"
 #include "mezzo/ops/group_norm_attrs.h"
 #include "mezzo/ops/indexing_attrs.h"
 #include "mezzo/ops/layer_norm_attrs.h"
@@ -93,6 +94,7 @@ std::vector<Large> large_calls() {
                   30};
   };
   const AxisAttrs last{-1};
+  const SampleInput mask{.shape = {64, 1, 33, 9}, .boolean = true};
   return {
       {"sum", sums({70001}, {0})},
       {"sum", sums({5000, 33}, {0})},
@@ -126,7 +128,10 @@ std::vector<Large> large_calls() {
       {"batch_norm_grad", norm_grad({16, 13, 33, 31})},
       {"embedding_grad", {{{{700, 300}}, {{700}, 0, 9, true}}, EmbeddingGradAttrs{9, true}, 700}},
       {"matmul", {{{{70, 130}}, {{130, 67}}}, MatmulAttrs{}, 130}},
-      {"mul", {{{{64, 1, 33, 9}}, {{1, 35, 1, 9}}}}}};
+      {"mul", {{{{64, 1, 33, 9}}, {{1, 35, 1, 9}}}}},
+      {"compare", {{{{64, 1, 33, 9}}, {{1, 35, 1, 9}}}, CompareAttrs{Relation::kLt}}},
+      {"where", {{mask, {{1, 35, 1, 9}}, {{35, 33, 1}}}}},
+      {"maximum_grad", {{{{9, 35, 33}}, {{35, 1}}, {{9, 1, 33}}}}}};
 }
 
 std::vector<Large> large_calls_of_decoders() {

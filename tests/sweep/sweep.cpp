@@ -29,6 +29,10 @@ Tensor make_values(const SampleInput& spec, std::uint64_t seed, Values values) {
   const Tensor x = empty(spec.shape, DType::kF64);
   auto* out = x.mutable_data<double>();
   for (std::int64_t i = 0; i < x.numel(); ++i) {
+    if (spec.boolean) {
+      out[i] = static_cast<double>(generator.below(2));
+      continue;
+    }
     out[i] = values == Values::kSmallIntegers
                  ? static_cast<double>(generator.below(7)) - 3
                  : spec.low + (spec.high - spec.low) * generator.uniform();
@@ -75,8 +79,10 @@ std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dty
       inputs.emplace_back();
       continue;
     }
-    const bool stays_wide = (op.precision.cast_mask >> i & 1U) == 0 && is_lower(dtype);
-    const DType wanted = spec.integer ? DType::kI64 : stays_wide ? DType::kF32 : dtype;
+    // An operation that a region leaves alone altogether takes whatever dtype comes.
+    const bool is_left_alone = op.precision.cast_mask == 0;
+    const bool stays_wide = !is_left_alone && !op.precision.may_cast(i) && is_lower(dtype);
+    const DType wanted = spec.dtype_in(stays_wide ? DType::kF32 : dtype);
     // Rounded first, so that every layout and dtype of one width starts from the same numbers.
     inputs.push_back(lay_out(make_values(spec, 1 + i, values), wanted, layout));
   }

@@ -24,7 +24,8 @@ inline constexpr Layout kAllLayouts[] = {Layout::kDense, Layout::kChannelsLast, 
 const char* name_of(Layout layout);
 
 // The inputs of a sample; the same numbers for every layout, rounded to the dtype. Inputs outside
-// the op's cast mask are f32 in 16-bit sweeps, as a mixed-precision region would leave them.
+// the op's cast mask are f32 in 16-bit sweeps, as a mixed-precision region would leave them, unless
+// it casts none: such an op takes what comes.
 std::vector<Tensor> make_inputs(const OpDef& op, const Sample& sample, DType dtype,
                                 Values values = Values::kRandom, Layout layout = Layout::kDense);
 

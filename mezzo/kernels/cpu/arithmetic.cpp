@@ -1,4 +1,5 @@
-// Addition, subtraction, multiplication and division with broadcasting over any strides.
+// Addition, subtraction, multiplication and division, the larger and the smaller of two, with
+// broadcasting over any strides.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/arithmetic.cpp"
 #include <hwy/foreach_target.h>
@@ -83,6 +84,17 @@ kernels::CombineRows mul_rows(DType dtype) {
 kernels::CombineRows div_rows(DType dtype) {
   return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Div(a, b); });
 }
+// A comparison with a NaN says no: b stays if it is one, and a has to be asked.
+kernels::CombineRows maximum_rows(DType dtype) {
+  return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR {
+    return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
+  });
+}
+kernels::CombineRows minimum_rows(DType dtype) {
+  return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR {
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
+  });
+}
 
 void affine(const KernelArgs& args) {
   const auto& attrs = args.attrs<AffineAttrs>();
@@ -118,6 +130,8 @@ HWY_EXPORT(add_rows);
 HWY_EXPORT(sub_rows);
 HWY_EXPORT(mul_rows);
 HWY_EXPORT(div_rows);
+HWY_EXPORT(maximum_rows);
+HWY_EXPORT(minimum_rows);
 HWY_EXPORT(affine);
 HWY_EXPORT(div_number);
 
@@ -211,6 +225,17 @@ void sub_integers(const KernelArgs& args) {
 void mul_integers(const KernelArgs& args) {
   integers(args, [](std::uint64_t a, std::uint64_t b) { return a * b; });
 }
+// Numbers with a sign, again.
+void maximum_integers(const KernelArgs& args) {
+  integers(args, [](std::uint64_t a, std::uint64_t b) {
+    return std::max(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b));
+  });
+}
+void minimum_integers(const KernelArgs& args) {
+  integers(args, [](std::uint64_t a, std::uint64_t b) {
+    return std::min(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b));
+  });
+}
 
 using RunKernel = void (*)(const KernelArgs&);
 constexpr KernelList list(RunKernel simd, RunKernel integer) {
@@ -228,6 +253,12 @@ void mul_floats(const KernelArgs& args) {
 }
 void div_floats(const KernelArgs& args) {
   combine(args, HWY_DYNAMIC_DISPATCH(div_rows)(args.output().dtype()));
+}
+void maximum_floats(const KernelArgs& args) {
+  combine(args, HWY_DYNAMIC_DISPATCH(maximum_rows)(args.output().dtype()));
+}
+void minimum_floats(const KernelArgs& args) {
+  combine(args, HWY_DYNAMIC_DISPATCH(minimum_rows)(args.output().dtype()));
 }
 void affine_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(affine)(args); }
 void div_number_floats(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(div_number)(args); }
@@ -249,6 +280,8 @@ extern const KernelList add = list(add_floats, add_integers);
 extern const KernelList sub = list(sub_floats, sub_integers);
 extern const KernelList mul = list(mul_floats, mul_integers);
 extern const KernelList div{{{{"cpu_simd", vector_dtypes_only, div_floats}}}};
+extern const KernelList maximum = list(maximum_floats, maximum_integers);
+extern const KernelList minimum = list(minimum_floats, minimum_integers);
 extern const KernelList affine{{{{"cpu_simd", supports_affine, affine_floats}}}};
 extern const KernelList div_number{{{{"cpu_simd", supports_div_number, div_number_floats}}}};
 

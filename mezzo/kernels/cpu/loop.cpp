@@ -15,8 +15,12 @@ void copy_sized(const void* from, std::int64_t from_step, void* to, std::int64_t
 
 void copy_strided(std::int64_t size, const void* from, std::int64_t from_step, void* to,
                   std::int64_t to_step, std::int64_t count) {
-  const auto copy = size == 4 ? copy_sized<std::uint32_t> : copy_sized<std::uint16_t>;
-  copy(from, from_step, to, to_step, count);
+  switch (size) {
+    case 1: return copy_sized<std::uint8_t>(from, from_step, to, to_step, count);
+    case 2: return copy_sized<std::uint16_t>(from, from_step, to, to_step, count);
+    case 4: return copy_sized<std::uint32_t>(from, from_step, to, to_step, count);
+    default: return copy_sized<std::uint64_t>(from, from_step, to, to_step, count);
+  }
 }
 
 }  // namespace mezzo::kernels

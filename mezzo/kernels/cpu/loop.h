@@ -129,7 +129,7 @@ void for_each_run(const Loop<N>& loop, std::int64_t begin, std::int64_t end,
   }
 }
 
-// to[i * to_step] = from[i * from_step], of elements of `size` bytes, 2 or 4.
+// to[i * to_step] = from[i * from_step], of elements of `size` bytes: 1, 2, 4 or 8.
 void copy_strided(std::int64_t size, const void* from, std::int64_t from_step, void* to,
                   std::int64_t to_step, std::int64_t count);
 

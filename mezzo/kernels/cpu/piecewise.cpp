@@ -40,6 +40,18 @@ void clamp_grad(const KernelArgs& args) {
   });
 }
 
+void absolute(const KernelArgs& args) {
+  map_unary(args, [](F32Vec x) HWY_ATTR { return hn::Abs(x); });
+}
+
+void absolute_grad(const KernelArgs& args) {
+  map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
+    const auto zero = hn::Zero(F32());
+    const auto below = hn::IfThenElseZero(hn::Lt(x, zero), hn::Neg(g));
+    return hn::IfThenElse(hn::Gt(x, zero), g, below);
+  });
+}
+
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -51,6 +63,8 @@ HWY_EXPORT(leaky_relu);
 HWY_EXPORT(leaky_relu_grad);
 HWY_EXPORT(clamp_kernel);
 HWY_EXPORT(clamp_grad);
+HWY_EXPORT(absolute);
+HWY_EXPORT(absolute_grad);
 
 }  // namespace
 
@@ -68,6 +82,14 @@ extern const KernelList clamp = simd_kernel([](const KernelArgs& args) {
 });
 extern const KernelList clamp_grad = simd_kernel([](const KernelArgs& args) {
   HWY_DYNAMIC_DISPATCH(clamp_grad)
+  (args);
+});
+extern const KernelList abs = simd_kernel([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(absolute)
+  (args);
+});
+extern const KernelList abs_grad = simd_kernel([](const KernelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(absolute_grad)
   (args);
 });
 

@@ -1,4 +1,6 @@
-// Addition, subtraction, multiplication and division with broadcasting over any strides.
+// Addition, subtraction, multiplication and division, the larger and the smaller of two, with
+// broadcasting over any strides.
+#include "mezzo/kernels/cuda/broadcast.cuh"
 #include "mezzo/kernels/cuda/pointwise.cuh"
 #include "mezzo/ops/affine_attrs.h"
 
@@ -26,6 +28,23 @@ struct Mul {
 struct Div {
   __device__ float operator()(float a, float b) const { return a / b; }
 };
+// A comparison with a NaN says no: b stays if it is one, and a has to be asked.
+struct Maximum {
+  __device__ float operator()(float a, float b) const { return a > b || isnan(a) ? a : b; }
+  __device__ std::int64_t operator()(std::uint64_t a, std::uint64_t b) const {
+    const auto x = static_cast<std::int64_t>(a);
+    const auto y = static_cast<std::int64_t>(b);
+    return x > y ? x : y;
+  }
+};
+struct Minimum {
+  __device__ float operator()(float a, float b) const { return a < b || isnan(a) ? a : b; }
+  __device__ std::int64_t operator()(std::uint64_t a, std::uint64_t b) const {
+    const auto x = static_cast<std::int64_t>(a);
+    const auto y = static_cast<std::int64_t>(b);
+    return x < y ? x : y;
+  }
+};
 struct Affine {
   float scale;
   float shift;
@@ -47,16 +66,6 @@ struct WideDivNumber {
   __device__ float operator()(float x) const { return static_cast<float>(x / divisor); }
 };
 
-// A function of a tensor and one number, which is read once per thread and turn.
-template <class F, class T, bool kNumberFirst>
-struct WithNumber {
-  F f;
-  const T* number;
-  __device__ float operator()(float x) const {
-    return kNumberFirst ? f(widen(*number), x) : f(x, widen(*number));
-  }
-};
-
 // In unsigned numbers, which wrap around where signed ones would be undefined.
 template <class F, class T>
 struct Integers {
@@ -67,47 +76,16 @@ struct Integers {
   }
 };
 
-Loop<3> loop_of(const KernelArgs& args) {
-  const Tensor& out = args.output();
-  return make_loop<3>(out.shape(), {out.strides(), broadcast_strides(args.input(0), out.shape()),
-                                    broadcast_strides(args.input(1), out.shape())});
-}
-
-// Tensors of one layout, and a tensor with one number, are dense memory; anything else goes by
-// index.
-template <class F, class T>
-void floats_of(const KernelArgs& args, const F& f) {
-  const Launch launch(args.output());
-  const T* a = in<T>(args.input(0));
-  const T* b = in<T>(args.input(1));
-  T* to = out<T>(args.output());
-  const Loop<3> loop = loop_of(args);
-  const std::int64_t n = loop.numel();
-  const bool is_flat = loop.rank() == 1 && (loop.inner_stride(0) == 1 || n == 1);
-  const auto steps = [&](std::int64_t of_a, std::int64_t of_b) {
-    return is_flat && loop.inner_stride(1) == of_a && loop.inner_stride(2) == of_b;
-  };
-  if (steps(1, 1) || n == 1) {
-    map(launch, f, n, to, a, b);
-  } else if (steps(1, 0)) {
-    map(launch, WithNumber<F, T, false>{f, b}, n, to, a);
-  } else if (steps(0, 1)) {
-    map(launch, WithNumber<F, T, true>{f, a}, n, to, b);
-  } else {
-    map_strided(launch, f, loop, to, a, b);
-  }
-}
-
 template <class F>
 void floats(const KernelArgs& args) {
-  visit_vector_dtype(args.output().dtype(), [&]<class T>() { floats_of<F, T>(args, F()); });
+  visit_vector_dtype(args.output().dtype(), [&]<class T>() { run_broadcast<T, T>(args, F()); });
 }
 
 template <class F>
 void integers(const KernelArgs& args) {
   const Launch launch(args.output());
   const auto run = [&]<class T>() {
-    map_strided(launch, Integers<F, T>(), loop_of(args), out<T>(args.output()),
+    map_strided(launch, Integers<F, T>(), broadcast_loop(args), out<T>(args.output()),
                 in<T>(args.input(0)), in<T>(args.input(1)));
   };
   switch (args.output().dtype()) {
@@ -147,6 +125,8 @@ extern const KernelList add = floats_and_integers<Add>();
 extern const KernelList sub = floats_and_integers<Sub>();
 extern const KernelList mul = floats_and_integers<Mul>();
 extern const KernelList div{{{{"cuda", float_dtypes_only, floats<Div>}}}};
+extern const KernelList maximum = floats_and_integers<Maximum>();
+extern const KernelList minimum = floats_and_integers<Minimum>();
 extern const KernelList affine{{{{"cuda", float_dtypes_only, run_affine}}}};
 extern const KernelList div_number{{{{"cuda", float_dtypes_only, run_div_number}}}};
 

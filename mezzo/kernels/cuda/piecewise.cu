@@ -18,6 +18,12 @@ struct Bounds {
     return x >= min && x <= max ? grad : 0.0F;
   }
 };
+struct Absolute {
+  __device__ float operator()(float x) const { return fabsf(x); }
+  __device__ float operator()(float grad, float x) const {
+    return x > 0 ? grad : x < 0 ? -grad : 0.0F;
+  }
+};
 
 Slope slope_of(const KernelArgs& args) {
   return {static_cast<float>(args.attrs<LeakyReluAttrs>().negative_slope)};
@@ -37,5 +43,7 @@ extern const KernelList clamp =
     only_kernel([](const KernelArgs& args) { run_unary(args, bounds_of(args)); });
 extern const KernelList clamp_grad =
     only_kernel([](const KernelArgs& args) { run_binary(args, bounds_of(args)); });
+extern const KernelList abs = unary_kernel<Absolute>();
+extern const KernelList abs_grad = binary_kernel<Absolute>();
 
 }  // namespace mezzo::kernels::cuda

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "mezzo/kernels/ref/broadcast.h"
 #include "mezzo/ops/affine_attrs.h"
 
@@ -27,6 +29,12 @@ extern const RefKernel mul = [](const RefArgs& args) {
 };
 extern const RefKernel div = [](const RefArgs& args) {
   binary(args, [](double a, double b) { return a / b; });
+};
+extern const RefKernel maximum = [](const RefArgs& args) {
+  binary(args, [](double a, double b) { return a > b || std::isnan(a) ? a : b; });
+};
+extern const RefKernel minimum = [](const RefArgs& args) {
+  binary(args, [](double a, double b) { return a < b || std::isnan(a) ? a : b; });
 };
 extern const RefKernel affine = [](const RefArgs& args) {
   const auto& attrs = args.attrs<AffineAttrs>();

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/piecewise_attrs.h"
 
@@ -34,6 +36,19 @@ extern const RefKernel clamp_grad = [](const RefArgs& args) {
   const RefTensor& x = args.inputs[1];
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     args.outputs[0][i] = x[i] >= min && x[i] <= max ? grad[i] : 0;
+  }
+};
+
+extern const RefKernel abs = [](const RefArgs& args) {
+  const RefTensor& x = args.inputs[0];
+  for (std::int64_t i = 0; i < x.numel(); ++i) args.outputs[0][i] = std::abs(x[i]);
+};
+
+extern const RefKernel abs_grad = [](const RefArgs& args) {
+  const RefTensor& grad = args.inputs[0];
+  const RefTensor& x = args.inputs[1];
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    args.outputs[0][i] = x[i] > 0 ? grad[i] : x[i] < 0 ? -grad[i] : 0;
   }
 };
 

@@ -6,16 +6,19 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/compare.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/layer_norm.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/pool.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
+#include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
 
@@ -113,7 +116,7 @@ class Forward {
   }
 
   Tensor matrix_call() {
-    switch (below(16)) {
+    switch (below(18)) {
       case 0: return relu(matrix());
       case 1: return sigmoid(matrix()) * matrix();
       case 2: return matrix() + matrix();
@@ -129,6 +132,8 @@ class Forward {
       case 12: return mean(image(), {2, 3});
       case 13: return rounded(matrix());
       case 14: return changed_in_place();
+      case 15: return where(gt(matrix(), own_[kVector]), matrix(), abs(matrix()));
+      case 16: return masked_fill(maximum(matrix(), own_[kScale]), lt(matrix(), 0), -0.1);
       default: return matrix().detach() * own_[kScale];
     }
   }

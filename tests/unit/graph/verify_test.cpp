@@ -209,7 +209,7 @@ Program program_of(const OpDef& op, const Sample& sample) {
   Program program;
   Node node{.op = &op, .attrs = sample.attrs};
   for (const SampleInput& input : sample.inputs) {
-    const ValueSpec spec = ValueSpec::dense(input.shape, input.integer ? DType::kI64 : DType::kF32);
+    const ValueSpec spec = ValueSpec::dense(input.shape, input.dtype_in(DType::kF32));
     const std::string name = concat("x", node.inputs.size());
     node.inputs.push_back(input.absent ? kNoValue : program.add_input(spec, name));
   }

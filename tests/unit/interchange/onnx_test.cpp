@@ -14,6 +14,7 @@
 #include "mezzo/models/model.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/compare.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/piecewise.h"
@@ -21,6 +22,7 @@
 #include "mezzo/ops/pool.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
+#include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
 #include "tests/unit/data/temp_folder.h"
@@ -182,6 +184,43 @@ TEST(Onnx, RepeatedPixels) {
   EXPECT_THAT(count_ops(model), UnorderedElementsAre(Pair("Resize", 1)));
   // ONNX does not say that a scale of 1 leaves the batch as it is.
   EXPECT_THAT(checked_output(model), ElementsAre(testing::_, "4", "10", "18"));
+}
+
+// A mask is state of its own type.
+class Masked final : public nn::Module {
+ public:
+  Masked() { add_buffer("mask", mask_); }
+  Tensor forward(const Tensor& x) override {  // x: [n, 3, 3]
+    const Tensor y = where(ne(x, 0.5), maximum(x, abs(x)), minimum(x, x * x));
+    return masked_fill(y, mask_, -1) + where(eq(mask_, 0), y, x) + masked_fill(x, ge(x, y), 2);
+  }
+
+ private:
+  Tensor mask_ = lt(reshape(arange(3), {3, 1}), arange(3));
+};
+
+TEST(Onnx, ChoicesByMasks) {
+  Masked net;
+  onnx::ModelProto model = exported(net, {3, 3});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "3", "3"));
+  EXPECT_EQ(count_ops(model)["Where"], 4);
+  const auto mask =
+      std::ranges::find(model.graph().initializer(), "mask", &onnx::TensorProto::name);
+  EXPECT_EQ(mask->data_type(), onnx::TensorProto::BOOL);
+  EXPECT_EQ(mask->raw_data(), std::string("\0\1\1\0\0\1\0\0\0", 9));
+}
+
+// Numbers are i64 where the tensor is.
+TEST(Onnx, ChoicesOfTokens) {
+  const auto text = [](nn::Module& net) {
+    return serialize_onnx(net, {4}, {.input = DType::kI64});
+  };
+  Net net([](const Tensor& x) { return where(lt(x, 3), masked_fill(x, eq(x, 1), 7), x); });
+  onnx::ModelProto model;
+  model.ParseFromString(text(net));
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "4"));
+  Net part([](const Tensor& x) { return lt(x, 2.5); });
+  EXPECT_THROW(text(part), UnsupportedError) << "2.5 is not whole";
 }
 
 // Attention with a mask and positions, as a language model has it.

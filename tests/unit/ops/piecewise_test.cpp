@@ -54,5 +54,16 @@ TEST(Clamp, GradientPassesAtTheBounds) {
   EXPECT_THAT(gradient(between, {-2, -1, 0, 2, 2.5F, kNan}), ElementsAre(0, 1, 1, 1, 0, 0));
 }
 
+TEST(Abs, AtSpecialNumbers) {
+  const Floats y = abs(row({-2, -0.0F, 3, -kInf, kNan})).to_vector<float>();
+  EXPECT_THAT(Floats(y.begin(), y.end() - 1), ElementsAre(2, 0, 3, kInf));
+  EXPECT_FALSE(std::signbit(y[1]));
+  EXPECT_TRUE(std::isnan(y[4]));
+}
+
+TEST(Abs, GradientIsTheSign) {
+  EXPECT_THAT(gradient(abs, {-2, -0.0F, 0, 3, -kInf, kNan}), ElementsAre(-1, 0, 0, 1, -1, 0));
+}
+
 }  // namespace
 }  // namespace mezzo
