@@ -30,16 +30,18 @@ void check_operands(const Infer& infer) {
   const auto& attrs = infer.attrs<ConvTranspose2dAttrs>();
   const Size2d stride = attrs.conv.stride;
   const Size2d more = attrs.output_padding;
-  infer.check(attrs.conv.groups >= 1, "groups must be at least 1, it is ", attrs.conv.groups);
+  infer.check(attrs.conv.groups >= 1, "groups must be at least 1, it is ", attrs.conv.groups,
+              ". Use 1 for a plain convolution");
   infer.check(weight[0] == x[1], "weight expects ", weight[0], " input channels, x has ", x[1],
-              ": x ", x, ", weight ", weight);
+              ": x ", x, ", weight ", weight, ". Make the layer with as many as x has");
   infer.check(x[1] % attrs.conv.groups == 0, "the ", x[1],
               " input channels cannot be divided into ", attrs.conv.groups, " groups: x ", x,
-              ", weight ", weight);
-  infer.check(x[2] >= 1 && x[3] >= 1, "x has images without pixels: ", x);
+              ", weight ", weight, ". Choose groups that divide both channels");
+  infer.check(x[2] >= 1 && x[3] >= 1, "x has images without pixels: ", x, ". Leave them out");
   attrs.conv.window(kernel_of(weight)).check_numbers(infer.op());
   infer.check(more.h >= 0 && more.w >= 0 && more.h < stride.h && more.w < stride.w,
-              "output_padding must be smaller than the stride ", stride, ", it is ", more);
+              "output_padding must be smaller than the stride ", stride, ", it is ", more,
+              ". Use less, or 0");
 }
 
 void infer_conv_transpose2d(Infer& infer) {
@@ -53,7 +55,8 @@ void infer_conv_transpose2d(Infer& infer) {
   const std::int64_t channels = weight[1] * attrs.conv.groups;
   if (infer.has(2)) {
     infer.check(infer.shape(2) == Shape{channels}, "bias must have the shape ", Shape{channels},
-                ", one number per output channel, it is ", infer.shape(2));
+                ", one number per output channel, it is ", infer.shape(2),
+                ". Use reshape(), or leave it out");
   }
   const Size2d out = enlarged({x[2], x[3]}, kernel_of(weight), attrs);
   infer.check(out.h >= 1 && out.w >= 1, "the padding ", attrs.conv.padding,

@@ -27,7 +27,8 @@ void check_channel_numbers(const Infer& infer, std::size_t i, const char* name) 
   const DType wanted = group_statistics_dtype(infer.dtype(GroupIn::kX));
   const Shape shape{infer.shape(GroupIn::kX)[1]};
   infer.check(infer.shape(i) == shape && infer.dtype(i) == wanted, name, " must be ", wanted, shape,
-              " for x of shape ", infer.shape(GroupIn::kX), ", it is ", infer.input(i));
+              " for x of shape ", infer.shape(GroupIn::kX), ", it is ", infer.input(i),
+              ". Use astype() and reshape(), or leave it out");
 }
 
 void infer_group_norm(Infer& infer) {
@@ -37,10 +38,11 @@ void infer_group_norm(Infer& infer) {
   infer.check(shape.rank() == 2 || shape.rank() == 4, "x must be [n, c] or [n, c, h, w], it is ",
               shape, ". Use reshape()");
   infer.check(attrs.groups >= 1 && shape[1] % attrs.groups == 0, "the ", shape[1],
-              " channels of shape ", shape, " cannot be divided into ", attrs.groups, " groups");
+              " channels of shape ", shape, " cannot be divided into ", attrs.groups,
+              " groups. Choose a number that divides them");
   infer.check(GroupSizes(shape, attrs.groups).group_numbers() > 0,
-              "there is nothing to normalise in shape ", shape);
-  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps);
+              "there is nothing to normalise in shape ", shape, ". Leave it out");
+  infer.check(attrs.eps >= 0, "eps must not be negative: ", attrs.eps, ". Use 1e-5");
   check_channel_numbers(infer, GroupIn::kWeight, "weight");
   check_channel_numbers(infer, GroupIn::kBias, "bias");
   const DType statistics = group_statistics_dtype(infer.dtype(GroupIn::kX));
@@ -53,7 +55,7 @@ void infer_group_norm_grad(Infer& infer) {
   const Shape& shape = infer.shape(GroupGradIn::kX);
   infer.check_same_dtype(GroupGradIn::kX, GroupGradIn::kGrad);
   infer.check(infer.shape(GroupGradIn::kGrad) == shape, "the gradient has shape ",
-              infer.shape(GroupGradIn::kGrad), ", x has ", shape);
+              infer.shape(GroupGradIn::kGrad), ", x has ", shape, ". Give it the shape of x");
   infer.output(shape, infer.dtype(GroupGradIn::kX), image_format(shape));
   infer.output({shape[1]}, infer.dtype(GroupGradIn::kMean));
   infer.output({shape[1]}, infer.dtype(GroupGradIn::kMean));

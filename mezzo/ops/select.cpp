@@ -126,7 +126,7 @@ extern const OpDef maximum_grad{
           infer.check_same_dtype(0, 1);
           infer.check_same_dtype(1, 2);
           infer.check(infer.shape(0) == shape, "the gradient has shape ", infer.shape(0),
-                      ", the result ", shape);
+                      ", the result ", shape, ". Give it the shape of the result");
           infer.output_like(0);
         },
     .backward =

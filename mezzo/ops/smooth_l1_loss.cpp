@@ -16,7 +16,7 @@ void infer_smooth_l1(Infer& infer) {
   infer.check_floating(0, "the prediction");
   infer.check_floating(1, "the target");
   infer.check(infer.shape(0) == infer.shape(1), "the prediction has shape ", infer.shape(0),
-              ", the target ", infer.shape(1));
+              ", the target ", infer.shape(1), ". Give both the same shape");
   const auto& attrs = infer.attrs<SmoothL1Attrs>();
   infer.check(std::isfinite(attrs.beta) && attrs.beta >= 0, "beta is ", attrs.beta,
               ". Give a finite number, 0 or more");

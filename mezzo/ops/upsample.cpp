@@ -12,7 +12,8 @@ Size2d checked_scale(const Infer& infer) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   const Size2d scale = infer.attrs<UpsampleAttrs>().scale;
   infer.check(scale.h >= 1 && scale.w >= 1 && scale.h <= kMost && scale.w <= kMost,
-              "the scale must be whole numbers from 1 to ", kMost, ", it is ", scale);
+              "the scale must be whole numbers from 1 to ", kMost, ", it is ", scale,
+              ". Use slice() to make images smaller");
   return scale;
 }
 
@@ -30,7 +31,7 @@ void infer_upsample_grad(Infer& infer) {
   const Size2d scale = checked_scale(infer);
   const Shape& grad = infer.shape(0);
   infer.check(grad[2] % scale.h == 0 && grad[3] % scale.w == 0, "the gradient ", grad,
-              " is not that of images enlarged by ", scale);
+              " is not that of images enlarged by ", scale, ". Give it the size of the result");
   infer.output({grad[0], grad[1], grad[2] / scale.h, grad[3] / scale.w}, infer.dtype(0),
                Format::kChannelsLast);
 }

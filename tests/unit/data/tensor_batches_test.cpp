@@ -96,7 +96,8 @@ TEST(TensorBatches, GoOnFromAnyPosition) {
   EXPECT_EQ(resumed.position(), (LoaderPosition{.epoch = 2, .step = 0}));
   EXPECT_EQ(batches_of(resumed), batches_of(whole));
   EXPECT_EQ(message_of<ArgumentError>([&] { resumed.seek({.epoch = 0, .step = 4}); }),
-            "[loader] no such position: epoch 0, step 4, with 3 steps per epoch");
+            "[loader] no such position: epoch 0, step 4, with 3 steps per epoch. Seek one of these "
+            "batches");
 }
 
 TEST(TensorBatches, KeepDtypesAndFormats) {

@@ -71,8 +71,10 @@ TEST(AddGroup, WhatIsRefusedChangesNothing) {
   const auto error_of = [&](const Group<SgdOptions>& group) {
     return message_of<ArgumentError>([&] { sgd.add_group(group); });
   };
-  EXPECT_EQ(error_of({{b, a}, {}}), "[Sgd] parameter 2 (f32[4]) was given twice");
-  EXPECT_EQ(error_of({{b, c, b}, {}}), "[Sgd] parameter 3 (f32[4]) was given twice");
+  EXPECT_EQ(error_of({{b, a}, {}}),
+            "[Sgd] parameter 2 (f32[4]) was given twice. Hand over each once");
+  EXPECT_EQ(error_of({{b, c, b}, {}}),
+            "[Sgd] parameter 3 (f32[4]) was given twice. Hand over each once");
   EXPECT_THAT(error_of({{b, ones({4})}, {}}), testing::HasSubstr("parameter 2 (f32[4]) is not"));
   EXPECT_THAT(error_of({{b}, {.lr = -1.0}}), testing::HasSubstr("must not be negative"));
   EXPECT_THAT(error_of({{b}, {.nesterov = true}}), testing::HasSubstr("Nesterov"));
