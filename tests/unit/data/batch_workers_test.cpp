@@ -20,8 +20,11 @@ constinit thread_local bool has_no_memory = false;
 
 // In all of the program: what allocates in a thread is not to be seen from outside. Not inlined,
 // or the compiler sees new without its delete.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return has_no_memory ? nullptr : std::malloc(size > 0 ? size : 1);
+}
 [[gnu::noinline]] void* operator new(std::size_t size) {
-  void* const memory = has_no_memory ? nullptr : std::malloc(size > 0 ? size : 1);
+  void* const memory = operator new(size, std::nothrow);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
