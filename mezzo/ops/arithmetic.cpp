@@ -48,6 +48,17 @@ const Tensor& floating(const Tensor& x, const char* called) {
   return x;
 }
 
+// An operand's gradient is that of the result where the operand was chosen.
+void set_grads_of_chosen(Backward& ctx, bool larger) {
+  for (const std::size_t i : {0UL, 1UL}) {
+    if (!ctx.needs(i)) continue;
+    const Tensor own = ctx.input(i);
+    const Tensor other = ctx.input(1 - i);
+    const Tensor& a = larger ? own : other;
+    set_reduced(ctx, i, maximum_grad(ctx.grad(), a, larger ? other : own));
+  }
+}
+
 }  // namespace
 
 namespace ops {
@@ -132,13 +143,7 @@ extern const OpDef maximum{
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_binary,
-    .backward =
-        [](Backward& ctx) {
-          const Tensor a = ctx.input(0);
-          const Tensor b = ctx.input(1);
-          if (ctx.needs(0)) set_reduced(ctx, 0, mezzo::maximum_grad(ctx.grad(), a, b));
-          if (ctx.needs(1)) set_reduced(ctx, 1, mezzo::maximum_grad(ctx.grad(), b, a));
-        },
+    .backward = [](Backward& ctx) { set_grads_of_chosen(ctx, /*larger=*/true); },
     .samples = [] { return binary_samples(-2); },
     .errors = binary_errors,
     .exact = true,
@@ -151,13 +156,7 @@ extern const OpDef minimum{
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_binary,
-    .backward =
-        [](Backward& ctx) {
-          const Tensor a = ctx.input(0);
-          const Tensor b = ctx.input(1);
-          if (ctx.needs(0)) set_reduced(ctx, 0, mezzo::maximum_grad(ctx.grad(), b, a));
-          if (ctx.needs(1)) set_reduced(ctx, 1, mezzo::maximum_grad(ctx.grad(), a, b));
-        },
+    .backward = [](Backward& ctx) { set_grads_of_chosen(ctx, /*larger=*/false); },
     .samples = [] { return binary_samples(-2); },
     .errors = binary_errors,
     .exact = true,

@@ -4,7 +4,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/column_sums-inl.h"
 #include "mezzo/kernels/cpu/pixel_strips.h"
-#include "mezzo/kernels/cpu/tiles-inl.h"
+#include "mezzo/kernels/cpu/tile_sums-inl.h"
 
 namespace mezzo::kernels::pixels {
 
@@ -12,44 +12,15 @@ namespace mezzo::kernels::pixels {
 
 namespace {
 
-// The sums of two by two tiles.
-struct alignas(64) TileSums {
-  float tiles[4][kTileRows * kTileRows];
-};
-
 MEZZO_TILE_TARGET void add_up(const Product& p, const BFloat16* rows, std::int64_t column,
                               TileSums& sums) {
-  const std::int64_t blocks = p.inner / kBlock;
-  const char* left = p.weight + column / kTileRows * blocks * kTileBytes;
-  const char* right = left + blocks * kTileBytes;
-  const std::int64_t pitch = p.inner * 2;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const BFloat16* x = rows + block * kBlock;
-    _tile_loadd(4, x, pitch);
-    _tile_loadd(6, left + block * kTileBytes, kTileRowBytes);
-    _tile_loadd(7, right + block * kTileBytes, kTileRowBytes);
-    _tile_loadd(5, x + kTileRows * p.inner, pitch);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+  const std::int64_t row_bytes = p.inner / kBlock * kTileBytes;
+  const char* weight = p.weight + column / kTileRows * row_bytes;
+  clear_sums();
+  for (std::int64_t i = 0; i < p.inner; i += kBlock, weight += kTileBytes) {
+    add_products(rows + i, p.inner, weight, row_bytes);
   }
-  _tile_stored(0, sums.tiles[0], kTileRowBytes);
-  _tile_stored(1, sums.tiles[1], kTileRowBytes);
-  _tile_stored(2, sums.tiles[2], kTileRowBytes);
-  _tile_stored(3, sums.tiles[3], kTileRowBytes);
-}
-
-// Row r of the sums.
-MEZZO_TILE_TARGET inline __m512i rounded_row(const TileSums& sums, std::int64_t r) {
-  const std::int64_t half = r / kTileRows * 2;
-  const std::int64_t at = r % kTileRows * kTileRows;
-  return rounded_line(_mm512_load_ps(sums.tiles[half] + at),
-                      _mm512_load_ps(sums.tiles[half + 1] + at));
+  store_sums(sums);
 }
 
 // `rows` are those of x, as many as two tiles read.

@@ -107,13 +107,17 @@ void select(const Tensor& out, const std::array<Side, 3>& sides, SelectRow row) 
   for_dense_rows<4>(loop, {written_memory_of(out), first.memory, a.memory, b.memory}, row);
 }
 
-void where_mask(const KernelArgs& args) {
-  const Tensor& out = args.output();
-  const Shape& shape = out.shape();
+// Of the operands as they are.
+void select_of(const KernelArgs& args, SelectRow row) {
+  const Shape& shape = args.output().shape();
   select(
-      out,
+      args.output(),
       {side_of(args.input(0), shape), side_of(args.input(1), shape), side_of(args.input(2), shape)},
-      HWY_DYNAMIC_DISPATCH(choose_row_of)(size_of(out.dtype())));
+      row);
+}
+
+void where_mask(const KernelArgs& args) {
+  select_of(args, HWY_DYNAMIC_DISPATCH(choose_row_of)(size_of(args.output().dtype())));
 }
 
 void fill_masked(const KernelArgs& args) {
@@ -129,12 +133,7 @@ void fill_masked(const KernelArgs& args) {
 }
 
 void grad_of_larger(const KernelArgs& args) {
-  const Tensor& out = args.output();
-  const Shape& shape = out.shape();
-  select(
-      out,
-      {side_of(args.input(0), shape), side_of(args.input(1), shape), side_of(args.input(2), shape)},
-      HWY_DYNAMIC_DISPATCH(maximum_grad_row_of)(out.dtype()));
+  select_of(args, HWY_DYNAMIC_DISPATCH(maximum_grad_row_of)(args.output().dtype()));
 }
 
 }  // namespace

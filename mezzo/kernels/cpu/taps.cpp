@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/kernels/cpu/column_sums-inl.h"
-#include "mezzo/kernels/cpu/tiles-inl.h"
+#include "mezzo/kernels/cpu/tile_sums-inl.h"
 #include "mezzo/kernels/cpu/tiles.h"
 
 namespace mezzo::kernels::taps {
@@ -13,40 +13,6 @@ namespace mezzo::kernels::taps {
 #if MEZZO_TILES
 
 namespace {
-
-// The sums of two by two tiles.
-struct alignas(64) TileSums {
-  float tiles[4][kTileRows * kTileRows];
-};
-
-// Row r of the sums.
-MEZZO_TILE_TARGET inline __m512i rounded_row(const TileSums& sums, std::int64_t r) {
-  const std::int64_t half = r / kTileRows * 2;
-  const std::int64_t at = r % kTileRows * kTileRows;
-  return pixels::rounded_line(_mm512_load_ps(sums.tiles[half] + at),
-                              _mm512_load_ps(sums.tiles[half + 1] + at));
-}
-
-MEZZO_TILE_TARGET void begin_sums(const TileSums* sums) {
-  if (sums == nullptr) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums->tiles[0], kTileRowBytes);
-    _tile_loadd(1, sums->tiles[1], kTileRowBytes);
-    _tile_loadd(2, sums->tiles[2], kTileRowBytes);
-    _tile_loadd(3, sums->tiles[3], kTileRowBytes);
-  }
-}
-
-MEZZO_TILE_TARGET void keep_sums(TileSums& sums) {
-  _tile_stored(0, sums.tiles[0], kTileRowBytes);
-  _tile_stored(1, sums.tiles[1], kTileRowBytes);
-  _tile_stored(2, sums.tiles[2], kTileRowBytes);
-  _tile_stored(3, sums.tiles[3], kTileRowBytes);
-}
 
 // The pixels of a band, panel after panel of their channels.
 class BandCopy {
@@ -161,16 +127,7 @@ MEZZO_TILE_TARGET void Bands::add_panel(const Phase& phase, std::int64_t positio
   const BFloat16* x = copy_.panel(first) + position * width;
   for (std::int64_t c = 0; c < width; c += kBlock, x += kBlock, left += block_bytes) {
     for (const Phase::Tap& tap : phase.taps) {
-      const BFloat16* const pixels = x + tap.step * width;
-      const char* const weight = left + tap.index * kTileBytes;
-      _tile_loadd(4, pixels, 2 * width);
-      _tile_loadd(6, weight, kTileRowBytes);
-      _tile_loadd(7, weight + row_bytes, kTileRowBytes);
-      _tile_loadd(5, pixels + kTileRows * width, 2 * width);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+      add_products(x + tap.step * width, width, left + tap.index * kTileBytes, row_bytes);
     }
   }
 }
@@ -200,9 +157,9 @@ MEZZO_TILE_TARGET void Bands::compute_strip(const Phase& phase, std::int64_t pos
     const bool is_last = first + plan_.panel >= plan_.inner;
     for (std::int64_t c = columns.begin; c < columns.end; c += kBlock) {
       TileSums& sums = sums_[static_cast<std::size_t>((c - columns.begin) / kBlock)];
-      begin_sums(first == 0 ? nullptr : &sums);
+      first == 0 ? clear_sums() : load_sums(sums);
       add_panel(phase, position, first, c);
-      keep_sums(sums);
+      store_sums(sums);
       if (is_last) store(phase, position, c, sums);
     }
   }
