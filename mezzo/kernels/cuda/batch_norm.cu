@@ -13,18 +13,7 @@ __global__ void MEZZO_THREE_BLOCKS statistics_kernel(ChannelGrid g, const T* x, 
   __shared__ Moments shared[N][kThreads];
   const ChannelRange range(g, N, Direction::kForwards);
   Moments moments[N];
-  float count = 0;
-  range.for_pixels<pixels_ahead(1)>(
-      [&](const Place& place) { return read_stored<N>(x + place.at); },
-      [&](const Pack<T, N>& pack, const Place&) {
-        count += 1;
-        const float share = 1.0F / count;
-#pragma unroll
-        for (int k = 0; k < N; ++k) moments[k].add(widen(pack.values[k]), share);
-      });
-#pragma unroll
-  for (int k = 0; k < N; ++k) moments[k].count = count;
-  add_up_columns(moments, shared, [](Moments& sum, const Moments& other) { sum.add(other); });
+  add_up_pixels(range, x, moments, shared);
   if (!range.has_channels() || threadIdx.y != 0) return;
 #pragma unroll
   for (int k = 0; k < N; ++k) {

@@ -57,20 +57,8 @@ __global__ void MEZZO_THREE_BLOCKS group_moments_kernel(SampleGrid g, const T* x
   __shared__ Moments shared[N][kThreads];
   const ChannelRange range(g.one, N, Direction::kForwards);
   for (std::int64_t sample = blockIdx.z; sample < g.samples; sample += gridDim.z) {
-    const T* from = x + sample * g.size();
     Moments moments[N];
-    float count = 0;
-    range.for_pixels<pixels_ahead(1)>(
-        [&](const Place& place) { return read_stored<N>(from + place.at); },
-        [&](const Pack<T, N>& pack, const Place&) {
-          count += 1;
-          const float share = 1.0F / count;
-#pragma unroll
-          for (int k = 0; k < N; ++k) moments[k].add(widen(pack.values[k]), share);
-        });
-#pragma unroll
-    for (int k = 0; k < N; ++k) moments[k].count = count;
-    add_up_columns(moments, shared, [](Moments& sum, const Moments& other) { sum.add(other); });
+    add_up_pixels(range, x + sample * g.size(), moments, shared);
     if (!range.has_channels() || threadIdx.y != 0) continue;
     Moments* to = partial + sample * g.partial_size() + blockIdx.y * g.one.channels;
 #pragma unroll

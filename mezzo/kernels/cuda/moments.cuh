@@ -1,7 +1,7 @@
 // Means and variances of channels, found as values come.
 #pragma once
 
-#include "mezzo/kernels/cuda/launch.cuh"
+#include "mezzo/kernels/cuda/channels.cuh"
 
 namespace mezzo::kernels::cuda {
 
@@ -33,5 +33,23 @@ struct Moments {
     count = total;
   }
 };
+
+// Those of the pixels of x that a block reads, in the moments of its first row of threads.
+template <int N, class T>
+__device__ void add_up_pixels(const ChannelRange& range, const T* x, Moments (&moments)[N],
+                              Moments (&shared)[N][kThreads]) {
+  float count = 0;
+  range.for_pixels<pixels_ahead(1)>(
+      [&](const Place& place) { return read_stored<N>(x + place.at); },
+      [&](const Pack<T, N>& pack, const Place&) {
+        count += 1;
+        const float share = 1.0F / count;
+#pragma unroll
+        for (int k = 0; k < N; ++k) moments[k].add(widen(pack.values[k]), share);
+      });
+#pragma unroll
+  for (int k = 0; k < N; ++k) moments[k].count = count;
+  add_up_columns(moments, shared, [](Moments& sum, const Moments& other) { sum.add(other); });
+}
 
 }  // namespace mezzo::kernels::cuda
