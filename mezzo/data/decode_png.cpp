@@ -14,9 +14,6 @@
 namespace mezzo::data {
 namespace {
 
-// What the library may unpack of a chunk of text or of a colour profile, all of which is ignored.
-constexpr png_alloc_size_t kMaxChunkBytes = 1 << 23;
-
 // A decoder with what it reads, freed with all that it holds. The library's errors jump: the
 // functions that they jump out of, read_header() and read_pixels(), hold nothing that needs a
 // destructor.
@@ -56,7 +53,9 @@ bool read_header(Decoder& decoder) {
   decoder.info = png_create_info_struct(decoder.png);
   if (decoder.info == nullptr) png_error(decoder.png, "no memory");
   png_set_read_fn(decoder.png, &decoder, on_read);
-  png_set_chunk_malloc_max(decoder.png, kMaxChunkBytes);
+  // Text, colour profiles and the like say nothing of the pixels. The library would set aside what
+  // such a chunk claims to have, 2 GB and more, before it finds that the file is shorter.
+  png_set_keep_unknown_chunks(decoder.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   // Sizes are judged by take_claimed_shape(), whose message names the limit.
   png_set_user_limits(decoder.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
   png_read_info(decoder.png, decoder.info);

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 
@@ -252,17 +256,21 @@ TEST(DecodePng, EveryFlippedBitIsNoticed) {
   }
 }
 
+// The 4 bytes of a number as PNG has them.
+Bytes in_png(unsigned long value) {
+  Bytes bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    bytes.push_back(static_cast<std::uint8_t>(value >> shift));
+  }
+  return bytes;
+}
+
 // A file of 6x6 pixels whose header claims another size, with the check sum that belongs to it.
 Bytes png_claiming(std::uint32_t side) {
   Bytes file = encode_png(random_image({3, 6, 6}, 6));
-  const auto put = [&](std::size_t place, unsigned long value) {
-    for (std::size_t i = 0; i < 4; ++i) {
-      file[place + i] = static_cast<std::uint8_t>(value >> (24 - 8 * i));
-    }
-  };
-  put(16, side);
-  put(20, side);
-  put(29, crc32(0, &file[12], 17));
+  std::ranges::copy(in_png(side), &file[16]);
+  std::ranges::copy(in_png(side), &file[20]);
+  std::ranges::copy(in_png(crc32(0, &file[12], 17)), &file[29]);
   return file;
 }
 
@@ -275,6 +283,45 @@ TEST(DecodePng, BelievesNoLies) {
                                 std::to_string(file.size()) +
                                 " bytes can hold. Copy or download the file again");
   EXPECT_THAT(error_of(png_claiming(1'000)), HasSubstr("is damaged"));
+}
+
+// A file of 6x6 pixels with a chunk behind its header that claims to have so many bytes.
+Bytes png_with_chunk(std::string_view name, const Bytes& data, std::size_t claimed) {
+  Bytes chunk(name.begin(), name.end());
+  chunk.insert(chunk.end(), data.begin(), data.end());
+  const Bytes check = in_png(crc32(0, chunk.data(), static_cast<unsigned>(chunk.size())));
+  const Bytes size = in_png(claimed);
+  chunk.insert(chunk.begin(), size.begin(), size.end());
+  chunk.insert(chunk.end(), check.begin(), check.end());
+  Bytes file = encode_png(random_image({3, 6, 6}, 8));
+  file.insert(file.begin() + 33, chunk.begin(), chunk.end());
+  return file;
+}
+
+TEST(DecodePng, SkipsWhatIsNotOfThePixels) {
+  for (const std::string_view name : {"zTXt", "iCCP", "tEXt", "sBIT", "prIV"}) {
+    EXPECT_EQ(decode_image(png_with_chunk(name, {1, 2, 3}, 3), "NAME").pixels,
+              random_image({3, 6, 6}, 8).pixels)
+        << name;
+  }
+}
+
+// The most address space that this process has had, in KiB.
+long peak_address_space() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmPeak:")) return std::stol(line.substr(7));
+  }
+  throw std::runtime_error("no VmPeak in /proc/self/status");
+}
+
+TEST(DecodePng, ChunksGetNoMemoryForWhatTheyClaim) {
+  for (const std::string_view name : {"zTXt", "iCCP", "tRNS", "prIV"}) {
+    const Bytes file = png_with_chunk(name, {1, 2, 3}, 0x6000'0000);
+    const long before = peak_address_space();
+    EXPECT_THAT(error_of(file), HasSubstr("the file ends early")) << name;
+    EXPECT_LT(peak_address_space() - before, 256 * 1024) << name;
+  }
 }
 
 // As many pixels of one byte as there can be: nothing but white, a bit each.
