@@ -301,9 +301,11 @@ Tensor Executable::norm_when_read(const Instruction& instruction) {
   const auto input = [&](std::size_t i) {
     return i < instruction.inputs.size() ? *instruction.inputs[i] : Tensor();
   };
+  const bool finds = instruction.outputs.size() > 1;
   return norm_when_asked({input(In::kX), input(In::kWeight), input(In::kBias),
-                          input(In::kRunningMean), input(In::kRunningVar), input(In::kResidual),
-                          instruction.node->attrs.as<BatchNormAttrs>()});
+                          finds ? instruction.outputs[1] : input(In::kRunningMean),
+                          finds ? instruction.outputs[2] : input(In::kRunningVar),
+                          input(In::kResidual), instruction.node->attrs.as<BatchNormAttrs>()});
 }
 
 // A view, or the copy of a parameter: no work that is queued, as far as the copy is there already.
@@ -323,6 +325,7 @@ void Executable::prepare(Instruction& instruction) {
 void Executable::run_kernel(Instruction& instruction) {
   place_outputs(instruction);
   queue(instruction);
+  if (instruction.is_by_readers) slots_[instruction.node->outputs[0]] = norm_when_read(instruction);
   drop_packed(instruction);
 }
 
@@ -331,6 +334,7 @@ void Executable::place_outputs(Instruction& instruction) {
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = node.outputs[i];
     Tensor& tensor = instruction.outputs[i];
+    if (memory_.homes[output] == Home::kReaders) continue;
     if (memory_.homes[output] == Home::kFresh) {
       const ValueId block = memory_.blocks[output];
       tensor = block == output ? make(program_.spec(output), program_.device) : slots_[block];
@@ -339,6 +343,8 @@ void Executable::place_outputs(Instruction& instruction) {
       tensor.bump_version();  // copies that kernels have made of what was here are stale
     }
   }
+  // Tells the kernel that it finds statistics only.
+  if (instruction.is_by_readers) instruction.outputs[0] = norm_when_read(instruction);
 }
 
 void Executable::queue(Instruction& instruction) {

@@ -46,7 +46,7 @@ class Executable {
     std::vector<const Tensor*> inputs{};
     std::vector<Tensor> outputs{};  // in the order of the node's; a fresh one is made in every run
     bool is_copy = false;           // of a parameter
-    bool is_by_readers = false;     // computed when it is read
+    bool is_by_readers = false;     // its first result is computed when it is read
     bool is_empty = false;          // no element to compute
     bool is_ready = false;          // queued work whose host part is done in this run
     // Host work that may write rooms: the writer of those.
@@ -77,12 +77,12 @@ class Executable {
   void find_packed_rooms();
   void find_norms();
   bool is_lasting(ValueId value) const;
-  // True for views, copies of parameters and what is computed when it is read, which the host
-  // makes.
+  // True for views, copies of parameters and what is computed when it is read and finds nothing
+  // else, which the host makes.
   static bool is_prepared(const Instruction& instruction) {
     const Node& node = *instruction.node;
-    return !node.is_host() &&
-           (node.op->view != nullptr || instruction.is_copy || instruction.is_by_readers);
+    return !node.is_host() && (node.op->view != nullptr || instruction.is_copy ||
+                               (instruction.is_by_readers && node.outputs.size() == 1));
   }
 
   void bind(std::span<const Tensor> inputs);

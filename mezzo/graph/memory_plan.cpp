@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "mezzo/graph/norms_by_readers.h"
 #include "mezzo/graph/rewrite.h"
@@ -28,6 +29,9 @@ struct Life {
 };
 
 bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <= a.last; }
+
+// What a normalisation finds besides its result.
+std::span<const ValueId> found_by(const Node& norm) { return std::span(norm.outputs).subspan(1); }
 
 // Where values live, and which share a block.
 class Blocks {
@@ -58,9 +62,13 @@ class Blocks {
         last_read_[node.inputs[0]] =
             std::max(last_read_[node.inputs[0]], last_read_[node.outputs[0]]);
       }
-      const std::size_t read = by_readers_[i] ? last_read_[node.outputs[0]] : i;
-      for (const ValueId input : node.inputs) {
-        if (input != kNoValue) last_read_[input] = std::max(last_read_[input], read);
+      const auto read_at = [&](ValueId value, std::size_t at) {
+        if (value != kNoValue) last_read_[value] = std::max(last_read_[value], at);
+      };
+      const std::size_t read = by_readers_[i] ? std::max(i, last_read_[node.outputs[0]]) : i;
+      for (const ValueId input : node.inputs) read_at(input, read);
+      if (by_readers_[i]) {
+        for (const ValueId statistics : found_by(node)) read_at(statistics, read);
       }
     }
     for (const ValueId output : program_.outputs) last_read_[output] = program_.nodes.size();
@@ -75,13 +83,13 @@ class Blocks {
       plan_.homes[node.outputs[0]] = plan_.homes[base];
       return;
     }
-    if (by_readers_[i]) {
-      plan_.homes[node.outputs[0]] = Home::kReaders;
-      return;
-    }
     const bool is_copy = is_parameter_copy(program_, node);
     for (std::size_t k = 0; k < node.outputs.size(); ++k) {
       const ValueId output = node.outputs[k];
+      if (k == 0 && by_readers_[i]) {
+        plan_.homes[output] = Home::kReaders;
+        continue;
+      }
       plan_.homes[output] = is_copy ? Home::kCopy : Home::kArena;
       if (k < node.over.size() && can_be_written_over(node.over[k], output, i)) {
         plan_.blocks[output] = plan_.blocks[node.over[k]];
@@ -134,16 +142,18 @@ std::vector<Life> lives_of_blocks(const Program& program, const MemoryPlan& plan
     lives[block].last = at;
   };
   const std::vector<std::size_t> all_makers = makers(program);
-  const auto extend_all = [&](const std::vector<ValueId>& inputs, std::size_t at) {
-    for (const ValueId input : inputs) {
-      if (input != kNoValue) extend(input, at);
+  const auto extend_all = [&](std::span<const ValueId> values, std::size_t at) {
+    for (const ValueId value : values) {
+      if (value != kNoValue) extend(value, at);
     }
   };
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     extend_all(program.nodes[i].inputs, i);
     for (const ValueId input : program.nodes[i].inputs) {
       if (input == kNoValue || plan.homes[input] != Home::kReaders) continue;
-      extend_all(program.nodes[all_makers[input]].inputs, i);
+      const Node& norm = program.nodes[all_makers[input]];
+      extend_all(norm.inputs, i);
+      extend_all(found_by(norm), i);
     }
     for (const ValueId output : program.nodes[i].outputs) extend(output, i);
   }

@@ -4,20 +4,46 @@
 
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/batch_norm_again.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/dispatch.h"
 
 namespace mezzo::graph {
 namespace {
 
-bool is_norm_again(const Program& program, const Node& node) {
-  return is_norm_by_given(node) && node.phase == Phase::kBackward &&
-         is_norm_worth_again(program.spec(node.outputs[0]).dtype, program.device) &&
-         program.spec(node.outputs[0]).shape.numel() > 0;
+bool adds_residual(const Node& norm) {
+  return norm.inputs.size() > BatchNormInput::kResidual &&
+         norm.inputs[BatchNormInput::kResidual] != kNoValue;
 }
 
-bool reads_images(const Node& reader, ValueId value) {
-  static const OpDef* const kGradWeight = find_op("conv2d_grad_weight");
-  return is_call(reader, kGradWeight) && reader.inputs[0] != value && reader.inputs[1] == value;
+bool is_candidate(const Program& program, const Node& node) {
+  if (!is_training_norm(node) && !is_norm_by_given(node)) return false;
+  const ValueSpec& result = program.spec(node.outputs[0]);
+  return is_norm_worth_again(result.dtype, program.device) && result.shape.numel() > 0;
+}
+
+bool normalises(const Program& program, const Node& reader, const Node& norm) {
+  if (reader.is_host() || reader.op->view != nullptr) return false;
+  StandIns call(program, reader);
+  for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+    if (reader.inputs[i] == norm.outputs[0] &&
+        !normalises_input(*reader.op, call.inputs(), call.outputs(), reader.attrs, i,
+                          adds_residual(norm))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What the norm reads is still the same when its reader comes.
+bool reads_the_same(const MemoryUse& memory, const Node& norm, std::size_t at, std::size_t reader) {
+  using In = BatchNormInput;
+  for (std::size_t i = 0; i < norm.inputs.size(); ++i) {
+    const bool is_parameter = i == In::kWeight || i == In::kBias;
+    const bool is_same = is_parameter ? memory.is_same_parameter_at(norm.inputs[i], at, reader)
+                                      : memory.is_same_at(norm.inputs[i], at, reader);
+    if (!is_same) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -26,13 +52,13 @@ std::vector<bool> norms_by_readers(const Program& program) {
   std::vector<bool> result(program.nodes.size(), false);
   const std::vector<std::vector<std::size_t>> all_readers = readers(program);
   const MemoryUse memory(program);
-  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+  for (std::size_t i = program.nodes.size(); i-- > 0;) {
     const Node& node = program.nodes[i];
-    if (!is_norm_again(program, node) || memory.is_returned(node.outputs[0])) continue;
+    if (!is_candidate(program, node) || memory.is_returned(node.outputs[0])) continue;
     result[i] = std::ranges::all_of(all_readers[node.outputs[0]], [&](std::size_t reader) {
-      return reads_images(program.nodes[reader], node.outputs[0]) &&
-             std::ranges::all_of(
-                 node.inputs, [&](ValueId input) { return memory.is_same_at(input, i, reader); });
+      // A norm that is itself computed by its readers reads nothing where it stands.
+      return !result[reader] && reads_the_same(memory, node, i, reader) &&
+             normalises(program, program.nodes[reader], node);
     });
   }
   return result;

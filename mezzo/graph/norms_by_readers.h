@@ -7,9 +7,9 @@
 
 namespace mezzo::graph {
 
-// For each node, whether its result needs no memory: a batch normalisation that the backward pass
-// computes again (recompute_norms) for gradients by convolutions' weights alone, in 16 bits on a
-// CPU. Their kernel normalises while it copies its images; what the node reads has to be there
+// For each node, whether its first result needs no memory: a batch normalisation, in 16 bits on a
+// CPU, all of whose readers are calls of kernels that normalise what they read
+// (Kernel::normalises). What the node reads, and the statistics that it finds, have to be there
 // until then. See mezzo/ops/batch_norm_again.h.
 std::vector<bool> norms_by_readers(const Program& program);
 

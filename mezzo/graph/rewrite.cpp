@@ -1,6 +1,7 @@
 #include "mezzo/graph/rewrite.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "mezzo/ops/batch_norm_attrs.h"
@@ -34,6 +35,15 @@ bool is_training_norm(const Node& node) {
 bool is_norm_by_given(const Node& node) {
   const BatchNormAttrs* const attrs = norm_attrs(node);
   return attrs != nullptr && !attrs->training;
+}
+
+StandIns::StandIns(const Program& program, const Node& node) {
+  const auto stand_in_for = [&](ValueId value) {
+    return value != kNoValue ? stand_in(program.spec(value), program.device) : Tensor();
+  };
+  std::ranges::transform(node.inputs, std::back_inserter(inputs_), stand_in_for);
+  std::ranges::transform(node.outputs, std::back_inserter(outputs_), stand_in_for);
+  for (const Tensor& input : inputs_) pointers_.push_back(&input);
 }
 
 std::size_t count_casts(const Program& program) {
@@ -89,9 +99,13 @@ MemoryUse::MemoryUse(const Program& program)
 
 void MemoryUse::add_node(const Program& program, std::size_t i) {
   const Node& node = program.nodes[i];
-  const std::size_t before = i == 0 ? 0 : host_work_before_[i - 1];
-  const bool is_behind_host_work = i > 0 && program.nodes[i - 1].is_host();
-  host_work_before_.push_back(before + static_cast<std::size_t>(is_behind_host_work));
+  const bool is_behind_work = i > 0 && program.nodes[i - 1].is_host();
+  const bool is_in_place = is_behind_work && program.nodes[i - 1].time != HostWorkTime::kCanWait;
+  const auto count = [&](std::vector<std::size_t>& work_before, bool is_more) {
+    work_before.push_back((i == 0 ? 0 : work_before[i - 1]) + static_cast<std::size_t>(is_more));
+  };
+  count(host_work_before_, is_behind_work);
+  count(work_in_place_before_, is_in_place);
   for (const ValueId input : node.inputs) {
     if (input == kNoValue) continue;
     last_read_[owner(input)] = i;
@@ -117,9 +131,10 @@ void MemoryUse::add_part(const Program& program, std::size_t i) {
   parts_.push_back(std::move(part));
 }
 
-bool MemoryUse::is_changed_between(ValueId value, std::size_t first, std::size_t second) const {
+bool MemoryUse::is_changed_between(ValueId value, std::size_t first, std::size_t second,
+                                   const std::vector<std::size_t>& work_before) const {
   const auto [begin, end] = std::minmax(first, second);
-  std::size_t changes = host_work_before(end) - host_work_before(begin);
+  std::size_t changes = work_before[end] - work_before[begin];
   for (const Part& part : parts_) {
     if (part.node < begin || part.node >= end) continue;
     if (std::ranges::count(part.changed, owner(value)) == 0) --changes;

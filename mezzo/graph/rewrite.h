@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "mezzo/graph/program.h"
@@ -16,6 +17,23 @@ bool is_call(const Node& node, const OpDef* op);
 // reads, or by given ones.
 bool is_training_norm(const Node& node);
 bool is_norm_by_given(const Node& node);
+
+// Tensors like those that a call reads and makes, without elements: for asking about the call.
+class StandIns {
+ public:
+  StandIns(const Program& program, const Node& node);
+  StandIns(const StandIns&) = delete;
+  StandIns& operator=(const StandIns&) = delete;
+
+  Inputs inputs() const { return pointers_; }
+  std::span<Tensor> outputs() { return outputs_; }
+
+ private:
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> outputs_;
+  std::vector<const Tensor*> pointers_;  // to inputs_
+};
+
 std::size_t count_casts(const Program& program);
 // True if one of the nodes [first, last) belongs to an update.
 bool is_update_between(const Program& program, std::size_t first, std::size_t last);
@@ -46,7 +64,14 @@ class MemoryUse {
   std::size_t host_work_before(std::size_t node) const { return host_work_before_[node]; }
   // True if two nodes that read the value find the same numbers.
   bool is_same_at(ValueId value, std::size_t first, std::size_t second) const {
-    return value == kNoValue || !may_change(value) || !is_changed_between(value, first, second);
+    return value == kNoValue || !may_change(value) ||
+           !is_changed_between(value, first, second, host_work_before_);
+  }
+  // The same for a value of which it is known that no host work changes it that can wait: such work
+  // moves running statistics on.
+  bool is_same_parameter_at(ValueId value, std::size_t first, std::size_t second) const {
+    return value == kNoValue || !may_change(value) ||
+           !is_changed_between(value, first, second, work_in_place_before_);
   }
 
  private:
@@ -58,13 +83,15 @@ class MemoryUse {
 
   void add_node(const Program& program, std::size_t i);
   void add_part(const Program& program, std::size_t i);
-  bool is_changed_between(ValueId value, std::size_t first, std::size_t second) const;
+  bool is_changed_between(ValueId value, std::size_t first, std::size_t second,
+                          const std::vector<std::size_t>& work_before) const;
 
   std::vector<ValueId> owners_;
   std::vector<bool> may_change_;
   std::vector<bool> is_returned_;
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> host_work_before_;
+  std::vector<std::size_t> work_in_place_before_;  // but for host work that can wait
   std::vector<Part> parts_;
 };
 

@@ -89,7 +89,10 @@ double bytes_of(const KernelArgs& args) {
   for (const Tensor* input : args.inputs) {
     if (input->defined()) bytes += static_cast<double>(input->bytes());
   }
-  for (const Tensor& output : args.outputs) bytes += static_cast<double>(output.bytes());
+  for (const Tensor& output : args.outputs) {
+    // What readers are to compute is not written.
+    if (output.storage()->is_materialized()) bytes += static_cast<double>(output.bytes());
+  }
   return bytes;
 }
 
@@ -166,6 +169,16 @@ PreparedCall::PreparedCall(const OpDef& op, Inputs inputs, std::span<Tensor> out
     fail<UnsupportedError>(op.name, "no kernel takes this call on ", device, ".", reasons,
                            " Cast the inputs to f32");
   }
+}
+
+bool normalises_input(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs,
+                      std::size_t input, bool adds) {
+  kernels::limit_isa();
+  const KernelArgs args{inputs, outputs, attrs};
+  std::string reasons;
+  const Kernel* const kernel = first_that_takes(op, kernels_of(op).cpu, args, reasons);
+  return kernel != nullptr && kernel->normalises != nullptr &&
+         kernel->normalises(args, input, adds);
 }
 
 void PreparedCall::run(Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) const {

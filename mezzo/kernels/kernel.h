@@ -40,6 +40,10 @@ struct Kernel {
   // Asked at run time, for it may depend on the CPU, the shapes and the memory layout.
   Support (*supports)(const KernelArgs&) = nullptr;
   void (*run)(const KernelArgs&) = nullptr;
+  // Whether that input of a call that it takes may be a batch normalization that nobody has
+  // computed (ops/batch_norm_again.h), one with a residual if `adds`: the kernel normalises as it
+  // reads, and the input stays unfilled. Such inputs of other kernels are filled.
+  bool (*normalises)(const KernelArgs&, std::size_t input, bool adds) = nullptr;
 };
 
 // The kernels of one operation on one device in order of preference.

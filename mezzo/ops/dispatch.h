@@ -32,6 +32,11 @@ class PreparedCall {
   const Kernel* kernel_;  // null: the plain loop
 };
 
+// Whether the kernel that such a call on a CPU takes normalises that input as it reads it: see
+// Kernel::normalises. Looks at shapes, dtypes and layouts only; false for calls that none takes.
+bool normalises_input(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs,
+                      std::size_t input, bool adds);
+
 // What can be switched off like a kernel and is none of an operation.
 struct Switch {
   static constexpr std::string_view kPack = "cpu_pack";             // weights packed by mezzo

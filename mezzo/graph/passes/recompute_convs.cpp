@@ -45,19 +45,8 @@ double flops(const Program& program, const Node& node) {
   // What stands in for a convolution and its activation leaves the count to the product inside.
   const OpDef* const op = is_conv(node) ? kConv : node.op;
   if (op->flops == nullptr) return 0;
-  const auto tensors_of = [&](const std::vector<ValueId>& values) {
-    std::vector<Tensor> tensors;
-    tensors.reserve(values.size());
-    for (const ValueId value : values) {
-      tensors.push_back(value != kNoValue ? stand_in(program.spec(value)) : Tensor());
-    }
-    return tensors;
-  };
-  const std::vector<Tensor> inputs = tensors_of(node.inputs);
-  std::vector<const Tensor*> pointers;
-  pointers.reserve(inputs.size());
-  for (const Tensor& input : inputs) pointers.push_back(&input);
-  return op->flops(pointers, tensors_of(node.outputs), node.attrs);
+  StandIns call(program, node);
+  return op->flops(call.inputs(), call.outputs(), node.attrs);
 }
 
 double work(const Program& program, const Node& node) {
@@ -142,18 +131,12 @@ class Candidates {
   // A state may be changed by host work between both, unless that can wait, or the backward pass
   // reads it anyway, which then needs it as it was.
   bool is_same(ValueId value, std::size_t node, std::size_t reader) const {
-    if (use_.is_same_at(value, node, reader)) return true;
+    if (use_.is_same_parameter_at(value, node, reader)) return true;
     if (program_.values[value].kind != ValueKind::kState) return false;
-    const auto begin = program_.nodes.begin();
-    return std::ranges::any_of(readers_[value],
-                               [&](std::size_t r) {
-                                 const Node& n = program_.nodes[r];
-                                 return !n.is_host() && n.phase == Phase::kBackward;
-                               }) ||
-           std::all_of(begin + static_cast<std::ptrdiff_t>(node),
-                       begin + static_cast<std::ptrdiff_t>(reader), [](const Node& n) {
-                         return !n.is_host() || n.time == HostWorkTime::kCanWait;
-                       });
+    return std::ranges::any_of(readers_[value], [&](std::size_t r) {
+      const Node& n = program_.nodes[r];
+      return !n.is_host() && n.phase == Phase::kBackward;
+    });
   }
 
   // A norm that was nowhere has to be written, and read.

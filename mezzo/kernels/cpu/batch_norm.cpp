@@ -5,7 +5,9 @@
 
 #include "mezzo/kernels/cpu/channel_statistics-inl.h"
 #include "mezzo/kernels/cpu/norm_sums.h"
+#include "mezzo/kernels/cpu/normalized-inl.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/norm_statistics.h"
 
@@ -29,15 +31,31 @@ void find_statistics(const T* x, const ChannelRows& rows, const KernelArgs& args
 
 enum class Tail { kNone, kRelu, kAddRelu };
 
-// What pass 2 reads besides x, as whole rows.
-struct Affine {
-  const float* mean;
-  const float* scale;
-  const float* bias;
+// What rows are normalised by, as whole rows.
+class Affine {
+ public:
+  Affine(const ChannelRows& rows, const NormAgain& norm) : arrays_(rows, kArrays) {
+    load_channels(rows, norm.mean, 0, arrays_[kMean]);
+    load_channels(rows, norm.var, 1, arrays_[kVar]);
+    load_channels(rows, norm.weight, 1, arrays_[kWeight]);
+    load_channels(rows, norm.bias, 0, arrays_[kBias]);
+    compute_scale(rows.width(), static_cast<float>(norm.attrs.eps), arrays_[kWeight], arrays_[kVar],
+                  arrays_[kRstd], arrays_[kScale]);
+  }
+
+  kernels::NormLines lines(bool relu) const {
+    return {arrays_[kMean], arrays_[kScale], arrays_[kBias], relu};
+  }
+
+ private:
+  enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };
+  RowArrays arrays_;
 };
 
-template <Tail kTail, class T>
-void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const Affine& affine) {
+// `residual` reads what is added, at the place of an element of x and its channel.
+template <Tail kTail, class T, class Residual>
+void apply(const T* x, const Residual& residual, T* y, const ChannelRows& rows,
+           const kernels::NormLines& norm) {
   const std::int64_t width = rows.width();
   parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     const std::int64_t begin = rows.first_row(static_cast<int>(first));
@@ -45,14 +63,37 @@ void apply(const T* x, const T* residual, T* y, const ChannelRows& rows, const A
     for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
       for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
         const std::int64_t i = row * width + c;
-        auto v = normalize(load(x + i, part), load(affine.mean + c), load(affine.scale + c),
-                           load(affine.bias + c));
-        if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, load(residual + i, part));
+        auto v = normalize(load(x + i, part), load(norm.mean + c), load(norm.scale + c),
+                           load(norm.bias + c));
+        if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, residual(i, c, part));
         if constexpr (kTail != Tail::kNone) v = positive_part(v);
         store(v, y + i, part);
       });
     });
   });
+}
+
+// The residual may be another norm that nobody has computed.
+template <class T>
+void add_residual(const T* x, const Tensor& residual, T* y, const ChannelRows& rows,
+                  const kernels::NormLines& norm) {
+  const Format format = residual.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
+  const NormAgain* const unfilled = unfilled_norm(residual);
+  if (unfilled != nullptr && !unfilled->residual.defined()) {
+    const Tensor stored = kernels::dense(unfilled->x, format);
+    const Affine affine(rows, *unfilled);
+    const Normalized<false> read{affine.lines(unfilled->attrs.relu)};
+    const T* const from = stored.data<T>();
+    const auto normalized = [&](std::int64_t i, std::int64_t c, auto part) HWY_ATTR {
+      return as_stored<T>(read.normalized(from + (i - c), c, part));
+    };
+    return apply<Tail::kAddRelu>(x, normalized, y, rows, norm);
+  }
+  const Tensor stored = kernels::dense(residual, format);
+  const T* const from = stored.data<T>();
+  const auto as_it_is = [&](std::int64_t i, std::int64_t /*c*/, auto part)
+                            HWY_ATTR { return load(from + i, part); };
+  apply<Tail::kAddRelu>(x, as_it_is, y, rows, norm);
 }
 
 template <class T>
@@ -63,26 +104,22 @@ void batch_norm_typed(const KernelArgs& args) {
   const Tensor x = kernels::dense(args.input(In::kX), format);
   const ChannelRows rows(x.shape(), lanes(), kElementGrain);
   const T* in = x.data<T>();
+  const bool is_by_readers = unfilled_norm(out) != nullptr;
   if (attrs.training) find_statistics(in, rows, args);
-  enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };
-  const RowArrays arrays(rows, kArrays);
-  load_channels(rows, attrs.training ? args.output(1) : args.input(In::kRunningMean), 0,
-                arrays[kMean]);
-  load_channels(rows, attrs.training ? args.output(2) : args.input(In::kRunningVar), 1,
-                arrays[kVar]);
-  load_channels(rows, args.input(In::kWeight), 1, arrays[kWeight]);
-  load_channels(rows, args.input(In::kBias), 0, arrays[kBias]);
-  compute_scale(rows.width(), static_cast<float>(attrs.eps), arrays[kWeight], arrays[kVar],
-                arrays[kRstd], arrays[kScale]);
-  const Affine affine{arrays[kMean], arrays[kScale], arrays[kBias]};
+  if (is_by_readers) return;
+  const Affine affine(rows, {.weight = args.input(In::kWeight),
+                             .bias = args.input(In::kBias),
+                             .mean = attrs.training ? args.output(1) : args.input(In::kRunningMean),
+                             .var = attrs.training ? args.output(2) : args.input(In::kRunningVar),
+                             .attrs = attrs});
+  const kernels::NormLines norm = affine.lines(attrs.relu);
   T* y = out.mutable_data<T>();
   if (args.has(In::kResidual)) {
-    const Tensor residual = kernels::dense(args.input(In::kResidual), format);
-    apply<Tail::kAddRelu>(in, residual.data<T>(), y, rows, affine);
+    add_residual(in, args.input(In::kResidual), y, rows, norm);
   } else if (attrs.relu) {
-    apply<Tail::kRelu, T>(in, nullptr, y, rows, affine);
+    apply<Tail::kRelu>(in, 0, y, rows, norm);
   } else {
-    apply<Tail::kNone, T>(in, nullptr, y, rows, affine);
+    apply<Tail::kNone>(in, 0, y, rows, norm);
   }
 }
 
@@ -116,6 +153,10 @@ HWY_EXPORT(row_lanes);
 
 void run(const KernelArgs& args) { HWY_DYNAMIC_DISPATCH(batch_norm)(args); }
 
+bool normalises_residual(const KernelArgs& /*args*/, std::size_t input, bool adds) {
+  return input == BatchNormInput::kResidual && !adds;
+}
+
 }  // namespace
 
 NormSums::NormSums(const Shape& shape)
@@ -143,7 +184,8 @@ void NormSums::combine(float* mean, float* var) const {
 namespace cpu {
 
 extern const KernelList batch_norm{{{{"cpu_channels", vector_dtypes_only, run}}}};
-extern const KernelList batch_norm_add_relu{{{{"cpu_channels", vector_dtypes_only, run}}}};
+extern const KernelList batch_norm_add_relu{
+    {{{"cpu_channels", vector_dtypes_only, run, normalises_residual}}}};
 
 }  // namespace cpu
 }  // namespace mezzo::kernels

@@ -136,13 +136,14 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 
 }  // namespace
 
-extern const KernelList conv2d{{{{"cpu_whole", conv::supports_whole, conv::run_whole},
-                                 {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
-                                 {"cpu_pixels", conv::supports_pixels, conv::run_pixels},
-                                 {"cpu_taps", conv::supports_taps, conv::run_taps},
-                                 {"cpu_planar", conv::supports_planar, conv::run_planar},
-                                 {"cpu_onednn", supports_forward, forward},
-                                 {kWidened, onednn::supports_widened, forward_widened}}}};
+extern const KernelList conv2d{
+    {{{"cpu_whole", conv::supports_whole, conv::run_whole},
+      {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
+      {"cpu_pixels", conv::supports_pixels, conv::run_pixels, conv::normalises_pixels},
+      {"cpu_taps", conv::supports_taps, conv::run_taps},
+      {"cpu_planar", conv::supports_planar, conv::run_planar},
+      {"cpu_onednn", supports_forward, forward},
+      {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
     {{{"cpu_whole", conv::supports_whole_grad_input, conv::run_whole_grad_input},
       {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
@@ -155,7 +156,7 @@ extern const KernelList conv2d_grad_input{
 extern const KernelList conv2d_grad_weight{
     {{{"cpu_whole", conv::supports_whole_grad_weight, conv::run_whole_grad_weight},
       {"cpu_winograd", conv::supports_winograd_grad_weight, conv::run_winograd_grad_weight},
-      {"cpu_panels", supports_grad_weight, run_grad_weight},
+      {"cpu_panels", supports_grad_weight, run_grad_weight, normalises_in_grad_weight},
       {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},
       {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight},
       {kWidened, onednn::supports_widened, grad_weight_widened}}}};

@@ -1,6 +1,7 @@
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
@@ -68,10 +69,15 @@ void multiply(const Product& product, std::int64_t pixels) {
   });
 }
 
-// Where rows of batch_norm are pixels, and all of the weight is read for each strip.
+// All of the weight is read for each strip.
+bool is_one_chunk(const Sizes& sizes) {
+  return 2 * sizes.inner * sizes.outer <= pixels::kChunkBytes;
+}
+
+// Where rows of batch_norm are pixels.
 bool can_sum(const Sizes& sizes) {
   constexpr std::int64_t kWideRow = 256;
-  return sizes.outer >= kWideRow && 2 * sizes.inner * sizes.outer <= pixels::kChunkBytes;
+  return sizes.outer >= kWideRow && is_one_chunk(sizes);
 }
 
 NormStatistics multiply_and_sum(const Product& product, const Shape& shape) {
@@ -92,14 +98,20 @@ void run(const KernelArgs& args, Unit unit, const Strides& strides, ReadIn pass)
   const Shape dims{sizes.outer, sizes.inner, 1, 1};
   const onednn::Desc tiles({dims[0], dims[1], 1, 1}, dnnl::memory::data_type::bf16,
                            dnnl::memory::format_tag::OIhw16i16o2i);
-  const Tensor x = dense(args.input(0), Format::kChannelsLast);
+  const NormAgain* const unfilled = unfilled_norm(args.input(0));
+  std::optional<NormArrays> norm;
+  if (unfilled != nullptr && normalises_pixels(args, 0, unfilled->residual.defined())) {
+    norm.emplace(*unfilled);
+  }
+  const Tensor x = dense(norm ? unfilled->x : args.input(0), Format::kChannelsLast);
   const onednn::Packed weight = onednn::packed(args.input(1), dims, strides, tiles, pass);
   const Product product{.unit = unit,
                         .x = x.data<BFloat16>(),
                         .weight = static_cast<const char*>(weight.memory.get_data_handle()),
                         .y = args.output().mutable_data<BFloat16>(),
                         .inner = sizes.inner,
-                        .outer = sizes.outer};
+                        .outer = sizes.outer,
+                        .norm = norm ? &*norm : nullptr};
   NormStatistics* const wanted = wanted_statistics();
   if (wanted != nullptr && pass == ReadIn::kForward && can_sum(sizes)) {
     *wanted = multiply_and_sum(product, args.output().shape());
@@ -119,6 +131,10 @@ Support supports_pixels(const KernelArgs& args) {
     return Support::no("only for plain 1x1 kernels");
   }
   return supports_sizes(args);
+}
+
+bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {
+  return input == 0 && !adds && is_one_chunk(sizes_of(args));
 }
 
 Support supports_pixels_grad_input(const KernelArgs& args) {

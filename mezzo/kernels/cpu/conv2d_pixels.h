@@ -19,6 +19,9 @@ namespace mezzo::kernels::conv {
 Support supports_pixels(const KernelArgs& args);
 Support supports_pixels_grad_input(const KernelArgs& args);
 
+// Yes for images without a residual, as long as all of the weight is read for each strip of pixels.
+bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds);
+
 // f32 sums, rounded once, by the unit that this CPU multiplies bf16 faster with. In the order of
 // the pairs of channels, or of the tiles.
 void run_pixels(const KernelArgs& args);

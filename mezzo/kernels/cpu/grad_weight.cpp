@@ -13,6 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
+using kernels::NormArrays;
+using kernels::NormLines;
 using kernels::TileRegisters;
 using kernels::WeightSteps;
 
@@ -56,11 +58,15 @@ void run_parts(const Plan& plan, const KernelArgs& args, const ReadX& read_x, fl
 // `norm`: what x is to be normalised by as it is read, or null.
 void grad_weight(const Plan& plan, const KernelArgs& args, const NormAgain* norm, float* sums) {
   if (norm == nullptr) return run_parts(plan, args, AsStored(), sums);
+  static_assert(NormArrays::kBlock % kPanel == 0);
   const NormArrays arrays(*norm);
-  const Tensor& x = args.input(1);
-  if (!norm->residual.defined()) return run_parts(plan, args, arrays.read<false>(x, {}), sums);
+  const NormLines lines = arrays.lines();
+  const void* const x = args.input(1).raw_data();
+  if (!norm->residual.defined()) {
+    return run_parts(plan, args, Normalized<false>{lines, x, nullptr}, sums);
+  }
   const Tensor residual = kernels::dense(norm->residual, Format::kChannelsLast);
-  run_parts(plan, args, arrays.read<true>(x, residual), sums);
+  run_parts(plan, args, Normalized<true>{lines, x, residual.raw_data()}, sums);
 }
 
 namespace {

@@ -20,9 +20,9 @@ Problem problem_of(const KernelArgs& args, Products products);
 // are slower for.
 Support supports_grad_weight(const KernelArgs& args);
 
-// An x that is to be computed again by batch normalization (unfilled_norm()) is normalised as it is
-// copied, and stays unfilled, unless columns are joined (grad_weight_columns.h).
-//
+// Yes for x, unless columns are joined (grad_weight_columns.h): it is normalised as it is copied.
+bool normalises_in_grad_weight(const KernelArgs& args, std::size_t input, bool adds);
+
 // f32 sums of products that are exact in f32, rounded once if the result is bf16 or f16. Which
 // number is added to which depends on the shapes and the number of threads only. On CPUs with AMX a
 // number of x that is not finite may also make sums NaN that it only meets with a factor of 0.

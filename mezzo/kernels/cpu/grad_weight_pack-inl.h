@@ -1,5 +1,5 @@
-// Copying images into panels, and normalising them on the way. Included once per instruction set,
-// like simd-inl.h.
+// Copying images into panels, and normalising them on the way if they are yet to be. Included once
+// per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
 #undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
@@ -13,9 +13,7 @@
 
 #include "mezzo/kernels/cpu/grad_weight_columns.h"
 #include "mezzo/kernels/cpu/grad_weight_plan.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/normalize-inl.h"
-#include "mezzo/ops/batch_norm_again.h"
+#include "mezzo/kernels/cpu/normalized-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -38,89 +36,6 @@ struct PixelRow {
 
   const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
   const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
-};
-
-// How channel c of a pixel is read: as it is stored.
-struct AsStored {
-  template <class T, class Part>
-  HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
-    return load(p + c, part);
-  }
-  // The same as bf16 in the upper halves of the elements.
-  template <class Part>
-  HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
-    return hn::BitCast(U32(), load(p + c, part));
-  }
-};
-
-// Or normalised, perhaps with a residual, and rounded as the result of batch normalization is. The
-// arrays are as long as whole panels, with zeros behind the last channel.
-template <bool kAdds>
-struct Normalized {
-  const float* mean = nullptr;
-  const float* scale = nullptr;
-  const float* bias = nullptr;
-  bool relu = false;
-  const void* x = nullptr;         // where the images begin
-  const void* residual = nullptr;  // and their residuals, which lie as they do
-
-  template <class T, class Part>
-  HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
-    return as_stored<T>(normalized(p, c, part));
-  }
-  template <class Part>
-  HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
-    return hn::ShiftLeft<16>(hn::PromoteTo(U32(), round_to_bf16(normalized(p, c, part))));
-  }
-
- private:
-  template <class T, class Part>
-  HWY_INLINE F32Vec normalized(const T* p, std::int64_t c, Part part) const {
-    auto v = normalize(load(p + c, part), load(mean + c), load(scale + c), load(bias + c));
-    if constexpr (kAdds) {
-      const std::int64_t place = p - static_cast<const T*>(x);
-      v = hn::Add(v, load(static_cast<const T*>(residual) + place + c, part));
-      return positive_part(v);
-    }
-    return relu ? positive_part(v) : v;
-  }
-};
-
-// The arrays of a normalisation.
-class NormArrays {
- public:
-  explicit NormArrays(const NormAgain& norm)
-      : length_((norm.x.size(1) + kPanel - 1) / kPanel * kPanel),
-        block_(empty({kArrays, length_}, DType::kF32)),
-        relu_(norm.attrs.relu) {
-    fill(kMean, norm.mean, 0);
-    fill(kVar, norm.var, 1);
-    fill(kWeight, norm.weight, 1);
-    fill(kBias, norm.bias, 0);
-    const std::int64_t channels = norm.x.size(1);
-    compute_scale(channels, static_cast<float>(norm.attrs.eps), array(kWeight), array(kVar),
-                  array(kRstd), array(kScale));
-    std::fill(array(kScale) + channels, array(kScale) + length_, 0.0F);
-  }
-  template <bool kAdds>
-  Normalized<kAdds> read(const Tensor& x, const Tensor& residual) const {
-    return {array(kMean), array(kScale), array(kBias),
-            relu_,        x.raw_data(),  kAdds ? residual.raw_data() : nullptr};
-  }
-
- private:
-  enum : std::int64_t { kMean, kVar, kWeight, kBias, kRstd, kScale, kArrays };
-  float* array(std::int64_t i) const { return block_.mutable_data<float>() + i * length_; }
-  void fill(std::int64_t i, const Tensor& values, float otherwise) const {
-    std::fill_n(array(i), length_, values.defined() ? 0.0F : otherwise);
-    if (!values.defined()) return;
-    const Tensor dense = kernels::dense(values, Format::kContiguous);
-    std::copy_n(dense.data<float>(), dense.numel(), array(i));
-  }
-
-  std::int64_t length_;
-  Tensor block_;
-  bool relu_;
 };
 
 // 16 numbers of a pixel, from channel c on, as f32.

@@ -77,4 +77,9 @@ Support supports_grad_weight(const KernelArgs& args) {
   return Support::yes();
 }
 
+bool normalises_in_grad_weight(const KernelArgs& args, std::size_t input, bool /*adds*/) {
+  const grad_weight::Products products = grad_weight::products_for(args.input(1).dtype());
+  return input == 1 && !joins_columns(grad_weight::problem_of(args, products));
+}
+
 }  // namespace mezzo::kernels

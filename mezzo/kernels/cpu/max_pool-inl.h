@@ -6,8 +6,10 @@
 #define MEZZO_KERNELS_CPU_MAX_POOL_INL_H_
 #endif
 
+#include <algorithm>
 #include <limits>
 
+#include "mezzo/kernels/cpu/normalized-inl.h"
 #include "mezzo/kernels/cpu/pool-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,24 +90,86 @@ HWY_NOINLINE void max_row(const WindowRow<T, P>& row) {
   }
 }
 
-template <class T, class P>
-void max_windows(const Pool& all, const T* x, T* out, P* positions) {
-  const T* const x_end = x + all.pixel_elements();
+// The image's rows under a row of windows: its first pixel, and the end of the array.
+template <class T>
+struct RowsUnder {
+  const T* first;
+  const T* end;
+};
+
+// As they are stored.
+template <class T>
+class StoredRows {
+ public:
+  StoredRows(const Pool& pool, const Tensor& x)
+      : x_(x.data<T>()), end_(x_ + pool.pixel_elements()) {}
+
+  RowsUnder<T> under(const Pool& pool, const GridRow& at) const {
+    return {x_ + pool.pixel(at.image, pool.rows.first(at.row), 0), end_};
+  }
+
+ private:
+  const T* x_;
+  const T* end_;
+};
+
+// Normalised, into memory that stays in the first-level caches. Rows that the last windows have
+// read, too, are moved there.
+template <class T>
+class NormalizedRows {
+ public:
+  NormalizedRows(const Pool& pool, const Tensor& x, const kernels::NormLines& norm)
+      : norm_(norm),
+        x_(x.data<T>()),
+        rows_(empty({pool.rows.kernel, pool.pixel(0, 1, 0)}, x.dtype())) {}
+
+  RowsUnder<T> under(const Pool& pool, const GridRow& at) {
+    const std::int64_t top = pool.rows.first(at.row);
+    const std::int64_t bottom = pool.rows.last(at.row);
+    const std::int64_t width = pool.pixel(0, 1, 0);
+    T* const rows = rows_.mutable_data<T>();
+    const bool goes_on = at.image == image_ && top >= top_ && top < bottom_;
+    const std::int64_t known = goes_on ? bottom_ - top : 0;
+    if (known > 0 && top > top_) {
+      std::copy_n(rows + (top - top_) * width, known * width, rows);
+    }
+    normalize_rows(norm_, x_ + pool.pixel(at.image, top + known, 0),
+                   (bottom - top - known) * pool.columns.in, pool.c, rows + known * width);
+    image_ = at.image;
+    top_ = top;
+    bottom_ = bottom;
+    return {rows, rows + rows_.numel()};
+  }
+
+ private:
+  kernels::NormLines norm_;
+  const T* x_;
+  Tensor rows_;
+  std::int64_t image_ = -1;
+  std::int64_t top_ = 0;
+  std::int64_t bottom_ = 0;
+};
+
+// make_rows() gives the rows of an image, for one thread.
+template <class T, class P, class MakeRows>
+void max_windows(const Pool& all, const MakeRows& make_rows, T* out, P* positions) {
   const bool is_2x2 = all.rows.kernel == 2 && all.columns.kernel == 2;
   const Windows whole_rows = is_2x2 ? whole_windows(all.rows) : Windows{};
   const Windows whole_columns = whole_windows(all.columns);
-  all.for_each_window_row([&](const Pool& pool, const GridRow& at) HWY_ATTR {
+  const auto pick_row = [&](const Pool& pool, const GridRow& at, const RowsUnder<T>& x) HWY_ATTR {
+    const T* const x_end = x.end;
+    const std::int64_t row_step = pool.columns.in * pool.c;
     const T* const out_end = out + at.end;
     const P* const positions_end = positions + at.end;
     const bool in_whole_row = at.row >= whole_rows.first && at.row < whole_rows.last;
     const Windows whole = in_whole_row ? whole_columns : Windows{};
     for (std::int64_t column = 0; column < pool.columns.out;) {
       const Rect pixels = pool.pixels_of(at.row, column);
-      const T* const p = x + pool.pixel(at.image, pixels.top, pixels.left);
+      const T* const p = x.first + pixels.left * pool.c;
       const std::int64_t window = pool.window(at.image, at.row, column);
       if (column == whole.first && column < whole.last) {
         const WindowRow<T, P> row{p,
-                                  p + pool.columns.in * pool.c,
+                                  p + row_step,
                                   out + window,
                                   positions + window,
                                   x_end,
@@ -119,7 +183,8 @@ void max_windows(const Pool& all, const T* x, T* out, P* positions) {
         continue;
       }
       const std::uint32_t first = pool.position(at.row, column, pixels.top, pixels.left);
-      const T* const last = x + pool.last_pixel(at.image, pixels);
+      const T* const last =
+          x.first + (pixels.bottom - 1 - pixels.top) * row_step + (pixels.right - 1) * pool.c;
       for (std::int64_t channel = 0; channel < pool.c; channel += lanes()) {
         const bool cut = x_end - last < channel + lanes();
         const Largest largest = cut ? largest_of<true>(pool, pixels, p + channel, x_end, first)
@@ -129,6 +194,11 @@ void max_windows(const Pool& all, const T* x, T* out, P* positions) {
       }
       ++column;
     }
+  };
+  all.for_each_row_by(all.rows.out, all.columns.out, [&] {
+    return [&, rows = make_rows()](const Pool& pool, const GridRow& at) mutable HWY_ATTR {
+      pick_row(pool, at, rows.under(pool, at));
+    };
   });
 }
 

@@ -101,10 +101,9 @@ void compute_by_dots(const Product& p, const Strip& strip, const NormPart* part)
   for (std::int64_t column = strip.column; column < strip.end_column;) {
     const bool is_wide = column + kWide <= strip.end_column;
     for (std::int64_t done = 0; done < strip.rows; done += kRows) {
-      const std::int64_t row = strip.row + done;
-      const BlockPlace place{.x = p.x + row * p.inner,
+      const BlockPlace place{.x = strip.x + done * p.inner,
                              .weight = p.weight + column * p.inner * 2,
-                             .y = p.y + row * p.outer + column,
+                             .y = p.y + (strip.row + done) * p.outer + column,
                              .is_first = column == strip.column};
       const std::int64_t rows = std::min<std::int64_t>(strip.rows - done, kRows);
       is_wide ? compute_rows<kVectors>(rows, p, place, column, part)

@@ -12,25 +12,39 @@ namespace {
 // Computes strips on this thread.
 class Strips {
  public:
-  explicit Strips(const Product& product) : product_(product), registers_(product.unit) {}
+  explicit Strips(const Product& product) : product_(product), registers_(product.unit) {
+    if (product.norm != nullptr) normalized_ = empty({most_rows(), product.inner}, DType::kBf16);
+  }
 
   std::int64_t most_rows() const { return rows_of_strip(product_.unit); }
 
-  void compute(const Strip& strip, const NormPart* part) const {
+  // Rows from `row` on.
+  void compute(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t end_column,
+               const NormPart* part) const {
+    const Strip strip{numbers(row, rows), row, rows, column, end_column};
     product_.unit == Unit::kTiles ? compute_on_tiles(product_, strip, part)
                                   : compute_by_dots(product_, strip, part);
   }
 
  private:
+  const BFloat16* numbers(std::int64_t row, std::int64_t rows) const {
+    const BFloat16* const stored = product_.x + row * product_.inner;
+    if (product_.norm == nullptr) return stored;
+    auto* const normalized = normalized_.mutable_data<BFloat16>();
+    product_.norm->normalize(stored, rows, normalized);
+    return normalized;
+  }
+
   const Product& product_;
   UnitRegisters registers_;
+  Tensor normalized_{};
 };
 
 void compute(const Product& p, std::int64_t begin, std::int64_t end, std::int64_t column,
              std::int64_t end_column) {
   const Strips strips(p);
   for (std::int64_t row = begin; row < end; row += strips.most_rows()) {
-    strips.compute({row, std::min(strips.most_rows(), end - row), column, end_column}, nullptr);
+    strips.compute(row, std::min(strips.most_rows(), end - row), column, end_column, nullptr);
   }
 }
 
@@ -50,7 +64,7 @@ void compute_and_sum(const Product& p, std::int64_t begin, std::int64_t end, con
     const std::int64_t end_chunk = std::min(begin + NormSums::kChunkRows, end);
     while (begin < end_chunk) {
       const std::int64_t rows = std::min(strips.most_rows(), end_chunk - begin);
-      strips.compute({begin, rows, 0, p.outer}, &part);
+      strips.compute(begin, rows, 0, p.outer, &part);
       begin += rows;
     }
     add_chunk(part, p.outer);

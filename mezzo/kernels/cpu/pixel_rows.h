@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mezzo/core/half.h"
+#include "mezzo/kernels/cpu/norm_arrays.h"
 #include "mezzo/kernels/cpu/norm_sums.h"
 #include "mezzo/kernels/cpu/tiles.h"
 
@@ -21,7 +22,8 @@ using Unit = Bf16Unit;
 inline constexpr std::int64_t rows_of_strip(Unit unit) { return unit == Unit::kTiles ? 32 : 48; }
 
 // y[r][o] = sum over i of x[r][i] * weight[o][i]. Rows are dense and follow each other, inner and
-// outer are multiples of kBlock.
+// outer are multiples of kBlock. With a norm, x is what that gives for the stored rows: they are
+// normalised strip by strip, once for every chunk of the weight.
 struct Product {
   Unit unit = Unit::kTiles;
   const BFloat16* x = nullptr;
@@ -29,6 +31,7 @@ struct Product {
       nullptr;  // tiles [outer / 16][inner / 32], each of 16 pairs of i's by 16 o's
   BFloat16* y = nullptr;
   std::int64_t inner = 0, outer = 0;
+  const NormArrays* norm = nullptr;
 };
 
 // Computes rows [begin, end) on this thread.

@@ -9,6 +9,7 @@
 namespace mezzo::kernels::pixels {
 
 struct Strip {
+  const BFloat16* x = nullptr;     // its rows
   std::int64_t row = 0, rows = 0;  // at most rows_of_strip()
   std::int64_t column = 0, end_column = 0;
 };

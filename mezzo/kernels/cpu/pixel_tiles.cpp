@@ -51,11 +51,10 @@ MEZZO_TILE_TARGET void compute(const Product& p, const Strip& strip, const BFloa
 }  // namespace
 
 void compute_on_tiles(const Product& p, const Strip& strip, const NormPart* part) {
-  const BFloat16* const rows = p.x + strip.row * p.inner;
-  if (strip.rows == rows_of_strip(Unit::kTiles)) return compute(p, strip, rows, part);
+  if (strip.rows == rows_of_strip(Unit::kTiles)) return compute(p, strip, strip.x, part);
   // The last rows, of which there are too few, with others behind them.
   const Tensor copy = zeros({rows_of_strip(Unit::kTiles), p.inner}, DType::kBf16);
-  std::copy_n(rows, strip.rows * p.inner, copy.mutable_data<BFloat16>());
+  std::copy_n(strip.x, strip.rows * p.inner, copy.mutable_data<BFloat16>());
   compute(p, strip, copy.data<BFloat16>(), part);
 }
 

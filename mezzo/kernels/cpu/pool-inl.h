@@ -151,20 +151,29 @@ struct Pool {
     return rows.stride >= rows.kernel && columns.stride >= columns.kernel;
   }
 
-  // Calls body(pool, grid row) for every row of a grid, in parallel. The pool is a copy that no
-  // pointer leads to: after a store through one of bytes, the compiler would read it again.
-  template <class Body>
-  void for_each_row(std::int64_t count_rows, std::int64_t count_columns, const Body& body) const {
+  // Calls body(pool, grid row) for every row of a grid, in parallel; each thread has a body of its
+  // own, which make_body() gives. The pool is a copy that no pointer leads to: after a store
+  // through one of bytes, the compiler would read it again.
+  template <class MakeBody>
+  void for_each_row_by(std::int64_t count_rows, std::int64_t count_columns,
+                       const MakeBody& make_body) const {
     // The number of elements read per position.
     const std::int64_t work = c * std::max(rows.kernel * columns.kernel / 4, std::int64_t{1});
     const std::int64_t grain = kElementGrain / std::max(work * count_columns, std::int64_t{1});
     parallel_for(n * count_rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       const Pool pool = *this;
+      auto body = make_body();
       GridRow at{begin / count_rows, begin % count_rows, end * count_columns * c};
       for (std::int64_t i = begin; i < end; ++i) {
         body(pool, at);
         if (++at.row == count_rows) at = {at.image + 1, 0, at.end};
       }
+    });
+  }
+  template <class Body>
+  void for_each_row(std::int64_t count_rows, std::int64_t count_columns, const Body& body) const {
+    for_each_row_by(count_rows, count_columns, [&] {
+      return [&](const Pool& pool, const GridRow& at) HWY_ATTR { body(pool, at); };
     });
   }
   template <class Body>

@@ -14,6 +14,7 @@
 #include "mezzo/kernels/cpu/pool-inl.h"
 #include "mezzo/kernels/cpu/pool_gather-inl.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/cast.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,16 +104,31 @@ Tensor small_positions(const Tensor& positions) {
   return small;
 }
 
-void max_pool2d(const KernelArgs& args) {
-  const Tensor x = channels_last(args.input(0));
+// make_rows.operator()<T>() gives the rows of x.
+template <class MakeRows>
+void max_pool2d_of(const KernelArgs& args, const Pool& pool, const MakeRows& make_rows) {
   const Tensor& out = args.output();
   const Tensor& positions = args.output(1);
-  const Pool pool(args.attrs<Pool2dAttrs>(), x.shape(), out.shape());
-  kernels::visit_vector_dtype(x.dtype(), [&]<class T>() {
+  kernels::visit_vector_dtype(out.dtype(), [&]<class T>() {
     visit_positions(positions, [&]<class P>() {
-      max_windows(pool, x.data<T>(), out.mutable_data<T>(), positions.mutable_data<P>());
+      max_windows(
+          pool, [&] { return make_rows.template operator()<T>(); }, out.mutable_data<T>(),
+          positions.mutable_data<P>());
     });
   });
+}
+
+void max_pool2d(const KernelArgs& args) {
+  const Pool pool(args.attrs<Pool2dAttrs>(), args.input(0).shape(), args.output().shape());
+  const NormAgain* const norm = unfilled_norm(args.input(0));
+  if (norm != nullptr && !norm->residual.defined()) {
+    const kernels::NormArrays arrays(*norm);
+    const Tensor x = channels_last(norm->x);
+    const auto rows = [&]<class T>() { return NormalizedRows<T>(pool, x, arrays.lines()); };
+    return max_pool2d_of(args, pool, rows);
+  }
+  const Tensor x = channels_last(args.input(0));
+  max_pool2d_of(args, pool, [&]<class T>() { return StoredRows<T>(pool, x); });
 }
 
 void max_pool2d_grad(const KernelArgs& args) {
@@ -180,11 +196,18 @@ Support supports(const KernelArgs& args) {
              : Support::no("only f32, bf16 and f16 are vectorised");
 }
 
+bool normalises(const KernelArgs& /*args*/, std::size_t input, bool adds) {
+  return input == 0 && !adds;
+}
+
 }  // namespace
 
-extern const KernelList max_pool2d{{{{"cpu_simd", supports, [](const KernelArgs& args) {
-                                        HWY_DYNAMIC_DISPATCH(max_pool2d)(args);
-                                      }}}}};
+extern const KernelList max_pool2d{{{{"cpu_simd", supports,
+                                      [](const KernelArgs& args) {
+                                        HWY_DYNAMIC_DISPATCH(max_pool2d)
+                                        (args);
+                                      },
+                                      normalises}}}};
 extern const KernelList max_pool2d_grad{{{{"cpu_simd", supports, [](const KernelArgs& args) {
                                              HWY_DYNAMIC_DISPATCH(max_pool2d_grad)(args);
                                            }}}}};

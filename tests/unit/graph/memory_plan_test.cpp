@@ -1,5 +1,7 @@
 #include "mezzo/graph/memory_plan.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/train_network.h"
@@ -79,6 +81,64 @@ TEST(MemoryPlan, ANormThatOthersReadHasAPlace) {
   const Planned p(
       norm_again_text("  %3: bf16[4, 16, 8, 8] channels_last = mul(%1, %2) #backward\n").c_str());
   EXPECT_EQ(p.home("%1"), Home::kArena);
+}
+
+// A norm that finds its statistics, and `readers` of its result.
+std::string training_norm_text(const std::string& readers) {
+  return R"(program(x: bf16[4, 16, 8, 8] channels_last) {
+  %0: bf16[4, 16, 8, 8] channels_last = relu(x)
+  %1: bf16[4, 16, 8, 8] channels_last, %2: f32[16], %3: f32[16] = batch_norm(%0, _, _, _, _) {training=true relu=true eps=1e-05}
+)" + readers +
+         "  return %4\n}\n";
+}
+
+const std::string kPooled =
+    "  %4: bf16[4, 16, 4, 4] channels_last, %5: u8[4, 16, 4, 4] channels_last = max_pool2d(%1) "
+    "{kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}\n";
+
+TEST(MemoryPlan, ATrainingNormThatPoolingReadsKeepsItsStatisticsAlone) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  // Statistics that nobody else reads, and what could be written over them or over x.
+  const Planned p(
+      training_norm_text("  %6: f32[16] = relu(%2)\n  %7: f32[16] = relu(%6) over(%2)\n" + kPooled)
+          .c_str());
+  EXPECT_EQ(p.home("%1"), Home::kReaders);
+  EXPECT_EQ(p.home("%2"), Home::kArena);
+  EXPECT_EQ(p.home("%3"), Home::kArena);
+  const std::set<std::size_t> places{p.plan.offsets[p["%0"]], p.plan.offsets[p["%2"]],
+                                     p.plan.offsets[p["%3"]], p.plan.offsets[p["%5"]]};
+  EXPECT_EQ(places.size(), 4U);
+  EXPECT_NE(p.plan.blocks[p["%7"]], p["%2"]);
+  EXPECT_LT(p.plan.arena_bytes, 2U * 4 * 16 * 8 * 8 * 2);
+}
+
+TEST(MemoryPlan, ATrainingNormWithAnotherReaderHasAPlace) {
+  const Planned p(
+      training_norm_text(kPooled + "  %6: bf16[4, 16, 8, 8] channels_last = relu(%1)\n").c_str());
+  EXPECT_EQ(p.home("%1"), Home::kArena);
+}
+
+// What normalises it must stand where it reads it.
+TEST(MemoryPlan, ANormThatANormByReadersReadsHasAPlace) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "kernels that normalise what they read need AVX2";
+  const auto planned = [](const char* reader) {
+    return Planned(
+        concat(
+            R"(program(x: bf16[4, 16, 8, 8] channels_last, g: bf16[4, 16, 8, 8] channels_last, mean: f32[16], var: f32[16]) {
+  %0: bf16[4, 16, 8, 8] channels_last = batch_norm(x, _, _, mean, var) {training=false relu=false eps=1e-05}
+  %1: bf16[4, 16, 8, 8] channels_last = batch_norm_add_relu(g, _, _, mean, var, %0) {training=false relu=true eps=1e-05}
+  %2: )",
+            reader, "  return %2\n}\n")
+            .c_str());
+  };
+  const Planned stands = planned("bf16[4, 16, 8, 8] channels_last = relu(%1)\n");
+  EXPECT_EQ(stands.home("%0"), Home::kReaders);
+  EXPECT_EQ(stands.home("%1"), Home::kArena);
+  const Planned goes = planned(
+      "f32[16, 16, 1, 1] = conv2d_grad_weight(g, %1) {conv=(stride=[1, 1] padding=[0, 0, 0, "
+      "0] dilation=[1, 1] groups=1) size=[1, 1] f32_result=true format=contiguous} #backward\n");
+  EXPECT_EQ(goes.home("%0"), Home::kArena);
+  EXPECT_EQ(goes.home("%1"), Home::kReaders);
 }
 
 TEST(MemoryPlan, ViewsKeepTheirBaseAlive) {

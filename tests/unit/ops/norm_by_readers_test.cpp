@@ -1,0 +1,194 @@
+// Batch normalizations that nobody has computed when kernels read them: those that normalise as
+// they read give the bits that they give for the result, and others have it computed.
+#include <limits>
+#include <vector>
+
+#include "mezzo/kernels/cpu/conv2d_pixels.h"
+#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/pool.h"
+#include "mezzo/ops/registry.h"
+#include "tests/unit/norm_again.h"
+#include "tests/unit/ops/support.h"
+
+namespace mezzo {
+namespace {
+
+using test::Bits;
+using test::bits_of;
+using test::random_tensor;
+using Unit = kernels::pixels::Unit;
+
+struct NormCase {
+  Shape x;
+  bool relu = true;
+  bool is_affine = true;
+  bool adds = false;  // a residual
+};
+
+// With zeros of both signs and numbers that are not finite among the results.
+Tensor images(const Shape& shape, std::uint64_t seed, DType dtype) {
+  const Tensor x = random_tensor(shape, seed);
+  auto* numbers = x.mutable_data<float>();
+  const float special[] = {0.0F, -0.0F, std::numeric_limits<float>::infinity(),
+                           -std::numeric_limits<float>::infinity(),
+                           std::numeric_limits<float>::quiet_NaN()};
+  for (std::int64_t i = 0; i < x.numel(); i += 13) numbers[i] = special[i / 13 % 5];
+  return to_format(x.astype(dtype),
+                   shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous);
+}
+
+NormAgain norm_of(const NormCase& c, DType dtype) {
+  const std::int64_t channels = c.x[1];
+  const Tensor none;
+  return {.x = images(c.x, 1, dtype),
+          .weight = c.is_affine ? random_tensor({channels}, 2) : none,
+          .bias = c.is_affine ? random_tensor({channels}, 3) : none,
+          .mean = random_tensor({channels}, 4),
+          .var = full({channels}, 0.75),
+          .residual = c.adds ? images(c.x, 6, dtype) : none,
+          .attrs = {.training = false, .relu = c.relu || c.adds}};
+}
+
+// What read() gives for a norm that nobody has computed has the bits of that for its result. It is
+// computed on the way if the reader is none that normalises.
+template <class Read>
+void expect_read(const NormCase& c, DType dtype, bool stays_unfilled, const Read& read) {
+  SCOPED_TRACE(concat(c.x, " ", dtype, c.relu ? " relu" : "", c.adds ? " adds" : ""));
+  const Tensor filled = norm_when_asked(norm_of(c, dtype));
+  filled.raw_data();
+  const Tensor unfilled = norm_when_asked(norm_of(c, dtype));
+  ASSERT_EQ(unfilled_norm(filled), nullptr);
+  EXPECT_TRUE(bits_of(read(unfilled)) == bits_of(read(filled)));
+  EXPECT_EQ(unfilled_norm(unfilled) != nullptr, stays_unfilled);
+}
+
+class NormByReaders : public test::NormAgainTest {
+  NoGrad no_grad_;
+};
+
+INSTANTIATE_TEST_SUITE_P(DTypes, NormByReaders, testing::Values(DType::kBf16, DType::kF16),
+                         [](const auto& dtype) { return std::string(name_of(dtype.param)); });
+
+// Whole vectors of channels and parts of one; windows that overlap, touch or leave pixels out, and
+// such that reach beyond the image.
+TEST_P(NormByReaders, IsReadByMaxPooling) {
+  const std::vector<Pool2dOptions> pools{{},
+                                         {.kernel = 3, .stride = Size2d(2), .padding = 1},
+                                         {.kernel = 3, .stride = Size2d(1), .padding = 1},
+                                         {.kernel = 2, .stride = Size2d(3)},
+                                         {.kernel = {4, 1}, .stride = Size2d(1, 2)}};
+  for (const Pool2dOptions& pool : pools) {
+    for (const std::int64_t channels : {1, 3, 16, 40, 64, 83}) {
+      for (const bool relu : {true, false}) {
+        expect_read({{3, channels, 9, 11}, relu, channels != 40}, GetParam(), true,
+                    [&](const Tensor& y) { return max_pool2d(y, pool); });
+      }
+    }
+  }
+}
+
+TEST_P(NormByReaders, IsReadAsAResidual) {
+  for (const Shape& shape :
+       {Shape{3, 17, 6, 5}, Shape{2, 64, 7, 7}, Shape{4, 3, 5, 5}, Shape{9, 33}}) {
+    const Tensor x = images(shape, 7, GetParam());
+    for (const bool relu : {true, false}) {
+      for (const bool adds : {true, false}) {
+        expect_read({shape, relu, relu, adds}, GetParam(), !adds, [&](const Tensor& y) {
+          return batch_norm(x, {}, {}, {.relu = true, .residual = y}).y;
+        });
+      }
+    }
+  }
+}
+
+TEST_P(NormByReaders, IsComputedForOthers) {
+  const Tensor kernel = random_tensor({32, 32, 3, 3}, 8, GetParam());
+  const NormCase plain{{2, 32, 6, 5}};
+  expect_read(plain, GetParam(), false,
+              [&](const Tensor& y) { return conv2d(y, kernel, {}, {.padding = 1}); });
+  expect_read(plain, GetParam(), false,
+              [](const Tensor& y) { return avg_pool2d(y, {.kernel = 2}); });
+  NormCase adds = plain;
+  adds.adds = true;
+  expect_read(adds, GetParam(), false,
+              [](const Tensor& y) { return max_pool2d(y, {.kernel = 2}); });
+}
+
+// A training norm that is told to leave its result to its readers finds the same statistics.
+TEST_P(NormByReaders, FindsStatisticsWithoutAResult) {
+  const Tensor x = random_tensor({5, 33, 7, 6}, 1, GetParam());
+  const BatchNormResult whole = batch_norm(x, {}, {}, {.training = true});
+  const Tensor none;
+  std::vector<Tensor> outputs{none, empty({33}), empty({33})};
+  outputs[0] = norm_when_asked({.x = x, .mean = outputs[1], .var = outputs[2]});
+  const std::vector<const Tensor*> inputs{&x, &none, &none, &none, &none};
+  run_kernel(*find_op("batch_norm"), inputs, outputs, BatchNormAttrs{.training = true});
+  EXPECT_TRUE(bits_of(outputs[1]) == bits_of(whole.mean));
+  EXPECT_TRUE(bits_of(outputs[2]) == bits_of(whole.var));
+  const Tensor y = norm_when_asked({.x = x, .mean = outputs[1], .var = outputs[2]});
+  EXPECT_FALSE(outputs[0].storage()->is_materialized());
+  EXPECT_TRUE(bits_of(y) == bits_of(whole.y));
+}
+
+class NormByPixels : public testing::TestWithParam<Unit> {
+ protected:
+  void SetUp() override {
+    if (!kernels::has_tiles() && GetParam() == Unit::kTiles) GTEST_SKIP() << "this CPU has no AMX";
+    if (!has_fast_bf16()) GTEST_SKIP() << "this CPU multiplies bf16 no faster than f32";
+  }
+
+  static Tensor convolved(const Tensor& y, const Tensor& weight, NormStatistics* found) {
+    Tensor out = empty({y.size(0), weight.size(0), y.size(2), y.size(3)}, DType::kBf16,
+                       Format::kChannelsLast);
+    const Tensor none;
+    const std::vector<const Tensor*> inputs{&y, &weight, &none};
+    const FindStatistics find(found);
+    kernels::conv::run_pixels({inputs, {&out, 1}, Conv2dAttrs{}}, GetParam());
+    return out;
+  }
+
+  NoGrad no_grad_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Units, NormByPixels, testing::Values(Unit::kTiles, Unit::kDots),
+                         [](const auto& unit) {
+                           return unit.param == Unit::kTiles ? "Tiles" : "Dots";
+                         });
+
+// Whole strips and parts of one, with and without the statistics of what is written; so much weight
+// that it is read in pieces, and rows would be normalised for each.
+TEST_P(NormByPixels, IsReadByConvolutionsOfOnePixel) {
+  struct Case {
+    Shape x;
+    std::int64_t out_channels;
+    bool stays_unfilled = true;
+  };
+  for (const Case& c :
+       {Case{{2, 64, 7, 9}, 256}, Case{{1, 32, 5, 3}, 64}, Case{{3, 96, 11, 6}, 288},
+        Case{{5, 64, 9, 33}, 512}, Case{{2, 320, 4, 4}, 1152, false}}) {
+    const Tensor weight = random_tensor({c.out_channels, c.x[1], 1, 1}, 8, DType::kBf16);
+    for (const bool relu : {true, false}) {
+      for (const bool asks : {true, false}) {
+        std::vector<Bits> statistics;
+        expect_read({c.x, relu}, DType::kBf16, c.stays_unfilled, [&](const Tensor& y) {
+          NormStatistics found;
+          const Tensor z = convolved(y, weight, asks ? &found : nullptr);
+          statistics.push_back(bits_of(found.mean));
+          statistics.push_back(bits_of(found.var));
+          return z;
+        });
+        EXPECT_TRUE(statistics[0] == statistics[2] && statistics[1] == statistics[3]);
+      }
+    }
+    expect_read({c.x, true, true, /*adds=*/true}, DType::kBf16, false,
+                [&](const Tensor& y) { return convolved(y, weight, nullptr); });
+  }
+}
+
+}  // namespace
+}  // namespace mezzo
