@@ -1,6 +1,8 @@
 #include "mezzo/ops/describe.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
@@ -16,6 +18,20 @@ std::string kernel_names(const RegisteredOp& entry, DeviceType device) {
     for (const Kernel& kernel : list->entries()) names += concat(kernel.name, ", ");
   }
   return names + "reference";
+}
+
+// A bar ends a cell, within code, too, unless a backslash is before it.
+std::string table_row(std::initializer_list<std::string_view> cells) {
+  std::string row = "|";
+  for (const std::string_view cell : cells) {
+    row += ' ';
+    for (const char c : cell) {
+      if (c == '|') row += '\\';
+      row += c;
+    }
+    row += " |";
+  }
+  return row + '\n';
 }
 
 }  // namespace
@@ -54,8 +70,8 @@ std::string ops_as_markdown() {
       "| op | what it is | bf16 | f16 | why | gradient | CPU kernels |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const OpDescription& op : describe_ops()) {
-    text += concat("| `", op.name, "` | ", op.doc, " | ", op.bf16, " | ", op.f16, " | ", op.reason,
-                   " | ", op.differentiable ? "yes" : "no", " | ", op.cpu_kernels, " |\n");
+    text += table_row({concat("`", op.name, "`"), op.doc, op.bf16, op.f16, op.reason,
+                       op.differentiable ? "yes" : "no", op.cpu_kernels});
   }
   return text;
 }

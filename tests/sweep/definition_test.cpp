@@ -1,4 +1,6 @@
 // Every op is completely defined and refuses bad inputs as it says.
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,6 +81,23 @@ TEST(Description, TheDocumentIsAboutTheCpu) {
   EXPECT_THAT(document, testing::HasSubstr("| CPU kernels |"));
   EXPECT_THAT(document, testing::HasSubstr("| cpu_simd, reference |"));
   EXPECT_THAT(document, testing::Not(testing::HasSubstr("| cuda")));
+}
+
+// Whatever bars there are in a description.
+TEST(Description, EveryRowOfTheTableHasAsManyCells) {
+  std::istringstream document(ops_as_markdown());
+  std::string line;
+  std::size_t rows = 0;
+  while (std::getline(document, line)) {
+    if (!line.starts_with('|')) continue;
+    std::size_t bars = 0;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (line[i] == '|' && (i == 0 || line[i - 1] != '\\')) ++bars;
+    }
+    EXPECT_EQ(bars, 8) << line;
+    ++rows;
+  }
+  EXPECT_EQ(rows, 2 + describe_ops().size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Definition, EveryDefinition, testing::ValuesIn(all_ops()),
