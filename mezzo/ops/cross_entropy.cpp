@@ -42,22 +42,17 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
   return options.reduction == Reduction::kNone ? reshape(loss, places) : loss;
 }
 
-// What the operation checks itself, where it is called with these logits and labels.
+// Throws what the operation throws of what does not fit, and before others are called with it,
+// whose names would be in the error.
 void check_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
   const bool are_numbers = labels.dtype() == DType::kI64 && labels.rank() == 1;
   check_arg(are_numbers || !options.ignore_index.has_value(), "cross_entropy",
             "ignore_index is for class numbers, which are i64[n]; the labels are ", labels,
             ". Leave ignore_index out");
-  const bool are_probabilities = is_floating(labels.dtype()) && labels.shape() == logits.shape();
-  const bool fit = are_numbers ? labels.size(0) == logits.size(0) : are_probabilities;
-  check_arg(logits.rank() == 2 && fit, "cross_entropy",
-            "logits are [n, c] and labels i64[n] or probabilities [n, c]; these are ", logits,
-            " and ", labels, ". Reshape them");
-  check_arg(logits.size(0) > 0 || options.reduction != Reduction::kMean, "cross_entropy",
-            "there is nothing to average: the batch is empty. Leave it out, or use "
-            "Reduction::kSum");
-  check_arg(options.label_smoothing >= 0 && options.label_smoothing <= 1, "cross_entropy",
-            "label_smoothing must be in [0, 1]: ", options.label_smoothing, ". Use 0 for none");
+  const Tensor* const inputs[] = {&logits, &labels};
+  const Attrs attrs = CrossEntropyAttrs{options.label_smoothing, options.reduction};
+  Infer infer(ops::cross_entropy.name, inputs, attrs);
+  ops::cross_entropy.infer(infer);
 }
 
 // The weights in the dtype of the loss; undefined if there are none.

@@ -187,6 +187,11 @@ TEST(CrossEntropy, IgnoresOnlyThatNumber) {
                 cross_entropy(x, labels_of({1, 1 + (1LL << 32)}), ignoring);
               }),
               testing::HasSubstr("label 1 is 4294967297, out of range"));
+  EXPECT_EQ(message_of([&] {
+              cross_entropy(zeros({2, 0}), from_values<std::int64_t>({1, 0}, {2}), ignoring);
+            }),
+            "[cross_entropy] there are no classes: the logits have shape [2, 0]. Give the last "
+            "layer at least one output");
   EXPECT_THAT(message_of([&] { cross_entropy(x, x, ignoring); }),
               testing::HasSubstr("ignore_index is for class numbers"));
   EXPECT_THAT(message_of([&] {
