@@ -1,5 +1,7 @@
 #include "mezzo/interchange/onnx_layers.h"
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "mezzo/ops/batch_norm_attrs.h"
@@ -142,6 +144,31 @@ std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
   return graph.add(type, inputs)
       .set("axis", -attrs.axes)
       .set("epsilon", static_cast<float>(attrs.eps))
+      .result();
+}
+
+namespace {
+
+// At least the quotient: ONNX multiplies by it, an f32, and takes the whole number below. Rounded
+// to the nearest f32, the scale from 7 pixels to 31 would give 30.
+float scale_between(std::int64_t in, std::int64_t out) {
+  const auto scale = static_cast<float>(static_cast<double>(out) / static_cast<double>(in));
+  const bool falls_short = double{scale} * static_cast<double>(in) < static_cast<double>(out);
+  return falls_short ? std::nextafter(scale, std::numeric_limits<float>::infinity()) : scale;
+}
+
+}  // namespace
+
+// By scales, since sizes would have to name that of the batch.
+std::string upsample_bilinear(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const auto& attrs = call.attrs.as<UpsampleBilinearAttrs>();
+  const Shape& x = call.inputs[0].shape();
+  for (const std::size_t axis : {2, 3}) graph.check_closed(0, axis);
+  const float scales[] = {1, 1, scale_between(x[2], attrs.size.h),
+                          scale_between(x[3], attrs.size.w)};
+  return graph.add(type, {graph.input(0), "", graph.constant("scales", scales)})
+      .set("mode", "linear")
+      .set("coordinate_transformation_mode", attrs.align_corners ? "align_corners" : "half_pixel")
       .result();
 }
 

@@ -16,5 +16,6 @@ std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* typ
 std::string group_norm(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string layer_norm(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string upsample(OnnxGraph& graph, const TracedCall& call, const char* type);
+std::string upsample_bilinear(OnnxGraph& graph, const TracedCall& call, const char* type);
 
 }  // namespace mezzo::interchange::layers

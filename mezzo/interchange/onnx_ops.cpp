@@ -273,6 +273,7 @@ constexpr Translation kTranslations[] = {
     {"sum", "ReduceSum", reduce},
     {"tanh", "Tanh", plain},
     {"to_format", nullptr, same},
+    {"upsample_bilinear2d", "Resize", layers::upsample_bilinear},
     {"upsample_nearest2d", "Resize", layers::upsample},
     {"where", "Where", plain},
 };

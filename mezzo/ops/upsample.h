@@ -1,6 +1,8 @@
 // Enlarging images.
 #pragma once
 
+#include <optional>
+
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/window.h"
 
@@ -10,5 +12,20 @@ namespace mezzo {
 // h * scale.h, w * scale.w] in the dtype of x, channels-last. Throws ArgumentError unless x is
 // floating-point and has four dimensions, and for a scale under 1.
 Tensor upsample_nearest2d(const Tensor& x, Size2d scale);
+
+struct UpsampleBilinear2dOptions {
+  Size2d scale = 1;              // whole numbers
+  std::optional<Size2d> size{};  // of the result, instead of a scale; it may be smaller than x
+  // Whether the centres of the corner pixels of x and of the result lie on each other. If not,
+  // their outer edges do, and results that lie outside of the centres of x repeat its border.
+  bool align_corners = false;
+};
+
+// x [n, c, h, w] at another size: [n, c, oh, ow] in the dtype of x, channels-last. Each pixel of
+// the result is a mean of the four around its place in x, weighted by how near they are in both
+// directions, as in PyTorch's interpolate() with mode bilinear and without antialiasing. Sums are
+// kept in f32. Throws ArgumentError unless x is floating-point and has four dimensions and at least
+// one pixel, for a scale or size under 1, and for both.
+Tensor upsample_bilinear2d(const Tensor& x, const UpsampleBilinear2dOptions& options);
 
 }  // namespace mezzo

@@ -49,7 +49,13 @@ class Operations : public nn::Module {
  private:
   Tensor decoded(const Tensor& x) {  // [n, 4, 7, 9]
     const Tensor large = nn::Upsample({1, 2})(enlarge_(max_pool2d(x, {.kernel = 2})));
-    return instances_(slice(groups_(large), 3, 0, 9));
+    const Tensor norm = instances_(slice(groups_(large), 3, 0, 9));
+    const Tensor edges = nn::Upsample({2, 3}, {nn::UpsampleMode::kBilinear})(norm);
+    const Tensor corners = nn::Upsample({2, 3}, {nn::UpsampleMode::kBilinear, true})(norm);
+    const Tensor slim = upsample_bilinear2d(norm, {.size = Size2d(31, 5)});
+    const UpsampleBilinear2dOptions back = {.size = Size2d(7, 9), .align_corners = true};
+    return upsample_bilinear2d(edges + corners, back) + upsample_bilinear2d(slim, back) +
+           upsample_bilinear2d(norm, {.size = 1});
   }
 
   nn::ConvTranspose2d enlarge_{4,

@@ -149,14 +149,24 @@ std::vector<Large> large_calls_of_decoders() {
                   x.numel() / x[1] + x.numel() / x[0] / groups,
                   8};
   };
-  return {{"group_norm", group_norm({2, 24, 31, 29}, 3)},
-          {"group_norm", group_norm({1, 26, 61, 47}, 2)},
-          {"group_norm", group_norm({300, 520}, 4)},
-          {"group_norm_grad", group_norm_grad({2, 24, 31, 29}, 3)},
-          {"group_norm_grad", group_norm_grad({1, 26, 61, 47}, 2)},
-          {"group_norm_grad", group_norm_grad({300, 520}, 4)},
-          {"upsample_nearest2d", {{{{2, 24, 31, 29}}}, UpsampleAttrs{{3, 2}}}},
-          {"upsample_nearest2d_grad", {{{{2, 13, 90, 58}}}, UpsampleAttrs{{3, 2}}, 6}}};
+  return {
+      {"group_norm", group_norm({2, 24, 31, 29}, 3)},
+      {"group_norm", group_norm({1, 26, 61, 47}, 2)},
+      {"group_norm", group_norm({300, 520}, 4)},
+      {"group_norm_grad", group_norm_grad({2, 24, 31, 29}, 3)},
+      {"group_norm_grad", group_norm_grad({1, 26, 61, 47}, 2)},
+      {"group_norm_grad", group_norm_grad({300, 520}, 4)},
+      {"upsample_nearest2d", {{{{2, 24, 31, 29}}}, UpsampleAttrs{{3, 2}}}},
+      {"upsample_nearest2d_grad", {{{{2, 13, 90, 58}}}, UpsampleAttrs{{3, 2}}, 6}},
+      {"upsample_bilinear2d", {{{{2, 24, 31, 29}}}, UpsampleBilinearAttrs{.size = {75, 40}}, 4}},
+      {"upsample_bilinear2d",
+       {{{{2, 13, 61, 59}}}, UpsampleBilinearAttrs{.size = 47, .align_corners = true}, 4}},
+      {"upsample_bilinear2d_grad",
+       {{{{2, 24, 75, 40}}}, UpsampleBilinearAttrs{.size = {75, 40}, .image = {31, 29}}, 32}},
+      {"upsample_bilinear2d_grad",
+       {{{{2, 13, 47, 47}}},
+        UpsampleBilinearAttrs{.size = 47, .align_corners = true, .image = {61, 59}},
+        4}}};
 }
 
 void expect_agreement_of(const std::vector<Large>& calls) {

@@ -14,8 +14,8 @@ namespace mezzo::test {
 // Networks for Biomedical Image Segmentation", MICCAI 2015. tests/golden/networks.py has the same.
 class TinyUnet : public nn::Module {
  public:
-  TinyUnet(std::int64_t channels, std::int64_t classes)
-      : first_(channels, 8, 3, {.padding = 1}), classes_(8, classes, 1) {
+  TinyUnet(std::int64_t channels, std::int64_t classes, nn::UpsampleOptions upsample = {})
+      : first_(channels, 8, 3, {.padding = 1}), enlarge_(2, upsample), classes_(8, classes, 1) {
     add("first", first_);
     add("first_norm", first_norm_);
     add("down", down_);
@@ -29,7 +29,7 @@ class TinyUnet : public nn::Module {
   Tensor forward(const Tensor& x) override {
     const Tensor wide = relu(first_norm_(first_(x)));
     const Tensor deep = relu(down_norm_(down_(wide)));
-    const Tensor back = cat({relu(up_(deep)), repeat_(deep), wide}, 1);
+    const Tensor back = cat({relu(up_(deep)), enlarge_(deep), wide}, 1);
     return classes_(relu(joined_norm_(joined_(back))));
   }
 
@@ -39,7 +39,7 @@ class TinyUnet : public nn::Module {
   nn::Conv2d down_{8, 16, 3, {.stride = 2, .padding = 1}};
   nn::InstanceNorm2d down_norm_{16, {.affine = true}};
   nn::ConvTranspose2d up_{16, 8, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2}};
-  nn::Upsample repeat_{2};
+  nn::Upsample enlarge_;
   nn::Conv2d joined_{32, 8, 3, {.padding = 1}};
   nn::GroupNorm joined_norm_{4, 8};
   nn::Conv2d classes_;

@@ -20,28 +20,34 @@ Batch pixels(std::uint64_t seed) {
   return {images, from_values(labels, {4, 12, 10})};
 }
 
+constexpr nn::UpsampleOptions kBothModes[] = {{}, {.mode = nn::UpsampleMode::kBilinear}};
+
 TEST(Unet, LearnsIn16BitsWithTheSameBitsCaptured) {
-  for (const DType dtype : {DType::kBf16, DType::kF16}) {
-    Twins<TinyUnet> twins([] { return std::make_unique<TinyUnet>(1, 3); }, kSgd,
-                          {.level = "O2", .dtype = dtype},
-                          amp::LossScaleOptions{.init_scale = 1024});
-    const double first = twins.step(pixels(0)).loss;
-    double last = first;
-    for (std::uint64_t i = 1; i < 25; ++i) last = twins.step(pixels(i)).loss;
-    EXPECT_LT(last, first / 2) << mezzo::name_of(dtype);
-    twins.expect_same_state();
+  for (const nn::UpsampleOptions& mode : kBothModes) {
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      Twins<TinyUnet> twins([&] { return std::make_unique<TinyUnet>(1, 3, mode); }, kSgd,
+                            {.level = "O2", .dtype = dtype},
+                            amp::LossScaleOptions{.init_scale = 1024});
+      const double first = twins.step(pixels(0)).loss;
+      double last = first;
+      for (std::uint64_t i = 1; i < 25; ++i) last = twins.step(pixels(i)).loss;
+      EXPECT_LT(last, first / 2) << mezzo::name_of(dtype);
+      twins.expect_same_state();
+    }
   }
 }
 
 // The image and the five weights are cast, and nothing between the layers.
 TEST(Unet, IsIn16BitsFromLayerToLayer) {
-  TinyUnet net(1, 3);
-  const amp::Plan plan = amp::make_plan([&] {
-    const amp::Autocast region(DType::kBf16);
-    net(zeros({1, 1, 12, 10}));
-  });
-  for (const amp::PlannedOp& op : plan.ops) EXPECT_EQ(op.dtype, DType::kBf16) << op.op;
-  EXPECT_EQ(plan.casts, 6);
+  for (const nn::UpsampleOptions& mode : kBothModes) {
+    TinyUnet net(1, 3, mode);
+    const amp::Plan plan = amp::make_plan([&] {
+      const amp::Autocast region(DType::kBf16);
+      net(zeros({1, 1, 12, 10}));
+    });
+    for (const amp::PlannedOp& op : plan.ops) EXPECT_EQ(op.dtype, DType::kBf16) << op.op;
+    EXPECT_EQ(plan.casts, 6);
+  }
 }
 
 }  // namespace

@@ -124,6 +124,16 @@ TEST(Upsample, RepeatsPixels) {
   EXPECT_THROW(Upsample(0), ArgumentError);
 }
 
+TEST(Upsample, InterpolatesPixels) {
+  const Tensor x = from_values({1.0F, 3.0F, 1.0F}, {1, 1, 1, 3});
+  const UpsampleOptions edges = {.mode = UpsampleMode::kBilinear};
+  const UpsampleOptions corners = {.mode = UpsampleMode::kBilinear, .align_corners = true};
+  EXPECT_EQ(Upsample({1, 2}, edges)(x).to_vector<float>(), (Floats{1, 1.5, 2.5, 2.5, 1.5, 1}));
+  EXPECT_EQ(Upsample({1, 3}, corners)(x).to_vector<float>(),
+            (Floats{1, 1.5, 2, 2.5, 3, 2.5, 2, 1.5, 1}));
+  EXPECT_THROW(Upsample(2, {.align_corners = true}), ArgumentError);
+}
+
 TEST(Layers, SeedFixesTheInitialValues) {
   manual_seed(3);
   const Floats first = Conv2d(3, 4, 3).weight().to_vector<float>();
