@@ -52,6 +52,8 @@ class Affine {
   RowArrays arrays_;
 };
 
+struct NoResidual {};
+
 // `residual` reads what is added, at the place of an element of x and its channel.
 template <Tail kTail, class T, class Residual>
 void apply(const T* x, const Residual& residual, T* y, const ChannelRows& rows,
@@ -117,9 +119,9 @@ void batch_norm_typed(const KernelArgs& args) {
   if (args.has(In::kResidual)) {
     add_residual(in, args.input(In::kResidual), y, rows, norm);
   } else if (attrs.relu) {
-    apply<Tail::kRelu>(in, 0, y, rows, norm);
+    apply<Tail::kRelu>(in, NoResidual(), y, rows, norm);
   } else {
-    apply<Tail::kNone>(in, 0, y, rows, norm);
+    apply<Tail::kNone>(in, NoResidual(), y, rows, norm);
   }
 }
 
