@@ -9,7 +9,6 @@
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/move_host_work.h"
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/packed_copy.h"
@@ -294,18 +293,6 @@ bool Executable::run_instruction(Instruction& instruction) {
   }
   let_go(instruction);
   return true;
-}
-
-Tensor Executable::norm_when_read(const Instruction& instruction) {
-  using In = BatchNormInput;
-  const auto input = [&](std::size_t i) {
-    return i < instruction.inputs.size() ? *instruction.inputs[i] : Tensor();
-  };
-  const bool finds = instruction.outputs.size() > 1;
-  return norm_when_asked({input(In::kX), input(In::kWeight), input(In::kBias),
-                          finds ? instruction.outputs[1] : input(In::kRunningMean),
-                          finds ? instruction.outputs[2] : input(In::kRunningVar),
-                          input(In::kResidual), instruction.node->attrs.as<BatchNormAttrs>()});
 }
 
 // A view, or the copy of a parameter: no work that is queued, as far as the copy is there already.
