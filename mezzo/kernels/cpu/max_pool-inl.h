@@ -150,6 +150,17 @@ class NormalizedRows {
   std::int64_t bottom_ = 0;
 };
 
+// What one thread does with each row of windows.
+template <class Pick, class Rows>
+struct RowPicker {
+  const Pick& pick;
+  Rows rows;
+
+  void operator()(const Pool& pool, const GridRow& at) { pick(pool, at, rows.under(pool, at)); }
+};
+template <class Pick, class Rows>
+RowPicker(const Pick&, Rows) -> RowPicker<Pick, Rows>;
+
 // make_rows() gives the rows of an image, for one thread.
 template <class T, class P, class MakeRows>
 void max_windows(const Pool& all, const MakeRows& make_rows, T* out, P* positions) {
@@ -196,9 +207,7 @@ void max_windows(const Pool& all, const MakeRows& make_rows, T* out, P* position
     }
   };
   all.for_each_row_by(all.rows.out, all.columns.out, [&] {
-    return [&, rows = make_rows()](const Pool& pool, const GridRow& at) mutable HWY_ATTR {
-      pick_row(pool, at, rows.under(pool, at));
-    };
+    return RowPicker{pick_row, make_rows()};
   });
 }
 
