@@ -302,7 +302,7 @@ void Executable::prepare(Instruction& instruction) {
   if (node.op->view != nullptr) {
     slots_[node.outputs[0]] = node.op->view(input, node.attrs);
   } else if (instruction.is_by_readers) {
-    slots_[node.outputs[0]] = norm_when_read(instruction);
+    slots_[node.outputs[0]] = result_when_read(instruction);
   } else {
     const NoGrad guard;
     slots_[node.outputs[0]] = cast(input, program_.spec(node.outputs[0]).dtype);
@@ -312,7 +312,8 @@ void Executable::prepare(Instruction& instruction) {
 void Executable::run_kernel(Instruction& instruction) {
   place_outputs(instruction);
   queue(instruction);
-  if (instruction.is_by_readers) slots_[instruction.node->outputs[0]] = norm_when_read(instruction);
+  if (instruction.is_by_readers)
+    slots_[instruction.node->outputs[0]] = result_when_read(instruction);
   drop_packed(instruction);
 }
 
@@ -331,7 +332,7 @@ void Executable::place_outputs(Instruction& instruction) {
     }
   }
   // Tells the kernel that it finds statistics only.
-  if (instruction.is_by_readers) instruction.outputs[0] = norm_when_read(instruction);
+  if (instruction.is_by_readers) instruction.outputs[0] = result_when_read(instruction);
 }
 
 void Executable::queue(Instruction& instruction) {

@@ -62,6 +62,7 @@ void Executable::lend_gradients(const Instruction& instruction) const {
 // it too, shall see it.
 void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
   const Tensor& before = slots_[value];
+  if (memory_.homes[value] == Home::kReaders) return;  // nobody else reads it
   if (before.defined() && grad.address() == before.address() &&
       ValueSpec::of(grad) == program_.spec(value)) {
     before.bump_version();

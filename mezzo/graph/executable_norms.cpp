@@ -7,6 +7,7 @@
 #include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/registry.h"
+#include "mezzo/ops/result_rows.h"
 
 namespace mezzo::graph {
 
@@ -26,6 +27,13 @@ void Executable::find_norms() {
     if (maker == kNoNode || !is_call(program_.nodes[maker], kConv2d)) continue;
     if (memory.is_same_at(x, maker, i)) of_node[maker]->norm = &instruction;
   }
+}
+
+Tensor Executable::result_when_read(const Instruction& instruction) const {
+  const Node& node = *instruction.node;
+  if (is_training_norm(node) || is_norm_by_given(node)) return norm_when_read(instruction);
+  const ValueSpec& spec = program_.spec(node.outputs[0]);
+  return result_when_asked(*node.op, instruction.inputs, node.attrs, spec.shape, spec.dtype);
 }
 
 // By the statistics that it has found, or by given ones.

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 
+#include "mezzo/graph/gradients_by_updates.h"
 #include "mezzo/graph/norms_by_readers.h"
 #include "mezzo/graph/rewrite.h"
 
@@ -33,6 +34,13 @@ bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <=
 // What a normalisation finds besides its result.
 std::span<const ValueId> found_by(const Node& norm) { return std::span(norm.outputs).subspan(1); }
 
+std::vector<bool> left_to_readers(const Program& program) {
+  std::vector<bool> left = norms_by_readers(program);
+  const std::vector<bool> gradients = gradients_by_updates(program);
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = left[i] || gradients[i];
+  return left;
+}
+
 // Where values live, and which share a block.
 class Blocks {
  public:
@@ -41,7 +49,7 @@ class Blocks {
         copies_results_(copies_results),
         // What is recorded is recorded where it stands.
         by_readers_(copies_results ? std::vector<bool>(program.nodes.size(), false)
-                                   : norms_by_readers(program)) {
+                                   : left_to_readers(program)) {
     plan_.homes.assign(program.values.size(), Home::kOutside);
     plan_.blocks.resize(program.values.size());
     std::iota(plan_.blocks.begin(), plan_.blocks.end(), ValueId{0});

@@ -181,6 +181,15 @@ bool normalises_input(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
          kernel->normalises(args, input, adds);
 }
 
+std::unique_ptr<ResultRows> rows_of(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
+                                    const Attrs& attrs) {
+  kernels::limit_isa();
+  const KernelArgs args{inputs, outputs, attrs};
+  std::string reasons;
+  const Kernel* const kernel = first_that_takes(op, kernels_of(op).cpu, args, reasons);
+  return kernel != nullptr && kernel->rows != nullptr ? kernel->rows(args) : nullptr;
+}
+
 void PreparedCall::run(Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs) const {
   const KernelArgs args{inputs, outputs, attrs};
   if (kernel_ != nullptr) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/attrs.h"
 #include "mezzo/ops/op.h"
+#include "mezzo/ops/result_rows.h"
 
 namespace mezzo {
 
@@ -44,6 +46,9 @@ struct Kernel {
   // computed (ops/batch_norm_again.h), one with a residual if `adds`: the kernel normalises as it
   // reads, and the input stays unfilled. Such inputs of other kernels are filled.
   bool (*normalises)(const KernelArgs&, std::size_t input, bool adds) = nullptr;
+  // The result of a call that it takes, to be computed by rows as they are read; it asks for
+  // elements of the inputs only then. Null for calls whose result is better computed at once.
+  std::unique_ptr<ResultRows> (*rows)(const KernelArgs&) = nullptr;
 };
 
 // The kernels of one operation on one device in order of preference.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 namespace mezzo {
 
 struct Kernel;
+class ResultRows;
 
 // Runs the first kernel of the inputs' device that supports the call; the plain double-precision
 // loop comes last. Outputs are allocated. Throws UnsupportedError with every kernel's reason if
@@ -37,12 +39,18 @@ class PreparedCall {
 bool normalises_input(const OpDef& op, Inputs inputs, std::span<Tensor> outputs, const Attrs& attrs,
                       std::size_t input, bool adds);
 
+// The result of such a call on a CPU, to be computed by rows (Kernel::rows), once what it reads is
+// there; null if the kernel that takes it cannot. Looks at shapes, dtypes and layouts only.
+std::unique_ptr<ResultRows> rows_of(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
+                                    const Attrs& attrs);
+
 // What can be switched off like a kernel and is none of an operation.
 struct Switch {
   static constexpr std::string_view kPack = "cpu_pack";             // weights packed by mezzo
   static constexpr std::string_view kNormAgain = "cpu_norm_again";  // norms computed again
   static constexpr std::string_view kNormAhead = "cpu_norm_ahead";  // statistics by convolutions
-  static constexpr std::array kAll{kPack, kNormAgain, kNormAhead};
+  static constexpr std::string_view kRows = "cpu_rows";  // gradients computed by their updates
+  static constexpr std::array kAll{kPack, kNormAgain, kNormAhead, kRows};
 };
 
 // Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them, and Switch

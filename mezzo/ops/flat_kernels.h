@@ -14,6 +14,7 @@
 #include "mezzo/ops/exponent_counts.h"
 #include "mezzo/ops/packed_copy.h"
 #include "mezzo/ops/param_update.h"
+#include "mezzo/ops/result_rows.h"
 
 namespace mezzo::flat {
 
@@ -50,6 +51,7 @@ struct SgdBlock {
   float intake = 1;  // how much of the gradient the momentum takes in
   HalfBlock half{};
   CopyBlock copy{};
+  const ResultRows* rows = nullptr;  // of a gradient that is computed as it is used, on CPUs
 };
 struct SgdFactors {
   float lr = 0;
@@ -70,6 +72,7 @@ struct AdamBlock {
   float correction = 1;  // 1 / sqrt(1 - beta2^step)
   HalfBlock half{};
   CopyBlock copy{};
+  const ResultRows* rows = nullptr;  // of a gradient that is computed as it is used, on CPUs
 };
 struct AdamFactors {
   // The first moment begins at the nearer one of the old moment and the gradient, and goes this far

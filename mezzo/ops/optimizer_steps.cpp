@@ -7,6 +7,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/kernel_listener.h"
 
@@ -81,20 +82,6 @@ flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, c
   return block;
 }
 
-// Parameter and gradient of a block, and what stands behind it if they have 16 bits.
-template <class Block>
-void set_param(Block& block, const char* op, std::size_t i, const Tensor& param, const Tensor& grad,
-               const HalfUpdate& half) {
-  block.count = param.numel();
-  if (!is_lower(param.dtype())) {
-    block.param = floats(param);
-    block.grad = static_cast<const float*>(grad.address());
-    return;
-  }
-  block.half = half_block(op, i, param, grad, half);
-  if (half.rule == ParamUpdate::kMaster) block.param = floats(half.master);
-}
-
 // The copies of f32 parameters that go with the update. To be found before any parameter
 // changes: parameters may be views of one block of memory, which counts the changes of all.
 template <class Tensors>
@@ -139,17 +126,6 @@ double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool
   return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));
 }
 
-template <class Block>
-KernelWork work_of(const char* op, Device device, const std::vector<Block>& blocks,
-                   double state_bytes) {
-  KernelWork work{.op = op, .kernel = flat::kernels_on(device).name};
-  for (const Block& block : blocks) {
-    work.bytes += static_cast<double>(block.count) *
-                  (bytes_each(block.half, block.copy, block.param != nullptr) + state_bytes);
-  }
-  return work;
-}
-
 // The device of all parameters.
 template <class Tensors>
 Device device_of(const char* op, std::span<const Tensors> tensors) {
@@ -170,8 +146,49 @@ template <class Block, class Factors>
 struct Update {
   std::vector<Block> blocks;
   Factors factors;
-  double state_bytes;  // of the optimizer's state for one number, read and written
+  std::vector<UnfilledRows> rows{};  // of gradients that are computed as they are used
+  double state_bytes;                // of the optimizer's state for one number, read and written
 };
+
+// Parameter and gradient of the last block, and what stands behind it if they have 16 bits. A
+// gradient that nobody has computed yet is left to the kernel, unless it would have to be in step
+// with packed copies.
+template <class Update>
+void set_param(Update& update, const char* op, std::size_t i, const Tensor& param,
+               const Tensor& grad, const HalfUpdate& half) {
+  auto& block = update.blocks.back();
+  block.count = param.numel();
+  if (is_lower(param.dtype())) {
+    block.half = half_block(op, i, param, grad, half);
+    if (half.rule == ParamUpdate::kMaster) block.param = floats(half.master);
+    return;
+  }
+  block.param = floats(param);
+  if (block.copy.packed.count == 0) {
+    UnfilledRows unfilled = unfilled_rows(grad);
+    block.rows = unfilled.rows.get();
+    if (block.rows != nullptr) update.rows.push_back(std::move(unfilled));
+  }
+  if (block.rows == nullptr) block.grad = static_cast<const float*>(grad.address());
+}
+
+template <class Update>
+KernelWork work_of(const char* op, Device device, const Update& update) {
+  KernelWork work{.op = op, .kernel = flat::kernels_on(device).name};
+  for (const auto& block : update.blocks) {
+    const double grad_bytes = block.rows != nullptr ? sizeof(float) : 0;  // not read
+    work.bytes += static_cast<double>(block.count) *
+                  (bytes_each(block.half, block.copy, block.param != nullptr) + update.state_bytes -
+                   grad_bytes);
+  }
+  for (const UnfilledRows& gradient : update.rows) {
+    work.kernel = Switch::kRows.data();
+    work.dtype = gradient.dtype;
+    work.flops += gradient.flops;
+    work.bytes += gradient.bytes;
+  }
+  return work;
+}
 
 Update<flat::SgdBlock, flat::SgdFactors> update_of(std::span<const SgdTensors> tensors,
                                                    const SgdStep& step,
@@ -184,9 +201,9 @@ Update<flat::SgdBlock, flat::SgdFactors> update_of(std::span<const SgdTensors> t
     check_param("sgd_step", i, t.param, t.grad);
     if (with_momentum) check_fits("sgd_step", i, t.param, t.momentum, "momentum");
     flat::SgdBlock& block = update.blocks.emplace_back();
-    set_param(block, "sgd_step", i, t.param, t.grad, t.half);
-    if (with_momentum) block.momentum = floats(t.momentum);
     block.copy = copy_block(copies[i]);
+    set_param(update, "sgd_step", i, t.param, t.grad, t.half);
+    if (with_momentum) block.momentum = floats(t.momentum);
     block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
   }
   update.factors = {.lr = static_cast<float>(step.lr),
@@ -213,10 +230,10 @@ Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors
     // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
     const auto n = static_cast<double>(t.step);
     flat::AdamBlock& block = update.blocks.emplace_back();
-    set_param(block, "adam_step", i, t.param, t.grad, t.half);
+    block.copy = copy_block(copies[i]);
+    set_param(update, "adam_step", i, t.param, t.grad, t.half);
     block.exp_avg = floats(t.exp_avg);
     block.exp_avg_sq = floats(t.exp_avg_sq);
-    block.copy = copy_block(copies[i]);
     block.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, n)));
     block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
   }
@@ -261,7 +278,7 @@ void run_step(std::span<const Tensors> tensors, const Step& step) {
   const std::vector<RenewedCopy> copies = find_copies(tensors);
   const auto update = update_of(tensors, step, copies);
   run_listened_on(
-      device, [&] { return work_of(op, device, update.blocks, update.state_bytes); },
+      device, [&] { return work_of(op, device, update); },
       [&] { (flat::kernels_on(device).*Rule<Tensors>::kKernel)(update.blocks, update.factors); });
   keep_all(tensors, std::span<const RenewedCopy>(copies));
 }
@@ -307,7 +324,7 @@ void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const St
   std::memcpy(list.data() + kUpdateBlocksAt<Tensors>, update.blocks.data(),
               bytes - kUpdateBlocksAt<Tensors>);
   copy_bytes(list_.address(), device, list.data(), kCpuDevice, bytes);
-  moved_bytes_ = work_of(op, device, update.blocks, update.state_bytes).bytes;
+  moved_bytes_ = work_of(op, device, update).bytes;
   tensors_.assign(tensors.begin(), tensors.end());
   count_ = tensors.size();
 }

@@ -3,6 +3,8 @@
 // And, in the same tiles, by the vector unit's dot product where that is fast.
 #pragma once
 
+#include <memory>
+
 #include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/kernels/kernel.h"
 
@@ -19,6 +21,10 @@ Support supports_linear_tiles(const KernelArgs& args);
 // operands count as zero.
 void run_matmul_tiles(const KernelArgs& args);
 void run_linear_tiles(const KernelArgs& args);
+
+// The result by rows, where there is little to gain from doing it at once: large in f32, of one
+// matrix.
+std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args);
 
 // The same by that unit, whatever the CPU does best: for tests, on a CPU that has it.
 void run_matmul_tiles(const KernelArgs& args, Bf16Unit unit);

@@ -1,6 +1,8 @@
 // The update rules of SGD and Adam.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optimizer_steps.cpp"
+#include <vector>
+
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/flat.h"
@@ -163,20 +165,47 @@ void run_packed_range(const Block& block, std::int64_t begin, std::int64_t end, 
 }
 
 template <class Block, class Rule>
+void run_any_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+  if (block.half.param != nullptr) {
+    run_half_range(block, begin, end, rule);
+  } else if (block.copy.packed.count > 0) {
+    run_packed_range(block, begin, end, rule);
+  } else if (block.copy.data != nullptr) {
+    run_copied_range(block, begin, end, rule);
+  } else {
+    run_range(block, begin, end, rule);
+  }
+}
+
+// The same for an f32 parameter whose gradient is computed a few rows at a time: these are used
+// while they are in the second-level cache.
+template <class Block, class Rule>
+void run_rows(const Block& block, const Rule& rule) {
+  const std::int64_t grain = kElementGrain / block.rows->group_elements() + 1;
+  parallel_for(block.rows->groups(), grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    Block part = block;
+    block.rows->compute(begin, end,
+                        [&](std::int64_t first, std::int64_t last, const float* values) HWY_ATTR {
+                          part.grad = values - first;
+                          run_any_range(part, first, last, rule);
+                        });
+  });
+}
+
+template <class Block, class Rule>
 void for_elements(std::span<const Block> blocks, const Rule& rule) {
-  kernels::for_ranges(blocks, kElementGrain,
-                      [&](std::size_t index, std::int64_t begin, std::int64_t end) HWY_ATTR {
-                        const Block& block = blocks[index];
-                        if (block.half.param != nullptr) {
-                          run_half_range(block, begin, end, rule);
-                        } else if (block.copy.packed.count > 0) {
-                          run_packed_range(block, begin, end, rule);
-                        } else if (block.copy.data != nullptr) {
-                          run_copied_range(block, begin, end, rule);
-                        } else {
-                          run_range(block, begin, end, rule);
-                        }
-                      });
+  std::vector<Block> others;
+  others.reserve(blocks.size());
+  for (const Block& block : blocks) {
+    if (block.rows != nullptr) {
+      run_rows(block, rule);
+    } else {
+      others.push_back(block);
+    }
+  }
+  kernels::for_ranges(std::span<const Block>(others), kElementGrain,
+                      [&](std::size_t index, std::int64_t begin, std::int64_t end)
+                          HWY_ATTR { run_any_range(others[index], begin, end, rule); });
 }
 
 template <bool kMomentum, bool kNesterov>
