@@ -1,6 +1,5 @@
 // Products with an activation behind them. They have no gradient: graph mode makes them of two
-// calls when the gradients are known already, and plain code has no need of them. Nor have they
-// flops: the product that runs inside counts its own.
+// calls when the gradients are known already, and plain code has no need of them.
 #include "mezzo/ops/activated_attrs.h"
 #include "mezzo/ops/registry.h"
 
@@ -23,6 +22,11 @@ void infer_as(Infer& infer, const char* product, const Attrs& attrs) {
   find_op(product)->infer(plain);
   const TensorSpec& y = plain.outputs()[0];
   infer.output(y.shape, y.dtype, y.format);
+}
+
+double flops_of(const char* product, Inputs inputs, std::span<const Tensor> outputs,
+                const Attrs& attrs) {
+  return find_op(product)->flops(inputs, outputs, attrs);
 }
 
 // Those of the product. GELU is not among them: what its 16-bit results may be off by depends on a
@@ -48,6 +52,8 @@ extern const OpDef linear_activation{
     .doc = "relu or gelu of linear(x, weight, bias)",
     .precision = kRule,
     .infer = [](Infer& infer) { infer_as(infer, "linear", {}); },
+    .flops = [](Inputs inputs, std::span<const Tensor> outputs,
+                const Attrs&) { return flops_of("linear", inputs, outputs, {}); },
     .samples =
         [] { return samples_of("linear", [](const Attrs&) { return LinearActivationAttrs{}; }); },
     .exact = true,
@@ -61,6 +67,10 @@ extern const OpDef matmul_activation{
         [](Infer& infer) {
           infer_as(infer, "matmul", infer.attrs<MatmulActivationAttrs>().product);
         },
+    .flops =
+        [](Inputs inputs, std::span<const Tensor> outputs, const Attrs& attrs) {
+          return flops_of("matmul", inputs, outputs, attrs.as<MatmulActivationAttrs>().product);
+        },
     .samples = [] { return samples_of("matmul", with_relu<MatmulActivationAttrs>); },
     .exact = true,
 };
@@ -72,6 +82,10 @@ extern const OpDef conv2d_activation{
     .infer =
         [](Infer& infer) {
           infer_as(infer, "conv2d", infer.attrs<Conv2dActivationAttrs>().product);
+        },
+    .flops =
+        [](Inputs inputs, std::span<const Tensor> outputs, const Attrs& attrs) {
+          return flops_of("conv2d", inputs, outputs, attrs.as<Conv2dActivationAttrs>().product);
         },
     .samples = [] { return samples_of("conv2d", with_relu<Conv2dActivationAttrs>); },
     .exact = true,

@@ -1,11 +1,13 @@
 #include "mezzo/kernels/activated.h"
 
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/matmul_tiles.h"
 
 namespace mezzo::kernels::cpu {
 
 extern const KernelList linear_activation{
-    {{{"cpu_in_place", vector_dtypes_only, run_linear_activation}}}};
+    {{{"cpu_tiles", supports_linear_activation_tiles, run_linear_activation_tiles},
+      {"cpu_in_place", vector_dtypes_only, run_linear_activation}}}};
 extern const KernelList matmul_activation{
     {{{"cpu_in_place", vector_dtypes_only, run_matmul_activation}}}};
 extern const KernelList conv2d_activation{

@@ -8,6 +8,7 @@
 #include "mezzo/kernels/cpu/matmul_tiles_worker.h"
 #include "mezzo/kernels/cpu/tiles-inl.h"
 #include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/ops/activated_attrs.h"
 #include "mezzo/ops/matmul_attrs.h"
 
 namespace mezzo::kernels {
@@ -56,7 +57,7 @@ Problem linear_problem(const KernelArgs& args) {
   return describe(args.input(0), false, args.input(1), true, args.output());
 }
 
-void run(Problem problem, const KernelArgs& args, Bf16Unit unit) {
+void run(Problem problem, const KernelArgs& args, Bf16Unit unit, bool relu = false) {
   problem.a.data = args.input(0).data<BFloat16>();
   problem.b.data = args.input(1).data<BFloat16>();
   const Tensor& out = args.output();
@@ -69,6 +70,7 @@ void run(Problem problem, const KernelArgs& args, Bf16Unit unit) {
     result.bias = args.input(2).raw_data();
     result.wide_bias = args.input(2).dtype() == DType::kF32;
   }
+  result.relu = relu;
   run(problem, unit, result);
 }
 
@@ -167,6 +169,16 @@ Support supports_matmul_tiles(const KernelArgs& args) { return supports(args, ma
 Support supports_linear_tiles(const KernelArgs& args) { return supports(args, linear_problem); }
 void run_matmul_tiles(const KernelArgs& args) { run_matmul_tiles(args, *bf16_unit()); }
 void run_linear_tiles(const KernelArgs& args) { run_linear_tiles(args, *bf16_unit()); }
+
+Support supports_linear_activation_tiles(const KernelArgs& args) {
+  const Activation activation = args.attrs<LinearActivationAttrs>().activation;
+  if (activation != Activation::kRelu) return Support::no("only relu is applied on the way");
+  return supports_linear_tiles(args);
+}
+void run_linear_activation_tiles(const KernelArgs& args) {
+  run(linear_problem(args), args, *bf16_unit(), true);
+}
+
 void run_matmul_tiles(const KernelArgs& args, Bf16Unit unit) {
   run(matmul_problem(args), args, unit);
 }

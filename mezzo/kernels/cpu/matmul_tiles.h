@@ -22,6 +22,10 @@ Support supports_linear_tiles(const KernelArgs& args);
 void run_matmul_tiles(const KernelArgs& args);
 void run_linear_tiles(const KernelArgs& args);
 
+// linear with ReLU behind it: the bits of the one and the other.
+Support supports_linear_activation_tiles(const KernelArgs& args);
+void run_linear_activation_tiles(const KernelArgs& args);
+
 // The result by rows, where there is little to gain from doing it at once: large in f32, of one
 // matrix.
 std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args);

@@ -58,6 +58,12 @@ struct Row {
   __m512 left, right;
 };
 
+// As the relu of its own: a NaN is not <= 0 and stays, and -0 becomes 0.
+MEZZO_DOT_TARGET inline __m512 relu(__m512 v) {
+  const __mmask16 stays = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ);
+  return _mm512_maskz_mov_ps(stays, v);
+}
+
 // 0, 16, 1, 17 and so on: even and odd columns in turns.
 MEZZO_DOT_TARGET inline __m512i interleaving() {
   const __m512i even = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -99,8 +105,9 @@ MEZZO_DOT_TARGET void write(const Sums& sums, const Order& order, const Result& 
     const std::int64_t rows =
         turns ? (result.rows + 1 - i) / 2 : std::min(result.rows - i * kTileRows, kTileRows);
     for (std::int64_t r = 0; r < rows; ++r) {
-      const Row row{_mm512_add_ps(_mm512_load_ps(left + kTileRows * r), bias.left),
-                    _mm512_add_ps(_mm512_load_ps(right + kTileRows * r), bias.right)};
+      Row row{_mm512_add_ps(_mm512_load_ps(left + kTileRows * r), bias.left),
+              _mm512_add_ps(_mm512_load_ps(right + kTileRows * r), bias.right)};
+      if (result.relu) row = {relu(row.left), relu(row.right)};
       const std::int64_t at = turns ? 2 * r + i : i * kTileRows + r;
       store_row<kInterleavedColumns>(row, result, at * result.stride, mask);
     }

@@ -50,6 +50,7 @@ struct Result {
   std::int64_t columns = 0;
   const void* bias = nullptr;
   bool wide_bias = false;
+  bool relu = false;  // of the sums with their bias
 };
 
 // How the sums lie in the tiles.
@@ -58,7 +59,7 @@ struct Order {
   bool interleaved = false;  // the second operand was Form::kInterleaved
 };
 
-// Adds the bias and rounds the sums to the result. Transposes them in place.
+// Adds the bias, applies ReLU and rounds the sums to the result. Transposes them in place.
 void finish(const Sums& sums, const Order& order, const Result& result);
 
 }  // namespace mezzo::kernels::matmul_tiles

@@ -48,8 +48,8 @@ Sums sums_at(float* out, std::int64_t stride) {
 
 // Sums that need nothing done are stored where they belong.
 bool is_stored_as_it_is(const Result& result, const Order& order) {
-  return result.wide && result.bias == nullptr && !order.transposed && result.rows == kPair &&
-         result.columns == kPair;
+  return result.wide && result.bias == nullptr && !result.relu && !order.transposed &&
+         result.rows == kPair && result.columns == kPair;
 }
 
 // A dense copy of some rows and columns of a result, which begin there.

@@ -161,7 +161,7 @@ class Walk {
     const std::int64_t groups = plan_.kept.numel();
     const std::int64_t rows = plan_.reduced.numel();
     const std::int64_t cols = plan_.inner;
-    if (groups < num_threads() && rows * cols > kElementGrain) return reduce_long_groups();
+    if (groups < num_threads() && rows * cols >= 2 * kLeastInPart) return reduce_long_groups();
     const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain / (rows * cols));
     parallel_for(groups, grain, [&](std::int64_t begin, std::int64_t end) {
       std::vector<double> totals(static_cast<std::size_t>(cols));
@@ -173,12 +173,17 @@ class Walk {
     });
   }
 
+  // Elements of a thread's rows. With fewer, waiting for the other threads and adding their totals
+  // take longer than they save: 256 rows of 512 take 5.9 us on two threads of a Xeon, 4.6 on one.
+  static constexpr std::int64_t kLeastInPart = 8 * kElementGrain;
+
   // Few groups of many rows: each thread reduces a part of the rows, and the parts are combined in
   // order, so that the result depends on nothing but the number of threads.
   void reduce_long_groups() const {
     const std::int64_t rows = plan_.reduced.numel();
     const std::int64_t cols = plan_.inner;
-    const std::int64_t parts = std::min<std::int64_t>(num_threads(), rows);
+    const std::int64_t parts =
+        std::min({std::int64_t{num_threads()}, rows, rows * cols / kLeastInPart});
     std::vector<double> totals(static_cast<std::size_t>(parts * cols));
     for (std::int64_t g = 0; g < plan_.kept.numel(); ++g) {
       std::fill(totals.begin(), totals.end(), start());
