@@ -93,6 +93,7 @@ class Executable {
   bool run_nodes(bool replays);
   bool run_instruction(Instruction& instruction);
   void prepare(Instruction& instruction);
+  // The first result of one that is left to its readers, in executable_readers.cpp.
   Tensor result_when_read(const Instruction& instruction) const;
   static Tensor norm_when_read(const Instruction& instruction);
   void run_kernel(Instruction& instruction);

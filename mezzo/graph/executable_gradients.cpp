@@ -61,8 +61,8 @@ void Executable::lend_gradients(const Instruction& instruction) const {
 // Host work may have put another tensor in the place of a gradient: what reads that later, views of
 // it too, shall see it.
 void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
+  if (memory_.homes[value] == Home::kReaders) return;  // nobody reads it behind this
   const Tensor& before = slots_[value];
-  if (memory_.homes[value] == Home::kReaders) return;  // nobody else reads it
   if (before.defined() && grad.address() == before.address() &&
       ValueSpec::of(grad) == program_.spec(value)) {
     before.bump_version();

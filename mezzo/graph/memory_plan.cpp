@@ -31,9 +31,10 @@ struct Life {
 
 bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <= a.last; }
 
-// What a normalisation finds besides its result.
-std::span<const ValueId> found_by(const Node& norm) { return std::span(norm.outputs).subspan(1); }
+// What a call finds besides its first result: a normalisation its statistics.
+std::span<const ValueId> found_by(const Node& node) { return std::span(node.outputs).subspan(1); }
 
+// For each node, whether its first result is computed by those who read it.
 std::vector<bool> left_to_readers(const Program& program) {
   std::vector<bool> left = norms_by_readers(program);
   const std::vector<bool> gradients = gradients_by_updates(program);
@@ -76,7 +77,7 @@ class Blocks {
       const std::size_t read = by_readers_[i] ? std::max(i, last_read_[node.outputs[0]]) : i;
       for (const ValueId input : node.inputs) read_at(input, read);
       if (by_readers_[i]) {
-        for (const ValueId statistics : found_by(node)) read_at(statistics, read);
+        for (const ValueId found : found_by(node)) read_at(found, read);
       }
     }
     for (const ValueId output : program_.outputs) last_read_[output] = program_.nodes.size();
@@ -159,9 +160,9 @@ std::vector<Life> lives_of_blocks(const Program& program, const MemoryPlan& plan
     extend_all(program.nodes[i].inputs, i);
     for (const ValueId input : program.nodes[i].inputs) {
       if (input == kNoValue || plan.homes[input] != Home::kReaders) continue;
-      const Node& norm = program.nodes[all_makers[input]];
-      extend_all(norm.inputs, i);
-      extend_all(found_by(norm), i);
+      const Node& maker = program.nodes[all_makers[input]];
+      extend_all(maker.inputs, i);
+      extend_all(found_by(maker), i);
     }
     for (const ValueId output : program.nodes[i].outputs) extend(output, i);
   }

@@ -151,8 +151,8 @@ struct Update {
 };
 
 // Parameter and gradient of the last block, and what stands behind it if they have 16 bits. A
-// gradient that nobody has computed yet is left to the kernel, unless it would have to be in step
-// with packed copies.
+// gradient that nobody has computed yet is left to the kernel, unless there are packed copies:
+// those are written by parts that rows of the gradient need not fit.
 template <class Update>
 void set_param(Update& update, const char* op, std::size_t i, const Tensor& param,
                const Tensor& grad, const HalfUpdate& half) {
@@ -318,6 +318,10 @@ void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const St
   check_arg(tensors.empty() || device_of(op, tensors) == device, op, "the update is queued on ",
             device, ", parameters are elsewhere. Use to()");
   copies_ = find_copies(tensors);
+  // Gradients are computed here if nobody has: the list holds no more than their addresses.
+  for (const Tensors& t : tensors) {
+    if (t.grad.defined()) t.grad.address();
+  }
   const auto update = update_of(tensors, step, copies_);
   std::vector<std::byte> list(bytes);
   std::memcpy(list.data(), &update.factors, sizeof(update.factors));

@@ -1,4 +1,5 @@
 #include "mezzo/core/cpu.h"
+#include "mezzo/kernels/cpu/conv2d_joined.h"
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
 #include "mezzo/kernels/cpu/conv2d_planar.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
@@ -142,6 +143,7 @@ extern const KernelList conv2d{
       {"cpu_pixels", conv::supports_pixels, conv::run_pixels, conv::normalises_pixels},
       {"cpu_taps", conv::supports_taps, conv::run_taps},
       {"cpu_planar", conv::supports_planar, conv::run_planar},
+      {"cpu_joined", conv::supports_joined, conv::run_joined},
       {"cpu_onednn", supports_forward, forward},
       {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
@@ -151,6 +153,7 @@ extern const KernelList conv2d_grad_input{
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
       {"cpu_taps", conv::supports_taps_grad_input, conv::run_taps_grad_input},
       {"cpu_planar", conv::supports_planar_grad_input, conv::run_planar_grad_input},
+      {"cpu_joined", conv::supports_joined_grad_input, conv::run_joined_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
       {kWidened, onednn::supports_widened, grad_input_widened}}}};
 extern const KernelList conv2d_grad_weight{

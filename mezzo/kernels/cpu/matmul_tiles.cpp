@@ -132,6 +132,7 @@ Support supports(const KernelArgs& args, Problem (*as_problem)(const KernelArgs&
   return Support::yes();
 }
 
+// Groups are pairs of tiles. The second operand is copied anew by every thread.
 class Rows final : public ResultRows {
  public:
   Rows(const KernelArgs& args, Bf16Unit unit)

@@ -26,8 +26,8 @@ void run_linear_tiles(const KernelArgs& args);
 Support supports_linear_activation_tiles(const KernelArgs& args);
 void run_linear_activation_tiles(const KernelArgs& args);
 
-// The result by rows, where there is little to gain from doing it at once: large in f32, of one
-// matrix.
+// The result of a call that supports_matmul_tiles(), by rows, to the same bits; null unless it is
+// one f32 matrix without a bias, as gradients by weights are.
 std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args);
 
 // The same by that unit, whatever the CPU does best: for tests, on a CPU that has it.

@@ -93,7 +93,7 @@ Worker::Worker(Bf16Unit unit, std::int64_t blocks, std::int64_t columns)
       first_(second_ + 2 * chunk_ * blocks * kTileBytes) {}
 
 void Worker::compute(const Product& product, const Area& area) {
-  product_ = &product;
+  product_ = product;
   for (std::int64_t begin = area.column; begin < area.end_column; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, area.end_column);
     pack_columns(begin, end);
@@ -108,29 +108,29 @@ void Worker::compute(const Product& product, const Area& area) {
 
 void Worker::compute_for(const Product& product, const Area& area, ResultRows::Use use) {
   const Tensor buffer = empty({kPair * kPair * chunk_}, DType::kF32);
-  Product part = product;
-  part.result.data = buffer.mutable_raw_data();
-  product_ = &part;
+  product_ = product;
+  Result& strip = product_.result;
+  strip.data = buffer.mutable_raw_data();
   for (std::int64_t begin = area.column; begin < area.end_column; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, area.end_column);
     pack_columns(begin, end);
-    part.result.columns = std::min(end * kPair, product.result.columns) - begin * kPair;
-    part.result.stride = part.result.columns;
+    strip.columns = std::min(end * kPair, product.result.columns) - begin * kPair;
+    strip.stride = strip.columns;
     for (std::int64_t row = area.row; row < area.end_row; ++row) {
       read_rows(row);
-      part.result.rows = std::min(product.result.rows - row * kPair, kPair);
+      strip.rows = std::min(product.result.rows - row * kPair, kPair);
       for (std::int64_t column = 0; column < end - begin; ++column) {
         compute_block(0, column, column, 0);
       }
-      use_strip(part.result, product.result, row * kPair, begin * kPair, use);
+      use_strip(strip, product.result, row * kPair, begin * kPair, use);
     }
   }
 }
 
 void Worker::pack_columns(std::int64_t begin, std::int64_t end) {
-  const Operand& op = product_->second;
+  const Operand& op = product_.second;
   second_tiles_ = std::min(2 * end, op.tiles()) - 2 * begin;
-  const Form form = product_->order.interleaved ? Form::kInterleaved : Form::kSecond;
+  const Form form = product_.order.interleaved ? Form::kInterleaved : Form::kSecond;
   pack(op, form, {2 * begin, second_tiles_, 0, blocks_}, second_);
 }
 
@@ -138,7 +138,7 @@ void Worker::pack_columns(std::int64_t begin, std::int64_t end) {
 // which other numbers follow. A copy that lies closer together would be read a little faster, but
 // costs as much as three readings.
 void Worker::read_rows(std::int64_t row) {
-  const Operand& op = product_->first;
+  const Operand& op = product_.first;
   const std::int64_t tiles = std::min<std::int64_t>(2, op.tiles() - 2 * row);
   const bool whole = op.size >= row * kPair + tiles * kTileRows;
   const std::int64_t in_place = op.inner_dense && whole ? op.inner / kInner : 0;
@@ -158,8 +158,8 @@ void Worker::compute_block(std::int64_t row, std::int64_t column, std::int64_t a
   const char* copies = second_ + 2 * at * blocks_ * kTileBytes;
   set_copies(runs_[0].second, copies, tiles, blocks_);
   set_copies(runs_[1].second, copies + runs_[0].blocks * kTileBytes, tiles, blocks_);
-  const Order& order = product_->order;
-  const Result& all = product_->result;
+  const Order& order = product_.order;
+  const Result& all = product_.result;
   const Result result = order.transposed ? part_of(all, column, row) : part_of(all, row, column);
   if (is_stored_as_it_is(result, order)) {
     if (column + 1 < columns) prefetch(part_of(all, row, column + 1));

@@ -58,8 +58,8 @@ class Worker {
   char* second_;
   char* first_;
   std::int64_t second_tiles_ = 0;  // that are copied
-  const Product* product_ = nullptr;
-  std::array<Run, 2> runs_{};  // the rows where they are, and those that are copied
+  Product product_{};              // that is computed, or a part of it
+  std::array<Run, 2> runs_{};      // the rows where they are, and those that are copied
 };
 
 }  // namespace mezzo::kernels::matmul_tiles

@@ -29,10 +29,19 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-MEZZO_TILE_TARGET void configure() {
-  static constexpr TileConfig
-      kConfig;  // not a local: the intrinsic only shows that 8 bytes are read
-  _tile_loadconfig(&kConfig);
+// The intrinsic only shows that 8 bytes are read: all of them have to be in memory.
+MEZZO_TILE_TARGET void load(const TileConfig& config) {
+  asm volatile("" : : "m"(config));
+  _tile_loadconfig(&config);
+}
+MEZZO_TILE_TARGET void configure() { load(TileConfig()); }
+MEZZO_TILE_TARGET void configure(std::int64_t numbers) {
+  TileConfig config;
+  for (const std::size_t first : {4, 5}) {
+    config.row_bytes[first] = static_cast<std::uint16_t>(2 * numbers);
+    config.rows[first + 2] = static_cast<std::uint8_t>(numbers / 2);
+  }
+  load(config);
 }
 MEZZO_TILE_TARGET void release() { _tile_release(); }
 
@@ -45,6 +54,7 @@ bool has_tiles() {
 }
 
 TileRegisters::TileRegisters() { configure(); }
+TileRegisters::TileRegisters(std::int64_t numbers) { configure(numbers); }
 TileRegisters::~TileRegisters() { release(); }
 
 MEZZO_TILE_TARGET void transpose_blocks(float* data, std::int64_t blocks) {
@@ -58,6 +68,7 @@ MEZZO_TILE_TARGET void transpose_blocks(float* data, std::int64_t blocks) {
 
 bool has_tiles() { return false; }
 TileRegisters::TileRegisters() = default;
+TileRegisters::TileRegisters(std::int64_t) {}
 TileRegisters::~TileRegisters() = default;
 void transpose_blocks(float*, std::int64_t) {}
 

@@ -23,6 +23,9 @@ bool has_tiles();
 class TileRegisters {
  public:
   TileRegisters();
+  // For factors of fewer numbers than a row holds, an even one: rows of registers 4 and 5 end
+  // there, and of registers 6 and 7 there are half as many.
+  explicit TileRegisters(std::int64_t numbers);
   ~TileRegisters();
   TileRegisters(const TileRegisters&) = delete;
   TileRegisters& operator=(const TileRegisters&) = delete;

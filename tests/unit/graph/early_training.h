@@ -41,8 +41,6 @@ class EarlyNet : public nn::Module {
   nn::Linear fc_{128, 3};
 };
 
-inline std::unique_ptr<EarlyNet> early_net() { return std::make_unique<EarlyNet>(); }
-
 inline amp::Batch early_batch(std::uint64_t seed, std::int64_t n = 4, std::int64_t size = 8) {
   Generator generator(seed);
   std::vector<std::int64_t> labels;
@@ -59,13 +57,13 @@ inline std::size_t parts_of(const CompiledStep& step) {
   return static_cast<std::size_t>(std::ranges::count_if(nodes, &Node::is_part));
 }
 
-// A training of an EarlyNet.
-template <class Optimizer>
+// A training of such a network.
+template <class Optimizer, class Net = EarlyNet>
 struct EarlyTraining {
   template <class Options>
   EarlyTraining(EarlyMode how, const Options& options, const amp::TrainNetworkOptions& amp,
                 bool is_half = false)
-      : net((manual_seed(3), early_net())),
+      : net((manual_seed(3), std::make_unique<Net>())),
         is_halved(is_half && (amp::half_parameters(*net, DType::kBf16), true)),
         optimizer(groups_of(*net, options)),
         step(amp::build_train_network(*net, amp::class_loss, optimizer, amp)) {
@@ -91,7 +89,7 @@ struct EarlyTraining {
   template <class Options>
   static std::vector<optim::Group<Options>> groups_of(const nn::Module& net, Options options) {
     const std::vector<Tensor> params = net.parameters();
-    const auto middle = params.begin() + 5;
+    const auto middle = params.begin() + static_cast<std::ptrdiff_t>(params.size() / 2);
     Options other = options;
     other.lr = std::vector<double>{0.02, 0.01, 0.03};
     return {{{params.begin(), middle}, options}, {{middle, params.end()}, other}};
@@ -99,7 +97,7 @@ struct EarlyTraining {
 
   std::vector<std::vector<double>> everything() const { return amp::everything(*net, optimizer); }
 
-  std::unique_ptr<EarlyNet> net;
+  std::unique_ptr<Net> net;
   bool is_halved;
   Optimizer optimizer;
   amp::TrainOneStepWithLossScale step;
