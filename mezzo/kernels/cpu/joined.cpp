@@ -38,23 +38,22 @@ Plan::Plan(const Problem& p) : problem(p) {
 }
 
 void pack(const Plan& plan, const Weight& weight, char* tiles) {
-  const Problem& p = plan.problem;
-  auto* out = reinterpret_cast<BFloat16*>(tiles);
   constexpr std::int64_t kNumbers = kTileBytes / 2;
+  const Problem& p = plan.problem;
+  auto* const out = reinterpret_cast<BFloat16*>(tiles);
   std::fill_n(out, plan.weight_tiles() * kNumbers, BFloat16());
-  for (std::int64_t row = 0; row < p.kernel.h; ++row) {
-    for (std::int64_t column = 0; column < p.kernel.w; ++column) {
-      for (std::int64_t c = 0; c < p.channels; ++c) {
-        const std::int64_t k = column * plan.channels + c;
-        const std::int64_t block = row * plan.blocks + k / plan.width;
-        const std::int64_t pair = k % plan.width / 2;
-        const BFloat16* from =
-            weight.first + row * weight.row + column * weight.column + c * weight.channel;
-        for (std::int64_t o = 0; o < p.outs; ++o, from += weight.out) {
-          const std::int64_t tile = block * plan.out_tiles + o / kTileRows;
-          out[tile * kNumbers + (pair * kTileRows + o % kTileRows) * 2 + k % 2] = *from;
-        }
-      }
+  const std::int64_t numbers = plan.blocks * plan.width;  // of a row of the kernel
+  for (std::int64_t i = 0; i < p.kernel.h * numbers; ++i) {
+    const std::int64_t k = i % numbers;
+    const std::int64_t channel = k % plan.channels;
+    if (channel >= p.channels) continue;
+    const std::int64_t row = i / numbers;
+    const BFloat16* from = weight.first + row * weight.row + k / plan.channels * weight.column +
+                           channel * weight.channel;
+    BFloat16* const block = out + (row * plan.blocks + k / plan.width) * plan.out_tiles * kNumbers;
+    BFloat16* const pair = block + k % plan.width / 2 * kTileRows * 2 + k % 2;
+    for (std::int64_t o = 0; o < p.outs; ++o, from += weight.out) {
+      pair[o / kTileRows * kNumbers + o % kTileRows * 2] = *from;
     }
   }
 }

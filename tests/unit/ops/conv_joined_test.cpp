@@ -7,8 +7,8 @@
 
 #include "mezzo/kernels/cpu/conv2d_joined.h"
 #include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/conv_call.h"
 #include "tests/unit/ops/support.h"
 

@@ -13,6 +13,7 @@
 #include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/optimizer_steps.h"
 #include "mezzo/ops/registry.h"
@@ -203,19 +204,22 @@ Left update(const RowsCall& call, const Update& step, bool on_the_way, bool has_
           first.to_vector<float>(), second.to_vector<float>()};
 }
 
+void expect_same_update(const RowsCall& call, const Update& step, bool has_copy) {
+  const Left expected = update(call, step, false, has_copy);
+  for (const int count : {1, 2, 3}) {
+    const Threads threads(count);
+    EXPECT_TRUE(update(call, step, true, has_copy) == expected)
+        << concat(call.shape(), " on ", count, " threads, ", has_copy);
+  }
+}
+
 TEST_F(Rows, UpdateParametersToTheSameBits) {
-  for (const auto& [rows, columns] :
-       {std::pair<std::int64_t, std::int64_t>{100, 70}, {33, 1}, {512, 300}, {40, 2100}}) {
+  constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {
+      {100, 70}, {33, 1}, {512, 300}, {40, 2100}};
+  for (const auto& [rows, columns] : kShapes) {
     const RowsCall call = gradient(rows, 64, columns);
     for (const Update& step : updates()) {
-      for (const bool has_copy : {false, true}) {
-        const Left expected = update(call, step, false, has_copy);
-        for (const int count : {1, 2, 3}) {
-          const Threads threads(count);
-          EXPECT_TRUE(update(call, step, true, has_copy) == expected)
-              << concat(call.shape(), " on ", count, " threads, ", has_copy);
-        }
-      }
+      for (const bool has_copy : {false, true}) expect_same_update(call, step, has_copy);
     }
   }
 }
