@@ -39,6 +39,7 @@ MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
     if (kA == 2) _tile_loadd(2, o.c[1][0], row_bytes);
     if (kA == 2 && kB == 2) _tile_loadd(3, o.c[1][1], row_bytes);
   }
+  TileStoresAwake stores;
   for (std::int64_t slot = 0; slot < run.slots; ++slot) {
     for (std::int64_t block = 0; block < run.blocks; ++block) {
       const std::int64_t a = slot * run.a_slot + block * kBlock;
@@ -55,6 +56,7 @@ MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
         _tile_dpbf16ps(2, 5, 6);
       }
       if (kA == 2 && kB == 2) _tile_dpbf16ps(3, 5, 7);
+      stores.note_block();
     }
   }
   _tile_stored(0, o.c[0][0], row_bytes);

@@ -197,11 +197,13 @@ MEZZO_TILE_TARGET void store_first(TileSums& sums) {
 template <int kM, int kN>
 MEZZO_TILE_TARGET void add_up(const Plan& plan, const Strip& strip, TileSums& sums) {
   clear_sums();
+  TileStoresAwake stores;
   const char* weight = strip.weight;
   for (std::int64_t row = 0; row < plan.problem.kernel.h; ++row) {
     const char* x = strip.x + row * strip.line;
     for (std::int64_t block = 0; block < plan.blocks; ++block) {
       add_block<kM, kN>(x, strip, weight);
+      stores.note_block();
       x += 2 * plan.width;
       weight += kN * kTileBytes;
     }

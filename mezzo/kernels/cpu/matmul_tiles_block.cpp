@@ -16,6 +16,7 @@ template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply_run(const Run& run) {
   const Strip& a = run.first;
   const Strip& b = run.second;
+  TileStoresAwake stores;
   for (std::int64_t block = 0; block < run.blocks; ++block) {
     // All loads first: the unit has the time of four products to fetch what is in the second-level
     // cache.
@@ -27,6 +28,7 @@ MEZZO_TILE_TARGET void multiply_run(const Run& run) {
     if (kB == 2) _tile_dpbf16ps(1, 4, 7);
     if (kA == 2) _tile_dpbf16ps(2, 5, 6);
     if (kA == 2 && kB == 2) _tile_dpbf16ps(3, 5, 7);
+    stores.note_block();
   }
 }
 

@@ -17,8 +17,10 @@ MEZZO_TILE_TARGET void add_up(const Product& p, const BFloat16* rows, std::int64
   const std::int64_t row_bytes = p.inner / kBlock * kTileBytes;
   const char* weight = p.weight + column / kTileRows * row_bytes;
   clear_sums();
+  TileStoresAwake stores;
   for (std::int64_t i = 0; i < p.inner; i += kBlock, weight += kTileBytes) {
     add_products(rows + i, p.inner, weight, row_bytes);
+    stores.note_block();
   }
   store_sums(sums);
 }

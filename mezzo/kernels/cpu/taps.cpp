@@ -125,9 +125,11 @@ MEZZO_TILE_TARGET void Bands::add_panel(const Phase& phase, std::int64_t positio
   const std::int64_t row_bytes = plan_.inner / kBlock * block_bytes;
   const char* left = weight_ + column / kTileRows * row_bytes + first / kBlock * block_bytes;
   const BFloat16* x = copy_.panel(first) + position * width;
+  TileStoresAwake stores;
   for (std::int64_t c = 0; c < width; c += kBlock, x += kBlock, left += block_bytes) {
     for (const Phase::Tap& tap : phase.taps) {
       add_products(x + tap.step * width, width, left + tap.index * kTileBytes, row_bytes);
+      stores.note_block();
     }
   }
 }
