@@ -25,7 +25,7 @@ bool computes_by_rows(const Program& program, const Node& node) {
 
 std::vector<bool> gradients_by_updates(const Program& program) {
   std::vector<bool> result(program.nodes.size(), false);
-  if (program.device != kCpuDevice || is_kernel_disabled(Switch::kRows)) return result;
+  if (program.device != kCpuDevice || is_kernel_disabled(Switch::kGradRows)) return result;
   const Links links(program);
   const MemoryUse memory(program);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {

@@ -44,13 +44,13 @@ bool normalises_input(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
 std::unique_ptr<ResultRows> rows_of(const OpDef& op, Inputs inputs, std::span<Tensor> outputs,
                                     const Attrs& attrs);
 
-// What can be switched off like a kernel and is none of an operation.
+// What can be switched off like a kernel and is none of an operation: no kernel has such a name.
 struct Switch {
   static constexpr std::string_view kPack = "cpu_pack";             // weights packed by mezzo
   static constexpr std::string_view kNormAgain = "cpu_norm_again";  // norms computed again
   static constexpr std::string_view kNormAhead = "cpu_norm_ahead";  // statistics by convolutions
-  static constexpr std::string_view kRows = "cpu_rows";  // gradients computed by their updates
-  static constexpr std::array kAll{kPack, kNormAgain, kNormAhead, kRows};
+  static constexpr std::string_view kGradRows = "cpu_grad_rows";    // gradients by their updates
+  static constexpr std::array kAll{kPack, kNormAgain, kNormAhead, kGradRows};
 };
 
 // Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them, and Switch

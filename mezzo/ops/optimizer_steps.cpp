@@ -182,7 +182,7 @@ KernelWork work_of(const char* op, Device device, const Update& update) {
                    grad_bytes);
   }
   for (const UnfilledRows& gradient : update.rows) {
-    work.kernel = Switch::kRows.data();
+    work.kernel = Switch::kGradRows.data();
     work.dtype = gradient.dtype;
     work.flops += gradient.flops;
     work.bytes += gradient.bytes;

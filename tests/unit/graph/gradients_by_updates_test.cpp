@@ -75,7 +75,7 @@ void expect_the_bits_of_others(const Options& options, std::ptrdiff_t left,
   EXPECT_TRUE(states_after(training) == expected);
   EXPECT_EQ(left_to_updates(training), left);
   EXPECT_EQ(nowhere(training), left);
-  const test::Without rows("cpu_rows");
+  const test::Without rows("cpu_grad_rows");
   LinearTraining<Optimizer> others(EarlyMode::kEarly, options, amp);
   EXPECT_TRUE(states_after(others) == expected);
   EXPECT_EQ(left_to_updates(others), 0);
@@ -91,7 +91,7 @@ TEST_F(GradientsByUpdates, HaveTheBitsOfOthers) {
 TEST_F(GradientsByUpdates, TakeNoMemory) {
   LinearTraining<optim::Sgd> training(EarlyMode::kEarly, kEarlySgd, kBf16);
   states_after(training);
-  const test::Without rows("cpu_rows");
+  const test::Without rows("cpu_grad_rows");
   LinearTraining<optim::Sgd> others(EarlyMode::kEarly, kEarlySgd, kBf16);
   states_after(others);
   const std::size_t with = training.compiled->latest()->memory().arena_bytes;
