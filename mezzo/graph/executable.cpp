@@ -312,8 +312,9 @@ void Executable::prepare(Instruction& instruction) {
 void Executable::run_kernel(Instruction& instruction) {
   place_outputs(instruction);
   queue(instruction);
-  if (instruction.is_by_readers)
+  if (instruction.is_by_readers) {
     slots_[instruction.node->outputs[0]] = result_when_read(instruction);
+  }
   drop_packed(instruction);
 }
 
