@@ -51,11 +51,7 @@ Support supports_sizes(const KernelArgs& args) {
 
 Support supports_operands(const KernelArgs& args) {
   if (!bf16_unit()) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
-  for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
-    if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
-    if (tensor->numel() == 0) return Support::no("a tensor has no elements");
-  }
-  return Support::yes();
+  return supports_bf16_tensors(args);
 }
 
 void multiply(const Product& product, std::int64_t pixels) {

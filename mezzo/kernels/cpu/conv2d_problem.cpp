@@ -166,6 +166,14 @@ Support support(const Problem& problem) {
                         : Support::no("oneDNN has no such convolution for this CPU");
 }
 
+Support supports_bf16_tensors(const KernelArgs& args) {
+  for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
+    if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
+    if (tensor->numel() == 0) return Support::no("a tensor has no elements");
+  }
+  return Support::yes();
+}
+
 memory image_memory(const Tensor& tensor) {
   return onednn::memory_of(tensor, channels_last(tensor.shape(), tensor.dtype()));
 }

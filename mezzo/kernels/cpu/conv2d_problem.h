@@ -39,6 +39,9 @@ std::shared_ptr<const onednn::Primitive> find(const Problem& problem);
 // Yes if oneDNN has a primitive for it.
 Support support(const Problem& problem);
 
+// Yes if both operands and the result are bf16 and have elements.
+Support supports_bf16_tensors(const KernelArgs& args);
+
 // The memory of an image, dense and channels-last.
 dnnl::memory image_memory(const Tensor& tensor);
 

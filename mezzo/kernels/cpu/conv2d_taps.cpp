@@ -17,11 +17,7 @@ using taps::plan_for;
 
 Support supports_operands(const KernelArgs& args) {
   if (!has_tiles()) return Support::no("this CPU has no AMX");
-  for (const Tensor* tensor : {&args.input(0), &args.input(1), &args.output()}) {
-    if (tensor->dtype() != DType::kBf16) return Support::no("only bf16 is multiplied so");
-    if (tensor->numel() == 0) return Support::no("a tensor has no elements");
-  }
-  return Support::yes();
+  return supports_bf16_tensors(args);
 }
 
 // One thread's time relative to oneDNN 2.6.3 (docs/benchmarks.md): gradients at a stride 0.35 to

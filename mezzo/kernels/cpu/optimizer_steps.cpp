@@ -1,6 +1,7 @@
 // The update rules of SGD and Adam.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optimizer_steps.cpp"
+#include <algorithm>
 #include <vector>
 
 #include <hwy/foreach_target.h>
@@ -194,18 +195,21 @@ void run_rows(const Block& block, const Rule& rule) {
 
 template <class Block, class Rule>
 void for_elements(std::span<const Block> blocks, const Rule& rule) {
+  const auto has_rows = [](const Block& block) { return block.rows != nullptr; };
   std::vector<Block> others;
-  others.reserve(blocks.size());
-  for (const Block& block : blocks) {
-    if (block.rows != nullptr) {
-      run_rows(block, rule);
-    } else {
-      others.push_back(block);
+  if (std::ranges::any_of(blocks, has_rows)) {
+    for (const Block& block : blocks) {
+      if (has_rows(block)) {
+        run_rows(block, rule);
+      } else {
+        others.push_back(block);
+      }
     }
+    blocks = others;
   }
-  kernels::for_ranges(std::span<const Block>(others), kElementGrain,
+  kernels::for_ranges(blocks, kElementGrain,
                       [&](std::size_t index, std::int64_t begin, std::int64_t end)
-                          HWY_ATTR { run_any_range(others[index], begin, end, rule); });
+                          HWY_ATTR { run_any_range(blocks[index], begin, end, rule); });
 }
 
 template <bool kMomentum, bool kNesterov>

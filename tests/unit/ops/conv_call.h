@@ -12,6 +12,7 @@
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/registry.h"
+#include "tests/unit/threads.h"
 
 namespace mezzo::test {
 
@@ -35,6 +36,28 @@ struct ConvCall {
     return out;
   }
 };
+
+// Whether the kernel takes the call.
+inline bool is_taken(const ConvCall& c, DType result = DType::kBf16) {
+  Tensor out = empty(c.result, result, Format::kChannelsLast);
+  const auto in = c.inputs();
+  return static_cast<bool>(c.supports({in, {&out, 1}, c.attrs}));
+}
+
+// Any number of threads gives the same bits, of bf16 results.
+inline void expect_same_by_threads(const std::vector<ConvCall>& calls) {
+  const auto results = [&] {
+    std::vector<std::vector<float>> all;
+    for (const ConvCall& c : calls) all.push_back(c.result_of(DType::kBf16).to_vector<float>());
+    return all;
+  };
+  const Threads one(1);
+  const auto expected = results();
+  for (const int count : {2, 3, 5, 40}) {
+    const Threads several(count);
+    EXPECT_TRUE(results() == expected) << count;
+  }
+}
 
 // The operation in f64, on the inputs or on their magnitudes.
 inline std::vector<double> plain_call(const ConvCall& c, bool of_magnitudes) {

@@ -21,6 +21,7 @@ using kernels::conv::supports_joined;
 using kernels::conv::supports_joined_grad_input;
 using test::check_call;
 using test::ConvCall;
+using test::is_taken;
 using test::random_tensor;
 
 struct JoinedCase {
@@ -144,20 +145,7 @@ TEST_F(ConvJoined, TakesWeightsAndImagesInAnyLayout) {
 TEST_F(ConvJoined, AnyNumberOfThreadsGivesTheSameBits) {
   const JoinedCase small{{5, 6, 14, 14}, 16, 5};
   const JoinedCase large{{2, 3, 95, 101}, 40, 3, {1, 1, 1, 1}};
-  const auto results = [&] {
-    std::vector<float> all;
-    for (const ConvCall& call : {joined_call(small), joined_gradient(small), joined_call(large)}) {
-      const auto numbers = call.result_of(DType::kBf16).to_vector<float>();
-      all.insert(all.end(), numbers.begin(), numbers.end());
-    }
-    return all;
-  };
-  const test::Threads one(1);
-  const std::vector<float> expected = results();
-  for (const int count : {2, 3, 5, 40}) {
-    const test::Threads several(count);
-    EXPECT_TRUE(results() == expected) << count;
-  }
+  test::expect_same_by_threads({joined_call(small), joined_gradient(small), joined_call(large)});
 }
 
 // Numbers that lie beside those of a kernel's row, or were copied before, have no part in it.
@@ -178,11 +166,6 @@ TEST_F(ConvJoined, WhatIsNotFiniteReachesOnlyItsNeighbours) {
 }
 
 TEST_F(ConvJoined, LeavesOtherCallsToOthers) {
-  const auto is_taken = [](const ConvCall& c, DType result = DType::kBf16) {
-    Tensor out = empty(c.result, result, Format::kChannelsLast);
-    const auto in = c.inputs();
-    return static_cast<bool>(c.supports({in, {&out, 1}, c.attrs}));
-  };
   const Sides same{1, 1, 1, 1};
   const JoinedCase fits{{2, 12, 8, 8}, 64, 3, same};
   EXPECT_TRUE(is_taken(joined_call(fits)));

@@ -24,6 +24,7 @@ using kernels::conv::supports_taps;
 using kernels::conv::supports_taps_grad_input;
 using test::check_call;
 using test::ConvCall;
+using test::is_taken;
 using test::random_tensor;
 
 struct TapsCase {
@@ -126,21 +127,8 @@ TEST_F(ConvTaps, GradientsAtStridesArePlainSums) {
 TEST_F(ConvTaps, AnyNumberOfThreadsGivesTheSameBits) {
   const TapsCase small{{5, 96, 7, 8}, 64, 3, {.padding = {1, 1, 1, 1}}};
   const TapsCase strided{{3, 64, 29, 31}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}};
-  const auto results = [&] {
-    std::vector<float> all;
-    for (const ConvCall& call :
-         {forward_call(small), grad_input_call(small), grad_input_call(strided)}) {
-      const auto numbers = call.result_of(DType::kBf16).to_vector<float>();
-      all.insert(all.end(), numbers.begin(), numbers.end());
-    }
-    return all;
-  };
-  const test::Threads one(1);
-  const std::vector<float> expected = results();
-  for (const int count : {2, 3, 5, 40}) {
-    const test::Threads several(count);
-    EXPECT_TRUE(results() == expected) << count;
-  }
+  test::expect_same_by_threads(
+      {forward_call(small), grad_input_call(small), grad_input_call(strided)});
 }
 
 // Neither what lies between rows and images nor what lies behind the last one is read.
@@ -176,11 +164,6 @@ TEST_F(ConvTaps, FollowsChangesOfTheWeight) {
 }
 
 TEST_F(ConvTaps, LeavesOtherCallsToOthers) {
-  const auto is_taken = [](const ConvCall& c, DType result = DType::kBf16) {
-    Tensor out = empty(c.result, result, Format::kChannelsLast);
-    const auto in = c.inputs();
-    return static_cast<bool>(c.supports({in, {&out, 1}, c.attrs}));
-  };
   const Conv2dAttrs same{.padding = {1, 1, 1, 1}};
   const TapsCase fits{{2, 64, 8, 8}, 64, 3, same};
   EXPECT_TRUE(is_taken(forward_call(fits)));
