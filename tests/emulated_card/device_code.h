@@ -18,6 +18,9 @@
 
 #include "tests/emulated_card/block.h"
 #include "tests/emulated_card/launch.h"
+#include "tests/emulated_card/tensor_core.h"
+
+#define MEZZO_EMULATED_CARD 1
 
 // NOLINTBEGIN: the names are CUDA's.
 #define __CUDACC__ 1

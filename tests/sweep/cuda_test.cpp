@@ -6,6 +6,7 @@
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/compare_attrs.h"
+#include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/group_norm_attrs.h"
 #include "mezzo/ops/indexing_attrs.h"
 #include "mezzo/ops/layer_norm_attrs.h"
@@ -169,6 +170,32 @@ std::vector<Large> large_calls_of_decoders() {
         4}}};
 }
 
+// Of few channels, rows of several strips of pixels and more filters than a block has; packed and
+// not, with windows of up to 176 numbers.
+std::vector<Large> large_convolutions() {
+  const auto calls = [](Shape x, Shape weight, const Conv2dAttrs& attrs) {
+    const Size2d kernel{weight[2], weight[3]};
+    const Size2d size = attrs.window(kernel).output_size({x[2], x[3]}, "conv2d");
+    const Shape y{x[0], weight[0], size.h, size.w};
+    const std::int64_t terms = weight[1] * weight[2] * weight[3] + 1;
+    const std::int64_t pixels = y[0] * y[2] * y[3];
+    const Conv2dGradAttrs grad_attrs{attrs, kernel, true};
+    return std::vector<Large>{
+        {"conv2d", {{{x}, {weight}, {{weight[0]}}}, attrs, terms}},
+        {"conv2d_grad_weight", {{{y}, {x}}, grad_attrs, pixels}},
+    };
+  };
+  std::vector<Large> all;
+  for (const auto& more :
+       {calls({1, 3, 7, 152}, {72, 3, 3, 3}, {.padding = {1, 1, 1, 1}}),
+        calls({1, 3, 14, 144}, {64, 3, 7, 7}, {.stride = 2, .padding = {3, 3, 3, 3}}),
+        calls({1, 7, 12, 83}, {19, 7, 5, 5}, {.padding = {2, 2, 0, 2}, .dilation = {2, 1}}),
+        calls({2, 12, 6, 9}, {20, 12, 3, 3}, {.padding = {1, 1, 1, 1}})}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
 void expect_agreement_of(const std::vector<Large>& calls) {
   for (const Large& large : calls) {
     const OpDef& op = *find_op(large.op);
@@ -187,6 +214,7 @@ TEST(Cuda, AgreesOnShapesOfManyBlocks) {
   if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
   expect_agreement_of(large_calls());
   expect_agreement_of(large_calls_of_decoders());
+  expect_agreement_of(large_convolutions());
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryOpOnCuda, testing::ValuesIn(ops_to_try()),

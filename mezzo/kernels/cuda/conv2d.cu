@@ -1,9 +1,11 @@
-// Convolutions and their gradients: by cuDNN, and where it has no engine, as plain loops.
+// Convolutions and their gradients: of few channels by own kernels, else by cuDNN, and where it has
+// no engine, as plain loops.
 #include "mezzo/core/derived.h"
 #include "mezzo/core/log.h"
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/convolution_plan.h"
 #include "mezzo/kernels/cuda/direct_conv.cuh"
+#include "mezzo/kernels/cuda/few_channels.h"
 #include "mezzo/kernels/cuda/pad_channels.cuh"
 #include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/ops/cast.h"
@@ -52,7 +54,7 @@ Sizes sizes_of(const Tensor& tensor) {
 // How operands are given to an engine.
 enum class Operands : std::uint8_t {
   kPlain,
-  kPadded,  // 16-bit images with as many channels as engines for weight gradients want
+  kPadded,  // 16-bit images and gradients with as many channels as weight gradients want
   kWide,    // 16-bit operands widened to f32, exactly, for engines that take no mixture
 };
 
@@ -100,12 +102,13 @@ int alignment_of(const Roles& roles, const ConvProblem& p) {
   return static_cast<int>(bits & (0 - bits));
 }
 
-// Whether x has channels of zeros added for the gradient by the weight. cuDNN 9.19 has no engine
-// for an odd number of 16-bit channels, such as the three of a first layer: widened to f32, these
-// images and gradients would be a tenth of what a step of ResNet-50 moves. Its engines for Hopper
-// read eight at a time.
-bool is_padded(const ConvProblem& p) {
-  return is_lower(p.dtype) && p.attrs.groups == 1 && p.x[1] % 2 != 0;
+// Whether channels of zeros are added to 16-bit operands for the gradient by the weight. For an odd
+// number cuDNN 9.19 has no engine, and for one that is even, but no multiple of eight, its engines
+// that are compiled at run time give wrong sums: without refusing, for rows of a multiple of four.
+bool is_padded(const ConvProblem& p) { return is_lower(p.dtype) && p.attrs.groups == 1; }
+
+std::int64_t padded_channels(std::int64_t channels) {
+  return (channels + kChannelPack - 1) / kChannelPack * kChannelPack;
 }
 
 template <ConvPass kPass>
@@ -124,7 +127,8 @@ ConvProblem problem_of(const KernelArgs& args, Operands operands) {
   p.weight = sizes_of(roles.weight);
   p.y = sizes_of(roles.y);
   if (kPass == ConvPass::kGradWeight && operands == Operands::kPadded && is_padded(p)) {
-    p.x[1] = p.weight[1] = (p.x[1] + kChannelPack - 1) / kChannelPack * kChannelPack;
+    p.x[1] = p.weight[1] = padded_channels(p.x[1]);
+    p.y[1] = p.weight[0] = padded_channels(p.y[1]);
   }
   // TF32 has the 11 bits of f16's numbers and more than bf16's, and f32's range: what was widened
   // is exact in it, at many times the speed.
@@ -170,8 +174,11 @@ Call call_of(const Launch& launch, const KernelArgs& args, Operands operands) {
   call.y = kPass == ConvPass::kForward ? room(roles.y, call.problem.y) : operand(roles.y);
   if (kPass == ConvPass::kGradWeight) {
     call.weight = room(roles.weight, call.problem.weight);
-    const std::int64_t channels = call.problem.x[1];
-    if (channels != call.x.size(1)) call.x = with_channels(launch, call.x, channels);
+    const auto pad = [&](Tensor& tensor, std::int64_t channels) {
+      if (channels != tensor.size(1)) tensor = with_channels(launch, tensor, channels);
+    };
+    pad(call.x, call.problem.x[1]);
+    pad(call.y, call.problem.y[1]);
   } else {
     call.weight = wide ? operand(roles.weight) : packed_weight(roles.weight);
   }
@@ -187,7 +194,8 @@ void finish(const Launch& launch, const Call& call, const Tensor& output) {
     add_bias(launch, result, call.bias, output);  // both are channels-last
   } else if (result.address() != output.address()) {
     // Without the channels of zeros.
-    convert_into(slice_of(result, {.axis = 1, .start = 0, .count = output.size(1)}), output);
+    const Tensor filters = slice_of(result, {.axis = 0, .start = 0, .count = output.size(0)});
+    convert_into(slice_of(filters, {.axis = 1, .start = 0, .count = output.size(1)}), output);
   }
   output.bump_version();
 }
@@ -252,13 +260,74 @@ Support supports(const KernelArgs& args) {
              : Support::no("cuDNN has no engine with f32 sums for this problem");
 }
 
+// What reaches the output as it comes, of its dtype: the bias is added before sums are rounded.
+ConvProblem few_channels_problem(const Roles& roles, const Conv2dAttrs& attrs, ConvPass pass,
+                                 DType result) {
+  ConvProblem p;
+  p.pass = pass;
+  p.attrs = attrs;
+  p.dtype = roles.x.dtype();
+  p.result = result;
+  p.x = sizes_of(roles.x);
+  p.weight = sizes_of(roles.weight);
+  p.y = sizes_of(roles.y);
+  return p;
+}
+
+template <ConvPass kPass>
+ConvProblem few_channels_problem(const KernelArgs& args) {
+  return few_channels_problem(roles_of<kPass>(args), attrs_of<kPass>(args), kPass,
+                              args.output().dtype());
+}
+
+template <ConvPass kPass>
+Support supports_few_channels(const KernelArgs& args) {
+  if (is_empty(args)) return Support::no("there are no images");
+  const ConvProblem p = few_channels_problem<kPass>(args);
+  if (args.input(0).dtype() != args.input(1).dtype() ||
+      (kPass == ConvPass::kForward && p.result != p.dtype)) {
+    return Support::no("the dtypes differ");
+  }
+  return takes_few_channels(p);
+}
+
+template <ConvPass kPass>
+void run_few_channels(const KernelArgs& args) {
+  const Launch launch(args.output());
+  const Roles roles = roles_of<kPass>(args);
+  const Tensor& output = args.output();
+  const Tensor result = output.is_dense(kImages)
+                            ? output
+                            : empty(output.shape(), output.dtype(), kImages, output.device());
+  const Tensor x = dense(roles.x, kImages);
+  const ConvProblem problem = few_channels_problem<kPass>(args);
+  if constexpr (kPass == ConvPass::kForward) {
+    const Tensor weight = packed_weight(roles.weight);
+    const Tensor bias = args.has(2) ? dense_f32(args.input(2)) : Tensor();
+    convolve_few_channels(launch, problem, {x.address(), weight.address(), result.address()},
+                          in_or_null<float>(bias));
+  } else {
+    const Tensor y = dense(roles.y, kImages);
+    sum_few_channels(launch, problem, {x.address(), result.address(), y.address()});
+  }
+  if (result.address() != output.address()) convert_into(result, output);
+  output.bump_version();
+}
+
 template <ConvPass kPass>
 constexpr KernelList convolutions() {
   constexpr Operands kPadded = Operands::kPadded;
   constexpr Operands kWide = Operands::kWide;
-  return {{{{"cuda_cudnn", supports<kPass, kPadded>, run_cudnn<kPass, kPadded>},
-            {"cuda_cudnn_wide", supports<kPass, kWide>, run_cudnn<kPass, kWide>},
-            {"cuda_direct", float_dtypes_only, run_direct_kernel<kPass>}}}};
+  KernelList list;
+  std::size_t count = 0;
+  if constexpr (kPass != ConvPass::kGradInput) {
+    list.kernels[count++] = {"cuda_few_channels", supports_few_channels<kPass>,
+                             run_few_channels<kPass>};
+  }
+  list.kernels[count++] = {"cuda_cudnn", supports<kPass, kPadded>, run_cudnn<kPass, kPadded>};
+  list.kernels[count++] = {"cuda_cudnn_wide", supports<kPass, kWide>, run_cudnn<kPass, kWide>};
+  list.kernels[count++] = {"cuda_direct", float_dtypes_only, run_direct_kernel<kPass>};
+  return list;
 }
 
 }  // namespace

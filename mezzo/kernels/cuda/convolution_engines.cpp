@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 namespace mezzo::kernels::cuda {
@@ -84,15 +85,23 @@ std::vector<Descriptor> recommended(const Descriptor& graph, cudnnBackendHeurMod
   return configs;
 }
 
-enum class Sort : std::uint8_t { kUnfit, kCompiled, kCompiledAtRunTime };
+std::int64_t number_of(const Descriptor& engine) {
+  std::int64_t number = -1;
+  std::int64_t count = 0;
+  check_cudnn(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                                       CUDNN_TYPE_INT64, 1, &count, &number),
+              "cudnnBackendGetAttribute");
+  return number;
+}
 
-Sort sort_of(const Descriptor& config, const ConvProblem& problem) {
+// Nothing if the engine is unfit.
+std::optional<EngineConfig> judge(Descriptor config, const ConvProblem& problem) {
   try {
     const Descriptor engine = engine_of(config);
-    if (!is_exact(engine, problem)) return Sort::kUnfit;
-    return is_compiled_at_run_time(engine) ? Sort::kCompiledAtRunTime : Sort::kCompiled;
+    if (!is_exact(engine, problem)) return std::nullopt;
+    return EngineConfig{std::move(config), is_compiled_at_run_time(engine), number_of(engine)};
   } catch (const CudnnRefusal&) {
-    return Sort::kUnfit;  // what cuDNN does not say about an engine cannot be relied on
+    return std::nullopt;  // what cuDNN does not say about an engine cannot be relied on
   }
 }
 
@@ -108,11 +117,12 @@ std::vector<EngineConfig> exact_engines(const Descriptor& graph, cudnnBackendHeu
   std::vector<EngineConfig> at_run_time;
   std::vector<EngineConfig> rest;
   for (Descriptor& config : recommended(graph, mode)) {
-    const Sort sort = sort_of(config, problem);
-    if (sort == Sort::kCompiled) {
-      (std::ssize(engines) < kBefore ? engines : rest).push_back({std::move(config), false});
-    } else if (sort == Sort::kCompiledAtRunTime && std::ssize(at_run_time) < kMostAtRunTime) {
-      at_run_time.push_back({std::move(config), true});
+    std::optional<EngineConfig> fit = judge(std::move(config), problem);
+    if (!fit) continue;
+    if (!fit->is_compiled_at_run_time) {
+      (std::ssize(engines) < kBefore ? engines : rest).push_back(std::move(*fit));
+    } else if (std::ssize(at_run_time) < kMostAtRunTime) {
+      at_run_time.push_back(std::move(*fit));
     }
   }
   for (std::vector<EngineConfig>* more : {&at_run_time, &rest}) {

@@ -1,6 +1,7 @@
 // Which of cuDNN's engines may compute a convolution.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "mezzo/kernels/cuda/convolution_plan.h"
@@ -11,6 +12,7 @@ namespace mezzo::kernels::cuda {
 struct EngineConfig {
   Descriptor config;
   bool is_compiled_at_run_time = false;  // which takes seconds
+  std::int64_t engine = -1;              // cuDNN's number of it
 };
 
 // Configurations of engines that give sums of f32 products in a fixed order, as the heuristic

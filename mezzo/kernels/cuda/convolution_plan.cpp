@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -38,17 +39,20 @@ const char* name_of(ConvPass pass) {
 struct Plan {
   Descriptor execution;
   std::int64_t workspace = 0;
+  std::int64_t engine = -1;
+  double making_s = 0;
 };
 
 // Nothing if the engine does not take the problem after all, or wants too much memory.
-std::optional<Plan> make_plan(cudnnHandle_t handle, const Descriptor& config) {
+std::optional<Plan> make_plan(cudnnHandle_t handle, const EngineConfig& of) {
   // Of 256 images, f32 engines for the largest layers of ResNet-50 want 1.2 GB. A card without that
   // much room is asked for the next engine.
   constexpr std::int64_t kMostWorkspace = 1LL << 32;
   try {
+    const auto start = std::chrono::steady_clock::now();
     Descriptor execution(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     execution.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
-    execution.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    execution.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, of.config);
     execution.finalize();
     std::int64_t workspace = 0;
     std::int64_t count = 0;
@@ -56,7 +60,8 @@ std::optional<Plan> make_plan(cudnnHandle_t handle, const Descriptor& config) {
                                          CUDNN_TYPE_INT64, 1, &count, &workspace),
                 "cudnnBackendGetAttribute");
     if (workspace > kMostWorkspace) return std::nullopt;
-    return Plan{std::move(execution), workspace};
+    const std::chrono::duration<double> making = std::chrono::steady_clock::now() - start;
+    return Plan{std::move(execution), workspace, of.engine, making.count()};
   } catch (const CudnnRefusal&) {
     return std::nullopt;
   }
@@ -218,7 +223,7 @@ class ConvPlans {
         const EngineConfig next = std::move(configs_.front());
         configs_.pop_front();
         if (next.is_compiled_at_run_time && compiled_ == kMostCompiled) continue;
-        std::optional<Plan> plan = make_plan(context.cudnn(), next.config);
+        std::optional<Plan> plan = make_plan(context.cudnn(), next);
         if (!plan) continue;
         if (next.is_compiled_at_run_time) ++compiled_;
         return plan;
@@ -241,6 +246,11 @@ class ConvPlans {
     }
   }
 
+  void log_time(const Plan& plan, float ms) const {
+    logging::write(logging::Topic::kDispatch, text_of(problem), ": engine ", plan.engine, " takes ",
+                   ms, " ms and ", plan.workspace, " bytes, made in ", plan.making_s, " s");
+  }
+
   // False if none can, which is for good unless some had no room: these are tried again.
   bool choose(Context& context, const ConvPointers& pointers) {
     if (!is_measuring()) {
@@ -260,6 +270,7 @@ class ConvPlans {
       const Outcome outcome = attempt(context, problem, *plan, pointers,
                                       [&](const ReadyPlan& ready) { ms = ready.time(); });
       if (outcome == Outcome::kFull) without_room.push_back(std::move(*plan));
+      if (outcome == Outcome::kDone) log_time(*plan, ms);
       if (outcome != Outcome::kDone || ms >= best_ms) continue;
       best_ms = ms;
       chosen_ = std::move(plan);

@@ -11,8 +11,10 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/batch_norm_grad.h"
+#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
+#include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dropout.h"
 #include "mezzo/ops/flat_kernels.h"
 #include "mezzo/ops/grad_mode.h"
@@ -20,6 +22,7 @@
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/multi_tensor.h"
 #include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/registry.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/message_of.h"
@@ -209,6 +212,31 @@ TEST_F(CudaDevice, AnInfiniteGradientOfAFrozenNormStaysAlone) {
   const std::vector<float> found =
       floats(batch_norm_grad(grad.to(kCard), saved, {.training = false}).x);
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(std::isfinite(found[i]), i != 5) << i;
+}
+
+// Kernels of few channels read what lies beside a window, and beyond the last pixel of a row.
+TEST_F(CudaDevice, AnInfinitePixelReachesOnlyTheWindowsOverIt) {
+  const Tensor x = randn({1, 3, 5, 70});
+  x.mutable_data<float>()[2 * 70 + 69] = std::numeric_limits<float>::infinity();
+  const Tensor weight = randn({8, 3, 3, 3});
+  const Tensor grad = randn({1, 8, 3, 68});
+  const OpDef& grad_weight = *find_op("conv2d_grad_weight");
+  const Conv2dGradAttrs attrs{.size = {3, 3}, .f32_result = true};
+  const auto finite = [](const Tensor& tensor) {
+    std::vector<bool> is_finite;
+    for (const float value : floats(tensor)) is_finite.push_back(std::isfinite(value));
+    return is_finite;
+  };
+  for (const DType dtype : {DType::kF16, DType::kBf16}) {
+    const Tensor x16 = x.astype(dtype);
+    const Tensor weight16 = weight.astype(dtype);
+    const Tensor grad16 = grad.astype(dtype);
+    EXPECT_EQ(finite(conv2d(x16.to(kCard), weight16.to(kCard))), finite(conv2d(x16, weight16)));
+    const Tensor grad_card = grad16.to(kCard);
+    const Tensor x_card = x16.to(kCard);
+    EXPECT_EQ(finite(call_one(grad_weight, {&grad_card, &x_card}, attrs)),
+              finite(call_one(grad_weight, {&grad16, &x16}, attrs)));
+  }
 }
 
 TEST_F(CudaDevice, ListsMayBeginWithNothing) {

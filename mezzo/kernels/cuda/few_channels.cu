@@ -1,0 +1,177 @@
+// Convolutions of images with few channels: a matrix of output pixels by filters, summed over the
+// numbers of a window. A block keeps its filters in shared memory and goes down the strips; each of
+// its warps has 16 of a strip's pixels.
+#include "mezzo/kernels/cuda/few_channels.cuh"
+
+namespace mezzo::kernels::cuda {
+namespace {
+
+constexpr int kWarpPixels = 16;
+constexpr int kBlock = kStrip / kWarpPixels * 32;  // threads
+constexpr int kStepColumns = 16;                   // which Tensor Cores sum at a time
+constexpr int kMostSteps = kMostColumns / kStepColumns;
+constexpr int kTilesAcross = kFilterTile / 8;
+// From one filter to the next: eight rows of a matrix lie in banks of their own.
+constexpr int kFilterPitch = kMostColumns + 8;
+
+using StagedFilters = BitsPack[kFilterTile * kFilterPitch / kStagedPack];
+
+// The filter whose sums are in column `column` of a row of tiles. A lane has columns 2q and 2q + 1
+// of each, and with these filters eight neighbours of each half: 16 bytes of the result.
+__device__ inline int filter_of(int column) {
+  const int tile = column / 8;
+  return tile / 4 * 32 + column % 8 / 2 * 8 + tile % 4 * 2 + column % 2;
+}
+
+__device__ void stage_filters(const FewChannels& g, const Bits* weight, StagedFilters& staged) {
+  Bits* to = staged[0].values;
+  for (int i = threadIdx.x; i < kFilterTile * kMostColumns; i += kBlock) {
+    const int row = i / kMostColumns;
+    const int column = i % kMostColumns;
+    const int filter = blockIdx.y * kFilterTile + filter_of(row);
+    const bool inside = filter < g.filters && column < g.columns;
+    to[row * kFilterPitch + column] =
+        inside ? weight[static_cast<std::int64_t>(filter) * g.columns + column] : Bits{0};
+  }
+}
+
+// What a lane has of a row of output pixels, from a multiple of 8 filters on.
+template <bool kPacked, class T>
+__device__ void store_filters(const FewChannels& g, const float (&sums)[8], const float* bias,
+                              int filter, T* y) {
+  if (filter >= g.filters) return;
+  float values[8];
+#pragma unroll
+  for (int k = 0; k < 8; ++k) {
+    const bool has_bias = bias != nullptr && (kPacked || filter + k < g.filters);
+    values[k] = has_bias ? sums[k] + bias[filter + k] : sums[k];
+  }
+  if constexpr (kPacked) {
+    store(values, y + filter);
+  } else {
+    for (int k = 0; k < 8 && filter + k < g.filters; ++k) y[filter + k] = narrow<T>(values[k]);
+  }
+}
+
+template <bool kPacked, class T>
+__global__ void __launch_bounds__(kBlock, 4)
+    convolve_kernel(FewChannels g, const Bits* x, const Bits* weight, const float* bias, T* y) {
+  __shared__ StagedImages images[2];
+  __shared__ StagedFilters filters;
+  __shared__ std::uint16_t places[kMostColumns];
+  const int lane = threadIdx.x % 32;
+  const int steps = (g.columns + kStepColumns - 1) / kStepColumns;
+  stage_filters(g, weight, filters);
+  for (int i = threadIdx.x; i < kMostColumns; i += kBlock) {
+    places[i] = static_cast<std::uint16_t>(i < g.columns ? g.place_of(i) : 0);
+  }
+  const int pixel = threadIdx.x / 32 * kWarpPixels + lane / 4;
+
+  const auto stage = [&](std::int64_t unit, int to) {
+    stage_images<kPacked>(g, Strip(g, unit), x, images[to]);
+    end_of_copies();
+  };
+  const auto convolve = [&](std::int64_t unit, int in) {
+    SumFragment sums[kTilesAcross] = {};
+    const Bits* image = images[in][0].values + pixel * g.stride;
+#pragma unroll 2
+    for (int step = 0; step < steps; ++step) {
+      const int column = step * kStepColumns + lane % 4 * 2;
+      // Beyond the window weights are zeros, which would not always cancel what lies in an image.
+      const auto number = [&](int k, int down) {
+        return column + k < g.columns ? image[places[column + k] + down * g.stride] : Bits{0};
+      };
+      const LeftFragment a{pair_of(number(0, 0), number(1, 0)), pair_of(number(0, 8), number(1, 8)),
+                           pair_of(number(8, 0), number(9, 0)),
+                           pair_of(number(8, 8), number(9, 8))};
+#pragma unroll
+      for (int t = 0; t < kTilesAcross; t += 2) {
+        LeftFragment b;  // of two tiles
+        const int row = (t + lane / 16) * 8 + lane % 8;
+        load_matrices(b, filters[0].values + row * kFilterPitch + step * kStepColumns +
+                             lane / 8 % 2 * 8);
+        const RightFragment first{b[0], b[1]};
+        const RightFragment second{b[2], b[3]};
+        multiply_add(sums[t], a, first, T());
+        multiply_add(sums[t + 1], a, second, T());
+      }
+    }
+    const Strip strip(g, unit);
+#pragma unroll
+    for (int down = 0; down < 2; ++down) {
+      if (pixel + down * 8 >= strip.pixels) continue;
+      T* to = y + (strip.first_pixel(g) + pixel + down * 8) * g.filters;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float values[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) values[k] = sums[half * 4 + k / 2][down * 2 + k % 2];
+        const int filter = blockIdx.y * kFilterTile + half * 32 + lane % 4 * 8;
+        store_filters<kPacked>(g, values, bias, filter, to);
+      }
+    }
+  };
+
+  const std::int64_t first = blockIdx.x * g.per_block;
+  const std::int64_t end = first + g.per_block < g.units ? first + g.per_block : g.units;
+  stage(first, 0);
+  for (std::int64_t unit = first; unit < end; ++unit) {
+    const int here = static_cast<int>(unit - first) % 2;
+    if (unit + 1 < end) {
+      stage(unit + 1, 1 - here);
+      wait_for_copies<1>();
+    } else {
+      wait_for_copies<0>();
+    }
+    __syncthreads();
+    convolve(unit, here);
+    __syncthreads();
+  }
+}
+
+template <class T>
+void convolve(const Launch& launch, const FewChannels& g, const ConvPointers& at,
+              const float* bias) {
+  const auto* x = static_cast<const Bits*>(at.x);
+  const auto* weight = static_cast<const Bits*>(at.weight);
+  auto* y = static_cast<T*>(at.y);
+  const dim3 grid{static_cast<unsigned>(g.blocks()),
+                  static_cast<unsigned>((g.filters + kFilterTile - 1) / kFilterTile)};
+  const bool is_packed = g.image_row % kStagedPack == 0 && g.filters % kStagedPack == 0 &&
+                         is_aligned<kStagedPack>(x) && is_aligned<kStagedPack>(y);
+  if (is_packed) {
+    convolve_kernel<true><<<grid, kBlock, 0, launch.stream()>>>(g, x, weight, bias, y);
+  } else {
+    convolve_kernel<false><<<grid, kBlock, 0, launch.stream()>>>(g, x, weight, bias, y);
+  }
+  check_launch("convolve_kernel");
+}
+
+}  // namespace
+
+Support takes_few_channels(const ConvProblem& p) {
+  if (!is_lower(p.dtype)) return Support::no("the operands are f32");
+  if (p.attrs.groups != 1 || p.x[1] >= kStagedPack) {
+    return Support::no("images have eight channels or more, or groups of them");
+  }
+  const std::int64_t columns = p.weight[1] * p.weight[2] * p.weight[3];
+  if (columns > kMostColumns) return Support::no("the window has more than 176 numbers");
+  const std::int64_t across = (kStrip - 1) * p.attrs.stride.w +
+                              (p.weight[3] - 1) * p.attrs.dilation.w + 1;
+  const std::int64_t row = across * p.x[1] + 2 * kStagedPack;  // rounded up to packs at both ends
+  const bool fits = row * p.weight[2] <= kMostStaged && p.weight[0] <= 1 << 20 &&
+                    p.attrs.padding.left <= kMostStaged && p.attrs.padding.top <= 1 << 20;
+  return fits ? Support::yes() : Support::no("rows under 64 output pixels do not fit");
+}
+
+void convolve_few_channels(const Launch& launch, const ConvProblem& p, const ConvPointers& at,
+                           const float* bias) {
+  const FewChannels g(p, 5 * launch.context().multiprocessors());
+  if (p.dtype == DType::kF16) {
+    convolve<Float16>(launch, g, at, bias);
+  } else {
+    convolve<BFloat16>(launch, g, at, bias);
+  }
+}
+
+}  // namespace mezzo::kernels::cuda
