@@ -407,6 +407,13 @@ void* place_of(const Tensor& tensor, const Node& pack) {
   return place;
 }
 
+// Seen on an H100 with cuDNN 9.19: engines that hand on the sums of a weight gradient give others
+// where 16-bit channels are no multiple of eight, and do not refuse.
+bool gives_wrong_sums(const Convolution& p) {
+  return p.hands_on_sums && p.pass == Pass::kGradWeight &&
+         (p.x.sizes[1] % 8 != 0 || p.y.sizes[1] % 8 != 0);
+}
+
 void execute(cudnnHandle_t handle, const Node& plan, const Node& pack) {
   require(plan.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR &&
               pack.type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR,
@@ -442,9 +449,11 @@ void execute(cudnnHandle_t handle, const Node& plan, const Node& pack) {
     }
   }
   const ConvolutionRun run(p, rounding_of(planned.engine, p), places);
-  const cudaError_t queued = queue(handle->stream, [run, workspace, bytes] {
+  const bool is_wrong = gives_wrong_sums(p);
+  const cudaError_t queued = queue(handle->stream, [run, workspace, bytes, is_wrong, places] {
     spoil(workspace, bytes);
     run.run();
+    if (is_wrong) spoil(places.weight, sizeof(float));
   });
   require(queued == cudaSuccess, CUDNN_STATUS_EXECUTION_FAILED, "the stream takes no work");
 }

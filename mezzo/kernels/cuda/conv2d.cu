@@ -4,6 +4,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/convolution_plan.h"
+#include "mezzo/kernels/cuda/cublas_plan.h"
 #include "mezzo/kernels/cuda/direct_conv.cuh"
 #include "mezzo/kernels/cuda/few_channels.h"
 #include "mezzo/kernels/cuda/pad_channels.cuh"
@@ -260,9 +261,9 @@ Support supports(const KernelArgs& args) {
              : Support::no("cuDNN has no engine with f32 sums for this problem");
 }
 
-// What reaches the output as it comes, of its dtype: the bias is added before sums are rounded.
-ConvProblem few_channels_problem(const Roles& roles, const Conv2dAttrs& attrs, ConvPass pass,
-                                 DType result) {
+// A call without a detour: its operands as they are, its result of the output's dtype.
+ConvProblem plain_problem(const Roles& roles, const Conv2dAttrs& attrs, ConvPass pass,
+                          DType result) {
   ConvProblem p;
   p.pass = pass;
   p.attrs = attrs;
@@ -275,15 +276,14 @@ ConvProblem few_channels_problem(const Roles& roles, const Conv2dAttrs& attrs, C
 }
 
 template <ConvPass kPass>
-ConvProblem few_channels_problem(const KernelArgs& args) {
-  return few_channels_problem(roles_of<kPass>(args), attrs_of<kPass>(args), kPass,
-                              args.output().dtype());
+ConvProblem plain_problem(const KernelArgs& args) {
+  return plain_problem(roles_of<kPass>(args), attrs_of<kPass>(args), kPass, args.output().dtype());
 }
 
 template <ConvPass kPass>
 Support supports_few_channels(const KernelArgs& args) {
   if (is_empty(args)) return Support::no("there are no images");
-  const ConvProblem p = few_channels_problem<kPass>(args);
+  const ConvProblem p = plain_problem<kPass>(args);
   if (args.input(0).dtype() != args.input(1).dtype() ||
       (kPass == ConvPass::kForward && p.result != p.dtype)) {
     return Support::no("the dtypes differ");
@@ -300,7 +300,7 @@ void run_few_channels(const KernelArgs& args) {
                             ? output
                             : empty(output.shape(), output.dtype(), kImages, output.device());
   const Tensor x = dense(roles.x, kImages);
-  const ConvProblem problem = few_channels_problem<kPass>(args);
+  const ConvProblem problem = plain_problem<kPass>(args);
   if constexpr (kPass == ConvPass::kForward) {
     const Tensor weight = packed_weight(roles.weight);
     const Tensor bias = args.has(2) ? dense_f32(args.input(2)) : Tensor();
@@ -314,6 +314,58 @@ void run_few_channels(const KernelArgs& args) {
   output.bump_version();
 }
 
+// The gradient by the weight of a 1x1 window that moves by one pixel, as a product of two matrices
+// with a row for each pixel: grad^T x. cuDNN has no engine for f32 results but those that it takes a
+// second to compile, which are slower.
+Product product_of_pixels(const KernelArgs& args) {
+  const Roles roles = roles_of<ConvPass::kGradWeight>(args);
+  ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);
+  Product product;
+  product.m = p.weight[0];
+  product.n = p.weight[1];
+  product.k = p.y[0] * p.y[2] * p.y[3];
+  product.transpose_a = true;
+  product.dtype = p.dtype;
+  product.result = p.result;
+  product.alignment = alignment_of(roles, p);
+  return product;
+}
+
+bool is_product_of_pixels(const ConvProblem& p) {
+  const Conv2dAttrs pointwise{};
+  return p.attrs.stride == pointwise.stride && p.attrs.padding == pointwise.padding &&
+         p.attrs.groups == 1 && p.weight[2] == 1 && p.weight[3] == 1;
+}
+
+Support supports_product(const KernelArgs& args) {
+  if (const Support floats = float_dtypes_only(args); !floats) return floats;
+  if (is_empty(args)) return Support::no("there are no images");
+  const ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);
+  if (!is_product_of_pixels(p)) return Support::no("it is no product of whole rows of pixels");
+  if (!is_lower(p.dtype) || args.input(0).dtype() != args.input(1).dtype()) {
+    return Support::no("cuDNN has engines for f32");
+  }
+  const Launch launch(args.output());
+  return find_plan(launch.context(), product_of_pixels(args)) != nullptr
+             ? Support::yes()
+             : Support::no("cuBLASLt has no algorithm for it");
+}
+
+void run_product(const KernelArgs& args) {
+  const Launch launch(args.output());
+  const Tensor& output = args.output();
+  const CublasPlan* plan = find_plan(launch.context(), product_of_pixels(args));
+  const Tensor grad = dense(args.input(0), kImages);
+  const Tensor x = dense(args.input(1), kImages);
+  // Without a window, both formats of a weight are the same.
+  const bool fits = output.is_dense(kImages) || output.is_dense();
+  const Tensor result =
+      fits ? output : empty(output.shape(), output.dtype(), kImages, output.device());
+  run_plan(launch.context(), *plan, grad.address(), x.address(), nullptr, result.address());
+  if (!fits) convert_into(result, output);
+  output.bump_version();
+}
+
 template <ConvPass kPass>
 constexpr KernelList convolutions() {
   constexpr Operands kPadded = Operands::kPadded;
@@ -323,6 +375,9 @@ constexpr KernelList convolutions() {
   if constexpr (kPass != ConvPass::kGradInput) {
     list.kernels[count++] = {"cuda_few_channels", supports_few_channels<kPass>,
                              run_few_channels<kPass>};
+  }
+  if constexpr (kPass == ConvPass::kGradWeight) {
+    list.kernels[count++] = {"cuda_cublaslt", supports_product, run_product};
   }
   list.kernels[count++] = {"cuda_cudnn", supports<kPass, kPadded>, run_cudnn<kPass, kPadded>};
   list.kernels[count++] = {"cuda_cudnn_wide", supports<kPass, kWide>, run_cudnn<kPass, kWide>};

@@ -11,6 +11,8 @@ constexpr int kBlock = kStrip / kWarpPixels * 32;  // threads
 constexpr int kStepColumns = 16;                   // which Tensor Cores sum at a time
 constexpr int kMostSteps = kMostColumns / kStepColumns;
 constexpr int kTilesAcross = kFilterTile / 8;
+constexpr int kResident = 4;  // blocks that a multiprocessor holds
+constexpr int kBuffers = 3;   // a strip's products take less time than memory does
 // From one filter to the next: eight rows of a matrix lie in banks of their own.
 constexpr int kFilterPitch = kMostColumns + 8;
 
@@ -54,52 +56,64 @@ __device__ void store_filters(const FewChannels& g, const float (&sums)[8], cons
 }
 
 template <bool kPacked, class T>
-__global__ void __launch_bounds__(kBlock, 4)
+__global__ void __launch_bounds__(kBlock, kResident)
     convolve_kernel(FewChannels g, const Bits* x, const Bits* weight, const float* bias, T* y) {
-  __shared__ StagedImages images[2];
+  __shared__ StagedImages images[kBuffers];
   __shared__ StagedFilters filters;
-  __shared__ std::uint16_t places[kMostColumns];
+  __shared__ std::uint32_t places[kMostColumns / 2];  // of two columns
+  const int warp_pixel = threadIdx.x / 32 * kWarpPixels;
   const int lane = threadIdx.x % 32;
-  const int steps = (g.columns + kStepColumns - 1) / kStepColumns;
+  const int pixel = warp_pixel + lane / 4;
   stage_filters(g, weight, filters);
-  for (int i = threadIdx.x; i < kMostColumns; i += kBlock) {
-    places[i] = static_cast<std::uint16_t>(i < g.columns ? g.place_of(i) : 0);
+  for (int i = threadIdx.x; i < kMostColumns / 2; i += kBlock) {
+    const auto place = [&](int column) {
+      return static_cast<Bits>(column < g.columns ? g.place_of(column) : 0);
+    };
+    places[i] = pair_of(place(2 * i), place(2 * i + 1));
   }
-  const int pixel = threadIdx.x / 32 * kWarpPixels + lane / 4;
 
-  const auto stage = [&](std::int64_t unit, int to) {
-    stage_images<kPacked>(g, Strip(g, unit), x, images[to]);
-    end_of_copies();
-  };
-  const auto convolve = [&](std::int64_t unit, int in) {
-    SumFragment sums[kTilesAcross] = {};
-    const Bits* image = images[in][0].values + pixel * g.stride;
-#pragma unroll 2
-    for (int step = 0; step < steps; ++step) {
-      const int column = step * kStepColumns + lane % 4 * 2;
-      // Beyond the window weights are zeros, which would not always cancel what lies in an image.
-      const auto number = [&](int k, int down) {
-        return column + k < g.columns ? image[places[column + k] + down * g.stride] : Bits{0};
-      };
-      const LeftFragment a{pair_of(number(0, 0), number(1, 0)), pair_of(number(0, 8), number(1, 8)),
-                           pair_of(number(8, 0), number(9, 0)),
-                           pair_of(number(8, 8), number(9, 8))};
+  SumFragment sums[kTilesAcross];
+  // Adds the products of 16 columns. kWhole: none lies beyond the window, where weights are zeros,
+  // which would not always cancel what lies in an image.
+  const auto add_step = [&]<bool kWhole>(const Bits* image, int step) {
+    const int column = step * kStepColumns + lane % 4 * 2;
+    // Columns `right` and the next of the pixel `down` rows of the matrix below.
+    const auto pair = [&](int right, int down) {
+      const std::uint32_t at = places[(column + right) / 2];
+      const Bits* row = image + down * g.stride;
+      if constexpr (kWhole) return pair_of(row[at & 0xffffU], row[at >> 16]);
+      const int left = g.columns - column - right;
+      return pair_of(left > 0 ? row[at & 0xffffU] : Bits{0}, left > 1 ? row[at >> 16] : Bits{0});
+    };
+    const LeftFragment a{pair(0, 0), pair(0, 8), pair(8, 0), pair(8, 8)};
 #pragma unroll
-      for (int t = 0; t < kTilesAcross; t += 2) {
-        LeftFragment b;  // of two tiles
-        const int row = (t + lane / 16) * 8 + lane % 8;
-        load_matrices(b, filters[0].values + row * kFilterPitch + step * kStepColumns +
-                             lane / 8 % 2 * 8);
-        const RightFragment first{b[0], b[1]};
-        const RightFragment second{b[2], b[3]};
-        multiply_add(sums[t], a, first, T());
-        multiply_add(sums[t + 1], a, second, T());
-      }
+    for (int t = 0; t < kTilesAcross; t += 2) {
+      LeftFragment b;  // of two tiles
+      const int row = (t + lane / 16) * 8 + lane % 8;
+      load_matrices(
+          b, filters[0].values + row * kFilterPitch + step * kStepColumns + lane / 8 % 2 * 8);
+      const RightFragment first{b[0], b[1]};
+      const RightFragment second{b[2], b[3]};
+      multiply_add(sums[t], a, first, T());
+      multiply_add(sums[t + 1], a, second, T());
     }
-    const Strip strip(g, unit);
+  };
+  const auto convolve = [&](const Strip& strip, int in) {
+    const int pixels = strip.pixels(g);
+    if (warp_pixel >= pixels) return;
+#pragma unroll
+    for (int t = 0; t < kTilesAcross; ++t) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) sums[t][k] = 0;
+    }
+    const Bits* image = images[in][0].values + pixel * g.stride;
+    int step = 0;
+#pragma unroll 2
+    for (; step < g.columns / kStepColumns; ++step) add_step.template operator()<true>(image, step);
+    if (g.columns % kStepColumns != 0) add_step.template operator()<false>(image, step);
 #pragma unroll
     for (int down = 0; down < 2; ++down) {
-      if (pixel + down * 8 >= strip.pixels) continue;
+      if (pixel + down * 8 >= pixels) continue;
       T* to = y + (strip.first_pixel(g) + pixel + down * 8) * g.filters;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -112,21 +126,10 @@ __global__ void __launch_bounds__(kBlock, 4)
     }
   };
 
-  const std::int64_t first = blockIdx.x * g.per_block;
-  const std::int64_t end = first + g.per_block < g.units ? first + g.per_block : g.units;
-  stage(first, 0);
-  for (std::int64_t unit = first; unit < end; ++unit) {
-    const int here = static_cast<int>(unit - first) % 2;
-    if (unit + 1 < end) {
-      stage(unit + 1, 1 - here);
-      wait_for_copies<1>();
-    } else {
-      wait_for_copies<0>();
-    }
-    __syncthreads();
-    convolve(unit, here);
-    __syncthreads();
-  }
+  for_strips<kBuffers>(
+      g,
+      [&](const Strip& strip, int to) { stage_images<kPacked>(g, strip, x, images[to]); },
+      convolve);
 }
 
 template <class T>
@@ -166,7 +169,7 @@ Support takes_few_channels(const ConvProblem& p) {
 
 void convolve_few_channels(const Launch& launch, const ConvProblem& p, const ConvPointers& at,
                            const float* bias) {
-  const FewChannels g(p, 5 * launch.context().multiprocessors());
+  const FewChannels g(p, kResident * launch.context().multiprocessors());
   if (p.dtype == DType::kF16) {
     convolve<Float16>(launch, g, at, bias);
   } else {

@@ -16,7 +16,7 @@ namespace mezzo::kernels::cuda {
 inline constexpr int kStrip = 64;          // output pixels that a block has at a time
 inline constexpr int kFilterTile = 64;     // filters of a block
 inline constexpr int kMostColumns = 176;   // numbers of a window
-inline constexpr int kMostStaged = 4096;   // elements of images in shared memory
+inline constexpr int kMostStaged = 3072;   // elements of images in a buffer
 inline constexpr int kStagedPack = 8;      // elements that are copied at once
 
 using Bits = std::uint16_t;  // of bf16 and f16
@@ -29,8 +29,9 @@ __host__ __device__ constexpr int round_up(int count, int step) {
 
 // Sizes and strides in elements.
 struct FewChannels {
-  std::int64_t images, image_h, image_row;  // a row has all channels of its pixels
-  std::int64_t out_h, out_w;
+  std::int64_t images;
+  int image_h, image_row;  // a row has all channels of its pixels
+  int out_h, out_w;
   int filters, channels;
   int kernel_h, kernel_w, columns;  // a window's numbers, kernel_h * kernel_w * channels
   int stride_h, top, dilation_h;    // rows
@@ -42,10 +43,10 @@ struct FewChannels {
 
   FewChannels(const ConvProblem& p, std::int64_t most_blocks)
       : images(p.x[0]),
-        image_h(p.x[2]),
-        image_row(p.x[3] * p.x[1]),
-        out_h(p.y[2]),
-        out_w(p.y[3]),
+        image_h(static_cast<int>(p.x[2])),
+        image_row(static_cast<int>(p.x[3] * p.x[1])),
+        out_h(static_cast<int>(p.y[2])),
+        out_w(static_cast<int>(p.y[3])),
         filters(static_cast<int>(p.weight[0])),
         channels(static_cast<int>(p.x[1])),
         kernel_h(static_cast<int>(p.weight[2])),
@@ -60,7 +61,7 @@ struct FewChannels {
         shift(round_up(left, kStagedPack) - left),
         pitch(round_up(shift + (kStrip - 1) * stride + (kernel_w - 1) * dilation + channels,
                        kStagedPack)),
-        strips(static_cast<int>((out_w + kStrip - 1) / kStrip)),
+        strips((out_w + kStrip - 1) / kStrip),
         units(images * out_h * strips),
         per_block((units + most_blocks - 1) / most_blocks) {}
 
@@ -75,50 +76,91 @@ struct FewChannels {
 };
 
 // A strip of one row of output pixels.
-struct Strip {
-  std::int64_t image;
-  int row, first;  // output pixels
-  int pixels;      // less than kStrip in a row's last
+class Strip {
+ public:
+  __device__ Strip(const FewChannels& g, std::int64_t unit)
+      : image_(unit / g.strips / g.out_h),
+        row_(static_cast<int>(unit / g.strips % g.out_h)),
+        place_(static_cast<int>(unit % g.strips)) {}
 
-  __device__ Strip(const FewChannels& g, std::int64_t unit) {
-    const std::int64_t of_rows = unit / g.strips;
-    image = of_rows / g.out_h;
-    row = static_cast<int>(of_rows % g.out_h);
-    first = static_cast<int>(unit % g.strips) * kStrip;
-    pixels = static_cast<int>(g.out_w) - first;
-    if (pixels > kStrip) pixels = kStrip;
+  // The next one, without the divisions, which take as long as a strip's products.
+  __device__ void advance(const FewChannels& g) {
+    if (++place_ < g.strips) return;
+    place_ = 0;
+    if (++row_ < g.out_h) return;
+    row_ = 0;
+    ++image_;
   }
-  // Of the output's elements, of which each pixel has `filters`.
+
+  __device__ std::int64_t image() const { return image_; }
+  __device__ int row() const { return row_; }
+  __device__ int first() const { return place_ * kStrip; }  // output pixel of the row
+  __device__ int pixels(const FewChannels& g) const {       // less than kStrip in a row's last
+    const int left = g.out_w - first();
+    return left < kStrip ? left : kStrip;
+  }
+  // Among all output pixels.
   __device__ std::int64_t first_pixel(const FewChannels& g) const {
-    return (image * g.out_h + row) * g.out_w + first;
+    return (image_ * g.out_h + row_) * g.out_w + first();
   }
+
+ private:
+  std::int64_t image_;
+  int row_, place_;
 };
 
-// Has the block's threads read the rows of images under a strip, with zeros around the images.
-// kPacked: rows of images are whole packs.
+// Has the block's threads read the rows of images under a strip, with zeros around the images: a
+// row by each warp. kPacked: rows of images are whole packs.
 template <bool kPacked>
 __device__ void stage_images(const FewChannels& g, const Strip& strip, const Bits* x,
                              StagedImages& staged) {
   const int packs = g.pitch / kStagedPack;
-  for (int i = threadIdx.x; i < g.kernel_h * packs; i += blockDim.x) {
-    const int tap = i / packs;
-    const std::int64_t row = static_cast<std::int64_t>(strip.row) * g.stride_h - g.top +
-                             tap * g.dilation_h;
+  const int first = strip.first() * g.stride - g.left - g.shift;
+  for (int tap = threadIdx.x / 32; tap < g.kernel_h; tap += blockDim.x / 32) {
+    const int row = strip.row() * g.stride_h - g.top + tap * g.dilation_h;
     const bool has_row = row >= 0 && row < g.image_h;
-    const Bits* from = x + (strip.image * g.image_h + row) * g.image_row;
-    const std::int64_t first = static_cast<std::int64_t>(strip.first) * g.stride - g.left -
-                               g.shift + i % packs * kStagedPack;
-    if constexpr (kPacked) {
-      const bool inside = has_row && first >= 0 && first < g.image_row;
-      copy_beside(&staged[i], inside ? from + first : x, inside);
-    } else {
-      BitsPack pack;
-      for (int k = 0; k < kStagedPack; ++k) {
-        const std::int64_t at = first + k;
-        pack.values[k] = has_row && at >= 0 && at < g.image_row ? from[at] : Bits{0};
+    const Bits* from = x + (strip.image() * g.image_h + row) * g.image_row;
+    for (int i = threadIdx.x % 32; i < packs; i += 32) {
+      const int at = first + i * kStagedPack;
+      BitsPack& to = staged[tap * packs + i];
+      if constexpr (kPacked) {
+        const bool inside = has_row && at >= 0 && at < g.image_row;
+        copy_beside(&to, inside ? from + at : x, inside);
+      } else {
+        BitsPack pack;
+        for (int k = 0; k < kStagedPack; ++k) {
+          const bool inside = has_row && at + k >= 0 && at + k < g.image_row;
+          pack.values[k] = inside ? from[at + k] : Bits{0};
+        }
+        to = pack;
       }
-      staged[i] = pack;
     }
+  }
+}
+
+// Goes through a block's strips: stage(strip, buffer) queues the copies of one to a buffer, of which
+// there are kBuffers, and use(strip, buffer) computes with it while those of the next are under way.
+template <int kBuffers, class Stage, class Use>
+__device__ void for_strips(const FewChannels& g, const Stage& stage, const Use& use) {
+  const std::int64_t first = blockIdx.x * g.per_block;
+  const int count =
+      static_cast<int>(g.units - first < g.per_block ? g.units - first : g.per_block);
+  Strip here(g, first);
+  Strip ahead = here;
+  const auto stage_next = [&](int number) {
+    if (number < count) {
+      stage(ahead, number % kBuffers);
+      ahead.advance(g);
+    }
+    end_of_copies();  // a group without copies counts as well
+  };
+  for (int i = 0; i < kBuffers - 1; ++i) stage_next(i);
+  for (int i = 0; i < count; ++i) {
+    wait_for_copies<kBuffers - 2>();
+    __syncthreads();  // all see what was copied, and are done with the buffer that comes next
+    stage_next(i + kBuffers - 1);
+    use(here, i % kBuffers);
+    here.advance(g);
   }
 }
 

@@ -11,6 +11,8 @@ constexpr int kFilterPacks = kFilterTile / kStagedPack;
 // From one pixel's gradients to the next: eight rows of a matrix lie in banks of their own.
 constexpr int kGradPacks = kFilterPacks + 1;
 constexpr int kTilesDown = kFilterTile / 16;
+constexpr int kResident = 2;  // blocks that a multiprocessor holds
+constexpr int kBuffers = 3;   // a strip's products take less time than memory does
 
 using StagedGrads = BitsPack[kStrip * kGradPacks];
 
@@ -19,6 +21,7 @@ template <bool kPacked>
 __device__ void stage_grads(const FewChannels& g, const Strip& strip, const Bits* grad,
                             StagedGrads& staged) {
   const int first_filter = blockIdx.y * kFilterTile;
+  const int pixels = strip.pixels(g);
   const Bits* from = grad + strip.first_pixel(g) * g.filters;
   for (int i = threadIdx.x; i < kStrip * kFilterPacks; i += kThreads) {
     const int pixel = i / kFilterPacks;
@@ -26,12 +29,12 @@ __device__ void stage_grads(const FewChannels& g, const Strip& strip, const Bits
     BitsPack& to = staged[pixel * kGradPacks + i % kFilterPacks];
     const std::int64_t at = static_cast<std::int64_t>(pixel) * g.filters + filter;
     if constexpr (kPacked) {
-      const bool inside = pixel < strip.pixels && filter < g.filters;
+      const bool inside = pixel < pixels && filter < g.filters;
       copy_beside(&to, inside ? from + at : grad, inside);
     } else {
       BitsPack pack;
       for (int k = 0; k < kStagedPack; ++k) {
-        pack.values[k] = pixel < strip.pixels && filter + k < g.filters ? from[at + k] : Bits{0};
+        pack.values[k] = pixel < pixels && filter + k < g.filters ? from[at + k] : Bits{0};
       }
       to = pack;
     }
@@ -40,67 +43,57 @@ __device__ void stage_grads(const FewChannels& g, const Strip& strip, const Bits
 
 // kTiles: of eight columns, for each warp.
 template <int kTiles, bool kPacked, class T>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, kResident)
     sum_kernel(FewChannels g, const Bits* x, const Bits* grad, float* partial, T of) {
-  __shared__ StagedImages images[2];
-  __shared__ StagedGrads grads[2];
+  __shared__ StagedImages images[kBuffers];
+  __shared__ StagedGrads grads[kBuffers];
   const int lane = threadIdx.x % 32;
   const int first_column = threadIdx.x / 32 * kTiles * 8;
   int places[kTiles];
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
     const int column = first_column + t * 8 + lane / 4;
-    places[t] = column < g.columns ? g.place_of(column) : 0;
+    places[t] = (column < g.columns ? g.place_of(column) : 0) + lane % 4 * 2 * g.stride;
   }
   SumFragment sums[kTilesDown][kTiles] = {};
 
-  const auto stage = [&](std::int64_t unit, int to) {
-    const Strip strip(g, unit);
-    stage_images<kPacked>(g, strip, x, images[to]);
-    stage_grads<kPacked>(g, strip, grad, grads[to]);
-    end_of_copies();
-  };
-  const auto add = [&](std::int64_t unit, int in) {
-    const int pixels = Strip(g, unit).pixels;
-    const Bits* image = images[in][0].values;
-#pragma unroll 2
-    for (int step = 0; step * 16 < pixels; ++step) {
-      LeftFragment a[kTilesDown];
-      const int pixel_of_row = step * 16 + lane / 16 * 8 + lane % 8;
+  // Adds 16 pixels' products. kWhole: none lies beyond the row's end, where other numbers of the
+  // image are, which zeros would not always cancel.
+  const auto add_step = [&]<bool kWhole>(int in, int step, int pixels) {
+    const Bits* image = images[in][0].values + step * 16 * g.stride;
+    LeftFragment a[kTilesDown];
+    const int pixel_of_row = step * 16 + lane / 16 * 8 + lane % 8;
 #pragma unroll
-      for (int i = 0; i < kTilesDown; ++i) {
-        load_transposed(a[i], &grads[in][pixel_of_row * kGradPacks + i * 2 + lane / 8 % 2]);
-      }
-      const int pixel = step * 16 + lane % 4 * 2;
-      // Beyond the row's end lie other numbers of the image, which zeros would not always cancel.
-      const auto number = [&](int t, int p) {
-        return p < pixels ? image[places[t] + p * g.stride] : Bits{0};
-      };
+    for (int i = 0; i < kTilesDown; ++i) {
+      load_transposed(a[i], &grads[in][pixel_of_row * kGradPacks + i * 2 + lane / 8 % 2]);
+    }
+    const auto number = [&](int t, int p) {
+      if (!kWhole && step * 16 + lane % 4 * 2 + p >= pixels) return Bits{0};
+      return image[places[t] + p * g.stride];
+    };
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        const RightFragment b{pair_of(number(t, pixel), number(t, pixel + 1)),
-                              pair_of(number(t, pixel + 8), number(t, pixel + 9))};
+    for (int t = 0; t < kTiles; ++t) {
+      const RightFragment b{pair_of(number(t, 0), number(t, 1)),
+                            pair_of(number(t, 8), number(t, 9))};
 #pragma unroll
-        for (int i = 0; i < kTilesDown; ++i) multiply_add(sums[i][t], a[i], b, of);
-      }
+      for (int i = 0; i < kTilesDown; ++i) multiply_add(sums[i][t], a[i], b, of);
     }
   };
 
-  const std::int64_t first = blockIdx.x * g.per_block;
-  const std::int64_t end = first + g.per_block < g.units ? first + g.per_block : g.units;
-  stage(first, 0);
-  for (std::int64_t unit = first; unit < end; ++unit) {
-    const int here = static_cast<int>(unit - first) % 2;
-    if (unit + 1 < end) {
-      stage(unit + 1, 1 - here);
-      wait_for_copies<1>();
-    } else {
-      wait_for_copies<0>();
-    }
-    __syncthreads();
-    if (first_column < g.columns) add(unit, here);
-    __syncthreads();
-  }
+  for_strips<kBuffers>(
+      g,
+      [&](const Strip& strip, int to) {
+        stage_images<kPacked>(g, strip, x, images[to]);
+        stage_grads<kPacked>(g, strip, grad, grads[to]);
+      },
+      [&](const Strip& strip, int in) {
+        if (first_column >= g.columns) return;
+        const int pixels = strip.pixels(g);
+        int step = 0;
+#pragma unroll 2
+        for (; step < pixels / 16; ++step) add_step.template operator()<true>(in, step, pixels);
+        if (pixels % 16 != 0) add_step.template operator()<false>(in, step, pixels);
+      });
 
   float* to = partial + static_cast<std::int64_t>(blockIdx.x) * g.filters * g.columns;
 #pragma unroll
@@ -157,7 +150,7 @@ void sum_columns(const Launch& launch, const FewChannels& g, const ConvPointers&
 }  // namespace
 
 void sum_few_channels(const Launch& launch, const ConvProblem& p, const ConvPointers& at) {
-  const FewChannels g(p, 2 * launch.context().multiprocessors());
+  const FewChannels g(p, kResident * launch.context().multiprocessors());
   ChannelGrid parts;
   parts.channels = std::int64_t{g.filters} * g.columns;
   parts.parts = g.blocks();
