@@ -39,7 +39,7 @@ void multiply_add(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint
   using Right = std::array<std::uint32_t, 2>;
   const unsigned g = own_lane() / 4;
   const unsigned q = own_lane() % 4;
-  std::array<Left, 4> rows;                    // rows g and g + 8
+  std::array<Left, 4> rows;                     // rows g and g + 8
   std::array<std::array<Right, 4>, 2> columns;  // 2q and 2q + 1
   for (unsigned j = 0; j < 4; ++j) {
     rows[j] = from_lane(g * 4 + j, Left{a[0], a[1], a[2], a[3]});

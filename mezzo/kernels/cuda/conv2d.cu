@@ -315,8 +315,8 @@ void run_few_channels(const KernelArgs& args) {
 }
 
 // The gradient by the weight of a 1x1 window that moves by one pixel, as a product of two matrices
-// with a row for each pixel: grad^T x. cuDNN has no engine for f32 results but those that it takes a
-// second to compile, which are slower.
+// with a row for each pixel: grad^T x. cuDNN has no engine for f32 results but those that it takes
+// a second to compile, which are slower.
 Product product_of_pixels(const KernelArgs& args) {
   const Roles roles = roles_of<ConvPass::kGradWeight>(args);
   ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);

@@ -127,8 +127,7 @@ __global__ void __launch_bounds__(kBlock, kResident)
   };
 
   for_strips<kBuffers>(
-      g,
-      [&](const Strip& strip, int to) { stage_images<kPacked>(g, strip, x, images[to]); },
+      g, [&](const Strip& strip, int to) { stage_images<kPacked>(g, strip, x, images[to]); },
       convolve);
 }
 
@@ -159,8 +158,8 @@ Support takes_few_channels(const ConvProblem& p) {
   }
   const std::int64_t columns = p.weight[1] * p.weight[2] * p.weight[3];
   if (columns > kMostColumns) return Support::no("the window has more than 176 numbers");
-  const std::int64_t across = (kStrip - 1) * p.attrs.stride.w +
-                              (p.weight[3] - 1) * p.attrs.dilation.w + 1;
+  const std::int64_t across =
+      (kStrip - 1) * p.attrs.stride.w + (p.weight[3] - 1) * p.attrs.dilation.w + 1;
   const std::int64_t row = across * p.x[1] + 2 * kStagedPack;  // rounded up to packs at both ends
   const bool fits = row * p.weight[2] <= kMostStaged && p.weight[0] <= 1 << 20 &&
                     p.attrs.padding.left <= kMostStaged && p.attrs.padding.top <= 1 << 20;

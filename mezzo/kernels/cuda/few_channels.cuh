@@ -13,11 +13,11 @@
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr int kStrip = 64;          // output pixels that a block has at a time
-inline constexpr int kFilterTile = 64;     // filters of a block
-inline constexpr int kMostColumns = 176;   // numbers of a window
-inline constexpr int kMostStaged = 3072;   // elements of images in a buffer
-inline constexpr int kStagedPack = 8;      // elements that are copied at once
+inline constexpr int kStrip = 64;         // output pixels that a block has at a time
+inline constexpr int kFilterTile = 64;    // filters of a block
+inline constexpr int kMostColumns = 176;  // numbers of a window
+inline constexpr int kMostStaged = 3072;  // elements of images in a buffer
+inline constexpr int kStagedPack = 8;     // elements that are copied at once
 
 using Bits = std::uint16_t;  // of bf16 and f16
 using BitsPack = Pack<Bits, kStagedPack>;
@@ -36,10 +36,10 @@ struct FewChannels {
   int kernel_h, kernel_w, columns;  // a window's numbers, kernel_h * kernel_w * channels
   int stride_h, top, dilation_h;    // rows
   int stride, left, dilation;       // along a row
-  int shift;                        // staged before the first, so that packs are read where they lie
-  int pitch;                        // from one staged row to the next
-  int strips;                       // of a row of output pixels
-  std::int64_t units, per_block;    // strips of all images, and those of a block
+  int shift;                      // staged before the first, so that packs are read where they lie
+  int pitch;                      // from one staged row to the next
+  int strips;                     // of a row of output pixels
+  std::int64_t units, per_block;  // strips of all images, and those of a block
 
   FewChannels(const ConvProblem& p, std::int64_t most_blocks)
       : images(p.x[0]),
@@ -138,13 +138,13 @@ __device__ void stage_images(const FewChannels& g, const Strip& strip, const Bit
   }
 }
 
-// Goes through a block's strips: stage(strip, buffer) queues the copies of one to a buffer, of which
-// there are kBuffers, and use(strip, buffer) computes with it while those of the next are under way.
+// Goes through a block's strips: stage(strip, buffer) queues the copies of one to a buffer, of
+// which there are kBuffers, and use(strip, buffer) computes with it while those of the next are
+// under way.
 template <int kBuffers, class Stage, class Use>
 __device__ void for_strips(const FewChannels& g, const Stage& stage, const Use& use) {
   const std::int64_t first = blockIdx.x * g.per_block;
-  const int count =
-      static_cast<int>(g.units - first < g.per_block ? g.units - first : g.per_block);
+  const int count = static_cast<int>(g.units - first < g.per_block ? g.units - first : g.per_block);
   Strip here(g, first);
   Strip ahead = here;
   const auto stage_next = [&](int number) {

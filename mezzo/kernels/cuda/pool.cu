@@ -72,47 +72,6 @@ __global__ void max_pool_kernel(PoolOf<Index> pool, const T* x, T* out, P* posit
   }
 }
 
-// The same where at most two windows by two are over a pixel, as of 3x3 that move by two: what is
-// read of all four is on its way before the first is looked at.
-template <int N, class Index, class T, class P>
-__global__ void max_grad_of_four_kernel(PoolOf<Index> pool, const T* grad, const P* positions,
-                                        T* out) {
-  const Index packs = pool.pixels() / N;
-  for (Index i = static_cast<Index>(grid_first()); i < packs;
-       i += static_cast<Index>(grid_step())) {
-    const auto at = image_place_of<Index>(i, pool.rows.in, pool.columns.in, pool.channels / N);
-    const Index first_row = pool.rows.first_over(at.y);
-    const Index last_row = pool.rows.last_over(at.y);
-    const Index first_column = pool.columns.first_over(at.x);
-    const Index last_column = pool.columns.last_over(at.x);
-    Pack<P, N> chosen[4];
-    Pack<T, N> grads[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const Index row = first_row + k / 2;
-      const Index column = first_column + k % 2;
-      if (row >= last_row || column >= last_column) continue;
-      const Index window = pool.window(at.n, row, column, at.c * N);
-      chosen[k] = *reinterpret_cast<const Pack<P, N>*>(positions + window);
-      grads[k] = read_stored<N>(grad + window);
-    }
-    float sums[N] = {};
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const Index row = first_row + k / 2;
-      const Index column = first_column + k % 2;
-      if (row >= last_row || column >= last_column) continue;
-      const Index position =
-          (at.y - pool.rows.start(row)) * pool.columns.kernel + at.x - pool.columns.start(column);
-#pragma unroll
-      for (int c = 0; c < N; ++c) {
-        if (static_cast<Index>(chosen[k].values[c]) == position) sums[c] += widen(grads[k].values[c]);
-      }
-    }
-    store(sums, out + i * N);
-  }
-}
-
 template <int N, class Index, class T, class P>
 __global__ void max_grad_kernel(PoolOf<Index> pool, const T* grad, const P* positions, T* out) {
   const Index packs = pool.pixels() / N;
@@ -292,9 +251,6 @@ void run_max(const KernelArgs& args) {
   check_launch("max_pool_kernel");
 }
 
-// At most two windows are over a pixel.
-bool are_over_by_two(const PoolAxis& axis) { return axis.kernel <= 2 * axis.stride; }
-
 void run_max_grad(const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), kImages);
   const Tensor positions = dense(args.input(1), kImages);
@@ -305,14 +261,8 @@ void run_max_grad(const KernelArgs& args) {
       T* to = out<T>(args.output());
       visit_pool<T, kAlignmentWith<T, P>>(
           pool, {to, grad.address(), positions.address()}, [&]<int N>(const auto& p) {
-            const int blocks = launch.blocks_for(p.pixels() / N);
-            if (are_over_by_two(pool.rows) && are_over_by_two(pool.columns)) {
-              max_grad_of_four_kernel<N><<<blocks, kThreads, 0, launch.stream()>>>(
-                  p, in<T>(grad), in<P>(positions), to);
-            } else {
-              max_grad_kernel<N><<<blocks, kThreads, 0, launch.stream()>>>(p, in<T>(grad),
-                                                                           in<P>(positions), to);
-            }
+            max_grad_kernel<N><<<launch.blocks_for(p.pixels() / N), kThreads, 0, launch.stream()>>>(
+                p, in<T>(grad), in<P>(positions), to);
           });
     });
   });
