@@ -116,11 +116,11 @@ __global__ void __launch_bounds__(kBlock, kResident)
       if (pixel + down * 8 >= pixels) continue;
       T* to = y + (strip.first_pixel(g) + pixel + down * 8) * g.filters;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int side = 0; side < 2; ++side) {
         float values[8];
 #pragma unroll
-        for (int k = 0; k < 8; ++k) values[k] = sums[half * 4 + k / 2][down * 2 + k % 2];
-        const int filter = blockIdx.y * kFilterTile + half * 32 + lane % 4 * 8;
+        for (int k = 0; k < 8; ++k) values[k] = sums[side * 4 + k / 2][down * 2 + k % 2];
+        const int filter = blockIdx.y * kFilterTile + side * 32 + lane % 4 * 8;
         store_filters<kPacked>(g, values, bias, filter, to);
       }
     }
