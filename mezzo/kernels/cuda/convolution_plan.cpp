@@ -67,6 +67,12 @@ std::optional<Plan> make_plan(cudnnHandle_t handle, const EngineConfig& of) {
   }
 }
 
+double count_of(const std::array<std::int64_t, 4>& sizes) {
+  double count = 1;
+  for (const std::int64_t size : sizes) count *= static_cast<double>(size);
+  return count;
+}
+
 bool is_measuring() {
   static const bool measuring = [] {
     const char* text = std::getenv("MEZZO_CUDNN_MEASURE");  // NOLINT(concurrency-mt-unsafe)
@@ -227,6 +233,7 @@ class ConvPlans {
         const EngineConfig next = std::move(configs_.front());
         configs_.pop_front();
         if (next.is_compiled_at_run_time && compiled_ == kMostCompiled) continue;
+        if (chosen_ && is_hopeless(next)) continue;
         std::optional<Plan> plan = make_plan(context.cudnn(), next);
         if (!plan) continue;
         if (next.is_compiled_at_run_time) ++compiled_;
@@ -235,6 +242,15 @@ class ConvPlans {
       if (asked_ == kQuestions.size() || (asked_ > 0 && !more_questions)) return std::nullopt;
       ask(context, kQuestions[asked_++]);
     }
+  }
+
+  // cuDNN's engine 0 is plain loops: the fastest for some problems of a few megaflops, but seconds
+  // for large ones (on an H100 half a TFLOP/s, a hundredth of others' rate).
+  bool is_hopeless(const EngineConfig& engine) const {
+    constexpr double kMostFlops = 1e8;
+    const double flops = 2.0 * count_of(problem.y) * count_of(problem.weight) /
+                         static_cast<double>(problem.weight[0]);
+    return engine.engine == 0 && flops > kMostFlops;
   }
 
   void ask(Context& context, const Question& question) {
