@@ -105,7 +105,8 @@ int alignment_of(const Roles& roles, const ConvProblem& p) {
 
 // Whether channels of zeros are added to 16-bit operands for the gradient by the weight. For an odd
 // number cuDNN 9.19 has no engine, and for one that is even, but no multiple of eight, its engines
-// that are compiled at run time give wrong sums: without refusing, for rows of a multiple of four.
+// that are compiled at run time give wrong sums, without refusing (seen on an H100 with rows of
+// four channels and of two).
 bool is_padded(const ConvProblem& p) { return is_lower(p.dtype) && p.attrs.groups == 1; }
 
 std::int64_t padded_channels(std::int64_t channels) {
@@ -291,14 +292,22 @@ Support supports_few_channels(const KernelArgs& args) {
   return takes_few_channels(p);
 }
 
+// The output if it lies channels-last, else a tensor to convert from.
+Tensor result_for(const Tensor& output) {
+  if (output.is_dense(kImages)) return output;
+  return empty(output.shape(), output.dtype(), kImages, output.device());
+}
+
+void hand_over(const Tensor& result, const Tensor& output) {
+  if (result.address() != output.address()) convert_into(result, output);
+  output.bump_version();
+}
+
 template <ConvPass kPass>
 void run_few_channels(const KernelArgs& args) {
   const Launch launch(args.output());
   const Roles roles = roles_of<kPass>(args);
-  const Tensor& output = args.output();
-  const Tensor result = output.is_dense(kImages)
-                            ? output
-                            : empty(output.shape(), output.dtype(), kImages, output.device());
+  const Tensor result = result_for(args.output());
   const Tensor x = dense(roles.x, kImages);
   const ConvProblem problem = plain_problem<kPass>(args);
   if constexpr (kPass == ConvPass::kForward) {
@@ -310,16 +319,14 @@ void run_few_channels(const KernelArgs& args) {
     const Tensor y = dense(roles.y, kImages);
     sum_few_channels(launch, problem, {x.address(), result.address(), y.address()});
   }
-  if (result.address() != output.address()) convert_into(result, output);
-  output.bump_version();
+  hand_over(result, args.output());
 }
 
 // The gradient by the weight of a 1x1 window that moves by one pixel, as a product of two matrices
 // with a row for each pixel: grad^T x. cuDNN has no engine for f32 results but those that it takes
 // a second to compile, which are slower.
 Product product_of_pixels(const KernelArgs& args) {
-  const Roles roles = roles_of<ConvPass::kGradWeight>(args);
-  ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);
+  const ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);
   Product product;
   product.m = p.weight[0];
   product.n = p.weight[1];
@@ -327,7 +334,7 @@ Product product_of_pixels(const KernelArgs& args) {
   product.transpose_a = true;
   product.dtype = p.dtype;
   product.result = p.result;
-  product.alignment = alignment_of(roles, p);
+  product.alignment = alignment_of(roles_of<ConvPass::kGradWeight>(args), p);
   return product;
 }
 
@@ -353,17 +360,12 @@ Support supports_product(const KernelArgs& args) {
 
 void run_product(const KernelArgs& args) {
   const Launch launch(args.output());
-  const Tensor& output = args.output();
   const CublasPlan* plan = find_plan(launch.context(), product_of_pixels(args));
   const Tensor grad = dense(args.input(0), kImages);
   const Tensor x = dense(args.input(1), kImages);
-  // Without a window, both formats of a weight are the same.
-  const bool fits = output.is_dense(kImages) || output.is_dense();
-  const Tensor result =
-      fits ? output : empty(output.shape(), output.dtype(), kImages, output.device());
+  const Tensor result = result_for(args.output());
   run_plan(launch.context(), *plan, grad.address(), x.address(), nullptr, result.address());
-  if (!fits) convert_into(result, output);
-  output.bump_version();
+  hand_over(result, args.output());
 }
 
 template <ConvPass kPass>
