@@ -81,7 +81,11 @@ void Plan::cut_chunks(int parts) {
   const std::int64_t panels =
       problem.products == Products::kTiles ? std::min(out_panels, x_panels) : out_panels + x_panels;
   const std::int64_t fitting = second_level_cache() / 2 / (panels * kPanel * kElement);
-  const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 128, 512);
+  // Where each pixel is met once there is little to multiply in a chunk: one of 500 pixels leaves
+  // too little of the cache to the sums, and one of 300 reads these too often.
+  const std::int64_t wanted = problem.is_flat ? 400 : 512;
+  const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 128, wanted);
+  const std::int64_t rounding = problem.is_flat ? most_pixels / 2 : most_pixels - 1;
   const auto count = static_cast<std::int64_t>(slots.size());
   chunks.clear();
   for (std::int64_t first = 0; first < count;) {
@@ -100,7 +104,7 @@ void Plan::cut_chunks(int parts) {
       first = end;
       continue;
     }
-    const std::int64_t pieces = (pixels + most_pixels - 1) / most_pixels;
+    const std::int64_t pieces = (pixels + rounding) / most_pixels;
     const std::int64_t step = (rows + pieces - 1) / pieces;
     for (std::int64_t row = 0; row < rows; row += step) {
       chunks.push_back({first, first + 1, row, std::min(row + step, rows)});

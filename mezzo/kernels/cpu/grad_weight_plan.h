@@ -46,6 +46,7 @@ struct Problem {
   Conv2dAttrs attrs{};
   Products products = Products::kF32;
   JoinedColumns joined{};
+  bool is_flat = false;  // one image of all images' pixels, each of which is met once
   // Whether the result is [o][kh][kw][c]: each tap's channels side by side.
   bool channels_last = false;
 

@@ -49,6 +49,7 @@ std::vector<GradWeightCase> cases() {
       {{3, 3, 9, 11}, 33, {3, 3}, {.padding = {1, 1, 1, 1}}},
       {{2, 19, 8, 7}, 1, {3, 3}, {.stride = 2}},
       {{3, 32, 20, 20}, 18, {1, 1}},
+      {{11, 24, 13, 11}, 40, {1, 1}},
       {{2, 17, 4, 150}, 20, {1, 3}, {.padding = {0, 0, 1, 1}}},
       // Few channels and many columns, which are joined.
       {{3, 3, 23, 21}, 24, {7, 7}, {.stride = 2, .padding = {3, 3, 3, 3}}},
@@ -133,6 +134,28 @@ TEST(GradWeightOfF32, IsLeftToOtherKernelsWhereThoseAreFaster) {
   EXPECT_FALSE(takes(63, 1, 1));
   EXPECT_EQ(takes(64, 1, 2), can && !others_are_fast);
   EXPECT_EQ(takes(64, 3, 1), can && !others_are_fast);
+}
+
+// Pixels of dy that tiles multiply for 16 images of 7 x 7, in pairs of images, and rounded up
+// to 16.
+std::int64_t pixels_of_tiles(Size2d kernel, Products products) {
+  const Tensor grad = zeros({16, 32, 7, 7}, DType::kBf16);
+  const Tensor x = zeros({16, 32, 7, 7}, DType::kBf16);
+  const std::int64_t padding = (kernel.h - 1) / 2;
+  const Conv2dAttrs conv{.padding = {padding, padding, padding, padding}};
+  const Attrs attrs(Conv2dGradAttrs{conv, kernel, true});
+  const std::array<const Tensor*, 2> inputs{&grad, &x};
+  const kernels::grad_weight::Plan plan(
+      kernels::grad_weight::problem_of({inputs, {}, attrs}, products), 1);
+  std::int64_t pixels = 0;
+  for (const auto& chunk : plan.chunks) pixels += chunk.slots() * plan.grad_pixels(chunk);
+  return pixels;
+}
+
+TEST(GradWeightPlan, ImagesAreOneWhereEachPixelIsMetOnce) {
+  EXPECT_EQ(pixels_of_tiles(1, Products::kTiles), 400);
+  EXPECT_EQ(pixels_of_tiles(1, Products::kPairs), 8 * 49);
+  EXPECT_EQ(pixels_of_tiles(3, Products::kTiles), 8 * 64);
 }
 
 TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
