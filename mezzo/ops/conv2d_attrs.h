@@ -17,6 +17,10 @@ struct Conv2dAttrs {
   bool operator==(const Conv2dAttrs&) const = default;
 
   Window2d window(Size2d kernel) const { return {kernel, stride, dilation, padding}; }
+  // True for a kernel of one pixel over images without padding or groups: a product of matrices.
+  bool is_pointwise(Size2d kernel) const {
+    return kernel == Size2d(1) && padding == Sides{} && groups == 1;
+  }
 };
 
 // Of conv2d_grad_input and conv2d_grad_weight.

@@ -30,8 +30,7 @@ Problem pointwise_problem(const KernelArgs& args) {
 
 bool is_pointwise(const KernelArgs& args) {
   const Shape& weight = args.input(1).shape();
-  const Conv2dAttrs& attrs = args.attrs<Conv2dGradAttrs>().conv;
-  return weight[2] == 1 && weight[3] == 1 && attrs.groups == 1 && attrs.padding == Sides{};
+  return args.attrs<Conv2dGradAttrs>().conv.is_pointwise({weight[2], weight[3]});
 }
 
 Support supports_pointwise(const KernelArgs& args) {

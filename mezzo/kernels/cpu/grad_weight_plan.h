@@ -46,9 +46,15 @@ struct Problem {
   Conv2dAttrs attrs{};
   Products products = Products::kF32;
   JoinedColumns joined{};
-  bool is_flat = false;  // one image of all images' pixels, each of which is met once
   // Whether the result is [o][kh][kw][c]: each tap's channels side by side.
   bool channels_last = false;
+
+  // Whether tiles see each pixel of the images once: the images may be one then, one below the
+  // other.
+  bool is_flat() const {
+    return products == Products::kTiles && joined.columns == 0 && attrs.is_pointwise(kernel) &&
+           attrs.stride == Size2d(1);
+  }
 
   // Elements from one stored row of the images to the next.
   std::int64_t x_row() const {

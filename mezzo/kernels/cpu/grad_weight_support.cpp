@@ -15,16 +15,6 @@ Products products_for(DType dtype) {
   return has_fast_bf16_dot() ? Products::kPairs : Products::kF32;
 }
 
-namespace {
-
-bool meets_each_pixel_once(const Conv2dGradAttrs& attrs) {
-  const Conv2dAttrs plain{};
-  return attrs.size == Size2d(1) && attrs.conv.stride == plain.stride &&
-         attrs.conv.padding == plain.padding;
-}
-
-}  // namespace
-
 Problem problem_of(const KernelArgs& args, Products products) {
   const Shape& grad = args.input(0).shape();
   const Shape& x = args.input(1).shape();
@@ -37,13 +27,11 @@ Problem problem_of(const KernelArgs& args, Products products) {
             .kernel = attrs.size,
             .attrs = attrs.conv,
             .products = products};
-  // Images one below the other are one image then. Of each by itself tiles round the pixels up to
-  // 16: the 49 of 7 x 7 to 64.
-  if (products == Products::kTiles && meets_each_pixel_once(attrs)) {
+  // Of each image by itself tiles round the pixels up to 16: the 49 of 7 x 7 to 64.
+  if (p.is_flat()) {
     p.x.h *= p.images;
     p.y.h *= p.images;
     p.images = 1;
-    p.is_flat = true;
   }
   return p;
 }

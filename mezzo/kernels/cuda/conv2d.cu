@@ -262,31 +262,12 @@ Support supports(const KernelArgs& args) {
              : Support::no("cuDNN has no engine with f32 sums for this problem");
 }
 
-// A call without a detour: its operands as they are, its result of the output's dtype.
-ConvProblem plain_problem(const Roles& roles, const Conv2dAttrs& attrs, ConvPass pass,
-                          DType result) {
-  ConvProblem p;
-  p.pass = pass;
-  p.attrs = attrs;
-  p.dtype = roles.x.dtype();
-  p.result = result;
-  p.x = sizes_of(roles.x);
-  p.weight = sizes_of(roles.weight);
-  p.y = sizes_of(roles.y);
-  return p;
-}
-
-template <ConvPass kPass>
-ConvProblem plain_problem(const KernelArgs& args) {
-  return plain_problem(roles_of<kPass>(args), attrs_of<kPass>(args), kPass, args.output().dtype());
-}
-
 template <ConvPass kPass>
 Support supports_few_channels(const KernelArgs& args) {
   if (is_empty(args)) return Support::no("there are no images");
-  const ConvProblem p = plain_problem<kPass>(args);
-  if (args.input(0).dtype() != args.input(1).dtype() ||
-      (kPass == ConvPass::kForward && p.result != p.dtype)) {
+  const ConvProblem p = problem_of<kPass>(args, Operands::kPlain);
+  if (args.input(1).dtype() != p.dtype ||
+      (kPass == ConvPass::kForward && args.output().dtype() != p.dtype)) {
     return Support::no("the dtypes differ");
   }
   return takes_few_channels(p);
@@ -309,7 +290,7 @@ void run_few_channels(const KernelArgs& args) {
   const Roles roles = roles_of<kPass>(args);
   const Tensor result = result_for(args.output());
   const Tensor x = dense(roles.x, kImages);
-  const ConvProblem problem = plain_problem<kPass>(args);
+  const ConvProblem problem = problem_of<kPass>(args, Operands::kPlain);
   if constexpr (kPass == ConvPass::kForward) {
     const Tensor weight = packed_weight(roles.weight);
     const Tensor bias = args.has(2) ? dense_f32(args.input(2)) : Tensor();
@@ -326,7 +307,7 @@ void run_few_channels(const KernelArgs& args) {
 // with a row for each pixel: grad^T x. cuDNN has no engine for f32 results but those that it takes
 // a second to compile, which are slower.
 Product product_of_pixels(const KernelArgs& args) {
-  const ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);
+  const auto p = problem_of<ConvPass::kGradWeight>(args, Operands::kPlain);
   Product product;
   product.m = p.weight[0];
   product.n = p.weight[1];
@@ -334,22 +315,18 @@ Product product_of_pixels(const KernelArgs& args) {
   product.transpose_a = true;
   product.dtype = p.dtype;
   product.result = p.result;
-  product.alignment = alignment_of(roles_of<ConvPass::kGradWeight>(args), p);
+  product.alignment = p.alignment;
   return product;
-}
-
-bool is_product_of_pixels(const ConvProblem& p) {
-  const Conv2dAttrs pointwise{};
-  return p.attrs.stride == pointwise.stride && p.attrs.padding == pointwise.padding &&
-         p.attrs.groups == 1 && p.weight[2] == 1 && p.weight[3] == 1;
 }
 
 Support supports_product(const KernelArgs& args) {
   if (const Support floats = float_dtypes_only(args); !floats) return floats;
   if (is_empty(args)) return Support::no("there are no images");
-  const ConvProblem p = plain_problem<ConvPass::kGradWeight>(args);
-  if (!is_product_of_pixels(p)) return Support::no("it is no product of whole rows of pixels");
-  if (!is_lower(p.dtype) || args.input(0).dtype() != args.input(1).dtype()) {
+  const auto& attrs = args.attrs<Conv2dGradAttrs>();
+  if (!attrs.conv.is_pointwise(attrs.size) || attrs.conv.stride != Size2d(1)) {
+    return Support::no("only for plain 1x1 kernels");
+  }
+  if (!is_lower(args.input(0).dtype()) || args.input(0).dtype() != args.input(1).dtype()) {
     return Support::no("cuDNN has engines for f32");
   }
   const Launch launch(args.output());

@@ -9,10 +9,8 @@ namespace {
 constexpr int kWarpPixels = 16;
 constexpr int kBlock = kStrip / kWarpPixels * 32;  // threads
 constexpr int kStepColumns = 16;                   // which Tensor Cores sum at a time
-constexpr int kMostSteps = kMostColumns / kStepColumns;
 constexpr int kTilesAcross = kFilterTile / 8;
 constexpr int kResident = 4;  // blocks that a multiprocessor holds
-constexpr int kBuffers = 3;   // a strip's products take less time than memory does
 // From one filter to the next: eight rows of a matrix lie in banks of their own.
 constexpr int kFilterPitch = kMostColumns + 8;
 
@@ -126,7 +124,7 @@ __global__ void __launch_bounds__(kBlock, kResident)
     }
   };
 
-  for_strips<kBuffers>(
+  for_strips(
       g, [&](const Strip& strip, int to) { stage_images<kPacked>(g, strip, x, images[to]); },
       convolve);
 }
@@ -137,11 +135,8 @@ void convolve(const Launch& launch, const FewChannels& g, const ConvPointers& at
   const auto* x = static_cast<const Bits*>(at.x);
   const auto* weight = static_cast<const Bits*>(at.weight);
   auto* y = static_cast<T*>(at.y);
-  const dim3 grid{static_cast<unsigned>(g.blocks()),
-                  static_cast<unsigned>((g.filters + kFilterTile - 1) / kFilterTile)};
-  const bool is_packed = g.image_row % kStagedPack == 0 && g.filters % kStagedPack == 0 &&
-                         is_aligned<kStagedPack>(x) && is_aligned<kStagedPack>(y);
-  if (is_packed) {
+  const dim3 grid = g.grid();
+  if (g.is_packed(x, y)) {
     convolve_kernel<true><<<grid, kBlock, 0, launch.stream()>>>(g, x, weight, bias, y);
   } else {
     convolve_kernel<false><<<grid, kBlock, 0, launch.stream()>>>(g, x, weight, bias, y);
@@ -157,7 +152,7 @@ Support takes_few_channels(const ConvProblem& p) {
     return Support::no("images have eight channels or more, or groups of them");
   }
   const std::int64_t columns = p.weight[1] * p.weight[2] * p.weight[3];
-  if (columns > kMostColumns) return Support::no("the window has more than 176 numbers");
+  if (columns > kMostColumns) return Support::no("the window has too many numbers");
   const std::int64_t across =
       (kStrip - 1) * p.attrs.stride.w + (p.weight[3] - 1) * p.attrs.dilation.w + 1;
   const std::int64_t row = across * p.x[1] + 2 * kStagedPack;  // rounded up to packs at both ends

@@ -18,6 +18,7 @@ inline constexpr int kFilterTile = 64;    // filters of a block
 inline constexpr int kMostColumns = 176;  // numbers of a window
 inline constexpr int kMostStaged = 3072;  // elements of images in a buffer
 inline constexpr int kStagedPack = 8;     // elements that are copied at once
+inline constexpr int kBuffers = 3;        // a strip's products take less time than memory does
 
 using Bits = std::uint16_t;  // of bf16 and f16
 using BitsPack = Pack<Bits, kStagedPack>;
@@ -66,6 +67,15 @@ struct FewChannels {
         per_block((units + most_blocks - 1) / most_blocks) {}
 
   std::int64_t blocks() const { return (units + per_block - 1) / per_block; }
+  dim3 grid() const {
+    return {static_cast<unsigned>(blocks()),
+            static_cast<unsigned>((filters + kFilterTile - 1) / kFilterTile)};
+  }
+  // Whether rows of x and pixels of y are whole packs.
+  bool is_packed(const Bits* x, const void* y) const {
+    return image_row % kStagedPack == 0 && filters % kStagedPack == 0 &&
+           is_aligned<kStagedPack>(x) && is_aligned<kStagedPack>(static_cast<const Bits*>(y));
+  }
 
   // Where a window's number lies among the staged elements, for the strip's first pixel.
   __device__ int place_of(int column) const {
@@ -141,7 +151,7 @@ __device__ void stage_images(const FewChannels& g, const Strip& strip, const Bit
 // Goes through a block's strips: stage(strip, buffer) queues the copies of one to a buffer, of
 // which there are kBuffers, and use(strip, buffer) computes with it while those of the next are
 // under way.
-template <int kBuffers, class Stage, class Use>
+template <class Stage, class Use>
 __device__ void for_strips(const FewChannels& g, const Stage& stage, const Use& use) {
   const std::int64_t first = blockIdx.x * g.per_block;
   const int count = static_cast<int>(g.units - first < g.per_block ? g.units - first : g.per_block);

@@ -12,7 +12,6 @@ constexpr int kFilterPacks = kFilterTile / kStagedPack;
 constexpr int kGradPacks = kFilterPacks + 1;
 constexpr int kTilesDown = kFilterTile / 16;
 constexpr int kResident = 2;  // blocks that a multiprocessor holds
-constexpr int kBuffers = 3;   // a strip's products take less time than memory does
 
 using StagedGrads = BitsPack[kStrip * kGradPacks];
 
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
     }
   };
 
-  for_strips<kBuffers>(
+  for_strips(
       g,
       [&](const Strip& strip, int to) {
         stage_images<kPacked>(g, strip, x, images[to]);
@@ -125,11 +124,8 @@ void sum_strips(const Launch& launch, const FewChannels& g, const ConvPointers& 
                 float* partial) {
   const auto* x = static_cast<const Bits*>(at.x);
   const auto* grad = static_cast<const Bits*>(at.y);
-  const dim3 grid{static_cast<unsigned>(g.blocks()),
-                  static_cast<unsigned>((g.filters + kFilterTile - 1) / kFilterTile)};
-  const bool is_packed = g.image_row % kStagedPack == 0 && g.filters % kStagedPack == 0 &&
-                         is_aligned<kStagedPack>(x) && is_aligned<kStagedPack>(grad);
-  if (is_packed) {
+  const dim3 grid = g.grid();
+  if (g.is_packed(x, grad)) {
     sum_kernel<kTiles, true><<<grid, kThreads, 0, launch.stream()>>>(g, x, grad, partial, T());
   } else {
     sum_kernel<kTiles, false><<<grid, kThreads, 0, launch.stream()>>>(g, x, grad, partial, T());
