@@ -43,6 +43,12 @@ struct CopyBlock {
   PackedCopies packed{};  // on CPUs
 };
 
+// Momentum and moments below this, f32's smallest normal number, become zero. Where no gradient
+// comes any more, 0.9 of a number is taken again and again: that ends at subnormal numbers so small
+// that they round to themselves, for ever, and CPUs take ten times as long for each of those. A
+// parameter would move by a learning rate times this, which is nothing.
+inline constexpr float kLeastState = std::numeric_limits<float>::min();
+
 struct SgdBlock {
   float* param = nullptr;
   const float* grad = nullptr;
@@ -82,11 +88,16 @@ struct AdamFactors {
   float beta2 = 0;
   float one_minus_beta2 = 0;
   float eps = 0;
+  float least = 0;         // smaller moments become zero; see least_moment()
   float weight_decay = 0;  // added to the gradient
   float shrink = 1;        // the parameter is multiplied by this
   float inv_scale = 1;
   float clip = 1;  // gradients are multiplied by this once they are unscaled
 };
+
+// kLeastState, but with an epsilon that does not hide the root of such a second moment, 1e-19, all
+// moments stay: they are what the step is made of then.
+constexpr float least_moment(double eps) { return eps >= 1e-10 ? kLeastState : 0; }
 
 // What a flag holds until something bad is found: larger than every index, and of equal bytes.
 inline constexpr std::int32_t kNothingBad = 0x7f7f7f7f;

@@ -243,6 +243,7 @@ Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors
   factors.beta2 = static_cast<float>(step.beta2);
   factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
   factors.eps = static_cast<float>(step.eps);
+  factors.least = flat::least_moment(step.eps);
   factors.weight_decay = static_cast<float>(step.decoupled ? 0 : step.weight_decay);
   factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
   factors.inv_scale = static_cast<float>(step.inv_scale);

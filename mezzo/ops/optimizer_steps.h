@@ -45,8 +45,8 @@ struct SgdStep {
 //   momentum = momentum_factor * momentum + (1 - dampening) * g       (g in the first step)
 //   param   -= lr * (nesterov ? g + momentum_factor * momentum : momentum)
 // as torch.optim.SGD does; Sutskever et al., "On the importance of initialization and momentum in
-// deep learning", ICML 2013. In place and not recorded. Throws ArgumentError naming the index of a
-// tensor that does not fit.
+// deep learning", ICML 2013. A momentum below 2^-126 becomes zero (flat::kLeastState). In place and
+// not recorded. Throws ArgumentError naming the index of a tensor that does not fit.
 //
 // All of it is computed in f32, for 16-bit parameters too: their values, and 16-bit gradients, are
 // widened exactly, before inv_scale is applied; only the result is rounded, as param_update.h says.
@@ -78,7 +78,8 @@ struct AdamStep {
 //   param      -= lr * (exp_avg / (1 - beta1^step))
 //                    / (sqrt(exp_avg_sq / (1 - beta2^step)) + eps)
 // Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015; Loshchilov and Hutter,
-// "Decoupled weight decay regularization", ICLR 2019. Otherwise like sgd_step().
+// "Decoupled weight decay regularization", ICLR 2019. With an eps of 1e-10 or more, moments below
+// 2^-126 become zero. Otherwise like sgd_step().
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step);
 
 // What a queued update reads when it is done, on the device of its parameters.

@@ -37,6 +37,11 @@ HWY_INLINE F32Vec decayed(const Factors& f, F32Vec param, F32Vec grad) {
   return hn::IfThenElse(hn::Ne(decay, set(0)), hn::MulAdd(decay, param, grad), grad);
 }
 
+// Zero in place of what is smaller than `least`. A NaN is not.
+HWY_INLINE F32Vec at_least(float least, F32Vec v) {
+  return hn::IfThenZeroElse(hn::Lt(hn::Abs(v), set(least)), v);
+}
+
 // One element each: reads and writes through `get` and `put`, so that whole and partial vectors
 // share the rule.
 template <bool kMomentum, bool kNesterov>
@@ -47,7 +52,8 @@ HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t 
   auto direction = grad;
   if constexpr (kMomentum) {
     const auto momentum =
-        hn::MulAdd(set(f.momentum), get(b.momentum + i), hn::Mul(set(b.intake), grad));
+        at_least(flat::kLeastState,
+                 hn::MulAdd(set(f.momentum), get(b.momentum + i), hn::Mul(set(b.intake), grad)));
     put(momentum, b.momentum + i);
     direction = kNesterov ? hn::MulAdd(set(f.momentum), momentum, grad) : momentum;
   }
@@ -64,9 +70,9 @@ HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64
   // two factors in f32 do not add up to 1.
   const auto near = kFromGrad ? grad : old_avg;
   const auto far = kFromGrad ? old_avg : grad;
-  const auto avg = hn::MulAdd(hn::Sub(far, near), set(f.way), near);
-  const auto avg_sq = hn::MulAdd(hn::Mul(set(f.one_minus_beta2), grad), grad,
-                                 hn::Mul(set(f.beta2), get(b.exp_avg_sq + i)));
+  const auto avg = at_least(f.least, hn::MulAdd(hn::Sub(far, near), set(f.way), near));
+  const auto avg_sq = at_least(f.least, hn::MulAdd(hn::Mul(set(f.one_minus_beta2), grad), grad,
+                                                   hn::Mul(set(f.beta2), get(b.exp_avg_sq + i))));
   put(avg, b.exp_avg + i);
   put(avg_sq, b.exp_avg_sq + i);
   const auto denominator = hn::MulAdd(hn::Sqrt(avg_sq), set(b.correction), set(f.eps));

@@ -95,6 +95,9 @@ __device__ inline float decayed(const Factors& f, float param, float grad) {
   return f.weight_decay != 0 ? fmaf(f.weight_decay, param, grad) : grad;
 }
 
+// Zero in place of what is smaller than `least`. A NaN is not.
+__device__ inline float at_least(float least, float v) { return fabsf(v) < least ? 0.0F : v; }
+
 // One element each, in the order of operations of the CPU's kernels.
 struct SgdRule {
   SgdFactors f;
@@ -110,7 +113,7 @@ struct SgdRule {
       const float g = decayed(f, param[k], true_gradient(f, grad[k]));
       float direction = g;
       if (has_momentum) {
-        momentum[k] = fmaf(f.momentum, momentum[k], b.intake * g);
+        momentum[k] = at_least(kLeastState, fmaf(f.momentum, momentum[k], b.intake * g));
         direction = f.nesterov ? fmaf(f.momentum, momentum[k], g) : momentum[k];
       }
       param[k] = fmaf(-f.lr, direction, param[k]);
@@ -137,8 +140,8 @@ struct AdamRule {
       // two factors in f32 do not add up to 1.
       const float near = f.from_grad ? g : avg[k];
       const float far = f.from_grad ? avg[k] : g;
-      avg[k] = fmaf(far - near, f.way, near);
-      avg_sq[k] = fmaf(f.one_minus_beta2 * g, g, f.beta2 * avg_sq[k]);
+      avg[k] = at_least(f.least, fmaf(far - near, f.way, near));
+      avg_sq[k] = at_least(f.least, fmaf(f.one_minus_beta2 * g, g, f.beta2 * avg_sq[k]));
       const float denominator = fmaf(sqrtf(avg_sq[k]), b.correction, f.eps);
       param[k] = fmaf(-b.step_size, avg[k] / denominator, param[k] * f.shrink);
     }

@@ -315,6 +315,32 @@ TEST_F(CudaDevice, UpdatesLeaveInfiniteParametersInfinite) {
   EXPECT_THAT(floats(adam.param), testing::Each(-infinity));
 }
 
+// As on the CPU (tests/unit/optim/vanished_gradients_test.cpp).
+TEST_F(CudaDevice, StatesOfVanishedGradientsBecomeZero) {
+  constexpr float kLeast = std::numeric_limits<float>::min();
+  const auto filled = [](double value) { return full({1003}, value).to(kCard); };
+  const auto sgd = [&](double momentum) {
+    const SgdTensors tensors{.param = filled(1), .grad = filled(0), .momentum = filled(momentum)};
+    sgd_step({&tensors, 1}, {.momentum = 0.5});
+    return floats(tensors.momentum);
+  };
+  EXPECT_THAT(sgd(2 * kLeast), testing::Each(kLeast));
+  EXPECT_THAT(sgd(-kLeast), testing::Each(0.0F));
+  const auto adam = [&](double eps) {
+    const AdamTensors tensors{.param = filled(1),
+                              .grad = filled(0),
+                              .exp_avg = filled(kLeast),
+                              .exp_avg_sq = filled(kLeast)};
+    adam_step({&tensors, 1}, {.beta1 = 0.5, .beta2 = 0.5, .eps = eps});
+    std::vector<float> moments = floats(tensors.exp_avg);
+    const std::vector<float> second = floats(tensors.exp_avg_sq);
+    moments.insert(moments.end(), second.begin(), second.end());
+    return moments;
+  };
+  EXPECT_THAT(adam(1e-8), testing::Each(0.0F));
+  EXPECT_THAT(adam(0), testing::Each(kLeast / 2));
+}
+
 // Parameters and momenta after one queued update on the device, from the same numbers.
 std::vector<std::vector<float>> queued_update_on(Device device, std::int32_t flag,
                                                  double max_norm) {
