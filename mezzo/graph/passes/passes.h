@@ -44,6 +44,12 @@ std::size_t join_gradients(Program& program);
 // in f32 the bias may be added in another place of the sum. Returns how many it joined.
 std::size_t fuse_bias(Program& program);
 
+// Pools before the ReLU instead of behind it, where nobody else reads the ReLU: the largest number
+// of a window is the largest one behind it, too, and a window of none that is positive passes no
+// gradient on. The ReLU and its gradient then go through the smaller image, and the larger one is
+// not kept: the same bits. Returns how many poolings it moved.
+std::size_t pool_before_relu(Program& program);
+
 // Makes one call of linear(), matmul() or conv2d() and the ReLU or GELU behind it, whose result is
 // written over the product: a block of memory less, and the same bits. What lies between must be
 // read by nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
@@ -98,6 +104,8 @@ inline constexpr Pass kFuseCasts{"fuse_casts", "casts inside of calls instead of
 inline constexpr Pass kJoinGradients{
     "join_gradients", "adds two gradients where a normalisation reads them", join_gradients};
 inline constexpr Pass kFuseBias{"fuse_bias", "joins a product and its bias", fuse_bias};
+inline constexpr Pass kPoolBeforeRelu{
+    "pool_before_relu", "pools before the ReLU instead of behind it", pool_before_relu};
 inline constexpr Pass kFuseActivation{"fuse_activation", "joins a product and its activation",
                                       fuse_activation};
 inline constexpr Pass kFuseCrossEntropy{"fuse_cross_entropy", "makes cross entropy of its parts",
@@ -114,9 +122,10 @@ inline constexpr Pass kEarlyUpdates{
     "early_updates", "updates parameters as soon as their gradients are complete", early_updates};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
-// Those that make one call of several, in their order. Casts go before gradients are joined: the
-// sum of two 16-bit gradients is rounded, that of their f32 copies is not.
-inline constexpr std::array kFusions{kFuseNorm, kFuseCasts,      kJoinGradients,
-                                     kFuseBias, kFuseActivation, kFuseCrossEntropy};
+// Those that make one call of several, or several smaller ones, in their order. Casts go before
+// gradients are joined: the sum of two 16-bit gradients is rounded, that of their f32 copies is
+// not.
+inline constexpr std::array kFusions{kFuseNorm,       kFuseCasts,      kJoinGradients,   kFuseBias,
+                                     kPoolBeforeRelu, kFuseActivation, kFuseCrossEntropy};
 
 }  // namespace mezzo::graph

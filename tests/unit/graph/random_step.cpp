@@ -25,7 +25,7 @@
 namespace mezzo::graph {
 namespace {
 
-using Tensors = std::vector<Tensor>;
+using TensorList = std::vector<Tensor>;
 
 const Shape kMatrix{6, 8};
 const Shape kImage{6, 8, 3, 3};
@@ -33,9 +33,9 @@ const Shape kImage{6, 8, 3, 3};
 // The places of RandomStep's own parameters.
 enum Own : std::size_t { kSquare, kOther, kVector, kScale, kTaps, kPoint, kOwn };
 
-Tensors make_own(std::uint64_t seed) {
+TensorList make_own(std::uint64_t seed) {
   Generator generator(seed);
-  Tensors own(kOwn);
+  TensorList own(kOwn);
   for (const Own matrix : {kSquare, kOther}) own[matrix] = randn({8, 8}, generator) * 0.4;
   own[kVector] = randn({8}, generator) * 0.5;
   own[kScale] = 1 + randn({8}, generator) * 0.2;
@@ -48,7 +48,7 @@ Tensors make_own(std::uint64_t seed) {
 // The calls of one run. What it chooses depends on the seed alone.
 class Forward {
  public:
-  Forward(const RandomStepOptions& options, const Tensors& own, nn::BatchNorm& norm,
+  Forward(const RandomStepOptions& options, const TensorList& own, nn::BatchNorm& norm,
           nn::BatchNorm& matrix_norm, std::span<const Tensor> inputs)
       : mixed_(options.mixed),
         widened_(options.widened),
@@ -71,7 +71,7 @@ class Forward {
   }
 
   // Some of what was computed last.
-  Tensors values() { return {matrices_.back().detach(), images_.back().detach(), image() * 2}; }
+  TensorList values() { return {matrices_.back().detach(), images_.back().detach(), image() * 2}; }
 
  private:
   std::uint64_t below(std::uint64_t n) { return chance_.below(n); }
@@ -81,7 +81,7 @@ class Forward {
   const Tensor& image() { return images_[below(images_.size())]; }
 
   // One of the last values is dropped now and then, so that not all of them live to the end.
-  static void keep(Tensors& values, Tensor value) {
+  static void keep(TensorList& values, Tensor value) {
     if (values.size() > 4) values.erase(values.begin() + 1);
     values.push_back(std::move(value));
   }
@@ -179,11 +179,11 @@ class Forward {
   bool mixed_;
   bool widened_;
   Generator chance_;
-  const Tensors& own_;
+  const TensorList& own_;
   nn::BatchNorm& norm_;
   nn::BatchNorm& matrix_norm_;
-  Tensors matrices_;
-  Tensors images_;
+  TensorList matrices_;
+  TensorList images_;
 };
 
 }  // namespace
@@ -193,8 +193,8 @@ RandomStep::RandomStep(const RandomStepOptions& options)
       own_(make_own(options.seed)),
       sgd_(parameters(), {.lr = 0.05, .momentum = 0.9}) {}
 
-Tensors RandomStep::parameters() const {
-  Tensors all = own_;
+TensorList RandomStep::parameters() const {
+  TensorList all = own_;
   for (const nn::BatchNorm* norm : {static_cast<const nn::BatchNorm*>(&norm_),
                                     static_cast<const nn::BatchNorm*>(&matrix_norm_)}) {
     all.insert(all.end(), {norm->weight(), norm->bias()});
@@ -202,8 +202,8 @@ Tensors RandomStep::parameters() const {
   return all;
 }
 
-Tensors RandomStep::state() const {
-  Tensors all = parameters();
+TensorList RandomStep::state() const {
+  TensorList all = parameters();
   for (const nn::BatchNorm* norm : {static_cast<const nn::BatchNorm*>(&norm_),
                                     static_cast<const nn::BatchNorm*>(&matrix_norm_)}) {
     all.insert(all.end(), {norm->running_mean(), norm->running_var()});
@@ -211,9 +211,9 @@ Tensors RandomStep::state() const {
   return all;
 }
 
-Tensors RandomStep::operator()(std::span<const Tensor> inputs) {
+TensorList RandomStep::operator()(std::span<const Tensor> inputs) {
   Forward forward(options_, own_, norm_, matrix_norm_, inputs);
-  Tensors results = forward.values();
+  TensorList results = forward.values();
   results.push_back(forward.loss(inputs[2]));
   results.back().backward();
   for (const Tensor& parameter : parameters()) {
@@ -224,7 +224,7 @@ Tensors RandomStep::operator()(std::span<const Tensor> inputs) {
   return results;
 }
 
-Tensors RandomStep::batch(std::uint64_t seed) {
+TensorList RandomStep::batch(std::uint64_t seed) {
   Generator generator(seed);
   std::vector<std::int64_t> labels(6);
   for (std::int64_t& label : labels) label = static_cast<std::int64_t>(generator.below(8));
