@@ -116,7 +116,7 @@ class Forward {
   }
 
   Tensor matrix_call() {
-    switch (below(18)) {
+    switch (below(19)) {
       case 0: return relu(matrix());
       case 1: return sigmoid(matrix()) * matrix();
       case 2: return matrix() + matrix();
@@ -134,6 +134,7 @@ class Forward {
       case 14: return changed_in_place();
       case 15: return where(gt(matrix(), own_[kVector]), matrix(), abs(matrix()));
       case 16: return masked_fill(maximum(matrix(), own_[kScale]), lt(matrix(), 0), -0.1);
+      case 17: return mean(max_pool2d(relu(image()), {.kernel = 2}), {2, 3});
       default: return matrix().detach() * own_[kScale];
     }
   }
