@@ -4,15 +4,12 @@
 #include <bit>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/huge_pages.h"
 
 namespace mezzo {
 namespace {
 
 constexpr std::size_t kAlignment = BlockSource::kAlignment;
-
-constexpr std::size_t round_up(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 }  // namespace
 
@@ -32,48 +29,57 @@ CachingAllocator::~CachingAllocator() { trim(); }
 
 void* CachingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  const std::size_t size_class = class_of(bytes);
   const std::lock_guard lock(mutex_);
-  auto& blocks = free_[size_class];
-  void* block = nullptr;
-  if (!blocks.empty()) {
-    block = blocks.back();
-    blocks.pop_back();
-    stats_.cached_bytes -= static_cast<std::int64_t>(class_bytes(size_class));
-  } else {
-    ++stats_.fresh;
-    block = source_.take(class_bytes(size_class));
-    if (block == nullptr) {
-      trim_locked();
-      block = source_.take(class_bytes(size_class));
-    }
-    if (block == nullptr) {
-      fail<DeviceError>("allocator", "out of memory: ", bytes, " bytes asked for, ",
-                        stats_.live_bytes, " in use. Use a smaller batch or image size");
-    }
+  void* block = take_locked(bytes);
+  if (block == nullptr) {
+    trim_locked();
+    block = take_locked(bytes);
+  }
+  if (block == nullptr) {
+    fail<DeviceError>("allocator", "out of memory: ", bytes, " bytes asked for, ",
+                      stats_.live_bytes, " in use. Use a smaller batch or image size");
   }
   ++stats_.allocations;
-  stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes));
+  stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes, kAlignment));
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
+  return block;
+}
+
+void* CachingAllocator::take_locked(std::size_t bytes) {
+  if (is_large(bytes)) {
+    const RangePool::Block block = large_.take(bytes);
+    if (block.is_fresh) ++stats_.fresh;
+    return block.begin;
+  }
+  const std::size_t size_class = class_of(bytes);
+  auto& blocks = free_[size_class];
+  if (blocks.empty()) {
+    void* const block = small_.take(class_bytes(size_class));
+    if (block != nullptr) ++stats_.fresh;
+    return block;
+  }
+  void* const block = blocks.back();
+  blocks.pop_back();
+  stats_.cached_bytes -= static_cast<std::int64_t>(class_bytes(size_class));
   return block;
 }
 
 void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
-  const std::size_t size_class = class_of(bytes);
   const std::lock_guard lock(mutex_);
-  stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes));
-  if (kBlocksAreWatched) {
-    source_.give_back(block, class_bytes(size_class));
-    return;
-  }
+  stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes, kAlignment));
+  if (is_large(bytes)) return large_.give_back(block, bytes);
+  const std::size_t size_class = class_of(bytes);
+  if (kBlocksAreWatched) return small_.give_back(block, class_bytes(size_class));
   free_[size_class].push_back(block);
   stats_.cached_bytes += static_cast<std::int64_t>(class_bytes(size_class));
 }
 
 MemoryStats CachingAllocator::stats() const {
   const std::lock_guard lock(mutex_);
-  return stats_;
+  MemoryStats stats = stats_;
+  stats.cached_bytes += static_cast<std::int64_t>(large_.kept_bytes());
+  return stats;
 }
 
 void CachingAllocator::reset_peak() {
@@ -87,8 +93,9 @@ void CachingAllocator::trim() noexcept {
 }
 
 void CachingAllocator::trim_locked() noexcept {
+  large_.trim();
   for (std::size_t size_class = 0; size_class < kClasses; ++size_class) {
-    for (void* const block : free_[size_class]) source_.give_back(block, class_bytes(size_class));
+    for (void* const block : free_[size_class]) small_.give_back(block, class_bytes(size_class));
     free_[size_class].clear();
   }
   stats_.cached_bytes = 0;

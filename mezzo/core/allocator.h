@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/core/block_source.h"
+#include "mezzo/core/range_pool.h"
 
 namespace mezzo {
 
@@ -17,11 +18,12 @@ struct MemoryStats {
   std::int64_t peak_bytes = 0;    // the largest live_bytes since reset_peak()
   std::int64_t cached_bytes = 0;  // given back and kept for reuse
   std::uint64_t allocations = 0;  // blocks asked for
-  std::uint64_t fresh = 0;        // of these, not served from kept blocks
+  std::uint64_t fresh = 0;        // of these, not served from what was kept
 };
 
-// A caching allocator. A block that is given back is kept in a list of its size class, because
-// fresh pages from the kernel cost as much as the arithmetic on them. Thread-safe.
+// A caching allocator. What is given back is kept, because fresh pages from the kernel cost as much
+// as the arithmetic on them: small blocks in lists by size class, which are fast, large ones as
+// ranges that are joined, which waste little. Thread-safe.
 class CachingAllocator {
  public:
   CachingAllocator() = default;
@@ -43,15 +45,21 @@ class CachingAllocator {
   void trim() noexcept;
 
  private:
-  // Size classes: eight per power of two, so that a block wastes at most an eighth.
+  static constexpr bool is_large(std::size_t bytes) {
+    return bytes > BlockSource::kLargest && !kBlocksAreWatched;
+  }
+  void* take_locked(std::size_t bytes);
+
+  // Size classes of small blocks: eight per power of two, so that a block wastes at most an eighth.
   static constexpr std::size_t kClasses = 512;
   static std::size_t class_of(std::size_t bytes);
   static std::size_t class_bytes(std::size_t size_class);
   void trim_locked() noexcept;
 
   mutable std::mutex mutex_;
-  BlockSource source_;
-  std::array<std::vector<void*>, kClasses> free_;
+  RangePool large_;
+  BlockSource small_;
+  std::array<std::vector<void*>, kClasses> free_;  // small blocks
   MemoryStats stats_;
 };
 

@@ -1,60 +1,26 @@
 #include "mezzo/core/block_source.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 
-#include <sys/mman.h>
-#include <unistd.h>
+#include "mezzo/core/huge_pages.h"
 
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kHugePage = 2UL << 20;  // x86-64 transparent huge page
-// Address space, which becomes memory where it is written to.
-constexpr std::size_t kRegion = 32 * kHugePage;
-// Larger blocks are mapped alone: a region may end with that much that nobody uses.
-constexpr std::size_t kLargestCut = kRegion / 4;
-
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
-std::byte* round_up(std::byte* address, std::size_t unit) {
-  const auto number = reinterpret_cast<std::uintptr_t>(address);
-  return address + (round_up(number, unit) - number);
-}
-
-// `bytes`, a whole number of huge pages, aligned to them; null if there is no more memory.
-std::byte* map_huge(std::size_t bytes) {
-  const std::size_t mapped = bytes + kHugePage;
-  if (mapped < bytes) return nullptr;
-  void* const block =
-      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (block == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(block);
-  std::byte* const aligned = round_up(begin, kHugePage);
-  const auto before = static_cast<std::size_t>(aligned - begin);
-  if (before > 0) munmap(begin, before);
-  munmap(aligned + bytes, kHugePage - before);
-  madvise(aligned, bytes, MADV_HUGEPAGE);  // a refusal is harmless
-  return aligned;
-}
+constexpr std::size_t kRegion = 32 * kHugePage;  // of address space
 
 }  // namespace
 
 BlockSource::~BlockSource() {
-  for (const Region& region : regions_) munmap(region.begin, region.bytes);
+  for (const Region& region : regions_) unmap_pages(region.all.begin, region.all.bytes);
 }
 
 void* BlockSource::take(std::size_t bytes) {
   const std::size_t size = round_up(bytes, kAlignment);
   if (size < bytes) return nullptr;
   if (kBlocksAreWatched) return std::aligned_alloc(kAlignment, size);
-  if (size > kLargestCut) {
-    const std::size_t pages = round_up(size, kHugePage);
-    return pages < size ? nullptr : map_huge(pages);
-  }
+  if (size > kLargest) return nullptr;
   const auto known = bare_.find(size);
   if (known != bare_.end() && !known->second.empty()) {
     void* const block = known->second.back();
@@ -66,14 +32,14 @@ void* BlockSource::take(std::size_t bytes) {
 
 // From the first region with room: what is left of the older ones takes the smaller blocks.
 void* BlockSource::cut(std::size_t bytes) {
-  auto region =
-      std::ranges::find_if(regions_, [&](const Region& r) { return r.bytes - r.used >= bytes; });
+  auto region = std::ranges::find_if(
+      regions_, [&](const Region& r) { return r.all.bytes - r.used >= bytes; });
   if (region == regions_.end()) {
-    std::byte* const begin = map_huge(kRegion);
+    std::byte* const begin = map_huge_pages(kRegion);
     if (begin == nullptr) return nullptr;
-    region = regions_.insert(regions_.end(), {begin, kRegion, 0});
+    region = regions_.insert(regions_.end(), {{begin, kRegion}, 0});
   }
-  void* const block = region->begin + region->used;
+  void* const block = region->all.begin + region->used;
   region->used += bytes;
   return block;
 }
@@ -84,16 +50,8 @@ void BlockSource::give_back(void* block, std::size_t bytes) noexcept {
     return;
   }
   const std::size_t size = round_up(bytes, kAlignment);
-  if (size > kLargestCut) {
-    munmap(block, round_up(size, kHugePage));
-    return;
-  }
-  // Whole pages; the first and the last may be shared with neighbours.
-  static const auto kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  auto* const begin = static_cast<std::byte*>(block);
-  std::byte* const first = round_up(begin, kPage);
-  std::byte* const last = begin + size - reinterpret_cast<std::uintptr_t>(begin + size) % kPage;
-  if (first < last) madvise(first, static_cast<std::size_t>(last - first), MADV_DONTNEED);
+  // The first and the last page may be shared with neighbours.
+  drop_pages(static_cast<std::byte*>(block), size);
   bare_[size].push_back(block);
 }
 

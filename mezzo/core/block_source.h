@@ -1,9 +1,11 @@
-// Blocks of memory from the system, close together in huge pages.
+// Small blocks of memory from the system, close together in huge pages.
 #pragma once
 
 #include <cstddef>
 #include <map>
 #include <vector>
+
+#include "mezzo/core/free_ranges.h"
 
 namespace mezzo {
 
@@ -21,9 +23,8 @@ inline constexpr bool kBlocksAreWatched = false;
 inline constexpr bool kBlocksAreWatched = false;
 #endif
 
-// Blocks are cut from regions of many huge pages. One by one from the system, small blocks would
-// lie in small pages and large ones end in them: walks through page tables cost a ResNet-50 step
-// 2 %. Not thread-safe.
+// Blocks are cut from regions of many huge pages: one by one from the system, they would lie in
+// small ones. Not thread-safe.
 class BlockSource {
  public:
   static constexpr std::size_t kAlignment = 64;  // one cache line, one AVX-512 vector
@@ -31,21 +32,23 @@ class BlockSource {
   BlockSource() = default;
   BlockSource(const BlockSource&) = delete;
   BlockSource& operator=(const BlockSource&) = delete;
-  // Small blocks that were not given back go, too.
+  // Blocks that were not given back go, too.
   ~BlockSource();
+
+  // The largest block that take() gives, but for blocks that are watched.
+  static constexpr std::size_t kLargest = 256 << 10;
 
   // A block of `bytes` > 0, aligned to kAlignment, contents undefined. Null if the system has no
   // more memory.
   void* take(std::size_t bytes);
 
-  // Gives a block's memory back to the system; `bytes` as it was asked for. The addresses of small
-  // ones are kept for the next block of the same size.
+  // Gives a block's memory back to the system, and keeps the address for the next block of the same
+  // size; `bytes` as it was asked for.
   void give_back(void* block, std::size_t bytes) noexcept;
 
  private:
   struct Region {
-    std::byte* begin = nullptr;
-    std::size_t bytes = 0;
+    ByteRange all;
     std::size_t used = 0;
   };
 

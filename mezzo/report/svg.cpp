@@ -60,7 +60,7 @@ void Svg::circle(Point centre, double radius, std::string_view css_class, std::s
 void Svg::path(std::span<const Point> points, std::string_view css_class, bool closed) {
   if (points.empty()) return;
   std::string d;
-  for (const Point& point : points) d += (d.empty() ? "M" : "L") + pair(point);
+  for (const Point& point : points) d += concat(d.empty() ? "M" : "L", pair(point));
   out_ += concat("<path d=\"", d, closed ? "Z" : "", "\"", class_attribute(css_class), "/>\n");
 }
 

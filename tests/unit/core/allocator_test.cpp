@@ -83,6 +83,22 @@ TEST(Allocator, EverySizeFitsItsBlockAndWastesLittle) {
   }
 }
 
+// Blocks of a megabyte, whose memory a larger one takes.
+TEST(Allocator, JoinsLargeBlocks) {
+  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
+  CachingAllocator allocator;
+  std::vector<void*> blocks;
+  constexpr std::size_t kBytes = 1 << 20;
+  for (int i = 0; i < 4; ++i) blocks.push_back(allocator.allocate(kBytes));
+  for (void* const block : blocks) allocator.release(block, kBytes);
+  EXPECT_EQ(allocator.stats().cached_bytes, 4 << 20);
+  const std::uint64_t fresh = allocator.stats().fresh;
+  void* const large = allocator.allocate(3 * kBytes);
+  EXPECT_EQ(allocator.stats().cached_bytes, 1 << 20);
+  EXPECT_EQ(allocator.stats().fresh, fresh);
+  allocator.release(large, 3 * kBytes);
+}
+
 TEST(Allocator, TrimReturnsWhatIsCached) {
   CachingAllocator allocator;
   void* kept = allocator.allocate(256);

@@ -11,27 +11,25 @@
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kMegabyte = 1UL << 20;
-
 std::span<unsigned char> bytes_of(void* block, std::size_t bytes) {
   return {static_cast<unsigned char*>(block), bytes};
 }
 
-// Several regions' worth of blocks of all kinds: tiny, between, and mapped alone.
+// More than a region's worth of blocks, from tiny ones to the largest.
 TEST(BlockSource, BlocksAreAlignedAndDoNotMeet) {
   BlockSource source;
   std::vector<std::span<unsigned char>> blocks;
   std::size_t bytes = 1;
-  for (std::size_t i = 0; i < 60; ++i) {
-    bytes = bytes > 20 * kMegabyte ? 3 * i + 1 : bytes * 2 + 5;
+  for (std::size_t i = 0; i < 2000; ++i) {
+    bytes = 2 * bytes + 5 > BlockSource::kLargest ? i % 100 + 1 : bytes * 2 + 5;
     void* const block = source.take(bytes);
     ASSERT_NE(block, nullptr) << bytes;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % BlockSource::kAlignment, 0U) << bytes;
-    std::memset(block, static_cast<int>(i), bytes);
+    std::memset(block, static_cast<int>(i % 256), bytes);
     blocks.push_back(bytes_of(block, bytes));
   }
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT_EQ(std::ranges::count(blocks[i], static_cast<unsigned char>(i)),
+    EXPECT_EQ(std::ranges::count(blocks[i], static_cast<unsigned char>(i % 256)),
               static_cast<std::ptrdiff_t>(blocks[i].size()))
         << "block " << i;
     source.give_back(blocks[i].data(), blocks[i].size());
@@ -41,7 +39,7 @@ TEST(BlockSource, BlocksAreAlignedAndDoNotMeet) {
 TEST(BlockSource, GivesMemoryBackAndKeepsTheAddress) {
   if (kBlocksAreWatched) GTEST_SKIP() << "an address sanitizer is on: blocks are malloc's";
   BlockSource source;
-  const std::size_t bytes = 3 * kMegabyte + 100;
+  const std::size_t bytes = BlockSource::kLargest - 100;
   void* const before = source.take(64);
   void* const block = source.take(bytes);
   void* const behind = source.take(64);
@@ -68,6 +66,7 @@ TEST(BlockSource, NullWhereThereIsNoMore) {
   EXPECT_EQ(source.take(std::size_t{1} << 60), nullptr);
   EXPECT_EQ(source.take(SIZE_MAX), nullptr);
   EXPECT_EQ(source.take(SIZE_MAX - 100), nullptr);
+  EXPECT_EQ(source.take(BlockSource::kLargest + 1), nullptr);
   EXPECT_NE(source.take(64), nullptr);
 }
 

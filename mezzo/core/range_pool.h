@@ -1,0 +1,48 @@
+// Large blocks of memory, cut from ranges that are joined again when blocks are given back.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "mezzo/core/free_ranges.h"
+
+namespace mezzo {
+
+// A block is cut from the smallest free range that has it. Lists by size, as small blocks have
+// them, would keep a block for each size that was ever needed at a time, a third more than a step
+// of ResNet-50 uses. Not thread-safe.
+class RangePool {
+ public:
+  static constexpr std::size_t kAlignment = 64;  // one cache line, one AVX-512 vector
+
+  struct Block {
+    void* begin = nullptr;
+    bool is_fresh = false;  // at least a part of it was not in use before, or trimmed
+  };
+
+  RangePool() = default;
+  RangePool(const RangePool&) = delete;
+  RangePool& operator=(const RangePool&) = delete;
+  // Blocks that were not given back go, too.
+  ~RangePool();
+
+  // A block of `bytes` > 0, aligned to kAlignment, contents undefined. Null if the system has no
+  // more address space.
+  Block take(std::size_t bytes);
+  // `bytes` as it was asked for.
+  void give_back(void* block, std::size_t bytes);
+
+  // Of blocks that were given back, and kept.
+  std::size_t kept_bytes() const { return kept_.bytes(); }
+  // Gives their memory back to the system.
+  void trim() noexcept;
+
+ private:
+  bool map_region(std::size_t bytes);
+
+  FreeRanges kept_;  // which may have memory
+  FreeRanges bare_;  // which has none
+  std::vector<ByteRange> regions_;
+};
+
+}  // namespace mezzo
