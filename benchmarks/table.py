@@ -72,7 +72,8 @@ def run_mezzo(arguments, work, dtype, options=()):
                "--batch-size", batch, "--steps", steps, "--warmup", min(steps, 20),
                *PRECISIONS[dtype], *options]
     result = results_of([str(part) for part in command])
-    return {key: result[key] for key in ("step_ms_median", "peak_bytes", "update_ms")}
+    return {key: result[key]
+            for key in ("step_ms_median", "peak_bytes", "process_bytes", "update_ms")}
 
 
 def run_graph(arguments, work, dtype):
@@ -144,7 +145,8 @@ def row_of(work, dtype, mode, figures, f32):
         ratio(eager, own) if mode != "eager" else "",
         f"{mezzo['peak_bytes'] / 1e6:.0f}",
         ratio(mezzo["peak_bytes"], f32["peak_bytes"]) if f32 is not mezzo else "",
-        ratio(mezzo["peak_bytes"], pytorch.get("peak_bytes")),
+        f"{mezzo['process_bytes'] / 1e6:.0f}",
+        ratio(mezzo["process_bytes"], pytorch.get("peak_bytes")),
         f"{100 * mezzo['update_ms'] / own:.1f} %",
     ]
     return "| " + " | ".join(cells) + " |"
@@ -152,8 +154,8 @@ def row_of(work, dtype, mode, figures, f32):
 
 HEADER = """\
 | work | dtype | mode | ms | images/s | floor, ms | of the floor | PyTorch, ms | times as fast | times \
-as fast as f32 | times as fast as eager | peak MB | of f32's | of PyTorch's | update |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+as fast as f32 | times as fast as eager | peak MB | of f32's | process MB | of PyTorch's | update |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def machine():

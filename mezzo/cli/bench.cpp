@@ -1,4 +1,6 @@
 // mezzo bench: times training steps on generated input.
+#include <sys/resource.h>
+
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
@@ -15,6 +17,23 @@ struct BenchOptions : SharedOptions {
   bool profile = false;
 };
 
+// The most memory that the process has had: its tensors, what the allocator keeps for the next
+// ones, and everything else.
+std::int64_t peak_process_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+void print_memory(const train::RunOptions& run, const train::RunResult& result,
+                  std::int64_t process_bytes) {
+  write_out("  memory    {} peak", format_bytes(result.peak_bytes));
+  if (run.device.type == DeviceType::kCpu) {
+    write_out(", the process {}", format_bytes(process_bytes));
+  }
+  write_out("\n");
+}
+
 void print_times(const train::RunOptions& run, const train::RunResult& result) {
   write_out("{} {}x{} at {}/{}, batch {}\n", run.model, run.image_size, run.image_size,
             amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
@@ -23,7 +42,6 @@ void print_times(const train::RunOptions& run, const train::RunResult& result) {
   write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
   write_out("  rate      {:.1f} images/s\n", result.images_per_s);
-  write_out("  memory    {} peak\n", format_bytes(result.peak_bytes));
 }
 
 void run_bench(const BenchOptions& options) {
@@ -41,13 +59,17 @@ void run_bench(const BenchOptions& options) {
   train::BenchOptions bench = options.bench;
   if (options.profile) bench.profile = &profile;
   const train::RunResult result = train::bench(run, bench, progress);
+  const std::int64_t process_bytes = peak_process_bytes();
   print_times(run, result);
+  print_memory(run, result, process_bytes);
   if (options.profile) {
     const train::MachineRates rates = train::measure_machine_rates(run.device);
     print_profile(profile, result, rates);
     write_profile(json, profile, result, rates);
   }
-  json.write(result_event(run, result, false));
+  Json event = result_event(run, result, false);
+  event["process_bytes"] = process_bytes;
+  json.write(event);
 }
 
 }  // namespace

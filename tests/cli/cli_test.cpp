@@ -458,6 +458,7 @@ TEST_F(Command, BenchTimesStepsOnGeneratedInput) {
   EXPECT_TRUE(result["accuracy"].is_null());
   EXPECT_GT(result["step_ms_median"].get<double>(), 0);
   EXPECT_GT(result["peak_bytes"].get<std::int64_t>(), 0);
+  EXPECT_GT(result["process_bytes"], result["peak_bytes"]);
   EXPECT_EQ(result["steps"], 3);
 }
 
