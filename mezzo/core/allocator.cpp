@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/huge_pages.h"
@@ -10,6 +11,8 @@ namespace mezzo {
 namespace {
 
 constexpr std::size_t kAlignment = BlockSource::kAlignment;
+
+constinit thread_local RangePool::Fit wanted_fit = RangePool::Fit::kSmallest;
 
 }  // namespace
 
@@ -47,7 +50,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
 
 void* CachingAllocator::take_locked(std::size_t bytes) {
   if (is_large(bytes)) {
-    const RangePool::Block block = large_.take(bytes);
+    const RangePool::Block block = large_.take(bytes, wanted_fit);
     if (block.is_fresh) ++stats_.fresh;
     return block.begin;
   }
@@ -100,6 +103,10 @@ void CachingAllocator::trim_locked() noexcept {
   }
   stats_.cached_bytes = 0;
 }
+
+WrittenPastCaches::WrittenPastCaches()
+    : previous_(std::exchange(wanted_fit, RangePool::Fit::kLargest)) {}
+WrittenPastCaches::~WrittenPastCaches() { wanted_fit = previous_; }
 
 CachingAllocator& cpu_allocator() {
   // Never destroyed: tensors in static variables may outlive every other static.

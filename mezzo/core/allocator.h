@@ -63,6 +63,19 @@ class CachingAllocator {
   MemoryStats stats_;
 };
 
+// While it exists, memory that this thread asks for is going to be written past the caches: see
+// RangePool::Fit.
+class WrittenPastCaches {
+ public:
+  WrittenPastCaches();
+  ~WrittenPastCaches();
+  WrittenPastCaches(const WrittenPastCaches&) = delete;
+  WrittenPastCaches& operator=(const WrittenPastCaches&) = delete;
+
+ private:
+  RangePool::Fit previous_;
+};
+
 // The allocator of all CPU tensors.
 CachingAllocator& cpu_allocator();
 

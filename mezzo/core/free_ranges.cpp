@@ -35,6 +35,12 @@ std::byte* FreeRanges::take(std::size_t bytes) {
   return best == ranges_.end() ? nullptr : cut(best, bytes);
 }
 
+std::byte* FreeRanges::take_from_largest(std::size_t bytes) {
+  const Place largest = std::ranges::max_element(ranges_, {}, &ByteRange::bytes);
+  const bool fits = largest != ranges_.end() && largest->bytes >= bytes;
+  return fits ? cut_end(largest, bytes) : nullptr;
+}
+
 std::byte* FreeRanges::take_with(FreeRanges& others, std::size_t bytes) {
   Place best = others.ranges_.end();
   Place before = ranges_.end();
@@ -68,6 +74,13 @@ std::byte* FreeRanges::cut(Place place, std::size_t bytes) {
     *place = {begin + bytes, place->bytes - bytes};
   }
   return begin;
+}
+
+std::byte* FreeRanges::cut_end(Place place, std::size_t bytes) {
+  if (place->bytes == bytes) return cut(place, bytes);
+  bytes_ -= bytes;
+  place->bytes -= bytes;
+  return place->end();
 }
 
 FreeRanges::Place FreeRanges::ending_at(const std::byte* address) {

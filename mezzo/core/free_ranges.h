@@ -23,6 +23,9 @@ class FreeRanges {
   // That many bytes from the begin of the smallest range that has them; null if none has.
   std::byte* take(std::size_t bytes);
 
+  // The same from the end of the largest range.
+  std::byte* take_from_largest(std::size_t bytes);
+
   // That many bytes across the border of two such sets, from the end of a range of this one, which
   // has fewer, and the begin of one of `others`. Those of which least remains; null if none fit.
   std::byte* take_with(FreeRanges& others, std::size_t bytes);
@@ -35,6 +38,7 @@ class FreeRanges {
   using Place = std::vector<ByteRange>::iterator;
 
   std::byte* cut(Place place, std::size_t bytes);
+  std::byte* cut_end(Place place, std::size_t bytes);
   // The range that ends there; the end of all if none does.
   Place ending_at(const std::byte* address);
 

@@ -15,10 +15,11 @@ RangePool::~RangePool() {
   for (const ByteRange& region : regions_) unmap_pages(region.begin, region.bytes);
 }
 
-RangePool::Block RangePool::take(std::size_t bytes) {
+RangePool::Block RangePool::take(std::size_t bytes, Fit fit) {
   const std::size_t size = round_up(bytes, kAlignment);
   if (size < bytes) return {};
-  if (std::byte* const begin = kept_.take(size)) return {begin, false};
+  std::byte* const kept = fit == Fit::kLargest ? kept_.take_from_largest(size) : kept_.take(size);
+  if (kept != nullptr) return {kept, false};
   if (std::byte* const begin = kept_.take_with(bare_, size)) return {begin, true};
   if (!map_region(size)) return {};
   return {kept_.take_with(bare_, size), true};

@@ -117,6 +117,7 @@ Ref<PackedBlock> PackedWeight::next_block(const Tensor& param) const {
   constexpr std::size_t kLeastWaiting = 512UL << 10;
   const bool is_f32 = element_bytes() == sizeof(float);
   const bool waits = pass_ == ReadIn::kBackward && (is_f32 || bytes < kLeastWaiting);
+  const WrittenPastCaches by_updates;
   return waits ? nullptr : make_ref<PackedBlock>(wanted_);
 }
 

@@ -99,6 +99,25 @@ TEST(Allocator, JoinsLargeBlocks) {
   allocator.release(large, 3 * kBytes);
 }
 
+TEST(Allocator, WhatIsWrittenPastCachesComesFromTheLargestRange) {
+  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
+  CachingAllocator allocator;
+  constexpr std::size_t kBytes = 1 << 20;
+  void* const small = allocator.allocate(kBytes);
+  void* const between = allocator.allocate(kBytes);
+  auto* const large = static_cast<std::byte*>(allocator.allocate(2 * kBytes));
+  allocator.release(small, kBytes);
+  allocator.release(large, 2 * kBytes);
+  {
+    const WrittenPastCaches scope;
+    EXPECT_EQ(allocator.allocate(kBytes), large + kBytes);
+  }
+  EXPECT_EQ(allocator.allocate(kBytes), small) << "the first of two of one size";
+  for (void* const block : {small, between, static_cast<void*>(large + kBytes)}) {
+    allocator.release(block, kBytes);
+  }
+}
+
 TEST(Allocator, TrimReturnsWhatIsCached) {
   CachingAllocator allocator;
   void* kept = allocator.allocate(256);
@@ -140,14 +159,15 @@ TEST(Allocator, SaysHowMuchWasAskedForWhenThereIsNoMore) {
 TEST(Allocator, ThreadsShareIt) {
   CachingAllocator allocator;
   constexpr int kThreads = 4;
-  constexpr int kRounds = 2000;
+  constexpr int kRounds = 1000;
   std::vector<std::jthread> threads;
   std::vector<int> damaged(kThreads);
   threads.reserve(kThreads);
   for (int id = 0; id < kThreads; ++id) {
     threads.emplace_back([&allocator, &damaged, id] {
       for (int round = 0; round < kRounds; ++round) {
-        const std::size_t bytes = 64 + static_cast<std::size_t>(round % 7) * 100;
+        const std::size_t bytes =
+            64 + static_cast<std::size_t>(round % 7) * (round % 20 == 0 ? 100'000 : 100);
         auto* block = static_cast<unsigned char*>(allocator.allocate(bytes));
         std::memset(block, id, bytes);
         if (block[0] != id || block[bytes - 1] != id) ++damaged[static_cast<std::size_t>(id)];

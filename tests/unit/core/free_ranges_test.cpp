@@ -55,6 +55,16 @@ TEST(FreeRanges, TheSmallestThatFitsIsCut) {
   EXPECT_EQ(ranges.bytes(), 100U);
 }
 
+TEST(FreeRanges, TheLargestIsCutFromItsEnd) {
+  FreeRanges ranges = ranges_of({{0, 40}, {100, 60}, {200, 50}});
+  EXPECT_EQ(ranges.take_from_largest(20), at(140));
+  EXPECT_EQ(ranges.take_from_largest(50), at(200)) << "all of it";
+  EXPECT_EQ(ranges.take_from_largest(41), nullptr);
+  EXPECT_THAT(parts_of(ranges), ElementsAre(Part(0, 40), Part(100, 40)));
+  EXPECT_EQ(ranges.bytes(), 80U);
+  EXPECT_EQ(FreeRanges().take_from_largest(1), nullptr);
+}
+
 TEST(FreeRanges, TwoSetsGiveABlockAcrossTheirBorder) {
   FreeRanges first = ranges_of({{0, 30}, {60, 40}});
   FreeRanges second = ranges_of({{100, 100}, {300, 80}});

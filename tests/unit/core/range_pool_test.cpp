@@ -66,6 +66,19 @@ TEST(RangePool, GrowsBehindWhatIsKept) {
   EXPECT_EQ(pool.kept_bytes(), 0U);
 }
 
+TEST(RangePool, CutsFromTheLargestRangeIfThatIsWanted) {
+  RangePool pool;
+  void* const small = pool.take(kMegabyte).begin;
+  void* const between = pool.take(kMegabyte).begin;
+  auto* const large = static_cast<std::byte*>(pool.take(3 * kMegabyte).begin);
+  pool.give_back(small, kMegabyte);
+  pool.give_back(large, 3 * kMegabyte);
+  EXPECT_EQ(pool.take(kMegabyte, RangePool::Fit::kLargest).begin, large + 2 * kMegabyte);
+  EXPECT_EQ(pool.take(kMegabyte).begin, small);
+  EXPECT_TRUE(pool.take(5 * kMegabyte, RangePool::Fit::kLargest).is_fresh) << "none is kept";
+  pool.give_back(between, kMegabyte);
+}
+
 TEST(RangePool, TrimGivesMemoryBackAndKeepsTheAddresses) {
   RangePool pool;
   const std::size_t bytes = 3 * kMegabyte + 100;
