@@ -1,6 +1,7 @@
 #include "mezzo/core/free_ranges.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace mezzo {
 namespace {
