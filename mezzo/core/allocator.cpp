@@ -10,15 +10,13 @@
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kAlignment = BlockSource::kAlignment;
-
 constinit thread_local RangePool::Fit wanted_fit = RangePool::Fit::kSmallest;
 
 }  // namespace
 
 // Class 8 * e + m holds blocks of (8 + m) * 2^e bytes, e >= 3.
 std::size_t CachingAllocator::class_of(std::size_t bytes) {
-  bytes = std::max(bytes, kAlignment);
+  bytes = std::max(bytes, kBlockAlignment);
   const auto exponent = static_cast<std::size_t>(std::bit_width(bytes)) - 4;
   const std::size_t mantissa = (bytes + (std::size_t{1} << exponent) - 1) >> exponent;  // 8..16
   return 8 * exponent + (mantissa - 8);  // 16 is class 0 of the next exponent
@@ -43,7 +41,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
                       stats_.live_bytes, " in use. Use a smaller batch or image size");
   }
   ++stats_.allocations;
-  stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes, kAlignment));
+  stats_.live_bytes += static_cast<std::int64_t>(round_up(bytes, kBlockAlignment));
   stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.live_bytes);
   return block;
 }
@@ -70,7 +68,7 @@ void* CachingAllocator::take_locked(std::size_t bytes) {
 void CachingAllocator::release(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   const std::lock_guard lock(mutex_);
-  stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes, kAlignment));
+  stats_.live_bytes -= static_cast<std::int64_t>(round_up(bytes, kBlockAlignment));
   if (is_large(bytes)) return large_.give_back(block, bytes);
   const std::size_t size_class = class_of(bytes);
   if (kBlocksAreWatched) return small_.give_back(block, class_bytes(size_class));

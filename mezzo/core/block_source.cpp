@@ -17,9 +17,9 @@ BlockSource::~BlockSource() {
 }
 
 void* BlockSource::take(std::size_t bytes) {
-  const std::size_t size = round_up(bytes, kAlignment);
+  const std::size_t size = round_up(bytes, kBlockAlignment);
   if (size < bytes) return nullptr;
-  if (kBlocksAreWatched) return std::aligned_alloc(kAlignment, size);
+  if (kBlocksAreWatched) return std::aligned_alloc(kBlockAlignment, size);
   if (size > kLargest) return nullptr;
   const auto known = bare_.find(size);
   if (known != bare_.end() && !known->second.empty()) {
@@ -49,7 +49,7 @@ void BlockSource::give_back(void* block, std::size_t bytes) noexcept {
     std::free(block);
     return;
   }
-  const std::size_t size = round_up(bytes, kAlignment);
+  const std::size_t size = round_up(bytes, kBlockAlignment);
   // The first and the last page may be shared with neighbours.
   drop_pages(static_cast<std::byte*>(block), size);
   bare_[size].push_back(block);

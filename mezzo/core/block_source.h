@@ -27,8 +27,6 @@ inline constexpr bool kBlocksAreWatched = false;
 // small ones. Not thread-safe.
 class BlockSource {
  public:
-  static constexpr std::size_t kAlignment = 64;  // one cache line, one AVX-512 vector
-
   BlockSource() = default;
   BlockSource(const BlockSource&) = delete;
   BlockSource& operator=(const BlockSource&) = delete;
@@ -38,8 +36,8 @@ class BlockSource {
   // The largest block that take() gives, but for blocks that are watched.
   static constexpr std::size_t kLargest = 256 << 10;
 
-  // A block of `bytes` > 0, aligned to kAlignment, contents undefined. Null if the system has no
-  // more memory.
+  // A block of `bytes` > 0, aligned to kBlockAlignment, contents undefined. Null if the system has
+  // no more memory.
   void* take(std::size_t bytes);
 
   // Gives a block's memory back to the system, and keeps the address for the next block of the same

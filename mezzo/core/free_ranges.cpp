@@ -14,7 +14,6 @@ bool fits_better(std::size_t range, std::size_t bytes, std::size_t found) {
 }  // namespace
 
 void FreeRanges::add(ByteRange range) {
-  bytes_ += range.bytes;
   const Place next = std::ranges::lower_bound(ranges_, range.begin, {}, &ByteRange::begin);
   const bool meets_next = next != ranges_.end() && range.end() == next->begin;
   const bool meets_last = next != ranges_.begin() && std::prev(next)->end() == range.begin;
@@ -61,14 +60,14 @@ std::byte* FreeRanges::take_with(FreeRanges& others, std::size_t bytes) {
   return cut(before, first.bytes);
 }
 
-void FreeRanges::clear() {
-  ranges_.clear();
-  bytes_ = 0;
+std::size_t FreeRanges::bytes() const {
+  std::size_t all = 0;
+  for (const ByteRange& range : ranges_) all += range.bytes;
+  return all;
 }
 
 std::byte* FreeRanges::cut(Place place, std::size_t bytes) {
   std::byte* const begin = place->begin;
-  bytes_ -= bytes;
   if (place->bytes == bytes) {
     ranges_.erase(place);
   } else {
@@ -79,7 +78,6 @@ std::byte* FreeRanges::cut(Place place, std::size_t bytes) {
 
 std::byte* FreeRanges::cut_end(Place place, std::size_t bytes) {
   if (place->bytes == bytes) return cut(place, bytes);
-  bytes_ -= bytes;
   place->bytes -= bytes;
   return place->end();
 }

@@ -31,8 +31,8 @@ class FreeRanges {
   std::byte* take_with(FreeRanges& others, std::size_t bytes);
 
   const std::vector<ByteRange>& ranges() const { return ranges_; }
-  std::size_t bytes() const { return bytes_; }
-  void clear();
+  std::size_t bytes() const;  // of all
+  void clear() { ranges_.clear(); }
 
  private:
   using Place = std::vector<ByteRange>::iterator;
@@ -43,7 +43,6 @@ class FreeRanges {
   Place ending_at(const std::byte* address);
 
   std::vector<ByteRange> ranges_;
-  std::size_t bytes_ = 0;  // of all
 };
 
 }  // namespace mezzo

@@ -8,6 +8,8 @@ namespace mezzo {
 
 inline constexpr std::size_t kHugePage = 2UL << 20;  // of x86-64, transparent
 
+inline constexpr std::size_t kBlockAlignment = 64;  // a cache line, an AVX-512 vector
+
 // `bytes` up to a whole number of `unit`, a power of two; less than `bytes` if there is no such
 // number.
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {

@@ -16,7 +16,7 @@ RangePool::~RangePool() {
 }
 
 RangePool::Block RangePool::take(std::size_t bytes, Fit fit) {
-  const std::size_t size = round_up(bytes, kAlignment);
+  const std::size_t size = round_up(bytes, kBlockAlignment);
   if (size < bytes) return {};
   std::byte* const kept = fit == Fit::kLargest ? kept_.take_from_largest(size) : kept_.take(size);
   if (kept != nullptr) return {kept, false};
@@ -26,7 +26,7 @@ RangePool::Block RangePool::take(std::size_t bytes, Fit fit) {
 }
 
 void RangePool::give_back(void* block, std::size_t bytes) {
-  kept_.add({static_cast<std::byte*>(block), round_up(bytes, kAlignment)});
+  kept_.add({static_cast<std::byte*>(block), round_up(bytes, kBlockAlignment)});
 }
 
 void RangePool::trim() noexcept {

@@ -20,8 +20,6 @@ class RangePool {
   // instead of 15.2.
   enum class Fit : std::uint8_t { kSmallest, kLargest };
 
-  static constexpr std::size_t kAlignment = 64;  // one cache line, one AVX-512 vector
-
   struct Block {
     void* begin = nullptr;
     bool is_fresh = false;  // at least a part of it was not in use before, or trimmed
@@ -33,8 +31,8 @@ class RangePool {
   // Blocks that were not given back go, too.
   ~RangePool();
 
-  // A block of `bytes` > 0, aligned to kAlignment, contents undefined. Null if the system has no
-  // more address space.
+  // A block of `bytes` > 0, aligned to kBlockAlignment, contents undefined. Null if the system has
+  // no more address space.
   Block take(std::size_t bytes, Fit fit = Fit::kSmallest);
   // `bytes` as it was asked for.
   void give_back(void* block, std::size_t bytes);

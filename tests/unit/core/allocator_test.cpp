@@ -12,12 +12,14 @@
 namespace mezzo {
 namespace {
 
-// False under an address sanitizer, where blocks go straight back to the system.
-bool blocks_are_kept() {
+class KeptBlocks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kBlocksAreWatched) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
+  }
+
   CachingAllocator allocator;
-  allocator.release(allocator.allocate(64), 64);
-  return allocator.stats().cached_bytes > 0;
-}
+};
 
 TEST(Allocator, CountsLiveAndPeakBytes) {
   CachingAllocator allocator;
@@ -55,9 +57,7 @@ TEST(Allocator, BlocksAreAlignedAndWritable) {
   EXPECT_EQ(allocator.stats().live_bytes, 0);
 }
 
-TEST(Allocator, GivesABlockOfTheSameClassAgain) {
-  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
-  CachingAllocator allocator;
+TEST_F(KeptBlocks, AreGivenAgainToTheSameClass) {
   void* first = allocator.allocate(100'000);
   allocator.release(first, 100'000);
   const std::int64_t cached = allocator.stats().cached_bytes;
@@ -72,21 +72,18 @@ TEST(Allocator, GivesABlockOfTheSameClassAgain) {
   allocator.release(other, 99'000);
 }
 
-TEST(Allocator, EverySizeFitsItsBlockAndWastesLittle) {
-  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
+TEST_F(KeptBlocks, FitEverySizeAndWasteLittle) {
   for (std::size_t bytes = 64; bytes < 5000; ++bytes) {
-    CachingAllocator allocator;
-    allocator.release(allocator.allocate(bytes), bytes);
-    const auto block = static_cast<std::size_t>(allocator.stats().cached_bytes);
+    CachingAllocator own;
+    own.release(own.allocate(bytes), bytes);
+    const auto block = static_cast<std::size_t>(own.stats().cached_bytes);
     ASSERT_GE(block, bytes);
     ASSERT_LE(block, bytes + bytes / 8 + 1) << bytes;
   }
 }
 
 // Blocks of a megabyte, whose memory a larger one takes.
-TEST(Allocator, JoinsLargeBlocks) {
-  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
-  CachingAllocator allocator;
+TEST_F(KeptBlocks, AreJoinedIfTheyAreLarge) {
   std::vector<void*> blocks;
   constexpr std::size_t kBytes = 1 << 20;
   for (int i = 0; i < 4; ++i) blocks.push_back(allocator.allocate(kBytes));
@@ -99,9 +96,7 @@ TEST(Allocator, JoinsLargeBlocks) {
   allocator.release(large, 3 * kBytes);
 }
 
-TEST(Allocator, WhatIsWrittenPastCachesComesFromTheLargestRange) {
-  if (!blocks_are_kept()) GTEST_SKIP() << "an address sanitizer is on: no block is kept";
-  CachingAllocator allocator;
+TEST_F(KeptBlocks, TheLargestIsForWhatIsWrittenPastCaches) {
   constexpr std::size_t kBytes = 1 << 20;
   void* const small = allocator.allocate(kBytes);
   void* const between = allocator.allocate(kBytes);

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/core/huge_pages.h"
+
 namespace mezzo {
 namespace {
 
@@ -24,7 +26,7 @@ TEST(BlockSource, BlocksAreAlignedAndDoNotMeet) {
     bytes = 2 * bytes + 5 > BlockSource::kLargest ? i % 100 + 1 : bytes * 2 + 5;
     void* const block = source.take(bytes);
     ASSERT_NE(block, nullptr) << bytes;
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % BlockSource::kAlignment, 0U) << bytes;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % kBlockAlignment, 0U) << bytes;
     std::memset(block, static_cast<int>(i % 256), bytes);
     blocks.push_back(bytes_of(block, bytes));
   }

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/core/huge_pages.h"
+
 namespace mezzo {
 namespace {
 
@@ -25,7 +27,7 @@ TEST(RangePool, BlocksAreAlignedAndDoNotMeet) {
     const std::size_t bytes = i == 9 ? 300 * kMegabyte : (i % 5 + 1) * 11 * kMegabyte + 3 * i + 1;
     void* const block = pool.take(bytes).begin;
     ASSERT_NE(block, nullptr) << bytes;
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % RangePool::kAlignment, 0U) << bytes;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % kBlockAlignment, 0U) << bytes;
     blocks.emplace_back(static_cast<unsigned char*>(block), bytes);
     blocks.back().front() = blocks.back().back() = static_cast<unsigned char>(i);
   }

@@ -72,79 +72,53 @@ TEST(PoolBeforeRelu, OfTwoPoolings) {
   EXPECT_EQ(std::string(program.nodes.back().op->name), "relu");
 }
 
+// A ReLU and a pooling of images that lie as `layout` says, and what follows them.
+std::string pooled_images(const std::string& layout, const std::string& more,
+                          const std::string& results) {
+  const std::string pixels = ": f32[2, 3, 4, 4]" + layout;
+  return concat("program(x", pixels, R"(, g: f32[2, 3, 2, 2] channels_last) {
+  %0)",
+                pixels, R"( = relu(x)
+  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
+)",
+                more, "  return ", results, "\n}\n");
+}
+
+const std::string kLast = " channels_last";
+const std::string kPoolGrad =
+    R"(  %3: f32[2, 3, 4, 4] channels_last = max_pool2d_grad(g, %2) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[4, 4]} #backward
+)";
+const std::string kReluGrad = R"(  %4: f32[2, 3, 4, 4] channels_last = relu_grad(%3, %0) #backward
+)";
+
+void expect_left(const std::string& more, const std::string& results,
+                 const std::string& layout = kLast) {
+  expect_no_change(kPoolBeforeRelu, pooled_images(layout, more, results));
+}
+
 // What else reads the ReLU, its gradient or the positions needs them where they are.
 TEST(PoolBeforeRelu, LeavesWhatOthersRead) {
-  expect_no_change(kPoolBeforeRelu, R"(program(x: f32[2, 3, 4, 4] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  return %1, %0
+  expect_left("", "%1, %0");
+  expect_left("", "%1, %2");
+  expect_left("  %3: f32[2, 3, 4, 4] channels_last = mul(%0, %0)\n", "%1, %3");
+  expect_left(kPoolGrad + kReluGrad, "%1, %3, %4");
+  expect_left(kPoolGrad + kReluGrad, "%1, %2, %4");
 }
-)");
-  expect_no_change(kPoolBeforeRelu, R"(program(x: f32[2, 3, 4, 4] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  return %1, %2
-}
-)");
-  expect_no_change(kPoolBeforeRelu, R"(program(x: f32[2, 3, 4, 4] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  %3: f32[2, 3, 4, 4] channels_last = mul(%0, %0)
-  return %1, %3
-}
-)");
-  expect_no_change(kPoolBeforeRelu,
-                   R"(program(x: f32[2, 3, 4, 4] channels_last, g: f32[2, 3, 2, 2] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  %3: f32[2, 3, 4, 4] channels_last = max_pool2d_grad(g, %2) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[4, 4]} #backward
-  %4: f32[2, 3, 4, 4] channels_last = relu_grad(%3, %0) #backward
-  return %1, %3, %4
-}
-)");
-  expect_no_change(kPoolBeforeRelu,
-                   R"(program(x: f32[2, 3, 4, 4] channels_last, g: f32[2, 3, 2, 2] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  %3: f32[2, 3, 4, 4] channels_last = max_pool2d_grad(g, %2) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[4, 4]} #backward
-  %4: f32[2, 3, 4, 4] channels_last = relu_grad(%3, %0) #backward
-  return %1, %2, %4
-}
-)");
-  // Here the ReLU is not the result whose signs count, but the gradient.
-  expect_no_change(kPoolBeforeRelu,
-                   R"(program(x: f32[2, 3, 4, 4] channels_last, g: f32[2, 3, 2, 2] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  %3: f32[2, 3, 4, 4] channels_last = max_pool2d_grad(g, %2) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[4, 4]} #backward
-  %4: f32[2, 3, 4, 4] channels_last = relu_grad(%0, %3) #backward
-  return %1, %4
-}
-)");
-  // A gradient that passed through something else.
-  expect_no_change(kPoolBeforeRelu,
-                   R"(program(x: f32[2, 3, 4, 4] channels_last, g: f32[2, 3, 2, 2] channels_last) {
-  %0: f32[2, 3, 4, 4] channels_last = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  %3: f32[2, 3, 4, 4] channels_last = max_pool2d_grad(g, %2) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[4, 4]} #backward
-  %4: f32[2, 3, 4, 4] channels_last = mul(%3, %3) #backward
+
+TEST(PoolBeforeRelu, LeavesGradientsOfSomethingElse) {
+  // The ReLU is not the result whose signs count, but the gradient.
+  expect_left(kPoolGrad + "  %4: f32[2, 3, 4, 4] channels_last = relu_grad(%0, %3) #backward\n",
+              "%1, %4");
+  // The gradient has passed through another call.
+  expect_left(kPoolGrad + R"(  %4: f32[2, 3, 4, 4] channels_last = mul(%3, %3) #backward
   %5: f32[2, 3, 4, 4] channels_last = relu_grad(%4, %0) #backward
-  return %1, %5
-}
-)");
+)",
+              "%1, %5");
 }
 
 // The gradient of the pooling is channels-last, that of the ReLU lies as its argument does.
 TEST(PoolBeforeRelu, LeavesImagesThatLieOtherwise) {
-  expect_no_change(kPoolBeforeRelu,
-                   R"(program(x: f32[2, 3, 4, 4], g: f32[2, 3, 2, 2] channels_last) {
-  %0: f32[2, 3, 4, 4] = relu(x)
-  %1: f32[2, 3, 2, 2] channels_last, %2: u8[2, 3, 2, 2] channels_last = max_pool2d(%0) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[0, 0]}
-  %3: f32[2, 3, 4, 4] channels_last = max_pool2d_grad(g, %2) {kernel=[2, 2] stride=[2, 2] padding=[0, 0, 0, 0] count_include_pad=true image=[4, 4]} #backward
-  %4: f32[2, 3, 4, 4] = relu_grad(%3, %0) #backward
-  return %1, %4
-}
-)");
+  expect_left(kPoolGrad + "  %4: f32[2, 3, 4, 4] = relu_grad(%3, %0) #backward\n", "%1, %4", "");
 }
 
 TEST(PoolBeforeRelu, LeavesPoolingsThatMakeNothingSmaller) {
