@@ -27,8 +27,8 @@ namespace {
 // A row as f32 vectors: neighbours are loaded, a single number is repeated.
 struct Neighbours {
   template <class T>
-  static HWY_INLINE F32Vec get(const T* p, std::int64_t i) {
-    return load(p + i);
+  static HWY_INLINE F32Vec get(const T* p, std::int64_t i, auto asks) {
+    return load(p + i, asks);
   }
   template <class T>
   static HWY_INLINE F32Vec get_part(const T* p, std::int64_t i, std::int64_t count) {
@@ -37,12 +37,12 @@ struct Neighbours {
 };
 struct Repeated {
   template <class T>
-  static HWY_INLINE F32Vec get(const T* p, std::int64_t) {
+  static HWY_INLINE F32Vec get(const T* p, std::int64_t, auto /*asks*/) {
     return hn::Set(F32(), static_cast<float>(*p));
   }
   template <class T>
   static HWY_INLINE F32Vec get_part(const T* p, std::int64_t, std::int64_t) {
-    return get(p, 0);
+    return get(p, 0, AsksNot());
   }
 };
 
@@ -53,9 +53,9 @@ void combine_row(const void* from_a, const void* from_b, void* to, std::int64_t 
   const auto* b = static_cast<const T*>(from_b);
   auto* out = static_cast<T*>(to);
   const Function f;
-  const std::int64_t step = lanes();
-  std::int64_t i = 0;
-  for (; i + step <= n; i += step) store(f(A::get(a, i), B::get(b, i)), out + i);
+  const std::int64_t i = for_whole_vectors(0, n, [&](std::int64_t k, auto asks) HWY_ATTR {
+    store(f(A::get(a, k, asks), B::get(b, k, asks)), out + k, asks);
+  });
   if (i < n) store_part(f(A::get_part(a, i, n - i), B::get_part(b, i, n - i)), out + i, n - i);
 }
 

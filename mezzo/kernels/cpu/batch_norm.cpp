@@ -65,6 +65,8 @@ void apply(const T* x, const Residual& residual, T* y, const ChannelRows& rows,
     for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
       for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
         const std::int64_t i = row * width + c;
+        ask_for(x + i, kReadAhead);
+        ask_for(y + i, kWriteAhead);
         auto v = normalize(load(x + i, part), load(norm.mean + c), load(norm.scale + c),
                            load(norm.bias + c));
         if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, residual(i, c, part));
@@ -93,8 +95,10 @@ void add_residual(const T* x, const Tensor& residual, T* y, const ChannelRows& r
   }
   const Tensor stored = kernels::dense(residual, format);
   const T* const from = stored.data<T>();
-  const auto as_it_is = [&](std::int64_t i, std::int64_t /*c*/, auto part)
-                            HWY_ATTR { return load(from + i, part); };
+  const auto as_it_is = [&](std::int64_t i, std::int64_t /*c*/, auto part) HWY_ATTR {
+    ask_for(from + i, kReadAhead);
+    return load(from + i, part);
+  };
   apply<Tail::kAddRelu>(x, as_it_is, y, rows, norm);
 }
 

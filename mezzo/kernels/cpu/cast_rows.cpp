@@ -18,9 +18,8 @@ template <class In, class Out>
 void convert_row(const void* from, void* to, std::int64_t n) {
   const auto* in = static_cast<const In*>(from);
   auto* out = static_cast<Out*>(to);
-  const std::int64_t step = lanes();
-  std::int64_t i = 0;
-  for (; i + step <= n; i += step) store(load(in + i), out + i);
+  const std::int64_t i = for_whole_vectors(
+      0, n, [&](std::int64_t k, auto asks) HWY_ATTR { store(load(in + k, asks), out + k, asks); });
   if (i < n) store_part(load_part(in + i, n - i), out + i, n - i);
 }
 

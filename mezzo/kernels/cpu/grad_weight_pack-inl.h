@@ -36,7 +36,20 @@ struct PixelRow {
 
   const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
   const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
+
+  // Bytes to a pixel that is copied later.
+  std::int64_t ahead() const {
+    const std::int64_t pixel = step * static_cast<std::int64_t>(sizeof(T));
+    return pixel == 0 ? 0 : (kReadAhead + pixel - 1) / pixel * pixel;
+  }
 };
+
+// Asks for the channels of a later pixel that lie in a line with channel c.
+template <class T>
+HWY_INLINE void ask_for_channels(const T* pixel, std::int64_t c, std::int64_t ahead) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  if (pixel != nullptr && c % kLine == 0) ask_for(pixel + c, ahead);
+}
 
 // 16 numbers of a pixel, from channel c on, as f32.
 template <class T, class Read>
@@ -75,11 +88,14 @@ HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t c,
 // after the other, for numbers side by side are read faster than they are from pixel to pixel.
 template <class Read>
 void pack_pairs(const PixelRow<BFloat16>& row, std::int64_t panel, const Read& read, float* out) {
+  const std::int64_t ahead = row.ahead();
   for (std::int64_t i = 0; i < row.pixels; ++i, out += kPanel) {
     const BFloat16* const a = row.pixel_a(i);
     const BFloat16* const b = row.pixel_b(i);
     float* to = out;
     for (std::int64_t c = row.first_channel; c < row.channels; c += kPanel, to += panel) {
+      ask_for_channels(a, c, ahead);
+      ask_for_channels(b, c, ahead);
       pack_pair(a, b, c, row.channels, read, to);
     }
   }

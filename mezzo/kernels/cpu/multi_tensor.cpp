@@ -34,7 +34,7 @@ template <class T, class Use>
 HWY_INLINE void for_vectors_of(const T* p, std::int64_t begin, std::int64_t end, const Use& use) {
   const std::int64_t step = lanes();
   std::int64_t i = begin;
-  for (; i + step <= end; i += step) use(load(p + i), i, step);
+  for (; i + step <= end; i += step) use(load(p + i, Asks()), i, step);
   if (i < end) use(load_part(p + i, end - i), i, end - i);
 }
 

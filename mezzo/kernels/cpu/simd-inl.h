@@ -18,12 +18,17 @@
 
 #include "mezzo/core/half.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/ahead.h"
 #include "mezzo/kernels/cpu/isa.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+using kernels::ask_for;
+using kernels::kReadAhead;
+using kernels::kWriteAhead;
 
 // The widest f32 vector of this instruction set; every type is processed in groups of its lanes.
 using F32 = hn::ScalableTag<float>;
@@ -97,6 +102,44 @@ HWY_INLINE void store(F32Vec v, Float16* p) {
 #else
   hn::StoreU(hn::DemoteTo(F16(), v), F16(), reinterpret_cast<hwy::float16_t*>(p));
 #endif
+}
+
+// Whether a loop asks for what it reads and writes next.
+struct Asks {};
+struct AsksNot {};
+
+template <class T>
+HWY_INLINE F32Vec load(const T* p, Asks) {
+  ask_for(p, kReadAhead);
+  return load(p);
+}
+template <class T>
+HWY_INLINE F32Vec load(const T* p, AsksNot) {
+  return load(p);
+}
+template <class T>
+HWY_INLINE void store(F32Vec v, T* p, Asks) {
+  ask_for(p, kWriteAhead);
+  store(v, p);
+}
+template <class T>
+HWY_INLINE void store(F32Vec v, T* p, AsksNot) {
+  store(v, p);
+}
+
+// Calls body(i, asks) for the whole vectors of [begin, end) and returns where the rest begins. Few
+// numbers are in the caches, and behind them lies what another thread works on.
+template <class Body>
+HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 16;
+  const std::int64_t step = lanes();
+  std::int64_t i = begin;
+  if (end - begin >= kMany) {
+    for (; i + step <= end; i += step) body(i, Asks{});
+  } else {
+    for (; i + step <= end; i += step) body(i, AsksNot{});
+  }
+  return i;
 }
 
 // v as it is read again after store(v, T*).
@@ -175,9 +218,9 @@ inline void for_vectors(std::int64_t n,
 template <class In, class Out, class Function>
 void map(const In* in, Out* out, std::int64_t n, const Function& f) {
   for_vectors(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    const std::int64_t step = lanes();
-    std::int64_t i = begin;
-    for (; i + step <= end; i += step) store(f(load(in + i)), out + i);
+    const std::int64_t i = for_whole_vectors(begin, end, [&](std::int64_t k, auto asks) HWY_ATTR {
+      store(f(load(in + k, asks)), out + k, asks);
+    });
     if (i < end) store_part(f(load_part(in + i, end - i)), out + i, end - i);
   });
 }
@@ -186,9 +229,9 @@ void map(const In* in, Out* out, std::int64_t n, const Function& f) {
 template <class A, class B, class Out, class Function>
 void map(const A* a, const B* b, Out* out, std::int64_t n, const Function& f) {
   for_vectors(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-    const std::int64_t step = lanes();
-    std::int64_t i = begin;
-    for (; i + step <= end; i += step) store(f(load(a + i), load(b + i)), out + i);
+    const std::int64_t i = for_whole_vectors(begin, end, [&](std::int64_t k, auto asks) HWY_ATTR {
+      store(f(load(a + k, asks), load(b + k, asks)), out + k, asks);
+    });
     if (i < end) {
       store_part(f(load_part(a + i, end - i), load_part(b + i, end - i)), out + i, end - i);
     }
