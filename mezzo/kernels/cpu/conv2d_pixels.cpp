@@ -8,6 +8,7 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/pixel_rows.h"
+#include "mezzo/kernels/cpu/strided_pixels.h"
 #include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/ops/norm_statistics.h"
 
@@ -24,28 +25,18 @@ struct Sizes {
   std::int64_t pixels = 0, inner = 0, outer = 0;
 };
 
-Sizes sizes_of(const KernelArgs& args) {
-  const Shape& x = args.input(0).shape();
-  return {x[0] * x[2] * x[3], x[1], args.output().size(1)};
+// `pixels` [n, c, h, w] has as many as are multiplied.
+Sizes sizes_of(const KernelArgs& args, const Tensor& pixels) {
+  const Shape& shape = pixels.shape();
+  return {shape[0] * shape[2] * shape[3], args.input(0).size(1), args.output().size(1)};
 }
+Sizes sizes_of(const KernelArgs& args) { return sizes_of(args, args.output()); }
+Sizes grad_input_sizes_of(const KernelArgs& args) { return sizes_of(args, args.input(0)); }
 
-// Time on tiles relative to oneDNN 2.6.3, 16 images with their memory in the caches and out of
-// them: 0.73 to 0.93 where channels double or more, 0.8 to 1 for 64 to 64, 0.65 to 0.9 for 7x7
-// pixels and any channels; elsewhere 1 to 1.2. By dot products: 0.73 to 1 everywhere.
-bool is_worth_it(const KernelArgs& args, const Sizes& sizes) {
-  if (bf16_unit() == Unit::kDots) return true;
-  constexpr std::int64_t kShortSum = 64;
-  constexpr std::int64_t kFewPixels = 64;
-  const Shape& x = args.input(0).shape();
-  return sizes.outer >= 2 * sizes.inner || sizes.inner <= kShortSum || x[2] * x[3] <= kFewPixels;
-}
-
-Support supports_sizes(const KernelArgs& args) {
-  const Sizes sizes = sizes_of(args);
+Support supports_sizes(const Sizes& sizes) {
   if (sizes.inner % kBlock != 0 || sizes.outer % kBlock != 0) {
     return Support::no("only for multiples of 32 channels");
   }
-  if (!is_worth_it(args, sizes)) return Support::no("oneDNN is as fast for long sums");
   return Support::yes();
 }
 
@@ -54,14 +45,35 @@ Support supports_operands(const KernelArgs& args) {
   return supports_bf16_tensors(args);
 }
 
+// Columns of the result that are divided among threads where there are few strips.
+std::int64_t column_parts_for(std::int64_t strips, std::int64_t columns) {
+  constexpr std::int64_t kPartsOfThread = 4;  // so many that the last ones end at about one time
+  constexpr std::int64_t kLeastColumns = 4 * kBlock;
+  const std::int64_t wanted = (kPartsOfThread * num_threads() + strips - 1) / strips;
+  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(columns / kLeastColumns, 1));
+}
+
 void multiply(const Product& product, std::int64_t pixels) {
   const std::int64_t strip = rows_of_strip(product.unit);
   const std::int64_t strips = (pixels + strip - 1) / strip;
-  // A few microseconds of products.
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, (std::int64_t{1} << 18) / (product.inner * product.outer));
-  parallel_for(strips, grain, [&](std::int64_t begin, std::int64_t end) {
-    pixels::multiply(product, begin * strip, std::min(end * strip, pixels));
+  const std::int64_t blocks = product.outer / kBlock;
+  const std::int64_t parts = column_parts_for(std::max<std::int64_t>(strips, 1), product.outer);
+  // A few microseconds. To read and write a number takes as long as some tens of products.
+  constexpr std::int64_t kProducts = std::int64_t{1} << 18;
+  constexpr std::int64_t kNumber = 64;
+  const std::int64_t cost =
+      product.inner * product.outer + kNumber * (product.inner + product.outer);
+  const std::int64_t grain = std::max<std::int64_t>(1, kProducts * parts / cost);
+  // A thread's strips follow each other, under columns whose weight it alone reads.
+  parallel_for(parts * strips, grain, [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t part = begin / strips;
+      const std::int64_t first = begin % strips;
+      const std::int64_t last = std::min(strips, first + end - begin);
+      pixels::multiply(product, {first * strip, std::min(last * strip, pixels)},
+                       {part * blocks / parts * kBlock, (part + 1) * blocks / parts * kBlock});
+      begin += last - first;
+    }
   });
 }
 
@@ -88,32 +100,76 @@ NormStatistics multiply_and_sum(const Product& product, const Shape& shape) {
   return found;
 }
 
-// `strides` are those of the weight as [outer, inner, 1, 1].
-void run(const KernelArgs& args, Unit unit, const Strides& strides, ReadIn pass) {
-  const Sizes sizes = sizes_of(args);
+// Of pixels without gaps. `strides` are those of the weight as [outer, inner, 1, 1].
+struct Call {
+  Unit unit;
+  ReadIn pass;
+  Sizes sizes;
+  Tensor x;
+  const NormArrays* norm;
+  const Tensor& weight;
+  Strides strides;
+  Tensor y;
+};
+
+void run(const Call& call) {
+  const Sizes& sizes = call.sizes;
   const Shape dims{sizes.outer, sizes.inner, 1, 1};
   const onednn::Desc tiles({dims[0], dims[1], 1, 1}, dnnl::memory::data_type::bf16,
                            dnnl::memory::format_tag::OIhw16i16o2i);
+  const onednn::Packed weight = onednn::packed(call.weight, dims, call.strides, tiles, call.pass);
+  const Product product{.unit = call.unit,
+                        .x = call.x.data<BFloat16>(),
+                        .weight = static_cast<const char*>(weight.memory.get_data_handle()),
+                        .y = call.y.mutable_data<BFloat16>(),
+                        .inner = sizes.inner,
+                        .outer = sizes.outer,
+                        .norm = call.norm};
+  NormStatistics* const wanted = wanted_statistics();
+  if (wanted != nullptr && call.pass == ReadIn::kForward && can_sum(sizes)) {
+    *wanted = multiply_and_sum(product, call.y.shape());
+  } else {
+    multiply(product, sizes.pixels);
+  }
+}
+
+void run_forward(const KernelArgs& args, Unit unit) {
+  const Size2d stride = args.attrs<Conv2dAttrs>().stride;
   const NormAgain* const unfilled = unfilled_norm(args.input(0));
   std::optional<NormArrays> norm;
   if (unfilled != nullptr && normalises_pixels(args, 0, unfilled->residual.defined())) {
     norm.emplace(*unfilled);
   }
+  const Tensor& y = args.output();
   const Tensor x = dense(norm ? unfilled->x : args.input(0), Format::kChannelsLast);
-  const onednn::Packed weight = onednn::packed(args.input(1), dims, strides, tiles, pass);
-  const Product product{.unit = unit,
-                        .x = x.data<BFloat16>(),
-                        .weight = static_cast<const char*>(weight.memory.get_data_handle()),
-                        .y = args.output().mutable_data<BFloat16>(),
-                        .inner = sizes.inner,
-                        .outer = sizes.outer,
-                        .norm = norm ? &*norm : nullptr};
-  NormStatistics* const wanted = wanted_statistics();
-  if (wanted != nullptr && pass == ReadIn::kForward && can_sum(sizes)) {
-    *wanted = multiply_and_sum(product, args.output().shape());
-  } else {
-    multiply(product, sizes.pixels);
-  }
+  run({.unit = unit,
+       .pass = ReadIn::kForward,
+       .sizes = sizes_of(args),
+       .x = stride == Size2d(1) ? x : gather_pixels(x, {y.size(2), y.size(3)}, stride),
+       .norm = norm ? &*norm : nullptr,
+       .weight = args.input(1),
+       .strides = args.input(1).strides(),
+       .y = y});
+}
+
+void run_grad_input(const KernelArgs& args, Unit unit) {
+  const Size2d stride = args.attrs<Conv2dGradAttrs>().conv.stride;
+  const Sizes sizes = grad_input_sizes_of(args);
+  const Tensor& out = args.output();
+  const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+  const Shape small{grad.size(0), sizes.outer, grad.size(2), grad.size(3)};
+  const bool has_gaps = small != out.shape();
+  const Strides& s = args.input(1).strides();
+  const Tensor y = has_gaps ? empty(small, out.dtype(), Format::kChannelsLast) : out;
+  run({.unit = unit,
+       .pass = ReadIn::kBackward,
+       .sizes = sizes,
+       .x = grad,
+       .norm = nullptr,
+       .weight = args.input(1),
+       .strides = {s[1], s[0], s[2], s[3]},
+       .y = y});
+  if (has_gaps) spread_pixels(y, out, stride);
 }
 
 }  // namespace
@@ -122,11 +178,16 @@ Support supports_pixels(const KernelArgs& args) {
   const Support operands = supports_operands(args);
   if (!operands) return operands;
   const Shape& weight = args.input(1).shape();
-  const Conv2dAttrs plain{};
-  if (weight[2] != 1 || weight[3] != 1 || args.has(2) || !(args.attrs<Conv2dAttrs>() == plain)) {
+  if (args.has(2) || !args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
     return Support::no("only for plain 1x1 kernels");
   }
-  return supports_sizes(args);
+  const Sizes sizes = sizes_of(args);
+  // Of oneDNN's time on tiles, 0.6 to 1.1 where this holds, and 0.6 to 1.4 elsewhere.
+  const bool copies_little = bf16_unit() == Unit::kTiles && sizes.outer >= sizes.inner;
+  if (args.attrs<Conv2dAttrs>().stride != Size2d(1) && !copies_little) {
+    return Support::no("oneDNN is as fast under a stride");
+  }
+  return supports_sizes(sizes);
 }
 
 bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {
@@ -136,22 +197,16 @@ bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {
 Support supports_pixels_grad_input(const KernelArgs& args) {
   const Support operands = supports_operands(args);
   if (!operands) return operands;
-  if (!is_pointwise(args) || args.attrs<Conv2dGradAttrs>().conv.stride != Size2d(1)) {
-    return Support::no("only for plain 1x1 kernels");
-  }
-  return supports_sizes(args);
+  if (!is_pointwise(args)) return Support::no("only for plain 1x1 kernels");
+  return supports_sizes(grad_input_sizes_of(args));
 }
 
 void run_pixels(const KernelArgs& args, Unit unit) {
-  onednn::guarded("conv2d", args,
-                  [&] { run(args, unit, args.input(1).strides(), ReadIn::kForward); });
+  onednn::guarded("conv2d", args, [&] { run_forward(args, unit); });
 }
 
 void run_pixels_grad_input(const KernelArgs& args, Unit unit) {
-  onednn::guarded("conv2d_grad_input", args, [&] {
-    const Strides& s = args.input(1).strides();
-    run(args, unit, {s[1], s[0], s[2], s[3]}, ReadIn::kBackward);
-  });
+  onednn::guarded("conv2d_grad_input", args, [&] { run_grad_input(args, unit); });
 }
 
 void run_pixels(const KernelArgs& args) { run_pixels(args, *bf16_unit()); }

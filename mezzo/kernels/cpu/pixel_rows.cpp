@@ -19,9 +19,9 @@ class Strips {
   std::int64_t most_rows() const { return rows_of_strip(product_.unit); }
 
   // Rows from `row` on.
-  void compute(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t end_column,
+  void compute(std::int64_t row, std::int64_t rows, const Range& columns,
                const NormPart* part) const {
-    const Strip strip{numbers(row, rows), row, rows, column, end_column};
+    const Strip strip{numbers(row, rows), row, rows, columns.begin, columns.end};
     product_.unit == Unit::kTiles ? compute_on_tiles(product_, strip, part)
                                   : compute_by_dots(product_, strip, part);
   }
@@ -40,11 +40,10 @@ class Strips {
   Tensor normalized_{};
 };
 
-void compute(const Product& p, std::int64_t begin, std::int64_t end, std::int64_t column,
-             std::int64_t end_column) {
+void compute(const Product& p, const Range& rows, const Range& columns) {
   const Strips strips(p);
-  for (std::int64_t row = begin; row < end; row += strips.most_rows()) {
-    strips.compute(row, std::min(strips.most_rows(), end - row), column, end_column, nullptr);
+  for (std::int64_t row = rows.begin; row < rows.end; row += strips.most_rows()) {
+    strips.compute(row, std::min(strips.most_rows(), rows.end - row), columns, nullptr);
   }
 }
 
@@ -64,7 +63,7 @@ void compute_and_sum(const Product& p, std::int64_t begin, std::int64_t end, con
     const std::int64_t end_chunk = std::min(begin + NormSums::kChunkRows, end);
     while (begin < end_chunk) {
       const std::int64_t rows = std::min(strips.most_rows(), end_chunk - begin);
-      strips.compute(begin, rows, 0, p.outer, &part);
+      strips.compute(begin, rows, {0, p.outer}, &part);
       begin += rows;
     }
     add_chunk(part, p.outer);
@@ -73,11 +72,11 @@ void compute_and_sum(const Product& p, std::int64_t begin, std::int64_t end, con
 
 }  // namespace
 
-void multiply(const Product& p, std::int64_t begin, std::int64_t end) {
+void multiply(const Product& p, const Range& rows, const Range& columns) {
   constexpr std::int64_t kColumns = 2 * kBlock;  // two lines of the result
   const std::int64_t chunk = std::max(kChunkBytes / (2 * p.inner) / kColumns * kColumns, kColumns);
-  for (std::int64_t column = 0; column < p.outer; column += chunk) {
-    compute(p, begin, end, column, std::min(column + chunk, p.outer));
+  for (std::int64_t column = columns.begin; column < columns.end; column += chunk) {
+    compute(p, rows, {column, std::min(column + chunk, columns.end)});
   }
 }
 
@@ -85,7 +84,7 @@ void multiply_and_sum(const Product& p, const NormSums& sums, int part) {
   const std::int64_t begin = sums.rows().first_row(part);
   const std::int64_t end = sums.rows().first_row(part + 1);
   const std::int64_t middle = begin + sums.rows_at_first(part);
-  multiply(p, begin, middle);
+  multiply(p, {begin, middle}, {0, p.outer});
   const NormPart totals = sums.begin(part, p.y);
   compute_and_sum(p, middle, end, totals);
 }

@@ -34,8 +34,11 @@ struct Product {
   const NormArrays* norm = nullptr;
 };
 
-// Computes rows [begin, end) on this thread.
-void multiply(const Product& product, std::int64_t begin, std::int64_t end);
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
+// Computes these rows on this thread. Columns are cut between multiples of kBlock.
+void multiply(const Product& product, const Range& rows, const Range& columns);
 // The same for all rows of a part, which are added up as they are rounded.
 void multiply_and_sum(const Product& product, const NormSums& sums, int part);
 

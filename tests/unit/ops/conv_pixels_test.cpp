@@ -20,6 +20,7 @@ namespace {
 
 using test::check_call;
 using test::ConvCall;
+using test::is_taken;
 using test::random_tensor;
 using Unit = kernels::pixels::Unit;
 
@@ -73,6 +74,25 @@ ConvCall grad_input_call(const PixelCase& c, Unit unit) {
   return call;
 }
 
+constexpr Size2d kStride{2, 3};
+
+// The same convolution at a stride: its image has more pixels than are multiplied.
+ConvCall strided(ConvCall call) {
+  call.attrs = Conv2dAttrs{.stride = kStride};
+  const Shape& x = call.a.shape();
+  call.result = {x[0], call.result[1], (x[2] - 1) / kStride.h + 1, (x[3] - 1) / kStride.w + 1};
+  return call;
+}
+
+// Of an image with some rows and columns behind the last that was multiplied.
+ConvCall strided_grad_input(ConvCall call) {
+  const Shape& grad = call.a.shape();
+  const Size2d size{grad[2] * kStride.h, (grad[3] - 1) * kStride.w + 1};
+  call.attrs = Conv2dGradAttrs{.conv = {.stride = kStride}, .size = size};
+  call.result = {grad[0], call.result[1], size.h, size.w};
+  return call;
+}
+
 class ConvPixels : public testing::TestWithParam<Unit> {
  protected:
   void SetUp() override {
@@ -93,20 +113,31 @@ TEST_P(ConvPixels, ResultsAndGradientsArePlainSums) {
   }
 }
 
-// Rows are computed by themselves, whoever computes them.
+// Every other row and every third column, whole strips of them and less than one.
+TEST_P(ConvPixels, TakePixelsUnderAStride) {
+  const PixelCase cases[] = {
+      {{2, 64, 15, 17}, 96}, {{1, 32, 1, 1}, 32}, {{3, 96, 8, 9}, 160}, {{1, 64, 23, 35}, 64}};
+  for (const PixelCase& c : cases) {
+    if (kernels::has_tiles()) check_call(strided(forward_call(c)), DType::kBf16);
+    check_call(strided_grad_input(grad_input_call(c)), DType::kBf16);
+  }
+}
+
+// Rows and columns are computed by themselves, whoever computes them: of many pixels, and of so few
+// that the channels of the result are divided among threads.
 TEST_P(ConvPixels, AnyNumberOfThreadsGivesTheSameBits) {
-  const PixelCase c{{3, 64, 29, 31}, 128};
-  const auto results = [&] {
-    std::vector<float> all = forward_call(c).result_of(DType::kBf16).to_vector<float>();
-    const std::vector<float> more = grad_input_call(c).result_of(DType::kBf16).to_vector<float>();
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
-  const test::Threads one(1);
-  const std::vector<float> expected = results();
-  for (const int count : {2, 3, 5}) {
-    const test::Threads several(count);
-    EXPECT_TRUE(results() == expected) << count;
+  const PixelCase many{{3, 64, 29, 31}, 128};
+  const PixelCase few{{1, 64, 7, 7}, 1184};
+  test::expect_same_by_threads(
+      {forward_call(many), grad_input_call(many), forward_call(few), grad_input_call(few)});
+}
+
+// With one thread, too, columns of few pixels are computed in parts.
+TEST_P(ConvPixels, FewPixelsOfManyChannels) {
+  for (const int threads : {1, 3}) {
+    const test::Threads guard(threads);
+    check_call(forward_call({{1, 64, 7, 7}, 1184}), DType::kBf16);
+    check_call(forward_call({{1, 64, 3, 5}, 2048}), DType::kBf16);
   }
 }
 
@@ -139,22 +170,15 @@ TEST_P(ConvPixels, FollowsChangesOfTheWeight) {
 }
 
 TEST_P(ConvPixels, LeavesOtherCallsToOthers) {
-  const auto is_taken = [](const ConvCall& c, DType result = DType::kBf16) {
-    Tensor out = empty(c.result, result, Format::kChannelsLast);
-    const auto in = c.inputs();
-    return static_cast<bool>(c.supports({in, {&out, 1}, c.attrs}));
-  };
   const PixelCase fits{{2, 64, 9, 9}, 128};
   EXPECT_TRUE(is_taken(forward_call(fits)));
+  EXPECT_TRUE(is_taken(forward_call({{2, 256, 9, 9}, 128})));
   EXPECT_FALSE(is_taken(forward_call(fits), DType::kF32));
   EXPECT_FALSE(is_taken(forward_call({{2, 48, 9, 9}, 128})));  // not whole tiles
   EXPECT_FALSE(is_taken(forward_call({{2, 64, 9, 9}, 144})));  //
-  const bool has_tiles = kernels::has_tiles();                 // slower at long sums
-  EXPECT_EQ(is_taken(forward_call({{2, 256, 9, 9}, 128})), !has_tiles);
   EXPECT_FALSE(is_taken(forward_call({{0, 64, 9, 9}, 128})));
-  ConvCall strided = forward_call(fits);
-  strided.attrs = Conv2dAttrs{.stride = 2};
-  EXPECT_FALSE(is_taken(strided));
+  EXPECT_EQ(is_taken(strided(forward_call(fits))), kernels::has_tiles());
+  EXPECT_FALSE(is_taken(strided(forward_call({{2, 128, 9, 9}, 64}))));
   ConvCall biased = forward_call(fits);
   biased.bias = random_tensor({128}, 3);
   EXPECT_FALSE(is_taken(biased));

@@ -137,6 +137,13 @@ TEST_P(NormByReaders, FindsStatisticsWithoutAResult) {
   EXPECT_TRUE(bits_of(y) == bits_of(whole.y));
 }
 
+struct PixelCase {
+  Shape x;
+  std::int64_t out_channels;
+  bool stays_unfilled = true;
+  Size2d stride = 1;
+};
+
 class NormByPixels : public testing::TestWithParam<Unit> {
  protected:
   void SetUp() override {
@@ -144,13 +151,15 @@ class NormByPixels : public testing::TestWithParam<Unit> {
     if (!has_fast_bf16()) GTEST_SKIP() << "this CPU multiplies bf16 no faster than f32";
   }
 
-  static Tensor convolved(const Tensor& y, const Tensor& weight, NormStatistics* found) {
-    Tensor out = empty({y.size(0), weight.size(0), y.size(2), y.size(3)}, DType::kBf16,
-                       Format::kChannelsLast);
+  static Tensor convolved(const Tensor& y, const PixelCase& c, NormStatistics* found) {
+    const Tensor weight = random_tensor({c.out_channels, c.x[1], 1, 1}, 8, DType::kBf16);
+    Tensor out = empty({y.size(0), c.out_channels, (y.size(2) - 1) / c.stride.h + 1,
+                        (y.size(3) - 1) / c.stride.w + 1},
+                       DType::kBf16, Format::kChannelsLast);
     const Tensor none;
     const std::vector<const Tensor*> inputs{&y, &weight, &none};
     const FindStatistics find(found);
-    kernels::conv::run_pixels({inputs, {&out, 1}, Conv2dAttrs{}}, GetParam());
+    kernels::conv::run_pixels({inputs, {&out, 1}, Conv2dAttrs{.stride = c.stride}}, GetParam());
     return out;
   }
 
@@ -162,28 +171,17 @@ INSTANTIATE_TEST_SUITE_P(Units, NormByPixels, testing::Values(Unit::kTiles, Unit
                            return unit.param == Unit::kTiles ? "Tiles" : "Dots";
                          });
 
-struct PixelCase {
-  Shape x;
-  std::int64_t out_channels;
-  bool stays_unfilled = true;
-
-  Tensor weight() const { return random_tensor({out_channels, x[1], 1, 1}, 8, DType::kBf16); }
-};
-
 // Whole strips and parts of one; so much weight that it is read in pieces, and rows would be
-// normalised for each.
+// normalised for each; pixels under a stride.
 std::vector<PixelCase> pixel_cases() {
-  return {{{2, 64, 7, 9}, 256},
-          {{1, 32, 5, 3}, 64},
-          {{3, 96, 11, 6}, 288},
-          {{5, 64, 9, 33}, 512},
-          {{2, 320, 4, 4}, 1152, false}};
+  return {{{2, 64, 7, 9}, 256},          {{1, 32, 5, 3}, 64},
+          {{3, 96, 11, 6}, 288},         {{5, 64, 9, 33}, 512},
+          {{2, 320, 4, 4}, 1152, false}, {{3, 64, 9, 14}, 256, true, {2, 3}}};
 }
 
 TEST_P(NormByPixels, IsReadByConvolutionsOfOnePixel) {
   for (const PixelCase& c : pixel_cases()) {
-    const Tensor weight = c.weight();
-    const auto read = [&](const Tensor& y) { return convolved(y, weight, nullptr); };
+    const auto read = [&](const Tensor& y) { return convolved(y, c, nullptr); };
     expect_read({c.x, true}, DType::kBf16, c.stays_unfilled, read);
     expect_read({c.x, false}, DType::kBf16, c.stays_unfilled, read);
     expect_read({c.x, true, true, /*adds=*/true}, DType::kBf16, false, read);
@@ -192,11 +190,10 @@ TEST_P(NormByPixels, IsReadByConvolutionsOfOnePixel) {
 
 TEST_P(NormByPixels, TheResultsStatisticsAreTheSame) {
   for (const PixelCase& c : pixel_cases()) {
-    const Tensor weight = c.weight();
     std::vector<Bits> statistics;
     expect_read({c.x}, DType::kBf16, c.stays_unfilled, [&](const Tensor& y) {
       NormStatistics found;
-      const Tensor z = convolved(y, weight, &found);
+      const Tensor z = convolved(y, c, &found);
       statistics.push_back(bits_of(found.mean));
       statistics.push_back(bits_of(found.var));
       return z;
