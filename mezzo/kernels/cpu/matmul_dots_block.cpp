@@ -13,8 +13,18 @@ constexpr int kRows = 8;  // of a tile at a time: with two vectors of the other 
 template <int kB>
 MEZZO_DOT_TARGET void multiply_rows(std::span<const Run> runs, std::size_t tile, std::int64_t row,
                                     const Sums& out) {
+  const auto place = [&](int r, int v) {
+    return reinterpret_cast<char*>(out.tiles[tile][v]) + (row + r) * out.pitch;
+  };
   DotSums<kRows, kB> sums;
   sums.clear();
+  if (out.begun) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kB; ++v) sums.at[r][v] = _mm512_loadu_ps(place(r, v));
+    }
+  }
   for (const Run& run : runs) {
     const char* rows = run.first.tiles[tile] + row * run.first.pitch;
     const char* vectors[kB];
@@ -29,10 +39,7 @@ MEZZO_DOT_TARGET void multiply_rows(std::span<const Run> runs, std::size_t tile,
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kB; ++v) {
-      auto* const to = reinterpret_cast<char*>(out.tiles[tile][v]) + (row + r) * out.pitch;
-      _mm512_storeu_ps(to, sums.at[r][v]);
-    }
+    for (int v = 0; v < kB; ++v) _mm512_storeu_ps(place(r, v), sums.at[r][v]);
   }
 }
 

@@ -31,11 +31,12 @@ void run(const Problem& problem, Bf16Unit unit, const Result& result) {
   const Operand& second = plan.transposed ? problem.a : problem.b;
   const std::int64_t rows = (first.size + kPair - 1) / kPair;
   const std::int64_t columns = (second.size + kPair - 1) / kPair;
-  const std::int64_t most_columns = (columns + plan.column_parts - 1) / plan.column_parts;
+  const Worker::Size area{(rows + plan.row_parts - 1) / plan.row_parts,
+                          (columns + plan.column_parts - 1) / plan.column_parts};
   const std::int64_t parts = plan.row_parts * plan.column_parts;
   parallel_for(
       problem.batch.numel() * parts, plan.grain, [&](std::int64_t begin, std::int64_t end) {
-        Worker worker(unit, first.blocks(), most_columns);
+        Worker worker(unit, first, area);
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t row = i % parts / plan.column_parts;
           const std::int64_t column = i % parts % plan.column_parts;
@@ -74,32 +75,20 @@ void run(Problem problem, const KernelArgs& args, Bf16Unit unit, bool relu = fal
   run(problem, unit, result);
 }
 
-// oneDNN is as fast (cubes of 384 to 1024 took 0.95 to 1.15 of its time here, 4096 x 256 x 256 took
-// 0.98) where the arithmetic takes long beside the call, and its copies of both operands are read
-// often. It is not where one size is small: 0.5 to 1 of its time at 64, 0.75 to 1 at 128.
-bool is_large(const Problem& p) {
-  constexpr std::int64_t kNarrow = 128;
-  constexpr std::int64_t kMost = std::int64_t{256} * 256 * 256;
-  return std::min({p.a.size, p.b.size, p.a.inner}) > kNarrow &&
-         p.a.size * p.b.size > kMost / p.a.inner;
-}
-
-// Whole lines are copied, one or two tiles at a time, however long they are. If no operand can be
-// read where it is, one is copied again for every part of the other that fits the cache.
-bool is_long(const Problem& p) {
-  constexpr std::int64_t kMost = 16384;
-  constexpr std::int64_t kMostOfCopies = 1024;
-  return p.a.inner > (p.a.inner_dense || p.b.inner_dense ? kMost : kMostOfCopies);
-}
-
 // What dot products are faster at than oneDNN, which is at their full rate, too, once its call has
 // begun: operands whose lines are read along, as those of linear() are (0.4 to 1 of its time;
 // others 1 to 1.1), in tiles that are not mostly empty, for these cost as many products as full
-// ones.
+// ones; one size of at most 128, or little altogether; sums that are not long.
 bool suits_dots(const Problem& p) {
+  constexpr std::int64_t kNarrow = 128;
+  constexpr std::int64_t kFew = std::int64_t{256} * 256 * 256;
+  constexpr std::int64_t kLong = 16384;
   const std::int64_t whole =
       p.a.tiles() * p.b.tiles() * kTileRows * kTileRows * p.a.blocks() * kInner;
-  return p.a.inner_dense && p.b.inner_dense && whole <= 2 * p.a.size * p.b.size * p.a.inner;
+  const std::int64_t products = p.a.size * p.b.size * p.a.inner;
+  const bool is_small = std::min({p.a.size, p.b.size, p.a.inner}) <= kNarrow || products <= kFew;
+  return p.a.inner_dense && p.b.inner_dense && whole <= 2 * products && is_small &&
+         p.a.inner <= kLong;
 }
 
 Support supports_result(const KernelArgs& args) {
@@ -124,8 +113,6 @@ Support supports(const KernelArgs& args, Problem (*as_problem)(const KernelArgs&
   if (!result) return result;
   const Problem problem = as_problem(args);
   if (!problem.supported) return Support::no("an operand is dense along neither axis");
-  if (is_large(problem)) return Support::no("oneDNN is as fast for large products");
-  if (is_long(problem)) return Support::no("oneDNN is faster for long sums");
   if (unit == Bf16Unit::kDots && !suits_dots(problem)) {
     return Support::no("oneDNN's dot products are as fast");
   }
@@ -148,7 +135,9 @@ class Rows final : public ResultRows {
     const Result result{
         .stride = problem.b.size, .wide = true, .rows = problem.a.size, .columns = problem.b.size};
     const std::int64_t columns = (problem.b.size + kPair - 1) / kPair;
-    Worker worker(unit_, problem.a.blocks(), columns);
+    // A strip of 256 KB stays in the second-level cache until it is used.
+    constexpr std::int64_t kMostColumns = 64;
+    Worker worker(unit_, problem.a, {end - begin, std::min(columns, kMostColumns)});
     worker.compute_for(product_of(problem, false, result, 0), {begin, end, 0, columns}, use);
   }
 
@@ -162,7 +151,11 @@ class Rows final : public ResultRows {
 
 std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args) {
   const Problem problem = matmul_problem(args);
-  if (args.output().dtype() != DType::kF32 || args.has(2) || problem.batch.numel() != 1) return {};
+  const bool is_one_run = problem.a.blocks() <= matmul_tiles::kMostBlocks;
+  if (args.output().dtype() != DType::kF32 || args.has(2) || problem.batch.numel() != 1 ||
+      !is_one_run) {
+    return {};
+  }
   return std::make_unique<Rows>(args, *bf16_unit());
 }
 

@@ -33,11 +33,23 @@ MEZZO_TILE_TARGET void multiply_run(const Run& run) {
 }
 
 template <int kA, int kB>
+MEZZO_TILE_TARGET void begin(const Sums& sums) {
+  if (sums.begun) {
+    _tile_loadd(0, sums.tiles[0][0], sums.pitch);
+    if (kB == 2) _tile_loadd(1, sums.tiles[0][1], sums.pitch);
+    if (kA == 2) _tile_loadd(2, sums.tiles[1][0], sums.pitch);
+    if (kA == 2 && kB == 2) _tile_loadd(3, sums.tiles[1][1], sums.pitch);
+  } else {
+    _tile_zero(0);
+    if (kB == 2) _tile_zero(1);
+    if (kA == 2) _tile_zero(2);
+    if (kA == 2 && kB == 2) _tile_zero(3);
+  }
+}
+
+template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply_runs(std::span<const Run> runs, const Sums& sums) {
-  _tile_zero(0);
-  if (kB == 2) _tile_zero(1);
-  if (kA == 2) _tile_zero(2);
-  if (kA == 2 && kB == 2) _tile_zero(3);
+  begin<kA, kB>(sums);
   for (const Run& run : runs) multiply_run<kA, kB>(run);
   _tile_stored(0, sums.tiles[0][0], sums.pitch);
   if (kB == 2) _tile_stored(1, sums.tiles[0][1], sums.pitch);

@@ -34,9 +34,10 @@ struct Run {
 struct Sums {
   std::array<std::array<float*, 2>, 2> tiles{};
   std::int64_t pitch = 0;
+  bool begun = false;  // they are there and go on, instead of beginning at zero
 };
 
-// Adds up the products of all runs from zero; needs the unit's registers.
+// Adds up the products of all runs; needs the unit's registers.
 void multiply(Bf16Unit unit, std::span<const Run> runs, const Sums& sums);
 // The same by the vector unit.
 void multiply_by_dots(std::span<const Run> runs, const Sums& sums);

@@ -134,10 +134,19 @@ TEST_F(MatmulTiles, AreTakenForTheFormsThatTheUnitSuits) {
             (std::vector<std::string>{"cpu_tiles", "cpu_tiles", other, other, other}));
 }
 
+// Columns in several chunks, rows in several groups, and both.
 TEST_F(MatmulTiles, LargerThanTheCopiesThatAreMadeAtOnce) {
+  const Threads one(1);
   check_all_forms(40, 1000, 700);
   check_all_forms(700, 1000, 40);
+  check_all_forms(530, 1990, 550);
+}
+
+// Sums in several runs of the inner axis, the last one shorter than the others.
+TEST_F(MatmulTiles, LongSums) {
   check_all_forms(20, 5000, 100);
+  check_all_forms(1, 2080, 33);
+  check_all_forms(70, 4097, 17);
 }
 
 TEST_F(MatmulTiles, LinearAddsABiasOfEitherType) {
@@ -222,6 +231,8 @@ TEST_F(MatmulTiles, TheNumberOfThreadsChangesNothing) {
                         {{64, 512}, {512, 510}, {}},
                         {{64, 500}, {64, 784}, {.transpose_a = true, .f32_result = true}},
                         {{5, 100, 60}, {5, 60, 90}, {}},
+                        {{90, 3000}, {110, 3000}, {.transpose_b = true}},
+                        {{3000, 90}, {3000, 110}, {.transpose_a = true, .f32_result = true}},
                         {{700, 33}, {33, 17}, {}}};
   for (const Case& c : cases) {
     const Tensor a = random_tensor(c.a, 1, DType::kBf16);
@@ -256,13 +267,15 @@ TEST_F(MatmulTiles, NumbersThatAreNotFinitePropagate) {
   }
 }
 
+// Dot products are no faster than oneDNN's where there is much to multiply.
 TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
   const Kernels kernels;
   const Tensor large = random_tensor({300, 300}, 1, DType::kBf16);
-  matmul(large, large);
+  matmul(large, large, {.transpose_b = true});
   const Tensor every_other = alias(large, {20, 30}, {300, 2}, 0);
   matmul(every_other, every_other, {.transpose_b = true});
-  EXPECT_EQ(kernels.names, (std::vector<std::string>{"cpu_onednn", "cpu_onednn"}));
+  const std::string for_large = kernels::has_tiles() ? "cpu_tiles" : "cpu_onednn";
+  EXPECT_EQ(kernels.names, (std::vector<std::string>{for_large, "cpu_onednn"}));
 }
 
 }  // namespace

@@ -119,11 +119,14 @@ TEST_F(Rows, HaveTheBitsOfTheCall) {
 TEST_F(Rows, OfManyColumns) {
   expect_same_rows(gradient(40, 64, 2100));
   expect_same_rows(gradient(33, 200, 1000));
+  expect_same_rows(gradient(300, 2000, 600));
   expect_same_rows(gradient(65, 64, 4096));
 }
 
 TEST_F(Rows, AreThereForOneMatrixOfF32Alone) {
   EXPECT_NE(gradient(64, 64, 64).rows(), nullptr);
+  EXPECT_NE(gradient(64, 2048, 64).rows(), nullptr);
+  EXPECT_EQ(gradient(64, 2049, 64).rows(), nullptr);  // sums of several runs
   RowsCall narrow = gradient(64, 64, 64);
   narrow.attrs.f32_result = false;
   narrow.result = DType::kBf16;
