@@ -70,8 +70,9 @@ double reduce_row(const void* x, std::int64_t n) {
       combine<kReduction>(combine<kReduction>(a, b), combine<kReduction>(c, d)));
 }
 
-// Combines up to 8 rows into the f32 partial results of their columns.
-template <Reduction kReduction, class T>
+// Combines up to 8 rows into the f32 partial results of their columns, and may ask for as many
+// behind them.
+template <Reduction kReduction, bool kAsks, class T>
 void add_rows(const T* p, std::int64_t rows, std::int64_t stride, std::int64_t cols,
               float* partial) {
   const std::int64_t step = lanes();
@@ -79,7 +80,9 @@ void add_rows(const T* p, std::int64_t rows, std::int64_t stride, std::int64_t c
   for (; j + step <= cols; j += step) {
     F32Vec total = hn::LoadU(F32(), partial + j);
     for (std::int64_t r = 0; r < rows; ++r) {
-      total = combine<kReduction>(total, load(p + r * stride + j));
+      const T* const at = p + r * stride + j;
+      if constexpr (kAsks) ask_for(at, rows * stride * static_cast<std::int64_t>(sizeof(T)));
+      total = combine<kReduction>(total, load(at));
     }
     hn::StoreU(total, F32(), partial + j);
   }
@@ -96,6 +99,8 @@ template <Reduction kReduction, class T>
 void reduce_columns(const void* x, std::int64_t rows, std::int64_t stride, std::int64_t cols,
                     double* totals) {
   const T* const p = static_cast<const T*>(x);
+  const auto add =
+      rows * cols >= kMany ? add_rows<kReduction, true, T> : add_rows<kReduction, false, T>;
   float partial[kColumnChunk];
   for (std::int64_t first = 0; first < cols; first += kColumnChunk) {
     const std::int64_t count = std::min(kColumnChunk, cols - first);
@@ -103,8 +108,7 @@ void reduce_columns(const void* x, std::int64_t rows, std::int64_t stride, std::
       const std::int64_t end = std::min(block + kColumnBlock, rows);
       std::fill_n(partial, count, static_cast<float>(start_of(kReduction)));
       for (std::int64_t r = block; r < end; r += 8) {
-        add_rows<kReduction>(p + r * stride + first, std::min<std::int64_t>(8, end - r), stride,
-                             count, partial);
+        add(p + r * stride + first, std::min<std::int64_t>(8, end - r), stride, count, partial);
       }
       for (std::int64_t j = 0; j < count; ++j) {
         totals[first + j] = combine(kReduction, totals[first + j], double{partial[j]});

@@ -127,11 +127,13 @@ HWY_INLINE void store(F32Vec v, T* p, AsksNot) {
   store(v, p);
 }
 
-// Calls body(i, asks) for the whole vectors of [begin, end) and returns where the rest begins. Few
-// numbers are in the caches, and behind them lies what another thread works on.
+// Numbers of a thread from which on it should ask: fewer are in the caches, and behind them lies
+// what another thread works on.
+inline constexpr std::int64_t kMany = std::int64_t{1} << 16;
+
+// Calls body(i, asks) for the whole vectors of [begin, end) and returns where the rest begins.
 template <class Body>
 HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
-  constexpr std::int64_t kMany = std::int64_t{1} << 16;
   const std::int64_t step = lanes();
   std::int64_t i = begin;
   if (end - begin >= kMany) {
