@@ -127,9 +127,9 @@ HWY_INLINE void store(F32Vec v, T* p, AsksNot) {
   store(v, p);
 }
 
-// Numbers of a thread from which on it should ask: fewer are in the caches, and behind them lies
-// what another thread works on.
-inline constexpr std::int64_t kMany = std::int64_t{1} << 16;
+// Numbers of a thread from which on it should ask: fewer may be in the second-level cache, where to
+// ask for them takes half as long again, and behind them lies what another thread works on.
+inline constexpr std::int64_t kMany = std::int64_t{1} << 18;
 
 // Calls body(i, asks) for the whole vectors of [begin, end) and returns where the rest begins.
 template <class Body>
