@@ -1,7 +1,7 @@
 // Asking for memory that is read or written soon.
 //
 // The hardware that follows streams stops at the end of every page, and stores wait for their
-// lines. On two threads of an Intel Xeon, loops that ask read 50 GB/s instead of 36 and copy 39
+// lines. On two threads of an Intel Xeon, loops that ask read 47 GB/s instead of 35 and copy 39
 // instead of 30 (docs/benchmarks.md, *Asking for memory*).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Products of bf16 matrices with the tile unit (AMX): 1.1 to 2.8 times as fast as oneDNN's, since
+// Products of bf16 matrices with the tile unit (AMX): up to twice as fast as oneDNN's, since
 // matrices are read where they are or copied once, with little ado, in parts that stay in the
 // caches. And small ones, in the same tiles, by the vector unit's dot product where that is fast.
 #pragma once
