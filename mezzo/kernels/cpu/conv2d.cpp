@@ -11,8 +11,8 @@
 #include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/grad_weight_planar.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/strided_pixels.h"
 #include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/slice_attrs.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -34,13 +34,7 @@ bool overruns_workspace(const Problem& p) {
          p.attrs.padding == Sides{} && p.attrs.stride != Size2d(1);
 }
 
-// The pixels [n, c, oh, ow] that a 1x1 kernel without padding reads.
-Tensor pixels_read(const Tensor& x, const Problem& p) {
-  const Size2d stride = p.attrs.stride;
-  return slice_of(slice_of(x, {2, 0, p.y[2], stride.h}), {3, 0, p.y[3], stride.w});
-}
-
-// The same gradient, of those pixels alone.
+// The same gradient, of the pixels that the kernel meets alone: gather_pixels() copies them.
 Problem without_stride(Problem p) {
   p.x = {p.x[0], p.x[1], p.y[2], p.y[3]};
   p.attrs.stride = 1;
@@ -102,8 +96,9 @@ void grad_weight(const KernelArgs& args) {
     const Problem p = is_cut ? without_stride(asked) : asked;
     const auto primitive = conv::find(p);
     const Tensor grad = dense(args.input(0), Format::kChannelsLast);
+    const Tensor image = dense(args.input(1), Format::kChannelsLast);
     const Tensor x =
-        dense(is_cut ? pixels_read(args.input(1), asked) : args.input(1), Format::kChannelsLast);
+        is_cut ? conv::gather_pixels(image, {p.x[2], p.x[3]}, asked.attrs.stride) : image;
     const Tensor& out = args.output();
     const Desc plain = onednn::describe(p.weight_dims(), out.dtype(), p.weight_strides(out));
     const dnnl::memory result = onednn::memory_of(out, plain);

@@ -25,13 +25,17 @@ struct Sizes {
   std::int64_t pixels = 0, inner = 0, outer = 0;
 };
 
-// `pixels` [n, c, h, w] has as many as are multiplied.
-Sizes sizes_of(const KernelArgs& args, const Tensor& pixels) {
+// Of images [n, c, h, w], of which `pixels` has as many pixels as are multiplied.
+Sizes sizes_of(const Tensor& x, const Tensor& y, const Tensor& pixels) {
   const Shape& shape = pixels.shape();
-  return {shape[0] * shape[2] * shape[3], args.input(0).size(1), args.output().size(1)};
+  return {shape[0] * shape[2] * shape[3], x.size(1), y.size(1)};
 }
-Sizes sizes_of(const KernelArgs& args) { return sizes_of(args, args.output()); }
-Sizes grad_input_sizes_of(const KernelArgs& args) { return sizes_of(args, args.input(0)); }
+Sizes forward_sizes(const KernelArgs& args) {
+  return sizes_of(args.input(0), args.output(), args.output());
+}
+Sizes grad_input_sizes(const KernelArgs& args) {
+  return sizes_of(args.input(0), args.output(), args.input(0));
+}
 
 Support supports_sizes(const Sizes& sizes) {
   if (sizes.inner % kBlock != 0 || sizes.outer % kBlock != 0) {
@@ -100,24 +104,24 @@ NormStatistics multiply_and_sum(const Product& product, const Shape& shape) {
   return found;
 }
 
-// Of pixels without gaps. `strides` are those of the weight as [outer, inner, 1, 1].
+// Of pixels without gaps. The backward pass multiplies with the transposed weight.
 struct Call {
   Unit unit;
   ReadIn pass;
-  Sizes sizes;
   Tensor x;
   const NormArrays* norm;
   const Tensor& weight;
-  Strides strides;
   Tensor y;
 };
 
 void run(const Call& call) {
-  const Sizes& sizes = call.sizes;
+  const Sizes sizes = sizes_of(call.x, call.y, call.y);
   const Shape dims{sizes.outer, sizes.inner, 1, 1};
+  const Strides& s = call.weight.strides();
+  const Strides strides = call.pass == ReadIn::kForward ? s : Strides{s[1], s[0], s[2], s[3]};
   const onednn::Desc tiles({dims[0], dims[1], 1, 1}, dnnl::memory::data_type::bf16,
                            dnnl::memory::format_tag::OIhw16i16o2i);
-  const onednn::Packed weight = onednn::packed(call.weight, dims, call.strides, tiles, call.pass);
+  const onednn::Packed weight = onednn::packed(call.weight, dims, strides, tiles, call.pass);
   const Product product{.unit = call.unit,
                         .x = call.x.data<BFloat16>(),
                         .weight = static_cast<const char*>(weight.memory.get_data_handle()),
@@ -144,30 +148,24 @@ void run_forward(const KernelArgs& args, Unit unit) {
   const Tensor x = dense(norm ? unfilled->x : args.input(0), Format::kChannelsLast);
   run({.unit = unit,
        .pass = ReadIn::kForward,
-       .sizes = sizes_of(args),
        .x = stride == Size2d(1) ? x : gather_pixels(x, {y.size(2), y.size(3)}, stride),
        .norm = norm ? &*norm : nullptr,
        .weight = args.input(1),
-       .strides = args.input(1).strides(),
        .y = y});
 }
 
 void run_grad_input(const KernelArgs& args, Unit unit) {
   const Size2d stride = args.attrs<Conv2dGradAttrs>().conv.stride;
-  const Sizes sizes = grad_input_sizes_of(args);
   const Tensor& out = args.output();
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
-  const Shape small{grad.size(0), sizes.outer, grad.size(2), grad.size(3)};
+  const Shape small{grad.size(0), out.size(1), grad.size(2), grad.size(3)};
   const bool has_gaps = small != out.shape();
-  const Strides& s = args.input(1).strides();
   const Tensor y = has_gaps ? empty(small, out.dtype(), Format::kChannelsLast) : out;
   run({.unit = unit,
        .pass = ReadIn::kBackward,
-       .sizes = sizes,
        .x = grad,
        .norm = nullptr,
        .weight = args.input(1),
-       .strides = {s[1], s[0], s[2], s[3]},
        .y = y});
   if (has_gaps) spread_pixels(y, out, stride);
 }
@@ -181,7 +179,7 @@ Support supports_pixels(const KernelArgs& args) {
   if (args.has(2) || !args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
     return Support::no("only for plain 1x1 kernels");
   }
-  const Sizes sizes = sizes_of(args);
+  const Sizes sizes = forward_sizes(args);
   // Of oneDNN's time on tiles, 0.6 to 1.1 where this holds, and 0.6 to 1.4 elsewhere.
   const bool copies_little = bf16_unit() == Unit::kTiles && sizes.outer >= sizes.inner;
   if (args.attrs<Conv2dAttrs>().stride != Size2d(1) && !copies_little) {
@@ -191,14 +189,14 @@ Support supports_pixels(const KernelArgs& args) {
 }
 
 bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {
-  return input == 0 && !adds && is_one_chunk(sizes_of(args));
+  return input == 0 && !adds && is_one_chunk(forward_sizes(args));
 }
 
 Support supports_pixels_grad_input(const KernelArgs& args) {
   const Support operands = supports_operands(args);
   if (!operands) return operands;
   if (!is_pointwise(args)) return Support::no("only for plain 1x1 kernels");
-  return supports_sizes(grad_input_sizes_of(args));
+  return supports_sizes(grad_input_sizes(args));
 }
 
 void run_pixels(const KernelArgs& args, Unit unit) {

@@ -29,12 +29,15 @@ using I32 = hn::RebindToSigned<F32>;
 // |v| as an integer: ordered like the numbers, with NaN above infinity.
 HWY_INLINE hn::Vec<I32> magnitude_bits(F32Vec v) { return hn::BitCast(I32(), hn::Abs(v)); }
 
-// Calls use(v, i, count) for the vectors of p[begin, end), the last one filled up with zeros.
+// Calls use(v, i, count) for the vectors of a block's [begin, end), the last one filled up with
+// zeros.
 template <class T, class Use>
-HWY_INLINE void for_vectors_of(const T* p, std::int64_t begin, std::int64_t end, const Use& use) {
-  const std::int64_t step = lanes();
-  std::int64_t i = begin;
-  for (; i + step <= end; i += step) use(load(p + i, Asks()), i, step);
+HWY_INLINE void for_vectors_of(const Block& block, std::int64_t begin, std::int64_t end,
+                               const Use& use) {
+  const T* const p = static_cast<const T*>(block.data);
+  const std::int64_t i = for_whole_vectors(
+      begin, end, [&](std::int64_t k, auto asks) HWY_ATTR { use(load(p + k, asks), k, lanes()); },
+      block.count);
   if (i < end) use(load_part(p + i, end - i), i, end - i);
 }
 
@@ -54,13 +57,14 @@ enum class Product : std::uint8_t {
   kKept,     // products are written back, and checked as what they have become
 };
 
-// True if every element of data[begin, end), or its product with `factor`, is finite.
+// True if every element of a block's [begin, end), or its product with `factor`, is finite.
 template <Product kProduct, class T>
-bool check_range(T* data, std::int64_t begin, std::int64_t end, float factor) {
+bool check_range(const Block& block, std::int64_t begin, std::int64_t end, float factor) {
   using Checked = std::conditional_t<kProduct == Product::kChecked, float, T>;
   auto largest = hn::Zero(I32());
   const auto by = hn::Set(F32(), factor);
-  for_vectors_of(data, begin, end, [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
+  T* const data = static_cast<T*>(block.data);
+  for_vectors_of<T>(block, begin, end, [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
     if constexpr (kProduct != Product::kNone) v = hn::Mul(v, by);
     largest = hn::Max(largest, magnitude_bits(v));
     if constexpr (kProduct == Product::kKept) store_some(v, data + i, count);
@@ -82,18 +86,18 @@ std::size_t check_blocks(std::span<const Block> blocks, float factor) {
   constexpr std::int64_t kPiece = 1 << 15;
   constexpr bool kMayStop = kProduct != Product::kKept;
   std::atomic<std::size_t> first{blocks.size()};
-  kernels::for_ranges(
-      blocks, kElementGrain, [&](std::size_t index, std::int64_t begin, std::int64_t end) {
-        const Block& block = blocks[index];
-        for (std::int64_t from = begin; from < end; from += kPiece) {
-          if (kMayStop && index >= first.load(std::memory_order_relaxed)) return;
-          const std::int64_t to = std::min(from + kPiece, end);
-          kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
-            if (check_range<kProduct>(static_cast<T*>(block.data), from, to, factor)) return;
-            lower_to(first, index);
-          });
-        }
-      });
+  kernels::for_ranges(blocks, kElementGrain,
+                      [&](std::size_t index, std::int64_t begin, std::int64_t end) {
+                        const Block& block = blocks[index];
+                        for (std::int64_t from = begin; from < end; from += kPiece) {
+                          if (kMayStop && index >= first.load(std::memory_order_relaxed)) return;
+                          const std::int64_t to = std::min(from + kPiece, end);
+                          kernels::visit_vector_dtype(block.dtype, [&]<class T>() {
+                            if (check_range<kProduct, T>(block, from, to, factor)) return;
+                            lower_to(first, index);
+                          });
+                        }
+                      });
   return first.load();
 }
 
@@ -127,11 +131,11 @@ HWY_INLINE void add_squares(F32Vec v, hn::Vec<F64>& low_sum, hn::Vec<F64>& high_
 }
 
 template <class T>
-double sum_range(const T* data, std::int64_t begin, std::int64_t end, float factor) {
+double sum_range(const Block& block, std::int64_t begin, std::int64_t end, float factor) {
   auto low = hn::Zero(F64());
   auto high = hn::Zero(F64());
   const auto by = hn::Set(F32(), factor);
-  for_vectors_of(data, begin, end, [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR {
+  for_vectors_of<T>(block, begin, end, [&](F32Vec v, std::int64_t, std::int64_t) HWY_ATTR {
     add_squares(hn::Mul(v, by), low, high);
   });
   return hn::GetLane(hn::SumOfLanes(F64(), hn::Add(low, high)));
@@ -156,8 +160,7 @@ double sum_of_product_squares(std::span<const Block> blocks, float factor) {
                    Piece& piece = pieces[static_cast<std::size_t>(k)];
                    const std::int64_t end = std::min(piece.begin + kPiece, piece.block->count);
                    kernels::visit_vector_dtype(piece.block->dtype, [&]<class T>() {
-                     const auto* data = static_cast<const T*>(piece.block->data);
-                     piece.sum = sum_range(data, piece.begin, end, factor);
+                     piece.sum = sum_range<T>(*piece.block, piece.begin, end, factor);
                    });
                  }
                });
@@ -171,13 +174,14 @@ void clamp_blocks(std::span<const Block> blocks, float limit) {
       blocks, kElementGrain, [&](std::size_t index, std::int64_t begin, std::int64_t end) {
         kernels::visit_vector_dtype(blocks[index].dtype, [&]<class T>() {
           T* data = static_cast<T*>(blocks[index].data);
-          for_vectors_of(
-              data, begin, end, [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
-                const auto most = hn::Set(F32(), limit);
-                const auto bounded = hn::CopySign(most, v);
-                // A NaN is not greater and stays.
-                store_some(hn::IfThenElse(hn::Gt(hn::Abs(v), most), bounded, v), data + i, count);
-              });
+          for_vectors_of<T>(blocks[index], begin, end,
+                            [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
+                              const auto most = hn::Set(F32(), limit);
+                              const auto bounded = hn::CopySign(most, v);
+                              // A NaN is not greater and stays.
+                              store_some(hn::IfThenElse(hn::Gt(hn::Abs(v), most), bounded, v),
+                                         data + i, count);
+                            });
         });
       });
 }

@@ -132,16 +132,22 @@ HWY_INLINE void store(F32Vec v, T* p, AsksNot) {
 inline constexpr std::int64_t kMany = std::int64_t{1} << 18;
 
 // Calls body(i, asks) for the whole vectors of [begin, end) and returns where the rest begins.
+// `all`: how many numbers are walked through, if this is a piece of them.
 template <class Body>
-HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, const Body& body,
+                                          std::int64_t all) {
   const std::int64_t step = lanes();
   std::int64_t i = begin;
-  if (end - begin >= kMany) {
+  if (all >= kMany) {
     for (; i + step <= end; i += step) body(i, Asks{});
   } else {
     for (; i + step <= end; i += step) body(i, AsksNot{});
   }
   return i;
+}
+template <class Body>
+HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
+  return for_whole_vectors(begin, end, body, end - begin);
 }
 
 // v as it is read again after store(v, T*).
