@@ -1,4 +1,4 @@
-# Operations are listed once, in mezzo/CMakeLists.txt:
+# Operations are listed once, in mezzo/ops/CMakeLists.txt:
 #
 #   mezzo_add_op(softmax OPS softmax softmax_grad CPU CUDA REF)
 #
@@ -69,7 +69,7 @@ function(mezzo_write_registry)
     set(cuda_flat "kCudaKernels")
   endif()
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/registry.cpp" @ONLY CONTENT [=[
-// Written by cmake/MezzoOps.cmake from the mezzo_add_op() lines of mezzo/CMakeLists.txt.
+// Written by cmake/MezzoOps.cmake from the mezzo_add_op() lines of mezzo/ops/CMakeLists.txt.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/flat_kernels.h"

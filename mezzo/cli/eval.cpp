@@ -59,7 +59,9 @@ void run_eval(const EvalOptions& options) {
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines json(options.json);
-  json.begin(start_event("eval", run, data_fields(run)));
+  Json own = data_fields(run);
+  own["weights"] = run.weights;
+  json.begin(start_event("eval", run, own));
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
   const Evaluated evaluated = evaluate(options, run, *images, *net);
   const Measured& measured = evaluated.measured;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -13,6 +15,7 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/ops/tf32.h"
 #include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
@@ -121,6 +124,20 @@ void JsonLines::put(const std::string& line) {
   if (!file_) fail<DiskError>("json", path_, ": writing failed. Is the disk full?");
 }
 
+namespace {
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json();
+}
+
+std::optional<std::string> text_if_given(const train::LossScaling& scaling) {
+  const std::string text = train::text_of(scaling);
+  return text.empty() ? std::optional<std::string>() : text;
+}
+
+}  // namespace
+
 Json data_fields(const train::RunOptions& options) {
   return {{"data", options.data}, {"image_size", options.image_size}, {"workers", options.workers}};
 }
@@ -132,6 +149,7 @@ Json step_fields(const train::RunOptions& options) {
           {"momentum", options.momentum},
           {"weight_decay", options.weight_decay},
           {"label_smoothing", options.label_smoothing},
+          {"loss_scale", or_null(text_if_given(options.loss_scale))},
           {"seed", options.seed}};
 }
 
@@ -140,7 +158,8 @@ Json training_fields(const train::RunOptions& options) {
   fields.update(step_fields(options));
   fields.update({{"augment", options.augment},
                  {"epochs", options.epochs},
-                 {"steps", options.steps.has_value() ? Json(*options.steps) : Json()},
+                 {"steps", or_null(options.steps)},
+                 {"weights", options.weights},
                  {"lr_schedule", train::name_of(options.schedule)},
                  {"options", train::configuration_of(options)}});
   return fields;
@@ -154,10 +173,12 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
                 {"dtype", name_of(options.policy.dtype())},
                 {"keep_f32", options.precision.keep_float32},
                 {"lower", options.precision.lower},
+                {"keep_batchnorm_fp32", or_null(options.precision.keep_batchnorm_fp32)},
                 {"batch_size", options.batch_size}};
   event.update(own);
   event.update({{"threads", num_threads()},
                 {"device", concat(options.device)},
+                {"tf32", is_tf32_allowed()},
                 {"cpu", cpu_name()},
                 {"avx512_bf16", cpu_features().avx512_bf16}});
   return event;

@@ -76,6 +76,15 @@ Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
 
 namespace {
 
+std::string text_of(const std::optional<bool>& flag) {
+  if (!flag.has_value()) return "";
+  return *flag ? "true" : "false";
+}
+
+std::string in_words(const std::string& value) { return value.empty() ? "(not given)" : value; }
+
+}  // namespace
+
 std::string text_of(const LossScaling& scaling) {
   switch (scaling.kind) {
     case LossScaling::Kind::kDefault: return "";
@@ -85,15 +94,6 @@ std::string text_of(const LossScaling& scaling) {
   }
   return "";
 }
-
-std::string text_of(const std::optional<bool>& flag) {
-  if (!flag.has_value()) return "";
-  return *flag ? "true" : "false";
-}
-
-std::string in_words(const std::string& value) { return value.empty() ? "(not given)" : value; }
-
-}  // namespace
 
 Configuration configuration_of(const RunOptions& options) {
   Configuration result{{"--model", options.model},

@@ -10,6 +10,7 @@
 
 namespace mezzo::train {
 
+struct LossScaling;
 struct RunOptions;
 
 // More epochs than these could not be counted in steps.
@@ -21,6 +22,9 @@ void check_options(const RunOptions& options);
 // The learning rates of a run with so many steps.
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
                      std::int64_t total_steps);
+
+// As the option names it; empty by default.
+std::string text_of(const LossScaling& scaling);
 
 // What the options of a run were, by name.
 using Configuration = std::map<std::string, std::string>;

@@ -272,23 +272,33 @@ TEST_F(Command, TrainWritesEventsAndSavesWeightsThatEvalReads) {
 // What a log begins with: options that the command reads, and no others.
 TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
   const std::string log = " --quiet --json " + path("log");
-  ASSERT_EQ(run("bench --model mlp --warmup 1 --steps 2" + log).status, 0);
+  ASSERT_EQ(run("bench --model mlp --warmup 1 --steps 2 --loss-scale 64 --tf32" + log).status, 0);
   const Json bench = read_events("log").front();
   EXPECT_EQ(bench["warmup"], 1);
   EXPECT_EQ(bench["steps"], 2);
   EXPECT_EQ(bench["image_size"], 28);
+  EXPECT_EQ(bench["loss_scale"], "64");
+  EXPECT_EQ(bench["tf32"], true);
+  EXPECT_EQ(bench["keep_batchnorm_fp32"], nullptr);
   EXPECT_FALSE(bench.contains("data") || bench.contains("epochs") || bench.contains("options"));
   fs::remove(path("log"));
-  ASSERT_EQ(run("train --steps 1 --save " + path("w") + log).status, 0);
+  const std::string in_o2 = " --keep-batchnorm-fp32 false";
+  ASSERT_EQ(run("train --steps 1 --save " + path("w") + in_o2 + log).status, 0);
   const Json train = read_events("log").front();
   EXPECT_EQ(train["data"], "digits");
   EXPECT_EQ(train["lr_schedule"], "constant");
   EXPECT_EQ(train["options"]["--lr"], "0.01");
+  EXPECT_EQ(train["weights"], "");
+  EXPECT_EQ(train["loss_scale"], nullptr);
+  EXPECT_EQ(train["tf32"], false);
+  EXPECT_EQ(train["keep_batchnorm_fp32"], false);
   fs::remove(path("log"));
   ASSERT_EQ(run("eval --weights " + path("w") + log).status, 0);
   const Json eval = read_events("log").front();
   EXPECT_EQ(eval["data"], "digits");
-  EXPECT_FALSE(eval.contains("lr") || eval.contains("augment") || eval.contains("steps"));
+  EXPECT_EQ(eval["weights"], path("w"));
+  EXPECT_FALSE(eval.contains("lr") || eval.contains("augment") || eval.contains("steps") ||
+               eval.contains("loss_scale"));
 }
 
 TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {

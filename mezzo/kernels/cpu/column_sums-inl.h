@@ -1,4 +1,5 @@
-// Sums over the rows of a bf16 product, for batch normalization.
+// What becomes of the f32 sums of a bf16 product: lines of the result, and sums over its rows for
+// batch normalization.
 #pragma once
 
 #include <cstdint>
@@ -50,11 +51,26 @@ class ColumnSums {
   __m512 shift_[2], sum_[2], squares_[2];
 };
 
-// 32 sums as a line of the result: to nearest, ties to even, and subnormals to zero, as core/half.h
-// says.
-MEZZO_DOT_TARGET inline __m512i rounded_line(__m512 first, __m512 second) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-}
+// The bias of 32 columns, by vectors of 16.
+class ColumnBias {
+ public:
+  // `bias` is null if there is none: adding -0 changes no number, not even a zero's sign.
+  MEZZO_DOT_TARGET ColumnBias(const float* bias, std::int64_t column)
+      : first_(bias == nullptr ? _mm512_set1_ps(-0.0F) : _mm512_loadu_ps(bias + column)),
+        second_(bias == nullptr ? first_ : _mm512_loadu_ps(bias + column + kLanes)) {}
+
+  // 32 sums and the bias as a line of the result: rounded once, to nearest, ties to even, and
+  // subnormals to zero, as core/half.h says.
+  MEZZO_DOT_TARGET __m512i rounded_line(__m512 first, __m512 second) const {
+    return reinterpret_cast<__m512i>(
+        _mm512_cvtne2ps_pbh(_mm512_add_ps(second, second_), _mm512_add_ps(first, first_)));
+  }
+
+ private:
+  static constexpr std::int64_t kLanes = 16;
+
+  __m512 first_, second_;
+};
 
 }  // namespace mezzo::kernels::pixels
 

@@ -111,6 +111,7 @@ struct Call {
   Tensor x;
   const NormArrays* norm;
   const Tensor& weight;
+  Tensor bias{};  // f32, dense, or none
   Tensor y;
 };
 
@@ -125,6 +126,7 @@ void run(const Call& call) {
   const Product product{.unit = call.unit,
                         .x = call.x.data<BFloat16>(),
                         .weight = static_cast<const char*>(weight.memory.get_data_handle()),
+                        .bias = call.bias.defined() ? call.bias.data<float>() : nullptr,
                         .y = call.y.mutable_data<BFloat16>(),
                         .inner = sizes.inner,
                         .outer = sizes.outer,
@@ -151,6 +153,7 @@ void run_forward(const KernelArgs& args, Unit unit) {
        .x = stride == Size2d(1) ? x : gather_pixels(x, {y.size(2), y.size(3)}, stride),
        .norm = norm ? &*norm : nullptr,
        .weight = args.input(1),
+       .bias = args.has(2) ? dense_f32(args.input(2)) : Tensor(),
        .y = y});
 }
 
@@ -176,7 +179,7 @@ Support supports_pixels(const KernelArgs& args) {
   const Support operands = supports_operands(args);
   if (!operands) return operands;
   const Shape& weight = args.input(1).shape();
-  if (args.has(2) || !args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
+  if (!args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
     return Support::no("only for plain 1x1 kernels");
   }
   const Sizes sizes = forward_sizes(args);

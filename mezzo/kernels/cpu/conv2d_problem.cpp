@@ -157,6 +157,17 @@ Problem gradient_problem(const KernelArgs& args, Pass pass) {
           /*has_bias=*/false};
 }
 
+Problem transposed_problem(const KernelArgs& args) {
+  return {Pass::kGradInput,
+          args.output().shape(),
+          args.input(1).shape(),
+          args.input(0).shape(),
+          args.attrs<ConvTranspose2dAttrs>().conv,
+          args.input(0).dtype(),
+          args.output().dtype(),
+          args.has(2)};
+}
+
 std::shared_ptr<const Primitive> find(const Problem& problem) {
   return onednn::find_or_make(problem.key(), [&] { return make_or_none(problem); });
 }

@@ -32,6 +32,8 @@ struct Problem {
 // The problem of a call of conv2d, and of one of its gradients.
 Problem forward_problem(const KernelArgs& args);
 Problem gradient_problem(const KernelArgs& args, Pass pass);
+// Of a call of conv_transpose2d: it is the gradient of a convolution by its input, with a bias.
+Problem transposed_problem(const KernelArgs& args);
 
 // The primitive of the problem, made when it is first asked for; an empty one if oneDNN has none.
 std::shared_ptr<const onednn::Primitive> find(const Problem& problem);

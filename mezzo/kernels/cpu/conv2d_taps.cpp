@@ -34,7 +34,7 @@ Support is_worth_it(const Problem& p) {
 }
 
 Support supports(const Problem& p) {
-  if (p.attrs.groups != 1 || p.has_bias) return Support::no("only without groups or bias");
+  if (p.attrs.groups != 1) return Support::no("only without groups");
   if (p.weight[2] * p.weight[3] == 1) return Support::no("only for kernels of several taps");
   if (p.weight[0] % kBlock != 0 || p.weight[1] % kBlock != 0) {
     return Support::no("only for multiples of 32 channels");
@@ -45,53 +45,63 @@ Support supports(const Problem& p) {
                                       : Support::no("the result is larger than what it reads");
 }
 
-// `strides` are those of the weight as [outer, inner, kh, kw].
-void run(const Problem& p, const Tensor& image, const Tensor& weight, const Strides& strides,
-         const Tensor& out) {
-  const std::int64_t inner = image.size(1);
-  const std::int64_t outer = out.size(1);
-  const Shape dims{outer, inner, p.weight[2], p.weight[3]};
+// The weight seen as [outer, inner, kh, kw].
+Strides strides_of(const Tensor& weight, Pass pass) {
+  const Strides& s = weight.strides();
+  return pass == Pass::kForward ? s : Strides{s[1], s[0], s[2], s[3]};
+}
+
+void run(const Problem& p, const KernelArgs& args) {
+  const Tensor& out = args.output();
+  const Tensor& weight = args.input(1);
+  const Shape dims{out.size(1), args.input(0).size(1), p.weight[2], p.weight[3]};
   const onednn::Desc tiles({dims[0], dims[1], dims[2], dims[3]}, dnnl::memory::data_type::bf16,
                            dnnl::memory::format_tag::OIhw16i16o2i);
-  const Tensor x = dense(image, Format::kChannelsLast);
   const ReadIn pass = p.pass == Pass::kForward ? ReadIn::kForward : ReadIn::kBackward;
-  const onednn::Packed packed = onednn::packed(weight, dims, strides, tiles, pass);
-  const auto* const numbers = static_cast<const char*>(packed.memory.get_data_handle());
+  const onednn::Packed packed =
+      onednn::packed(weight, dims, strides_of(weight, p.pass), tiles, pass);
+  const Tensor x = dense(args.input(0), Format::kChannelsLast);
+  const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
+  const taps::Call call{.x = x.data<BFloat16>(),
+                        .weight = static_cast<const char*>(packed.memory.get_data_handle()),
+                        .bias = bias.defined() ? bias.data<float>() : nullptr,
+                        .y = out.mutable_data<BFloat16>()};
   const Plan plan = plan_for(p, num_threads());
   // Some microseconds of products.
   const std::int64_t part = plan.band * plan.image.pitch() * plan.share * plan.inner * plan.taps;
   const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / part);
   parallel_for(plan.bands() * plan.shares(), grain, [&](std::int64_t begin, std::int64_t end) {
-    taps::convolve(plan, x.data<BFloat16>(), numbers, out.mutable_data<BFloat16>(), begin, end);
+    taps::convolve(plan, call, begin, end);
   });
+}
+
+Support supports(const KernelArgs& args, Problem (*problem_of)(const KernelArgs&)) {
+  const Support operands = supports_operands(args);
+  return operands ? supports(problem_of(args)) : operands;
+}
+
+Problem grad_input_problem(const KernelArgs& args) {
+  return gradient_problem(args, Pass::kGradInput);
 }
 
 }  // namespace
 
-Support supports_taps(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(forward_problem(args)) : operands;
-}
-
+Support supports_taps(const KernelArgs& args) { return supports(args, forward_problem); }
 Support supports_taps_grad_input(const KernelArgs& args) {
-  const Support operands = supports_operands(args);
-  return operands ? supports(gradient_problem(args, Pass::kGradInput)) : operands;
+  return supports(args, grad_input_problem);
+}
+Support supports_taps_transposed(const KernelArgs& args) {
+  return supports(args, transposed_problem);
 }
 
 void run_taps(const KernelArgs& args) {
-  onednn::guarded("conv2d", args, [&] {
-    const Tensor& weight = args.input(1);
-    run(forward_problem(args), args.input(0), weight, weight.strides(), args.output());
-  });
+  onednn::guarded("conv2d", args, [&] { run(forward_problem(args), args); });
 }
-
 void run_taps_grad_input(const KernelArgs& args) {
-  onednn::guarded("conv2d_grad_input", args, [&] {
-    const Tensor& weight = args.input(1);
-    const Strides& s = weight.strides();
-    run(gradient_problem(args, Pass::kGradInput), args.input(0), weight, {s[1], s[0], s[2], s[3]},
-        args.output());
-  });
+  onednn::guarded("conv2d_grad_input", args, [&] { run(grad_input_problem(args), args); });
+}
+void run_taps_transposed(const KernelArgs& args) {
+  onednn::guarded("conv_transpose2d", args, [&] { run(transposed_problem(args), args); });
 }
 
 }  // namespace mezzo::kernels::conv

@@ -5,14 +5,17 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for bf16 kernels of more than one tap, without groups or bias, and multiples of 32 channels
-// on both sides, where it is faster: small images at stride 1, and gradients at any other stride,
-// whose taps oneDNN multiplies with zeros.
+// Yes for bf16 kernels of more than one tap, without groups, and multiples of 32 channels on both
+// sides, where it is faster: small images at stride 1, and gradients and transposed convolutions at
+// any other stride, whose taps oneDNN multiplies with zeros.
 Support supports_taps(const KernelArgs& args);
 Support supports_taps_grad_input(const KernelArgs& args);
+// Of conv_transpose2d.
+Support supports_taps_transposed(const KernelArgs& args);
 
-// f32 sums, rounded once. Any number of threads gives the same bits.
+// f32 sums and the bias, rounded once. Any number of threads gives the same bits.
 void run_taps(const KernelArgs& args);
 void run_taps_grad_input(const KernelArgs& args);
+void run_taps_transposed(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::conv

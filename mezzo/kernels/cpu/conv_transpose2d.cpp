@@ -5,6 +5,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/kernels/cpu/batch_norm-inl.h"
+#include "mezzo/kernels/cpu/conv2d_taps.h"
 #include "mezzo/kernels/cpu/layout.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -61,7 +62,8 @@ void run_transposed(const KernelArgs& args) {
 }  // namespace
 
 extern const KernelList conv_transpose2d{
-    {{{"cpu_grad_input", vector_dtypes_only, run_transposed}}}};
+    {{{"cpu_taps", conv::supports_taps_transposed, conv::run_taps_transposed},
+      {"cpu_grad_input", vector_dtypes_only, run_transposed}}}};
 
 }  // namespace mezzo::kernels::cpu
 #endif

@@ -63,11 +63,12 @@ MEZZO_DOT_TARGET void compute_block(const Product& p, const BlockPlace& place, s
   DotSums<kCount, kWide> sums;
   add_up(p, place, sums);
   __m512i lines[kCount][kWide / 2];
-#pragma GCC unroll 8
-  for (int r = 0; r < kCount; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kWide / 2; ++v) {
-      lines[r][v] = rounded_line(sums.at[r][2 * v], sums.at[r][2 * v + 1]);
+  for (int v = 0; v < kWide / 2; ++v) {
+    const ColumnBias bias(p.bias, column + v * kBlock);
+#pragma GCC unroll 8
+    for (int r = 0; r < kCount; ++r) {
+      lines[r][v] = bias.rounded_line(sums.at[r][2 * v], sums.at[r][2 * v + 1]);
       _mm512_storeu_si512(place.y + r * p.outer + v * kBlock, lines[r][v]);
     }
   }

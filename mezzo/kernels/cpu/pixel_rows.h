@@ -21,14 +21,15 @@ using Unit = Bf16Unit;
 // first-level cache.
 inline constexpr std::int64_t rows_of_strip(Unit unit) { return unit == Unit::kTiles ? 32 : 48; }
 
-// y[r][o] = sum over i of x[r][i] * weight[o][i]. Rows are dense and follow each other, inner and
-// outer are multiples of kBlock. With a norm, x is what that gives for the stored rows: they are
-// normalised strip by strip, once for every chunk of the weight.
+// y[r][o] = bias[o] + sum over i of x[r][i] * weight[o][i]. Rows are dense and follow each other,
+// inner and outer are multiples of kBlock. With a norm, x is what that gives for the stored rows:
+// they are normalised strip by strip, once for every chunk of the weight.
 struct Product {
   Unit unit = Unit::kTiles;
   const BFloat16* x = nullptr;
-  const char* weight =
-      nullptr;  // tiles [outer / 16][inner / 32], each of 16 pairs of i's by 16 o's
+  // Tiles [outer / 16][inner / 32], each of 16 pairs of i's by 16 o's.
+  const char* weight = nullptr;
+  const float* bias = nullptr;  // or none
   BFloat16* y = nullptr;
   std::int64_t inner = 0, outer = 0;
   const NormArrays* norm = nullptr;

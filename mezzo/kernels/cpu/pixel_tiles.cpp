@@ -71,15 +71,16 @@ MEZZO_TILE_TARGET void compute(const Product& p, const Strip& strip, const BFloa
     BFloat16* y = p.y + strip.row * p.outer + column;
     next.begin_column(y);
     add_up(p, rows, column, next, sums);
+    const ColumnBias bias(p.bias, column);
     if (part == nullptr) {
       for (std::int64_t r = 0; r < strip.rows; ++r, y += p.outer) {
-        _mm512_storeu_si512(y, rounded_row(sums, r));
+        _mm512_storeu_si512(y, rounded_row(sums, r, bias));
       }
       continue;
     }
     ColumnSums columns(*part, column);
     for (std::int64_t r = 0; r < strip.rows; ++r, y += p.outer) {
-      const __m512i row = rounded_row(sums, r);
+      const __m512i row = rounded_row(sums, r, bias);
       _mm512_storeu_si512(y, row);
       columns.add(row);
     }

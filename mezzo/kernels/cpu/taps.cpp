@@ -88,11 +88,10 @@ void BandCopy::fill(std::int64_t begin, std::int64_t end) {
 // Computes bands, one after the other.
 class Bands {
  public:
-  Bands(const Plan& plan, const BFloat16* x, const char* weight, BFloat16* y)
+  Bands(const Plan& plan, const Call& call)
       : plan_(plan),
-        weight_(weight),
-        y_(y),
-        copy_(plan, x),
+        call_(call),
+        copy_(plan, call.x),
         sums_(static_cast<std::size_t>(plan.columns / kBlock)) {}
 
   struct Columns {
@@ -110,8 +109,7 @@ class Bands {
                                const TileSums& sums) const;
 
   const Plan& plan_;
-  const char* weight_;
-  BFloat16* y_;
+  const Call& call_;
   BandCopy copy_;
   std::vector<TileSums> sums_;        // of columns
   std::vector<std::int64_t> pixels_;  // with which rows of the band begin
@@ -123,7 +121,7 @@ MEZZO_TILE_TARGET void Bands::add_panel(const Phase& phase, std::int64_t positio
   const std::int64_t width = copy_.width(first);
   const std::int64_t block_bytes = plan_.taps * kTileBytes;
   const std::int64_t row_bytes = plan_.inner / kBlock * block_bytes;
-  const char* left = weight_ + column / kTileRows * row_bytes + first / kBlock * block_bytes;
+  const char* left = call_.weight + column / kTileRows * row_bytes + first / kBlock * block_bytes;
   const BFloat16* x = copy_.panel(first) + position * width;
   TileStoresAwake stores;
   for (std::int64_t c = 0; c < width; c += kBlock, x += kBlock, left += block_bytes) {
@@ -139,15 +137,18 @@ MEZZO_TILE_TARGET void Bands::store(const Phase& phase, std::int64_t position, s
   const std::int64_t pitch = plan_.image.pitch();
   const std::int64_t line = plan_.stride.w * plan_.outer;
   const auto rows = static_cast<std::int64_t>(pixels_.size());
+  const pixels::ColumnBias bias(call_.bias, column);
   std::int64_t i = position % pitch;
   std::int64_t r = 0;
   for (std::int64_t row = position / pitch; row < rows && r < kStrip;
        ++row, r += pitch - i, i = 0) {
     const std::int64_t pixel = pixels_[static_cast<std::size_t>(row)];
     if (pixel == TallImage::kNone) continue;
-    BFloat16* y = y_ + pixel * plan_.outer + i * line + column;
+    BFloat16* y = call_.y + pixel * plan_.outer + i * line + column;
     const std::int64_t end = std::min(r + phase.count.w - i, kStrip);
-    for (std::int64_t s = r; s < end; ++s, y += line) _mm512_storeu_si512(y, rounded_row(sums, s));
+    for (std::int64_t s = r; s < end; ++s, y += line) {
+      _mm512_storeu_si512(y, rounded_row(sums, s, bias));
+    }
   }
 }
 
@@ -189,10 +190,9 @@ void Bands::compute(std::int64_t band, const Columns& columns) {
 
 }  // namespace
 
-void convolve(const Plan& plan, const BFloat16* x, const char* weight, BFloat16* y,
-              std::int64_t begin, std::int64_t end) {
+void convolve(const Plan& plan, const Call& call, std::int64_t begin, std::int64_t end) {
   const TileRegisters registers;
-  Bands bands(plan, x, weight, y);
+  Bands bands(plan, call);
   for (std::int64_t part = begin; part < end; ++part) {
     const std::int64_t column = part / plan.bands() * plan.share;
     bands.compute(part % plan.bands(), {column, std::min(column + plan.share, plan.outer)});
@@ -201,7 +201,7 @@ void convolve(const Plan& plan, const BFloat16* x, const char* weight, BFloat16*
 
 #else
 
-void convolve(const Plan&, const BFloat16*, const char*, BFloat16*, std::int64_t, std::int64_t) {}
+void convolve(const Plan&, const Call&, std::int64_t, std::int64_t) {}
 
 #endif
 

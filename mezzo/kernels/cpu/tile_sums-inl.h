@@ -51,11 +51,12 @@ MEZZO_TILE_TARGET inline void add_products(const BFloat16* rows, std::int64_t wi
 }
 
 // Row r of the sums, as a line of the result.
-MEZZO_TILE_TARGET inline __m512i rounded_row(const TileSums& sums, std::int64_t r) {
+MEZZO_TILE_TARGET inline __m512i rounded_row(const TileSums& sums, std::int64_t r,
+                                             const pixels::ColumnBias& bias) {
   const std::int64_t half = r / kTileRows * 2;
   const std::int64_t at = r % kTileRows * kTileRows;
-  return pixels::rounded_line(_mm512_load_ps(sums.tiles[half] + at),
-                              _mm512_load_ps(sums.tiles[half + 1] + at));
+  return bias.rounded_line(_mm512_load_ps(sums.tiles[half] + at),
+                           _mm512_load_ps(sums.tiles[half + 1] + at));
 }
 
 }  // namespace mezzo::kernels

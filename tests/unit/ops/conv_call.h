@@ -12,6 +12,7 @@
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/registry.h"
+#include "tests/unit/ops/support.h"
 #include "tests/unit/threads.h"
 
 namespace mezzo::test {
@@ -25,6 +26,13 @@ struct ConvCall {
   Shape result;
   Attrs attrs;
   std::int64_t terms;  // products in one sum, at most
+
+  // The same call with a bias that is as large as its sums.
+  ConvCall with_bias(DType dtype) const {
+    ConvCall call = *this;
+    call.bias = random_tensor({result[1]}, 3, dtype);
+    return call;
+  }
 
   std::array<const Tensor*, 3> inputs() const { return {&a, &b, &bias}; }
   Tensor result_of(DType dtype) const {
@@ -82,7 +90,8 @@ inline void check_call(const ConvCall& c, DType result) {
   const std::vector<double> magnitudes = plain_call(c, true);
   ASSERT_EQ(got.size(), want.size());
   // Each product and each addition rounds once to f32, and the result once to its own dtype.
-  const double each = 2 * static_cast<double>(c.terms) * 0x1p-24;
+  const std::int64_t terms = c.terms + (c.bias.defined() ? 1 : 0);
+  const double each = 2 * static_cast<double>(terms) * 0x1p-24;
   const double last = result == DType::kF32 ? 0 : epsilon_of(result) / 2;
   const double subnormal = result == DType::kF16 ? 0x1p-25 : 0;
   for (std::size_t i = 0; i < got.size(); ++i) {

@@ -113,6 +113,14 @@ TEST_P(ConvPixels, ResultsAndGradientsArePlainSums) {
   }
 }
 
+// One of each channel, added before the sums are rounded.
+TEST_P(ConvPixels, TakeABias) {
+  for (const PixelCase& c : pixel_cases()) {
+    check_call(forward_call(c).with_bias(DType::kF32), DType::kBf16);
+    check_call(forward_call(c).with_bias(DType::kBf16), DType::kBf16);
+  }
+}
+
 // Every other row and every third column, whole strips of them and less than one.
 TEST_P(ConvPixels, TakePixelsUnderAStride) {
   const PixelCase cases[] = {
@@ -179,9 +187,6 @@ TEST_P(ConvPixels, LeavesOtherCallsToOthers) {
   EXPECT_FALSE(is_taken(forward_call({{0, 64, 9, 9}, 128})));
   EXPECT_EQ(is_taken(strided(forward_call(fits))), kernels::has_tiles());
   EXPECT_FALSE(is_taken(strided(forward_call({{2, 128, 9, 9}, 64}))));
-  ConvCall biased = forward_call(fits);
-  biased.bias = random_tensor({128}, 3);
-  EXPECT_FALSE(is_taken(biased));
   ConvCall padded = grad_input_call(fits);
   padded.attrs = Conv2dGradAttrs{.conv = {.padding = {1, 1, 1, 1}}, .size = {7, 7}};
   EXPECT_FALSE(is_taken(padded));

@@ -20,8 +20,10 @@ namespace {
 
 using kernels::conv::run_taps;
 using kernels::conv::run_taps_grad_input;
+using kernels::conv::run_taps_transposed;
 using kernels::conv::supports_taps;
 using kernels::conv::supports_taps_grad_input;
+using kernels::conv::supports_taps_transposed;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -70,6 +72,21 @@ ConvCall grad_input_call(const TapsCase& c) {
           c.x,
           Conv2dGradAttrs{.conv = c.attrs, .size = {c.x[2], c.x[3]}},
           c.out_channels * c.kernel.h * c.kernel.w};
+}
+
+// The same sums as a transposed convolution.
+ConvCall transposed_call(const TapsCase& c) {
+  ConvCall call = grad_input_call(c);
+  call.op = "conv_transpose2d";
+  call.supports = supports_taps_transposed;
+  call.run = run_taps_transposed;
+  const Size2d from = result_size(c);
+  const Size2d span = c.attrs.window(c.kernel).span();
+  const Sides& padding = c.attrs.padding;
+  const Size2d reached{(from.h - 1) * c.attrs.stride.h + span.h - padding.top - padding.bottom,
+                       (from.w - 1) * c.attrs.stride.w + span.w - padding.left - padding.right};
+  call.attrs = ConvTranspose2dAttrs{c.attrs, {c.x[2] - reached.h, c.x[3] - reached.w}};
+  return call;
 }
 
 // Strips that end within rows, between images and behind the last one; kernels with and without a
@@ -122,6 +139,26 @@ TEST_F(ConvTaps, ResultsAndGradientsArePlainSums) {
 
 TEST_F(ConvTaps, GradientsAtStridesArePlainSums) {
   for (const TapsCase& c : cases_at_strides()) check_call(grad_input_call(c), DType::kBf16);
+}
+
+// One of each channel, added before the sums are rounded, and where there is nothing else.
+TEST_F(ConvTaps, TakeABias) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const TapsCase& c : cases_at_stride_1()) {
+      check_call(forward_call(c).with_bias(dtype), DType::kBf16);
+      check_call(transposed_call(c).with_bias(dtype), DType::kBf16);
+    }
+    for (const TapsCase& c : cases_at_strides()) {
+      check_call(transposed_call(c).with_bias(dtype), DType::kBf16);
+    }
+  }
+}
+
+TEST_F(ConvTaps, TransposedConvolutionsAreGradients) {
+  for (const TapsCase& c : cases_at_strides()) {
+    EXPECT_EQ(transposed_call(c).result_of(DType::kBf16).to_vector<float>(),
+              grad_input_call(c).result_of(DType::kBf16).to_vector<float>());
+  }
 }
 
 TEST_F(ConvTaps, AnyNumberOfThreadsGivesTheSameBits) {
@@ -184,9 +221,6 @@ TEST_F(ConvTaps, LeavesOtherCallsToOthers) {
   ConvCall in_groups = forward_call(grouped);
   in_groups.b = random_tensor({64, 32, 3, 3}, 2, DType::kBf16);
   EXPECT_FALSE(is_taken(in_groups));
-  ConvCall biased = forward_call(fits);
-  biased.bias = random_tensor({64}, 3);
-  EXPECT_FALSE(is_taken(biased));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct NormAheadCase {
   Shape x;
   std::int64_t out_channels;
   float offset = 0;  // of x, and so of the means
+  bool has_bias = false;
 };
 
 // One chunk of rows and several, the last one whole or not; first rows of more than a chunk; parts
@@ -30,7 +31,7 @@ std::vector<NormAheadCase> norm_ahead_cases() {
   return {
       {{1, 64, 1, 7}, 256},   {{1, 64, 16, 16}, 256},      {{2, 64, 16, 16}, 256},
       {{3, 64, 13, 11}, 256}, {{2, 128, 56, 56}, 288},     {{5, 64, 9, 33}, 512},
-      {{4, 32, 96, 96}, 256}, {{3, 64, 20, 21}, 320, 100},
+      {{4, 32, 96, 96}, 256}, {{3, 64, 20, 21}, 320, 100}, {{2, 64, 16, 17}, 256, 0, true},
   };
 }
 
@@ -56,7 +57,8 @@ Convolved convolved(const NormAheadCase& c, DType dtype = DType::kBf16, bool ask
   const Tensor weight = random_tensor({c.out_channels, c.x[1], 1, 1}, 2, dtype);
   Convolved result;
   const FindStatistics find(asks ? &result.found : nullptr);
-  result.y = conv2d(cast(x, dtype), weight);
+  const Tensor bias = c.has_bias ? random_tensor({c.out_channels}, 3, dtype) : Tensor();
+  result.y = conv2d(cast(x, dtype), weight, bias);
   return result;
 }
 
