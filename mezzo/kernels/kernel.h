@@ -53,7 +53,7 @@ struct Kernel {
 
 // The kernels of one operation on one device in order of preference.
 struct KernelList {
-  static constexpr std::size_t kMost = 10;
+  static constexpr std::size_t kMost = 12;
   std::array<Kernel, kMost> kernels{};
 
   std::span<const Kernel> entries() const {

@@ -1,5 +1,6 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/conv2d_joined.h"
+#include "mezzo/kernels/cpu/conv2d_patches.h"
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
 #include "mezzo/kernels/cpu/conv2d_planar.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
@@ -7,11 +8,12 @@
 #include "mezzo/kernels/cpu/conv2d_taps.h"
 #include "mezzo/kernels/cpu/conv2d_whole.h"
 #include "mezzo/kernels/cpu/conv2d_widened.h"
+#include "mezzo/kernels/cpu/conv2d_windows.h"
 #include "mezzo/kernels/cpu/conv2d_winograd.h"
 #include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/grad_weight_planar.h"
 #include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/strided_pixels.h"
+#include "mezzo/kernels/cpu/patches.h"
 #include "mezzo/ops/dispatch.h"
 
 namespace mezzo::kernels::cpu {
@@ -34,7 +36,7 @@ bool overruns_workspace(const Problem& p) {
          p.attrs.padding == Sides{} && p.attrs.stride != Size2d(1);
 }
 
-// The same gradient, of the pixels that the kernel meets alone: gather_pixels() copies them.
+// The same gradient, of the pixels that the kernel meets alone: gather_patches() copies them.
 Problem without_stride(Problem p) {
   p.x = {p.x[0], p.x[1], p.y[2], p.y[3]};
   p.attrs.stride = 1;
@@ -97,8 +99,9 @@ void grad_weight(const KernelArgs& args) {
     const auto primitive = conv::find(p);
     const Tensor grad = dense(args.input(0), Format::kChannelsLast);
     const Tensor image = dense(args.input(1), Format::kChannelsLast);
-    const Tensor x =
-        is_cut ? conv::gather_pixels(image, {p.x[2], p.x[3]}, asked.attrs.stride) : image;
+    const Tensor x = is_cut ? conv::gather_patches(
+                                  image, {.count = {p.x[2], p.x[3]}, .stride = asked.attrs.stride})
+                            : image;
     const Tensor& out = args.output();
     const Desc plain = onednn::describe(p.weight_dims(), out.dtype(), p.weight_strides(out));
     const dnnl::memory result = onednn::memory_of(out, plain);
@@ -134,6 +137,7 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 
 extern const KernelList conv2d{
     {{{"cpu_whole", conv::supports_whole, conv::run_whole},
+      {"cpu_patches", conv::supports_patches, conv::run_patches},
       {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
       {"cpu_pixels", conv::supports_pixels, conv::run_pixels, conv::normalises_pixels},
       {"cpu_taps", conv::supports_taps, conv::run_taps},
@@ -143,6 +147,8 @@ extern const KernelList conv2d{
       {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
     {{{"cpu_whole", conv::supports_whole_grad_input, conv::run_whole_grad_input},
+      {"cpu_patches", conv::supports_patches_grad_input, conv::run_patches_grad_input},
+      {"cpu_windows", conv::supports_windows_grad_input, conv::run_windows_grad_input},
       {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
@@ -153,6 +159,7 @@ extern const KernelList conv2d_grad_input{
       {kWidened, onednn::supports_widened, grad_input_widened}}}};
 extern const KernelList conv2d_grad_weight{
     {{{"cpu_whole", conv::supports_whole_grad_weight, conv::run_whole_grad_weight},
+      {"cpu_patches", conv::supports_patches_grad_weight, conv::run_patches_grad_weight},
       {"cpu_winograd", conv::supports_winograd_grad_weight, conv::run_winograd_grad_weight},
       {"cpu_panels", supports_grad_weight, run_grad_weight, normalises_in_grad_weight},
       {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},

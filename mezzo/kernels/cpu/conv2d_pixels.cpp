@@ -7,8 +7,8 @@
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/patches.h"
 #include "mezzo/kernels/cpu/pixel_rows.h"
-#include "mezzo/kernels/cpu/strided_pixels.h"
 #include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/ops/norm_statistics.h"
 
@@ -150,7 +150,9 @@ void run_forward(const KernelArgs& args, Unit unit) {
   const Tensor x = dense(norm ? unfilled->x : args.input(0), Format::kChannelsLast);
   run({.unit = unit,
        .pass = ReadIn::kForward,
-       .x = stride == Size2d(1) ? x : gather_pixels(x, {y.size(2), y.size(3)}, stride),
+       .x = stride == Size2d(1)
+                ? x
+                : gather_patches(x, {.count = {y.size(2), y.size(3)}, .stride = stride}),
        .norm = norm ? &*norm : nullptr,
        .weight = args.input(1),
        .bias = args.has(2) ? dense_f32(args.input(2)) : Tensor(),
@@ -170,7 +172,7 @@ void run_grad_input(const KernelArgs& args, Unit unit) {
        .norm = nullptr,
        .weight = args.input(1),
        .y = y});
-  if (has_gaps) spread_pixels(y, out, stride);
+  if (has_gaps) spread_patches(y, {.count = {grad.size(2), grad.size(3)}, .stride = stride}, out);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/strided_pixels.h"
+#include "mezzo/kernels/cpu/patches.h"
 
 namespace mezzo::kernels::conv {
 namespace {
@@ -51,7 +51,8 @@ void grad_input_pointwise(const KernelArgs& args) {
     onednn::execute(*primitive, {{DNNL_ARG_SRC, image_memory(grad)},
                                  {DNNL_ARG_WEIGHTS, packed.memory},
                                  {DNNL_ARG_DST, image_memory(result)}});
-    if (has_gaps) spread_pixels(result, out, args.attrs<Conv2dGradAttrs>().conv.stride);
+    const Size2d stride = args.attrs<Conv2dGradAttrs>().conv.stride;
+    if (has_gaps) spread_patches(result, {.count = {p.y[2], p.y[3]}, .stride = stride}, out);
   });
 }
 
