@@ -1,4 +1,5 @@
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv2d_joined.h"
 #include "mezzo/kernels/cpu/conv2d_patches.h"
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
@@ -15,6 +16,7 @@
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/patches.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/slice_attrs.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -23,9 +25,48 @@ using conv::Pass;
 using conv::Problem;
 using onednn::Desc;
 
+bool is_bf16_on_tiles(const Problem& p) {
+  return p.dtype == DType::kBf16 && cpu_features().amx_bf16;
+}
+
+// Seen in oneDNN 2.6.3 with AMX, in bf16: where a thread's share begins within an image under a
+// stride, rows of the result are wrong. An image at a time is right.
+bool needs_whole_images(const Problem& p) {
+  return is_bf16_on_tiles(p) && p.attrs.stride != Size2d(1);
+}
+
+// There, too: windows that are smaller than the stride, larger than the image, or can lie in the
+// padding as a whole make it write over other memory or read what nobody has written, and so do now
+// and then those of more than 3x3 pixels with more than 16 channels.
+bool overruns_images(const Problem& p) {
+  if (!needs_whole_images(p)) return false;
+  constexpr std::int64_t kFewChannels = 16;
+  const Size2d stride = p.attrs.stride;
+  const Sides& padding = p.attrs.padding;
+  const std::int64_t h = p.weight[2];
+  const std::int64_t w = p.weight[3];
+  if (p.weight[1] > kFewChannels && std::max(h, w) > 3) return true;
+  return h < stride.h || w < stride.w || h > p.x[2] || w > p.x[3] ||
+         std::max(padding.top, padding.bottom) >= h || std::max(padding.left, padding.right) >= w;
+}
+
+// Of a part of the batch that one thread computes.
+Problem of_one_image(Problem p) {
+  p.x[0] = p.y[0] = 1;
+  p.on_one_thread = true;
+  return p;
+}
+
+Problem as_computed(const Problem& p) { return needs_whole_images(p) ? of_one_image(p) : p; }
+
 Support supports_forward(const KernelArgs& args) {
   const Support dtypes = onednn::supports_dtypes(args);
-  return dtypes ? conv::support(conv::forward_problem(args)) : dtypes;
+  if (!dtypes) return dtypes;
+  const Problem p = conv::forward_problem(args);
+  if (overruns_images(p)) {
+    return Support::no("oneDNN's strided bf16 convolutions write past their images with AMX");
+  }
+  return conv::support(as_computed(p));
 }
 
 // True for 1x1 kernels at a stride over images of few channels. oneDNN 2.6.3 gathers their pixels
@@ -49,33 +90,62 @@ Support supports_gradient(const KernelArgs& args) {
   if (!dtypes) return dtypes;
   const Problem problem = conv::gradient_problem(args, kPass);
   const Size2d dilation = problem.attrs.dilation;
-  if (kPass == Pass::kGradWeight && problem.dtype == DType::kBf16 && cpu_features().amx_bf16 &&
+  if (kPass == Pass::kGradWeight && is_bf16_on_tiles(problem) &&
       (dilation.h > 1 || dilation.w > 1)) {
     // Seen in 2.6.3: sums over the wrong pixels, for channels that are no multiple of 16.
     return Support::no("oneDNN's dilated bf16 weight gradients are wrong with AMX");
+  }
+  if (kPass == Pass::kGradWeight && is_bf16_on_tiles(problem) && problem.attrs.groups > 1 &&
+      (problem.x[2] < problem.weight[2] || problem.x[3] < problem.weight[3])) {
+    // Seen in 2.6.3: taps that meet padding alone are not written.
+    return Support::no("oneDNN's grouped bf16 weight gradients of small images are wrong with AMX");
   }
   const bool is_cut = kPass == Pass::kGradWeight && overruns_workspace(problem);
   return conv::support(is_cut ? without_stride(problem) : problem);
 }
 
+// What a forward primitive reads besides the images; the bias may be none.
+struct Operands {
+  const onednn::Primitive& primitive;
+  dnnl::memory weight, bias;
+};
+
+void convolve(const Operands& operands, const Tensor& x, const Tensor& y) {
+  const dnnl::memory image = conv::image_memory(x);
+  const dnnl::memory result = conv::image_memory(y);
+  if (!operands.bias) {
+    onednn::execute(
+        operands.primitive,
+        {{DNNL_ARG_SRC, image}, {DNNL_ARG_WEIGHTS, operands.weight}, {DNNL_ARG_DST, result}});
+    return;
+  }
+  onednn::execute(operands.primitive, {{DNNL_ARG_SRC, image},
+                                       {DNNL_ARG_WEIGHTS, operands.weight},
+                                       {DNNL_ARG_BIAS, operands.bias},
+                                       {DNNL_ARG_DST, result}});
+}
+
 void forward(const KernelArgs& args) {
   onednn::guarded("conv2d", args, [&] {
-    const Problem p = conv::forward_problem(args);
+    const Problem asked = conv::forward_problem(args);
+    const Problem p = as_computed(asked);
     const auto primitive = conv::find(p);
     const Tensor x = dense(args.input(0), Format::kChannelsLast);
     const onednn::Packed weight = conv::packed_weight(p, args.input(1), *primitive);
+    Operands operands{*primitive, weight.memory, {}};
+    Tensor bias;
     if (p.has_bias) {
-      const Tensor bias = dense(onednn::as_f32(args.input(2)), Format::kContiguous);
+      bias = dense(onednn::as_f32(args.input(2)), Format::kContiguous);
       const Desc row({p.weight[0]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a);
-      onednn::execute(*primitive, {{DNNL_ARG_SRC, conv::image_memory(x)},
-                                   {DNNL_ARG_WEIGHTS, weight.memory},
-                                   {DNNL_ARG_BIAS, onednn::memory_of(bias, row)},
-                                   {DNNL_ARG_DST, conv::image_memory(args.output())}});
-    } else {
-      onednn::execute(*primitive, {{DNNL_ARG_SRC, conv::image_memory(x)},
-                                   {DNNL_ARG_WEIGHTS, weight.memory},
-                                   {DNNL_ARG_DST, conv::image_memory(args.output())}});
+      operands.bias = onednn::memory_of(bias, row);
     }
+    if (!p.on_one_thread) return convolve(operands, x, args.output());
+    parallel_for(asked.x[0], 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const SliceAttrs image{0, i, 1, 1};
+        convolve(operands, slice_of(x, image), slice_of(args.output(), image));
+      }
+    });
   });
 }
 

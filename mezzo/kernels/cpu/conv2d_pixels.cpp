@@ -185,9 +185,8 @@ Support supports_pixels(const KernelArgs& args) {
     return Support::no("only for plain 1x1 kernels");
   }
   const Sizes sizes = forward_sizes(args);
-  // Of oneDNN's time on tiles, 0.6 to 1.1 where this holds, and 0.6 to 1.4 elsewhere.
-  const bool copies_little = bf16_unit() == Unit::kTiles && sizes.outer >= sizes.inner;
-  if (args.attrs<Conv2dAttrs>().stride != Size2d(1) && !copies_little) {
+  // oneDNN's strided ones are not to be trusted with AMX (conv2d.cpp).
+  if (args.attrs<Conv2dAttrs>().stride != Size2d(1) && bf16_unit() != Unit::kTiles) {
     return Support::no("oneDNN is as fast under a stride");
   }
   return supports_sizes(sizes);

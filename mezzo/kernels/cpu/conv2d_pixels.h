@@ -14,8 +14,8 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for bf16 kernels of 1x1 without padding or groups and multiples of 32 channels. At a
-// stride, forward on tiles alone and to as many channels or more.
+// Yes for bf16 kernels of 1x1 without padding or groups and multiples of 32 channels; forward
+// at a stride on tiles alone.
 Support supports_pixels(const KernelArgs& args);
 Support supports_pixels_grad_input(const KernelArgs& args);
 

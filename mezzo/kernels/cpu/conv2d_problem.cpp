@@ -1,5 +1,6 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 
+#include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/layout.h"
 
 namespace mezzo::kernels::conv {
@@ -94,9 +95,24 @@ Primitive make(const Problem& p) {
   return pd ? finish<GradWeight>(pd, pd.diff_weights_desc()) : Primitive{};
 }
 
+// oneDNN's primitives divide their work among as many threads as there are when they are made.
+class OneThread {
+ public:
+  explicit OneThread(bool wanted) : before_(num_threads()) {
+    if (wanted) set_num_threads(1);
+  }
+  ~OneThread() { set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 // oneDNN calls numbers that it does not like, such as a stride beyond the image, an error of its
 // caller. They are a reason to take another kernel.
 Primitive make_or_none(const Problem& problem) {
+  const OneThread guard(problem.on_one_thread);
   try {
     return make(problem);
   } catch (const dnnl::error& error) {
@@ -110,7 +126,8 @@ Primitive make_or_none(const Problem& problem) {
 onednn::Key Problem::key() const {
   onednn::Key key(0x636f6e76);
   key.add(static_cast<std::int64_t>(pass) << 24 | static_cast<std::int64_t>(dtype) << 16 |
-          static_cast<std::int64_t>(result) << 8 | static_cast<std::int64_t>(has_bias));
+          static_cast<std::int64_t>(result) << 8 | static_cast<std::int64_t>(on_one_thread) << 1 |
+          static_cast<std::int64_t>(has_bias));
   for (const Shape* shape : {&x, &weight, &y}) {
     for (const std::int64_t size : *shape) key.add(size);
   }

@@ -21,6 +21,7 @@ struct Problem {
   DType dtype = DType::kF32;   // of the operands
   DType result = DType::kF32;  // of the result
   bool has_bias = false;
+  bool on_one_thread = false;  // made so that any thread computes all of it by itself
 
   onednn::Key key() const;
 
