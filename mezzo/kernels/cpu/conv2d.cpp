@@ -1,5 +1,5 @@
-#include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/conv2d_defects.h"
 #include "mezzo/kernels/cpu/conv2d_joined.h"
 #include "mezzo/kernels/cpu/conv2d_patches.h"
 #include "mezzo/kernels/cpu/conv2d_pixels.h"
@@ -25,31 +25,6 @@ using conv::Pass;
 using conv::Problem;
 using onednn::Desc;
 
-bool is_bf16_on_tiles(const Problem& p) {
-  return p.dtype == DType::kBf16 && cpu_features().amx_bf16;
-}
-
-// Seen in oneDNN 2.6.3 with AMX, in bf16: where a thread's share begins within an image under a
-// stride, rows of the result are wrong. An image at a time is right.
-bool needs_whole_images(const Problem& p) {
-  return is_bf16_on_tiles(p) && p.attrs.stride != Size2d(1);
-}
-
-// There, too: windows that are smaller than the stride, larger than the image, or can lie in the
-// padding as a whole make it write over other memory or read what nobody has written, and so do now
-// and then those of more than 3x3 pixels with more than 16 channels.
-bool overruns_images(const Problem& p) {
-  if (!needs_whole_images(p)) return false;
-  constexpr std::int64_t kFewChannels = 16;
-  const Size2d stride = p.attrs.stride;
-  const Sides& padding = p.attrs.padding;
-  const std::int64_t h = p.weight[2];
-  const std::int64_t w = p.weight[3];
-  if (p.weight[1] > kFewChannels && std::max(h, w) > 3) return true;
-  return h < stride.h || w < stride.w || h > p.x[2] || w > p.x[3] ||
-         std::max(padding.top, padding.bottom) >= h || std::max(padding.left, padding.right) >= w;
-}
-
 // Of a part of the batch that one thread computes.
 Problem of_one_image(Problem p) {
   p.x[0] = p.y[0] = 1;
@@ -57,16 +32,14 @@ Problem of_one_image(Problem p) {
   return p;
 }
 
-Problem as_computed(const Problem& p) { return needs_whole_images(p) ? of_one_image(p) : p; }
+Problem as_computed(const Problem& p) { return conv::needs_whole_images(p) ? of_one_image(p) : p; }
 
 Support supports_forward(const KernelArgs& args) {
   const Support dtypes = onednn::supports_dtypes(args);
   if (!dtypes) return dtypes;
   const Problem p = conv::forward_problem(args);
-  if (overruns_images(p)) {
-    return Support::no("oneDNN's strided bf16 convolutions write past their images with AMX");
-  }
-  return conv::support(as_computed(p));
+  const Support trust = conv::is_trusted(p);
+  return trust ? conv::support(as_computed(p)) : trust;
 }
 
 // True for 1x1 kernels at a stride over images of few channels. oneDNN 2.6.3 gathers their pixels
@@ -89,17 +62,8 @@ Support supports_gradient(const KernelArgs& args) {
   const Support dtypes = onednn::supports_dtypes(args);
   if (!dtypes) return dtypes;
   const Problem problem = conv::gradient_problem(args, kPass);
-  const Size2d dilation = problem.attrs.dilation;
-  if (kPass == Pass::kGradWeight && is_bf16_on_tiles(problem) &&
-      (dilation.h > 1 || dilation.w > 1)) {
-    // Seen in 2.6.3: sums over the wrong pixels, for channels that are no multiple of 16.
-    return Support::no("oneDNN's dilated bf16 weight gradients are wrong with AMX");
-  }
-  if (kPass == Pass::kGradWeight && is_bf16_on_tiles(problem) && problem.attrs.groups > 1 &&
-      (problem.x[2] < problem.weight[2] || problem.x[3] < problem.weight[3])) {
-    // Seen in 2.6.3: taps that meet padding alone are not written.
-    return Support::no("oneDNN's grouped bf16 weight gradients of small images are wrong with AMX");
-  }
+  const Support trust = conv::is_trusted(problem);
+  if (!trust) return trust;
   const bool is_cut = kPass == Pass::kGradWeight && overruns_workspace(problem);
   return conv::support(is_cut ? without_stride(problem) : problem);
 }

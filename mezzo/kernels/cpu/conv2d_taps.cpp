@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/conv2d_defects.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/taps.h"
@@ -15,6 +16,9 @@ using taps::kBlock;
 using taps::Plan;
 using taps::plan_for;
 
+// As many as a CPU with AMX has cores for, at least.
+constexpr std::int64_t kManyImages = 16;
+
 Support supports_operands(const KernelArgs& args) {
   if (!has_tiles()) return Support::no("this CPU has no AMX");
   return supports_bf16_tensors(args);
@@ -22,12 +26,12 @@ Support supports_operands(const KernelArgs& args) {
 
 // One thread's time relative to oneDNN 2.6.3 (docs/benchmarks.md): gradients at a stride 0.35 to
 // 0.5; at stride 1, 0.7 to 0.9 for images of 4x4 to 8x8 pixels and their gradients 0.3 to 0.95 up
-// to 16x16, while larger images take 0.95 to 1.2.
+// to 16x16, while larger images take 0.95 to 1.2. So do convolutions at a stride, where oneDNN is
+// to be trusted and whole images are enough for the threads.
 Support is_worth_it(const Problem& p) {
   const bool is_forward = p.pass == Pass::kForward;
-  if (p.attrs.stride != Size2d(1)) {
-    return is_forward ? Support::no("only at stride 1") : Support::yes();
-  }
+  const bool is_strided = p.attrs.stride != Size2d(1);
+  if (is_strided && (!is_forward || p.x[0] < kManyImages || !is_trusted(p))) return Support::yes();
   const std::int64_t few_pixels = is_forward ? 64 : 256;
   return p.y[2] * p.y[3] <= few_pixels ? Support::yes()
                                        : Support::no("oneDNN is as fast for so many pixels");

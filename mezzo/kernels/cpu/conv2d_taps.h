@@ -6,8 +6,9 @@
 namespace mezzo::kernels::conv {
 
 // Yes for bf16 kernels of more than one tap, without groups, and multiples of 32 channels on both
-// sides, where it is faster: small images at stride 1, and gradients and transposed convolutions at
-// any other stride, whose taps oneDNN multiplies with zeros.
+// sides, where it is faster: small images at stride 1, and at any other stride gradients and
+// transposed convolutions, whose taps oneDNN multiplies with zeros, few or small images and what
+// oneDNN is not trusted with.
 Support supports_taps(const KernelArgs& args);
 Support supports_taps_grad_input(const KernelArgs& args);
 // Of conv_transpose2d.

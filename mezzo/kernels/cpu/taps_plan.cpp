@@ -15,6 +15,10 @@ constexpr std::int64_t kColumnsWithSums = 128;
 
 std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
+std::int64_t divided_down(std::int64_t n, std::int64_t by) {
+  return n < 0 ? -divided_up(-n, by) : n / by;
+}
+
 // A window along one axis.
 struct Axis {
   std::int64_t kernel = 1, stride = 1, dilation = 1, padding = 0;
@@ -23,7 +27,9 @@ struct Axis {
 AxisPhase forward_phase(const Axis& axis, std::int64_t results) {
   AxisPhase phase{.count = results};
   for (std::int64_t tap = 0; tap < axis.kernel; ++tap) {
-    phase.taps.push_back({tap, tap * axis.dilation - axis.padding});
+    const std::int64_t pixel = tap * axis.dilation - axis.padding;
+    const std::int64_t shift = divided_down(pixel, axis.stride);
+    phase.taps.push_back({tap, shift, pixel - shift * axis.stride});
   }
   return phase;
 }
@@ -68,13 +74,22 @@ Reach reach_of(const std::vector<AxisPhase>& phases, std::int64_t size) {
   return reach;
 }
 
-Phase joined(const AxisPhase& rows, const AxisPhase& columns, const TallImage& image,
+// The number of a plane, which is added if it is new.
+std::int64_t number_of(const Size2d& plane, std::vector<Size2d>& planes) {
+  const auto at = std::find(planes.begin(), planes.end(), plane);
+  const std::int64_t number = at - planes.begin();
+  if (at == planes.end()) planes.push_back(plane);
+  return number;
+}
+
+Phase joined(const AxisPhase& rows, const AxisPhase& columns, TallImage& image,
              std::int64_t kernel_width) {
   Phase phase{.first = {rows.first, columns.first}, .count = {rows.count, columns.count}};
   for (const AxisPhase::Tap& row : rows.taps) {
     for (const AxisPhase::Tap& column : columns.taps) {
       const std::int64_t below = row.shift + image.padding.top;
       phase.taps.push_back({row.index * kernel_width + column.index,
+                            number_of({row.plane, column.plane}, image.planes),
                             below * image.pitch() + column.shift + image.padding.left});
     }
   }
@@ -94,12 +109,22 @@ void add_phases(Plan& plan, const std::vector<AxisPhase>& rows,
       plan.phases.push_back(joined(row, column, image, kernel_width));
     }
   }
+  if (image.planes.empty()) image.planes.emplace_back();  // no result meets a tap
+}
+
+// Planes lie one behind the other in a band's copy.
+void place_planes(Plan& plan) {
+  const std::int64_t positions = plan.positions();
+  for (Phase& phase : plan.phases) {
+    for (Phase::Tap& tap : phase.taps) tap.step += tap.plane * positions;
+  }
 }
 
 // As many bands for each of the threads, unless there are fewer rows.
 std::int64_t band_rows(const Plan& plan, int threads) {
   const TallImage& image = plan.image;
-  const std::int64_t row_bytes = image.pitch() * plan.inner * kBytes;
+  const auto planes = static_cast<std::int64_t>(image.planes.size());
+  const std::int64_t row_bytes = planes * image.pitch() * plan.inner * kBytes;
   const std::int64_t most = std::max<std::int64_t>(kBandBytes / row_bytes - image.rows_after.h, 1);
   const std::int64_t rounds = divided_up(image.result_rows(), most * threads);
   return divided_up(image.result_rows(), rounds * threads);
@@ -107,10 +132,11 @@ std::int64_t band_rows(const Plan& plan, int threads) {
 
 }  // namespace
 
-std::int64_t TallImage::row_read(std::int64_t t) const {
+std::int64_t TallImage::row_read(std::int64_t t, const Size2d& plane) const {
   const std::int64_t row = t - padding.top;
-  if (row < 0 || row / image_rows() >= images || row % image_rows() >= size.h) return kNone;
-  return row / image_rows() * size.h + row % image_rows();
+  if (row < 0 || row / image_rows() >= images) return kNone;
+  const std::int64_t row_of_image = row % image_rows() * apart.h + plane.h;
+  return row_of_image < whole.h ? row / image_rows() * whole.h + row_of_image : kNone;
 }
 
 bool Plan::is_possible() const {
@@ -134,7 +160,9 @@ Plan plan_for(const conv::Problem& p, int threads) {
   const Conv2dAttrs& attrs = p.attrs;
   const Shape& x = is_forward ? p.x : p.y;
   const Shape& y = is_forward ? p.y : p.x;
-  Plan plan{.image = {.images = x[0], .size = {x[2], x[3]}},
+  const Size2d apart = is_forward ? attrs.stride : Size2d(1);
+  const Size2d size{divided_up(x[2], apart.h), divided_up(x[3], apart.w)};
+  Plan plan{.image = {.images = x[0], .whole = {x[2], x[3]}, .apart = apart, .size = size},
             .results = {y[2], y[3]},
             .stride = is_forward ? Size2d(1) : attrs.stride,
             .taps = p.weight[2] * p.weight[3],
@@ -156,6 +184,7 @@ Plan plan_for(const conv::Problem& p, int threads) {
   const bool is_weight_larger = plan.outer * plan.taps > x[0] * x[2] * x[3];
   plan.band = band_rows(plan, is_weight_larger ? 1 : threads);
   plan.share = is_weight_larger ? divided_up(plan.outer, kBlock * threads) * kBlock : plan.outer;
+  place_planes(plan);
   return plan;
 }
 

@@ -47,7 +47,7 @@ std::vector<StridedCase> strided_cases() {
 void fill_free_memory() {
   std::vector<Tensor> blocks;
   for (std::int64_t size = 1 << 6; size <= 1 << 21; size *= 2) {
-    blocks.push_back(full({size}, std::numeric_limits<float>::infinity()));
+    blocks.push_back(full({size}, std::numeric_limits<double>::infinity()));
   }
 }
 

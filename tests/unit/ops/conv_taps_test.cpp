@@ -107,7 +107,8 @@ std::vector<TapsCase> cases_at_stride_1() {
   };
 }
 
-// Every remainder with taps and without, also of images that end before the last of them.
+// Every remainder with taps and without, also of images that end before the last of them or lie
+// between the taps.
 std::vector<TapsCase> cases_at_strides() {
   return {
       {{2, 64, 14, 14}, 64, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
@@ -119,7 +120,22 @@ std::vector<TapsCase> cases_at_strides() {
       {{2, 32, 17, 16}, 32, 3, {.stride = 2, .padding = {2, 2, 2, 2}, .dilation = 2}},
       {{2, 32, 15, 13}, 32, 3, {.stride = {3, 2}, .padding = {1, 0, 2, 2}, .dilation = {2, 3}}},
       {{1, 32, 1, 3}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {{2, 32, 1, 1}, 32, 2, {.stride = 2, .padding = {1, 1, 1, 1}, .dilation = 2}},
       {{2, 32, 181, 183}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
+  };
+}
+
+// Pixels that no window reads, windows beyond the image, panels of channels.
+std::vector<TapsCase> cases_of_sparse_windows() {
+  return {
+      {{2, 64, 15, 13}, 32, {1, 2}, {.stride = {4, 3}}},
+      {{2, 32, 9, 1}, 32, {2, 5}, {.stride = {3, 2}, .padding = {1, 1, 2, 2}}},
+      {{1, 32, 3, 4}, 64, {6, 5}, {.stride = 4, .padding = {2, 3, 2, 2}}},
+      {{3, 160, 11, 12}, 64, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {{2, 32, 21, 22},
+       32,
+       {3, 2},
+       {.stride = {2, 3}, .padding = {2, 0, 1, 4}, .dilation = {3, 2}}},
   };
 }
 
@@ -141,6 +157,12 @@ TEST_F(ConvTaps, GradientsAtStridesArePlainSums) {
   for (const TapsCase& c : cases_at_strides()) check_call(grad_input_call(c), DType::kBf16);
 }
 
+// Of pixels with each remainder by the stride, read or not, in images that end before the last.
+TEST_F(ConvTaps, ResultsAtStridesArePlainSums) {
+  for (const TapsCase& c : cases_at_strides()) check_call(forward_call(c), DType::kBf16);
+  for (const TapsCase& c : cases_of_sparse_windows()) check_call(forward_call(c), DType::kBf16);
+}
+
 // One of each channel, added before the sums are rounded, and where there is nothing else.
 TEST_F(ConvTaps, TakeABias) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
@@ -149,6 +171,7 @@ TEST_F(ConvTaps, TakeABias) {
       check_call(transposed_call(c).with_bias(dtype), DType::kBf16);
     }
     for (const TapsCase& c : cases_at_strides()) {
+      check_call(forward_call(c).with_bias(dtype), DType::kBf16);
       check_call(transposed_call(c).with_bias(dtype), DType::kBf16);
     }
   }
@@ -164,8 +187,8 @@ TEST_F(ConvTaps, TransposedConvolutionsAreGradients) {
 TEST_F(ConvTaps, AnyNumberOfThreadsGivesTheSameBits) {
   const TapsCase small{{5, 96, 7, 8}, 64, 3, {.padding = {1, 1, 1, 1}}};
   const TapsCase strided{{3, 64, 29, 31}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}};
-  test::expect_same_by_threads(
-      {forward_call(small), grad_input_call(small), grad_input_call(strided)});
+  test::expect_same_by_threads({forward_call(small), grad_input_call(small), forward_call(strided),
+                                grad_input_call(strided)});
 }
 
 // Neither what lies between rows and images nor what lies behind the last one is read.
@@ -213,7 +236,9 @@ TEST_F(ConvTaps, LeavesOtherCallsToOthers) {
   EXPECT_FALSE(is_taken(forward_call({{2, 64, 9, 8}, 64, 3, same})));       // oneDNN is as fast
   EXPECT_FALSE(is_taken(grad_input_call({{2, 64, 17, 16}, 64, 3, same})));  //
   const Conv2dAttrs strided{.stride = 2, .padding = {1, 1, 1, 1}};
-  EXPECT_FALSE(is_taken(forward_call({{2, 64, 8, 8}, 64, 3, strided})));
+  EXPECT_TRUE(is_taken(forward_call({{2, 64, 33, 33}, 64, 3, strided})));
+  EXPECT_FALSE(is_taken(forward_call({{16, 64, 33, 33}, 64, 3, strided})));  // oneDNN is as fast
+  EXPECT_TRUE(is_taken(forward_call({{16, 64, 33, 33}, 64, 4, strided})));   // but not trusted
   EXPECT_TRUE(is_taken(grad_input_call({{2, 64, 33, 33}, 64, 3, strided})));
   const Conv2dAttrs wide{.padding = {3, 3, 3, 3}};
   EXPECT_FALSE(is_taken(forward_call({{2, 64, 3, 3}, 64, 3, wide})));  // more than is read

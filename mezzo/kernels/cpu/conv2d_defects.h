@@ -1,0 +1,16 @@
+// Convolutions that oneDNN 2.6.3 computes wrongly, all of them of bf16 with AMX: seen in random
+// calls on memory full of infinities (docs/architecture.md).
+#pragma once
+
+#include "mezzo/kernels/cpu/conv2d_problem.h"
+
+namespace mezzo::kernels::conv {
+
+// No where it writes over memory that is not the result's, or reads what nobody has written.
+Support is_trusted(const Problem& problem);
+
+// True of forward passes whose rows are wrong where a thread's share of the work begins within an
+// image. An image at a time is right.
+bool needs_whole_images(const Problem& problem);
+
+}  // namespace mezzo::kernels::conv
