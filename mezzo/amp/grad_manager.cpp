@@ -1,10 +1,13 @@
 #include "mezzo/amp/grad_manager.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::amp {
 namespace {
@@ -12,6 +15,14 @@ namespace {
 bool is_attached(const std::vector<Tensor>& tensors, const Tensor& tensor) {
   return std::ranges::any_of(tensors, [&](const Tensor& t) { return t.impl() == tensor.impl(); });
 }
+
+// What this thread records, in the order in which it began. A mode ends behind those that began
+// later, for it restores the one before itself.
+struct Open {
+  const GradManager* manager;  // null once it has been released
+  std::unique_ptr<GradMode> mode;
+};
+thread_local std::vector<Open> open_recordings;
 
 }  // namespace
 
@@ -31,10 +42,18 @@ GradManager& GradManager::attach(std::span<const Tensor> tensors) {
 void GradManager::record() {
   check_arg(!is_recording(), "grad_manager",
             "record() was called twice. Call release() or backward() in between");
-  mode_.emplace(true);
+  open_recordings.push_back({this, std::make_unique<GradMode>(true)});
+  is_recording_ = true;
 }
 
-void GradManager::release() { mode_.reset(); }
+void GradManager::release() {
+  if (!std::exchange(is_recording_, false)) return;
+  const auto mine = std::ranges::find(open_recordings, this, &Open::manager);
+  if (mine != open_recordings.end()) mine->manager = nullptr;
+  while (!open_recordings.empty() && open_recordings.back().manager == nullptr) {
+    open_recordings.pop_back();
+  }
+}
 
 void GradManager::backward(const Tensor& y, const Tensor& dy) {
   backward(std::span(&y, 1), std::span(&dy, 1));

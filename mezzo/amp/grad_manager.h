@@ -2,12 +2,10 @@
 // recorded.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::amp {
 
@@ -35,7 +33,7 @@ class GradManager {
   };
 
   GradManager() = default;
-  ~GradManager() = default;
+  ~GradManager() { release(); }
   GradManager(const GradManager&) = delete;
   GradManager& operator=(const GradManager&) = delete;
 
@@ -49,9 +47,10 @@ class GradManager {
   // Operations of this thread are recorded from here on, also under an outer NoGrad. Throws
   // ArgumentError if they are being recorded for this manager already.
   void record();
-  // Ends that; nothing happens if nothing is recorded.
+  // Ends that, on the same thread; nothing happens if nothing is recorded. What other managers
+  // began to record since goes on.
   void release();
-  bool is_recording() const { return mode_.has_value(); }
+  bool is_recording() const { return is_recording_; }
 
   // Adds d(y)/d(tensor), weighted by dy, to grad() of every attached tensor, and stops recording. y
   // must be a scalar if dy is undefined. Throws ArgumentError unless recording.
@@ -60,7 +59,7 @@ class GradManager {
 
  private:
   std::vector<Tensor> tensors_;
-  std::optional<GradMode> mode_;
+  bool is_recording_ = false;
 };
 
 }  // namespace mezzo::amp

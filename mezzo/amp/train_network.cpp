@@ -92,6 +92,7 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
       optimizer_(optimizer),
       scaler_(std::move(scaler)),
       options_(std::move(options)) {
+  check_arg(loss_ != nullptr, "train_step", "the loss function is null. Give one");
   check_step_options(options_);
   scaler_.set_statistics(options_.statistics);
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
@@ -222,6 +223,8 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   // A region in which the step is called is for the network, and no part of what follows.
   const Autocast outside(DType::kBf16, false);
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
+  check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
+            ", and must be one number. Return its mean() or sum()");
   // Detached: a loss that is looked at late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
   losses_.weights.push_back(weight);

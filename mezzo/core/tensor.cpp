@@ -163,6 +163,8 @@ Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
              std::int64_t offset) {
   check_arg(shape.rank() == strides.rank(), "alias", "the shape ", shape, " and the strides ",
             strides, " must have one number for each axis. Give both the same rank");
+  check_arg(std::ranges::all_of(shape, [](std::int64_t size) { return size >= 0; }), "alias",
+            "a size is negative: ", shape, ". Use sizes of 0 or more");
   const auto places =
       static_cast<std::int64_t>(tensor.storage()->bytes() / size_of(tensor.dtype()));
   const Extent extent = extent_of(shape, strides, offset);

@@ -62,7 +62,9 @@ class Tensor {
   const T* data() const {
     return static_cast<const T*>(checked_data(kDTypeOf<T>));
   }
-  // The first element, for writing: counts as an in-place change.
+  // The first element, for writing: counts as an in-place change now, and not when something is
+  // written. Ask again before each change: 16-bit copies of parameters, which regions read, follow
+  // what was counted.
   template <class T>
   T* mutable_data() const {
     void* data = checked_data(kDTypeOf<T>);

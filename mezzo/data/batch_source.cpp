@@ -23,6 +23,8 @@ void shuffle(std::vector<std::int64_t>& order, Generator random) {
 }  // namespace
 
 BatchSource::BatchSource(const BatchOrder& order) : order_(order) {
+  check_arg(order.examples >= 1, kSourceOp, "the data set has ", order.examples,
+            " examples. Give it one at least");
   check_arg(order.batch_size > 0, kSourceOp, "the batch size must be positive: ", order.batch_size);
   check_arg(!order.drop_remainder || order.batch_size <= order.examples, kSourceOp,
             "the batch is larger than the data set: ", order.batch_size, " of ", order.examples,

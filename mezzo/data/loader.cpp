@@ -30,7 +30,10 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
                            "there is no CUDA card that could copy from pinned memory. Leave "
                            "pin_memory away");
   }
-  check_arg(dataset.image_shape().numel() > 0, kOp,
+  const Shape images = dataset.image_shape();
+  check_arg(images.rank() == 3, kOp, "image_shape() must be [channels, height, width], it is ",
+            images, ". Correct the data set");
+  check_arg(images.numel() > 0, kOp,
             "the images differ in size. Map the data set with a Resize first");
 }
 

@@ -11,6 +11,7 @@
 #include "mezzo/graph/program.h"
 #include "mezzo/graph/replay.h"
 #include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/norm_statistics.h"
 
 namespace mezzo::graph {

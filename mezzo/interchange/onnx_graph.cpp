@@ -66,18 +66,31 @@ void OnnxGraph::begin(const TracedCall& call, const CallSizes& other) {
   for (std::size_t i = 0; i < call.outputs.size(); ++i) check(call.outputs[i], other.outputs[i]);
 }
 
+// The entry of a tensor, or of one with the same elements: detach() makes another handle of those.
+template <class Map>
+auto OnnxGraph::find(Map& map, const Tensor& tensor) {
+  const auto found = map.find(tensor.impl());
+  if (found != map.end()) return found;
+  return std::ranges::find_if(map, [&](const auto& entry) {
+    const TensorImpl& other = *entry.first;
+    return other.storage == tensor.storage() && other.offset == tensor.offset() &&
+           other.dtype == tensor.dtype() && other.shape == tensor.shape() &&
+           other.strides == tensor.strides();
+  });
+}
+
 std::string OnnxGraph::place() const {
   return call_->path.empty() ? "the network itself" : concat("`", call_->path, "`");
 }
 
 bool OnnxGraph::is_known(const Tensor& tensor) const {
-  return names_.contains(tensor.impl()) || state_.contains(tensor.impl());
+  return find(names_, tensor) != names_.end() || find(state_, tensor) != state_.end();
 }
 
 std::string OnnxGraph::input(std::size_t i) {
   const Tensor& tensor = call_->inputs[i];
-  if (const auto named = names_.find(tensor.impl()); named != names_.end()) return named->second;
-  const auto found = state_.find(tensor.impl());
+  if (const auto named = find(names_, tensor); named != names_.end()) return named->second;
+  const auto found = find(state_, tensor);
   if (found == state_.end()) {
     refuse("its input ", i, ", ", tensor, ", is neither the network's input nor state nor the ",
            "result of an operation. Register it with add_buffer(), and export in f32");
@@ -121,7 +134,7 @@ void OnnxGraph::add_state(State& state) {
 }
 
 void OnnxGraph::finish(const Tensor& output, const std::string& name) {
-  const auto found = names_.find(output.impl());
+  const auto found = find(names_, output);
   bool is_result = false;
   for (onnx::NodeProto& node : *graph_.mutable_node()) {
     for (std::string& input : *node.mutable_input()) {

@@ -91,6 +91,8 @@ class OnnxGraph {
     bool added = false;  // to the graph
   };
 
+  template <class Map>
+  static auto find(Map& map, const Tensor& tensor);
   std::string place() const;
   std::string unique(std::string_view name);
   void add_state(State& state);

@@ -1,5 +1,7 @@
 #include "mezzo/nn/batch_norm.h"
 
+#include <cmath>
+
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/capture_hook.h"
 
@@ -11,10 +13,18 @@ Shape channel_shape(std::int64_t channels) {
   return {channels};
 }
 
+const BatchNormOptions& checked(const BatchNormOptions& options) {
+  check_arg(options.momentum >= 0 && options.momentum <= 1, "BatchNorm",
+            "momentum must be in [0, 1]: ", options.momentum);
+  check_arg(options.eps >= 0 && std::isfinite(options.eps), "BatchNorm",
+            "eps must be finite and not negative: ", options.eps);
+  return options;
+}
+
 }  // namespace
 
 BatchNorm::BatchNorm(std::int64_t channels, BatchNormOptions options)
-    : options_(options),
+    : options_(checked(options)),
       weight_(ones(channel_shape(channels))),
       bias_(zeros({channels})),
       running_mean_(zeros({channels})),

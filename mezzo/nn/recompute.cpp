@@ -20,6 +20,11 @@ namespace {
 
 constexpr const char* kOp = "recompute";
 
+std::string name_of(const Module& module) {
+  const std::string path = module.path();
+  return path.empty() ? "the network itself" : concat("the module ", path);
+}
+
 // The module whose forward pass is being run again on this thread, or null.
 constinit thread_local const Module* running_again = nullptr;
 
@@ -115,18 +120,18 @@ class RunningAgain {
 
 void check_unchanged(const ForwardState& state) {
   for (const ForwardState::Mode& mode : state.modes) {
-    check_arg(mode.module->is_training() == mode.training, kOp, "the module ", mode.module->path(),
+    check_arg(mode.module->is_training() == mode.training, kOp, name_of(*mode.module),
               " was switched between training and inference since its forward pass. Switch it "
               "after backward()");
   }
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     check_arg(state.parameters[i].version() == state.versions[i], kOp, "parameter ", i, " of ",
-              state.module.path(), " (", state.parameters[i],
+              name_of(state.module), " (", state.parameters[i],
               ") was changed since the forward pass. Change it after backward()");
   }
   for (const ForwardState::Buffer& buffer : state.buffers) {
-    check_arg(buffer.tensor.version() == buffer.version, kOp, "a buffer of ", buffer.module->path(),
-              " (", buffer.tensor,
+    check_arg(buffer.tensor.version() == buffer.version, kOp, "a buffer of ",
+              name_of(*buffer.module), " (", buffer.tensor,
               "), which is in inference mode, was changed since the forward pass. Change it after "
               "backward()");
   }
@@ -182,7 +187,7 @@ class CheckLeadsNowhereElse {
     return is_it(leaf_) || std::ranges::any_of(state_.parameters, is_it);
   }
   void check(bool is_known, DType dtype, const Shape& shape) const {
-    check_arg(is_known, kOp, "the module ", state_.module.path(), " uses a tensor (", dtype, shape,
+    check_arg(is_known, kOp, name_of(state_.module), " uses a tensor (", dtype, shape,
               ") that requires a gradient and is neither its input nor one of its parameters. Make "
               "it a parameter, or call stop_recompute() first");
   }
@@ -276,9 +281,9 @@ const ForwardHook* hook_of(const Module& module) {
 }  // namespace
 
 void recompute(Module& module) {
-  check_arg(!is_recomputed(module), kOp, "the module ", module.path(),
+  check_arg(!is_recomputed(module), kOp, name_of(module),
             " is recomputed already. Call recompute() once");
-  check_arg(!module.children().empty(), kOp, "the module ", module.path(),
+  check_arg(!module.children().empty(), kOp, name_of(module),
             " has no children. Recompute the block that it is a part of");
   // Outermost: the second run repeats what the other hooks do to the input and the result.
   module.add_outermost_forward_hook(std::make_shared<RecomputeHook>());

@@ -18,7 +18,8 @@ void infer_cat(Infer& infer) {
     Shape same = infer.shape(i);
     infer.check(same.rank() == shape.rank(), "tensor ", i, " has rank ", same.rank(),
                 ", tensor 0 has rank ", shape.rank(), ". Give all the same rank with reshape()");
-    total += same[axis];
+    infer.check(!__builtin_add_overflow(total, same[axis], &total), "axis ", axis,
+                " would be longer than can be counted. Join fewer");
     same[axis] = shape[axis];
     infer.check(same == shape, "tensor ", i, " has shape ", infer.shape(i), ", tensor 0 has ",
                 shape, ". Only axis ", axis, " may differ");

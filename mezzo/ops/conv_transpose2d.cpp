@@ -38,6 +38,8 @@ void check_operands(const Infer& infer) {
               " input channels cannot be divided into ", attrs.conv.groups, " groups: x ", x,
               ", weight ", weight, ". Choose groups that divide both channels");
   infer.check(x[2] >= 1 && x[3] >= 1, "x has images without pixels: ", x, ". Leave them out");
+  infer.check(x[2] <= kMostPixels && x[3] <= kMostPixels, "x has images of more than ", kMostPixels,
+              " pixels on a side: ", x, ". Cut them with slice()");
   attrs.conv.window(kernel_of(weight)).check_numbers(infer.op());
   infer.check(more.h >= 0 && more.w >= 0 && more.h < stride.h && more.w < stride.w,
               "output_padding must be smaller than the stride ", stride, ", it is ", more,

@@ -185,8 +185,8 @@ std::optional<std::size_t> first_nonfinite(std::span<const ExponentCounts> count
   return static_cast<std::size_t>(bad - counts.begin());
 }
 
-double sum_of_squares(std::span<const Tensor> tensors) {
-  const Blocks blocks = blocks_of("sum_of_squares", tensors);
+double sum_of_squares(std::span<const Tensor> tensors, const char* op) {
+  const Blocks blocks = blocks_of(op, tensors);
   double sum = 0;
   run_over("sum_of_squares", blocks, Passes::kRead,
            [&] { sum = flat::kernels_on(blocks.device).sum_of_squares(blocks.blocks); });

@@ -70,8 +70,9 @@ std::vector<ExponentCounts> count_exponents(std::span<const Tensor> tensors, flo
 std::optional<std::size_t> first_nonfinite(std::span<const ExponentCounts> counts);
 
 // The sum of the squares of all elements, in f64: squares of f32 gradients above 1.8e19 leave f32's
-// range, and a norm over millions of elements needs more than f32's 24 bits.
-double sum_of_squares(std::span<const Tensor> tensors);
+// range, and a norm over millions of elements needs more than f32's 24 bits. `op` is what errors
+// name.
+double sum_of_squares(std::span<const Tensor> tensors, const char* op = "sum_of_squares");
 
 // Limits every element to [-limit, limit]; NaN stays. Throws ArgumentError like scale_in_place().
 void clamp_in_place(std::span<const Tensor> tensors, float limit);

@@ -15,7 +15,7 @@ const char* name_of(PrecisionClass precision_class) {
 }
 
 void Infer::check_rank(std::size_t i, std::size_t rank, const char* name) const {
-  check(input(i).rank() == rank, name, " must have ", rank, " dimensions, the shape is ", shape(i),
+  check(shape(i).rank() == rank, name, " must have ", rank, " dimensions, the shape is ", shape(i),
         ". Use reshape()");
 }
 
@@ -31,6 +31,8 @@ void Infer::check_same_dtype(std::size_t a, std::size_t b) const {
 
 void Infer::output(const Shape& shape, DType dtype, Format format) {
   MEZZO_INVARIANT(count_ < kMaxOutputs);
+  check(is_countable(shape, size_of(dtype)), "the result would be ", dtype, shape,
+        ", more bytes than can be counted. Make it of smaller tensors");
   outputs_[count_++] = {shape, dtype, format};
 }
 

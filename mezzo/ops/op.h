@@ -73,8 +73,9 @@ class Infer {
   std::size_t size() const { return inputs_.size(); }
   const Tensor& input(std::size_t i) const { return *inputs_[i]; }
   bool has(std::size_t i) const { return i < inputs_.size() && inputs_[i]->defined(); }
-  const Shape& shape(std::size_t i) const { return input(i).shape(); }
-  DType dtype(std::size_t i) const { return input(i).dtype(); }
+  // These throw if it is absent, which only optional inputs may be: ask has() for those.
+  const Shape& shape(std::size_t i) const { return given(i).shape(); }
+  DType dtype(std::size_t i) const { return given(i).dtype(); }
   template <class T>
   const T& attrs() const {
     return attrs_.as<T>();
@@ -91,7 +92,7 @@ class Infer {
   // Throws unless inputs a and b have the same dtype.
   void check_same_dtype(std::size_t a, std::size_t b) const;
 
-  // States the next output.
+  // States the next output. Throws if it has more bytes than can be counted.
   void output(const Shape& shape, DType dtype, Format format = Format::kContiguous);
   // An output with the shape, dtype and format of input i.
   void output_like(std::size_t i) { output(shape(i), dtype(i), input(i).format()); }
@@ -99,6 +100,11 @@ class Infer {
   std::span<const TensorSpec> outputs() const { return {outputs_.data(), count_}; }
 
  private:
+  const Tensor& given(std::size_t i) const {
+    check(inputs_[i]->defined(), "input ", i, " is an undefined tensor. Assign it first");
+    return *inputs_[i];
+  }
+
   const char* op_;
   Inputs inputs_;
   const Attrs& attrs_;

@@ -22,6 +22,9 @@ void infer_upsample(Infer& infer) {
   infer.check_floating(0, "x");
   const Size2d scale = checked_scale(infer);
   const Shape& x = infer.shape(0);
+  infer.check(x[2] <= kMostPixels / scale.h && x[3] <= kMostPixels / scale.w, "images of size ",
+              Size2d(x[2], x[3]), " times ", scale, " have more than ", kMostPixels,
+              " pixels on a side. Use a smaller scale");
   infer.output({x[0], x[1], x[2] * scale.h, x[3] * scale.w}, infer.dtype(0), Format::kChannelsLast);
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "mezzo/ops/attrs.h"
 #include "mezzo/ops/window.h"
@@ -26,10 +25,6 @@ struct UpsampleBilinearAttrs {
                  Field{"image", &UpsampleBilinearAttrs::image});
   bool operator==(const UpsampleBilinearAttrs&) const = default;
 };
-
-// The largest size of images along one axis: positions between their pixels are counted in numbers
-// of 64 bits.
-inline constexpr std::int64_t kMostPixels = std::numeric_limits<std::int32_t>::max();
 
 // Linear interpolation along one axis, in numbers of a type that holds twice the product of both
 // sizes. Result r lies at (slope * r + shift) / unit of the image, at least at its first pixel and

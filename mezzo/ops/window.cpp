@@ -1,7 +1,6 @@
 #include "mezzo/ops/window.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "mezzo/ops/attrs_text.h"
@@ -29,10 +28,6 @@ bool parse_text(std::string_view text, Sides& sides) {
 }
 
 namespace {
-
-// The largest size, stride, dilation and padding: what the kernels' libraries count with. Products
-// of two of them do not overflow.
-constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 // Padding of one axis by TensorFlow's rule, the extra pixel at the end.
 std::pair<std::int64_t, std::int64_t> same_padding(std::int64_t in, std::int64_t span,
@@ -62,9 +57,10 @@ void Window2d::check_numbers(std::string_view op) const {
   check_arg(std::min({padding.top, padding.bottom, padding.left, padding.right}) >= 0, op,
             "the padding is negative: ", padding, ". Use slice() to cut");
   check_arg(std::max({kernel.h, kernel.w, stride.h, stride.w, dilation.h, dilation.w, padding.top,
-                      padding.bottom, padding.left, padding.right}) <= kMost,
-            op, "a number of the window is larger than ", kMost, ": kernel ", kernel, ", stride ",
-            stride, ", dilation ", dilation, ", padding ", padding, ". Choose smaller ones");
+                      padding.bottom, padding.left, padding.right}) <= kMostPixels,
+            op, "a number of the window is larger than ", kMostPixels, ": kernel ", kernel,
+            ", stride ", stride, ", dilation ", dilation, ", padding ", padding,
+            ". Choose smaller ones");
 }
 
 Size2d Window2d::output_size(Size2d in, std::string_view op) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,10 @@
 #include "mezzo/core/shape.h"
 
 namespace mezzo {
+
+// The largest size, stride, dilation and padding along one axis: what the kernels' libraries count
+// with. Products of two of them do not overflow.
+inline constexpr std::int64_t kMostPixels = std::numeric_limits<std::int32_t>::max();
 
 // A number for height and one for width; a single number stands for both.
 struct Size2d {

@@ -27,11 +27,12 @@ Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool
 
 void Adam::add_group(const Group<AdamOptions>& group) {
   const AdamOptions& o = group.options;
+  check_arg(std::isfinite(o.lr.lowest() + o.eps + o.weight_decay), name(),
+            "options must be finite: lr ", o.lr.lowest(), ", eps ", o.eps, ", weight_decay ",
+            o.weight_decay);
   check_arg(o.lr.lowest() >= 0 && o.eps >= 0 && o.weight_decay >= 0, name(),
             "options must not be negative: lr ", o.lr.lowest(), ", eps ", o.eps, ", weight_decay ",
             o.weight_decay);
-  check_arg(std::isfinite(o.eps + o.weight_decay), name(), "options must be finite: eps ", o.eps,
-            ", weight_decay ", o.weight_decay);
   check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name(),
             "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
   Optimizer::add_group(group.params, o.lr, o.param_update);

@@ -48,7 +48,7 @@ void check_distinct(const char* name, std::span<const Tensor> params) {
 }
 
 double clip_norm_now(std::span<const Tensor> params, double max_norm) {
-  const double norm = std::sqrt(sum_of_squares(gradients_of(params)));
+  const double norm = std::sqrt(sum_of_squares(gradients_of(params), "clip_grad_norm"));
   if (std::isfinite(norm) && norm > max_norm) {
     scale_in_place(own_gradients_of(params), static_cast<float>(max_norm / norm));
   }

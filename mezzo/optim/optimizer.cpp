@@ -201,8 +201,8 @@ void Optimizer::check_group(std::size_t group) const {
 }
 
 void Optimizer::check_lr(const LearningRate& lr) const {
-  check_arg(lr.lowest() >= 0, name_, "the learning rate must not be negative: ", lr.lowest());
   check_arg(lr.is_finite(), name_, "the learning rate must be finite");
+  check_arg(lr.lowest() >= 0, name_, "the learning rate must not be negative: ", lr.lowest());
 }
 
 double Optimizer::lr(std::size_t group) const {

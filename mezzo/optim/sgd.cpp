@@ -16,12 +16,12 @@ Sgd::Sgd(const std::vector<Group<SgdOptions>>& groups) : Optimizer("Sgd") {
 
 void Sgd::add_group(const Group<SgdOptions>& group) {
   const SgdOptions& o = group.options;
+  check_arg(std::isfinite(o.lr.lowest() + o.momentum + o.weight_decay + o.dampening), name(),
+            "options must be finite: lr ", o.lr.lowest(), ", momentum ", o.momentum,
+            ", weight_decay ", o.weight_decay, ", dampening ", o.dampening);
   check_arg(o.lr.lowest() >= 0 && o.momentum >= 0 && o.weight_decay >= 0, name(),
             "options must not be negative: lr ", o.lr.lowest(), ", momentum ", o.momentum,
             ", weight_decay ", o.weight_decay);
-  check_arg(std::isfinite(o.momentum + o.weight_decay + o.dampening), name(),
-            "options must be finite: momentum ", o.momentum, ", weight_decay ", o.weight_decay,
-            ", dampening ", o.dampening);
   check_arg(!o.nesterov || (o.momentum > 0 && o.dampening == 0), name(),
             "Nesterov momentum needs a momentum and no dampening: ", o.momentum, " and ",
             o.dampening);

@@ -207,6 +207,7 @@ Model::Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimize
 Model::Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
              const std::vector<std::string>& metrics)
     : loss_(std::move(eval_loss)), step_(std::move(step)) {
+  check_arg(loss_ != nullptr, "Model", "the loss function of evaluation is null. Give one");
   for (const std::string& name : metrics) add_metric(make_metric(name));
 }
 

@@ -73,6 +73,24 @@ TEST(GradManager, RecordsUnderNoGradAndOnlyInside) {
   EXPECT_FALSE(p.loss().requires_grad());
 }
 
+TEST(GradManager, RecordingsEndInAnyOrder) {
+  const NoGrad guard;
+  GradManager first;
+  {
+    GradManager second;
+    first.record();
+    second.record();
+    first.release();
+    EXPECT_TRUE(second.is_recording());
+    EXPECT_TRUE(grad_enabled());
+    first.record();
+    EXPECT_TRUE(grad_enabled());
+  }
+  EXPECT_TRUE(grad_enabled());
+  first.release();
+  EXPECT_FALSE(grad_enabled());
+}
+
 TEST(GradManager, AnExceptionEndsTheRecording) {
   Pair p;
   GradManager gm;

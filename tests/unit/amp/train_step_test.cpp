@@ -366,6 +366,15 @@ TEST(TrainStep, TheFloorThrowsAndNothingHasChanged) {
 TEST(TrainStep, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW(Training(no_scaler(), {.micro_batches = 0}), ArgumentError);
   EXPECT_THROW(Training(no_scaler(), {.max_grad_norm = 0}), ArgumentError);
+  EXPECT_EQ(message_of<ArgumentError>([] { const Training training(no_scaler(), {}, nullptr); }),
+            "[train_step] the loss function is null. Give one");
+}
+
+TEST(TrainStep, RefusesLossesOfSeveralNumbers) {
+  Training training(no_scaler(), {}, [](const Tensor& y, const Tensor&) { return y; });
+  EXPECT_THAT(message_of<ArgumentError>([&] { training(small_batch(1)); }),
+              testing::AllOf(testing::HasSubstr("[train_step] the loss has the shape ["),
+                             testing::HasSubstr("Return its mean() or sum()")));
 }
 
 }  // namespace

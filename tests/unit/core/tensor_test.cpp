@@ -111,6 +111,7 @@ TEST(Tensor, ViewsThatLeaveTheStorageAreRefused) {
   const auto expect_refused = [&](const Shape& shape, const Strides& strides, std::int64_t offset) {
     EXPECT_THROW(alias(x, shape, strides, offset), ArgumentError) << concat(strides, offset);
   };
+  expect_refused({-2}, {1}, 0);
   expect_refused({}, {}, 6);
   expect_refused({}, {}, -1);
   expect_refused({2}, {-1}, 0);

@@ -394,6 +394,35 @@ TEST(Loader, LabelsMustBeClasses) {
   }
 }
 
+// A set whose images are no images, or that has none.
+class Misshapen final : public Dataset {
+ public:
+  Misshapen(std::int64_t size, const Shape& shape) : size_(size), shape_(shape) {}
+  std::int64_t size() const override { return size_; }
+  Shape image_shape() const override { return shape_; }
+  std::int64_t num_classes() const override { return 2; }
+  Normalization normalization() const override { return grey_normalization(); }
+  std::int64_t read(std::int64_t /*index*/, Generator& /*random*/,
+                    std::span<std::uint8_t> /*pixels*/) const override {
+    return 0;
+  }
+
+ private:
+  std::int64_t size_;
+  Shape shape_;
+};
+
+TEST(Loader, RefusesSetsWithoutImages) {
+  const auto error_of = [](std::int64_t size, const Shape& shape) {
+    const Misshapen set(size, shape);
+    return message_of<ArgumentError>([&] { const DataLoader loader(set, {}); });
+  };
+  EXPECT_EQ(error_of(4, {784}),
+            "[loader] image_shape() must be [channels, height, width], it is [784]. Correct the "
+            "data set");
+  EXPECT_EQ(error_of(0, {1, 2, 2}), "[loader] the data set has 0 examples. Give it one at least");
+}
+
 TEST(Loader, NumbersMustBeFiniteInTheirType) {
   const auto set = small_set(4);
   const Normalization steep{{0.0F}, {1e-6F}};

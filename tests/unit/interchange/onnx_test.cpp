@@ -310,6 +310,26 @@ TEST(Onnx, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal(made, {3}), HasSubstr("its input 1, f32[3], is neither the network's input"));
 }
 
+// A detached tensor is the same number; so is a detached parameter.
+class Detaching final : public nn::Module {
+ public:
+  Detaching() { add("fc", fc_); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = fc_(x);
+    return (relu(y).detach() + y * fc_.weight().detach()).detach();
+  }
+
+ private:
+  nn::Linear fc_{3, 3};
+};
+
+TEST(Onnx, DetachedTensorsAreWhatTheyWereTakenFrom) {
+  Detaching net;
+  onnx::ModelProto model = exported(net, {3, 3});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "3", "3"));
+  EXPECT_EQ(model.graph().initializer_size(), 2);
+}
+
 // Adds its parameter, of any name and shape.
 class Added final : public nn::Module {
  public:

@@ -124,6 +124,18 @@ TEST(BatchNorm, RefusesOtherRanksAndSizes) {
   EXPECT_THROW(BatchNorm1d(0), ArgumentError);
 }
 
+TEST(BatchNorm, RefusesNumbersThatMakeNoSense) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double momentum : {-0.1, 1.5, nan}) {
+    EXPECT_THAT(message_of([&] { const BatchNorm1d norm(2, {.momentum = momentum}); }),
+                HasSubstr(concat("[BatchNorm] momentum must be in [0, 1]: ", momentum)));
+  }
+  for (const double eps : {-1e-5, nan}) {
+    EXPECT_THAT(message_of([&] { const BatchNorm1d norm(2, {.eps = eps}); }),
+                HasSubstr("[BatchNorm] eps must be finite and not negative"));
+  }
+}
+
 TEST(LayerNorm, NormalisesTheLastAxes) {
   LayerNorm layer(2, {.eps = 0});
   EXPECT_THAT(names_of(layer.state()), ElementsAre("weight", "bias"));

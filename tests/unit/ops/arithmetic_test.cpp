@@ -11,7 +11,9 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/indexing.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/message_of.h"
 
@@ -132,6 +134,28 @@ TEST(Cat, PromotesAndKeepsChannelsLast) {
   EXPECT_EQ(sum(mixed).item(), 8 + 24);
   EXPECT_THROW(cat({}), ArgumentError);
   EXPECT_THROW(cat({a, b}, 0), ArgumentError);
+}
+
+TEST(Cat, RefusesAxesThatCannotBeCounted) {
+  const auto error_of = [](DType dtype, std::int64_t size) {
+    const Tensor endless = expand(zeros({1}, dtype), {size});
+    return message_of<ArgumentError>([&] { cat({endless, endless}); });
+  };
+  EXPECT_EQ(error_of(DType::kBool, std::int64_t{1} << 62),
+            "[cat] axis 0 would be longer than can be counted. Join fewer");
+  EXPECT_THAT(error_of(DType::kF32, std::int64_t{1} << 60),
+              testing::HasSubstr("[cat] the result would be f32[2305843009213693952], more bytes "
+                                 "than can be counted"));
+}
+
+TEST(Calls, NameUndefinedTensors) {
+  const Tensor none;
+  EXPECT_EQ(message_of([&] { relu(none); }),
+            "[relu] input 0 is an undefined tensor. Assign it first");
+  EXPECT_EQ(message_of([&] {
+              linear(zeros({2, 2}), none);
+            }),
+            "[linear] input 1 is an undefined tensor. Assign it first");
 }
 
 TEST(Cat, MoreTensorsThanFitInPlace) {

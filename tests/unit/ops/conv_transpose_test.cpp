@@ -154,6 +154,10 @@ TEST(ConvTranspose2d, SaysWhatDoesNotFit) {
   EXPECT_THAT(refusal({.stride = 2, .output_padding = 2}),
               HasSubstr("output_padding must be smaller than the stride [2, 2], it is [2, 2]"));
   EXPECT_THAT(refusal({.stride = std::int64_t{1} << 40}), HasSubstr("is larger than"));
+  const Tensor long_image = expand(zeros({1, 2, 1, 1}), {1, 2, kMostPixels + 1, 1});
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { conv_transpose2d(long_image, weight); }),
+      HasSubstr("x has images of more than 2147483647 pixels on a side: [1, 2, 2147483648"));
 }
 
 }  // namespace

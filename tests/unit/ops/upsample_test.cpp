@@ -86,6 +86,20 @@ void expect_rounded(const Tensor& got, const Doubles& expected) {
   }
 }
 
+TEST(UpsampleNearest, RefusesMorePixelsThanCanBeCounted) {
+  const auto error_of = [](const Shape& shape, Size2d scale) {
+    return message_of<ArgumentError>([&] { upsample_nearest2d(zeros(shape), scale); });
+  };
+  const std::int64_t most = kMostPixels;
+  EXPECT_EQ(error_of({1, 1, 4, 2}, {1, most}),
+            "[upsample_nearest2d] images of size [4, 2] times [1, 2147483647] have more than "
+            "2147483647 pixels on a side. Use a smaller scale");
+  EXPECT_EQ(
+      error_of({8, 1, 1, 1}, {most, most}),
+      "[upsample_nearest2d] the result would be f32[8, 1, 2147483647, 2147483647], more bytes "
+      "than can be counted. Make it of smaller tensors");
+}
+
 TEST(UpsampleBilinear, GivesTheNumbersOfPyTorch) {
   for (const Interpolated& expected : interpolated_by_pytorch()) {
     for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {

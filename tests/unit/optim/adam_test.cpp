@@ -127,7 +127,7 @@ TEST(Adam, RefusesOptionsOutOfRange) {
               testing::StartsWith("[AdamW] options must not be negative"));
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(message_of([&] { Adam adam({param}, AdamOptions{.eps = kInfinity}); }),
-              testing::StartsWith("[Adam] options must be finite: eps inf"));
+              testing::StartsWith("[Adam] options must be finite: lr 0.001, eps inf"));
   EXPECT_THAT(message_of([&] { AdamW adam({param}, AdamWOptions{.weight_decay = kInfinity}); }),
               testing::HasSubstr("weight_decay inf"));
   Adam adam({param});

@@ -200,6 +200,13 @@ TEST(ClipGradNorm, RefusesAParameterThatIsGivenTwice) {
   EXPECT_NO_THROW(clip_grad_norm(twice, 1));
 }
 
+TEST(ClipGradNorm, NamesItselfWhereAGradientIsF64) {
+  const Tensor wide = ones({2}, DType::kF64).set_requires_grad(true);
+  wide.set_grad(ones({2}, DType::kF64));
+  EXPECT_EQ(message_of([&] { clip_grad_norm(std::vector<Tensor>{wide}, 1); }),
+            "[clip_grad_norm] tensor 0 is f64, only f32, bf16 and f16 are supported. Use astype()");
+}
+
 TEST(ClipGradValue, LimitsEveryElement) {
   const Tensor a = parameter({5});
   a.set_grad(from_values({-3.0F, -0.5F, 0.0F, 0.75F, kInf}, {5}));

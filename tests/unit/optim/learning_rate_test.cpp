@@ -89,7 +89,7 @@ TEST(LearningRate, RefusesWhatIsNone) {
   EXPECT_THAT(message_of([&] {
                 Adam adam({param}, {.lr = {0.1, std::nan("")}});
               }),
-              testing::HasSubstr("must not be negative: lr"));
+              testing::HasSubstr("must be finite: lr nan"));
   Sgd sgd({param});
   EXPECT_THAT(message_of([&] {
                 sgd.set_lr({0.1, -3});

@@ -207,6 +207,9 @@ TEST(Model, RefusesWhatItCannotDo) {
   EXPECT_THROW(Model(*f.net, loss_function, *f.optimizer, {.metrics = {"loss", "loss"}}),
                ArgumentError);
   EXPECT_THROW(Model(*f.net, loss_function, *f.optimizer, {.amp = {.level = "O7"}}), ArgumentError);
+  EXPECT_THROW(Model(*f.net, nullptr, *f.optimizer), ArgumentError);
+  EXPECT_THROW(Model(amp::build_train_network(*f.net, loss_function, *f.optimizer), nullptr),
+               ArgumentError);
   Model model(*f.net, loss_function, *f.optimizer);
   EXPECT_THROW(model.fit(0, *f.loader), ArgumentError);
 }

@@ -142,6 +142,13 @@ TEST(Schedule, RefusesFieldsThatAreNoSchedule) {
   }
 }
 
+TEST(Schedule, RefusesArraysThatNoMemoryHolds) {
+  const Schedule schedule{.lr = 1, .total_steps = std::int64_t{1} << 62};
+  EXPECT_DOUBLE_EQ(schedule.at(std::int64_t{1} << 40), 1);
+  EXPECT_THAT(message_of<ArgumentError>([&] { schedule.values(); }),
+              testing::HasSubstr("rates is larger than"));
+}
+
 TEST(Schedule, RefusesStepsBeforeTheFirst) {
   const Schedule schedule{.lr = 1, .total_steps = 4};
   EXPECT_EQ(message_of<ArgumentError>([&] { schedule.at(-1); }),
