@@ -62,6 +62,7 @@
 #include "mezzo/models/mlp.h"
 #include "mezzo/models/model.h"
 #include "mezzo/models/resnet.h"
+#include "mezzo/models/resnet20.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"

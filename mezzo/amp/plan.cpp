@@ -116,16 +116,20 @@ Plan make_plan(const std::function<void()>& forward) {
 }
 
 Plan make_plan(nn::Module& net, const Shape& input, const Policy& policy) {
+  return make_plan(net, zeros(input, DType::kF32, Format::kContiguous, net.device()), policy);
+}
+
+Plan make_plan(nn::Module& net, const Tensor& input, const Policy& policy) {
   const nn::Inference inference(net);
-  const Device device = net.device();
-  const Tensor x = zeros(input, DType::kF32, Format::kContiguous, device);
-  const Tensor labels = zeros({input[0]}, DType::kI64, Format::kContiguous, device);
   return make_plan([&] {
     Tensor logits;
     {
       const Autocast region(policy);
-      logits = net(x);
+      logits = net(input);
     }
+    Shape places = logits.shape();
+    if (places.rank() > 1) places.erase(1);
+    const Tensor labels = zeros(places, DType::kI64, Format::kContiguous, input.device());
     cross_entropy(logits.astype(DType::kF32), labels);
   });
 }

@@ -51,6 +51,9 @@ Plan make_plan(const std::function<void()>& forward);
 // the policy; the backward pass runs in the dtypes of the forward pass. The network is run in
 // inference mode, which leaves its statistics alone.
 Plan make_plan(nn::Module& net, const Shape& input, const Policy& policy);
+// The same for an input such as numbers of tokens, where zeros in f32 would not do. Its elements
+// decide nothing.
+Plan make_plan(nn::Module& net, const Tensor& input, const Policy& policy);
 
 // The casts of an operation in words: `x0 f32>bf16, x1 f32>bf16 (parameter, shared)`.
 std::string describe_casts(const PlannedOp& op);

@@ -162,7 +162,9 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
 }
 
 void add_level_option(CLI::App& command, SharedOptions& options) {
-  command.add_option("--amp", options.level, "Level: O0, O1, auto, O2 or O3")
+  command
+      .add_option("--amp", options.level,
+                  "Level: O0, O1, auto, O2 or O3, also with its dtype: O2/f16")
       ->capture_default_str();
 }
 

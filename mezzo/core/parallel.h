@@ -8,9 +8,11 @@
 
 namespace mezzo {
 
-// The number of threads that parallel loops use.
+// The number of threads that parallel loops of the calling thread use. Each thread that computes
+// has a pool of its own, of OMP_NUM_THREADS or as many threads as there are cores until it sets its
+// own.
 int num_threads();
-// Throws ArgumentError unless count >= 1.
+// For the calling thread alone. Throws ArgumentError unless count >= 1.
 void set_num_threads(int count);
 
 // A number of the calling thread that no other has or had.

@@ -92,8 +92,10 @@ std::string OnnxGraph::input(std::size_t i) {
   if (const auto named = find(names_, tensor); named != names_.end()) return named->second;
   const auto found = find(state_, tensor);
   if (found == state_.end()) {
-    refuse("its input ", i, ", ", tensor, ", is neither the network's input nor state nor the ",
-           "result of an operation. Register it with add_buffer(), and export in f32");
+    refuse(
+        "its input ", i, ", ", tensor, ", is neither the network's input nor state nor the ",
+        "result of an operation. If it belongs to a module, add() that; if it is a constant, make "
+        "it a buffer with add_buffer(); and export in f32");
   }
   if (!found->second.added) add_state(found->second);
   return found->second.name;

@@ -88,7 +88,7 @@ FoundCheckpoint settle(const std::string& folder, std::optional<FoundCheckpoint>
     logging::write(logging::Topic::kWarning, "a checkpoint is passed over: ", problem);
   }
   if (!damaged.empty()) {
-    logging::write(logging::Topic::kWarning, "going on from the checkpoint ", found->path,
+    logging::write(logging::Topic::kWarning, "the newest sound checkpoint is ", found->path,
                    ", step ", found->checkpoint.step);
   }
   found->damaged = std::move(damaged);

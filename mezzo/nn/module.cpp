@@ -6,7 +6,9 @@
 
 #include <fnmatch.h>
 
+#include "mezzo/core/log.h"
 #include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::nn {
 namespace {
@@ -23,7 +25,28 @@ Module* current_module() { return current; }
 
 std::string current_module_path() { return current != nullptr ? current->path() : std::string(); }
 
-Module::Entered::Entered(Module& module) : previous_(std::exchange(current, &module)) {}
+namespace {
+
+// A member that was never registered computes, but is not trained, saved or set to eval(). Whoever
+// trains it by itself, as a frozen network's opposite, reads one warning in vain.
+void warn_of_stranger(const Module& module, const Module& caller) {
+  const std::vector<Tensor> parameters = module.parameters();
+  if (std::ranges::none_of(parameters, &Tensor::requires_grad)) return;
+  const std::string path = caller.path();
+  logging::warn_once(concat("[Module] ", path.empty() ? "the network" : "`" + path + "`",
+                            " calls a module with ", parameters.size(),
+                            " parameters that was not added: they are not among parameters(), and "
+                            "not in state(). Call add() in the constructor"));
+}
+
+}  // namespace
+
+Module::Entered::Entered(Module& module) : previous_(std::exchange(current, &module)) {
+  const bool is_stranger =
+      module.parent_ == nullptr && previous_ != nullptr && previous_ != &module;
+  if (is_stranger && grad_enabled()) [[unlikely]]
+    warn_of_stranger(module, *previous_);
+}
 Module::Entered::~Entered() { current = previous_; }
 
 std::string Module::path() const {

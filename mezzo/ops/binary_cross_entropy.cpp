@@ -88,7 +88,13 @@ extern const OpDef binary_cross_entropy_with_logits{
     .backward =
         [](Backward& ctx) {
           const Tensor x = ctx.input(0);
-          if (ctx.needs(0)) ctx.set(0, ctx.grad() * (sigmoid(x) - ctx.input(1)));
+          if (ctx.needs(0)) {
+            // A probability near its target leaves nothing of the difference if it is rounded to 16
+            // bits before.
+            const Tensor wide = is_lower(x.dtype()) ? x.astype(DType::kF32) : x;
+            const Tensor grad = ctx.grad() * (sigmoid(wide) - ctx.input(1));
+            ctx.set(0, grad.astype(ctx.grad_dtype(0)));
+          }
           if (ctx.needs(1)) ctx.set(1, -(ctx.grad() * x));
         },
     .samples = [] { return samples_between(-8, 8); },

@@ -45,14 +45,13 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
 // Throws what the operation throws of what does not fit, and before others are called with it,
 // whose names would be in the error.
 void check_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
-  const bool are_numbers = labels.dtype() == DType::kI64 && labels.rank() == 1;
-  check_arg(are_numbers || !options.ignore_index.has_value(), "cross_entropy",
-            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels,
-            ". Leave ignore_index out");
   const Tensor* const inputs[] = {&logits, &labels};
   const Attrs attrs = CrossEntropyAttrs{options.label_smoothing, options.reduction};
   Infer infer(ops::cross_entropy.name, inputs, attrs);
   ops::cross_entropy.infer(infer);
+  check_arg(labels.rank() == 1 || !options.ignore_index.has_value(), "cross_entropy",
+            "ignore_index is for class numbers, which are i64[n]; the labels are ", labels,
+            ". Leave ignore_index out");
 }
 
 // The weights in the dtype of the loss; undefined if there are none.

@@ -40,7 +40,7 @@ std::int64_t checked_label(Label label, std::int64_t at, std::int64_t classes,
                            std::string_view op) {
   const auto value = static_cast<std::int64_t>(label);
   check_arg(value >= 0 && value < classes, op, "label ", at, " is ", value, ", out of range for ",
-            classes, " classes. Labels count from 0");
+            classes, " classes. Labels count from 0; those that do not count are ignore_index");
   return value;
 }
 

@@ -1,5 +1,7 @@
 #include "mezzo/ops/matmul.h"
 
+#include <algorithm>
+
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/matmul_attrs.h"
@@ -50,12 +52,23 @@ double flops_of(const Tensor& product, std::int64_t terms) {
 
 // With C = A B: the gradient of A is G B^T, that of B is A^T G; an operand that was transposed gets
 // the transpose of that.
+// Whether the products for the gradient of input i stay f32: those that are added up, because the
+// input was used again along an axis, would otherwise be rounded before.
+bool stays_f32(const Backward& ctx, std::size_t i) {
+  if (ctx.has_wide_grad(i)) return true;
+  const Shape& grad = ctx.grad().shape();
+  const Shape& input = ctx.input_shape(i);
+  const bool is_same_batch =
+      grad.rank() == input.rank() && std::equal(grad.begin(), grad.end() - 2, input.begin());
+  return is_lower(ctx.input_dtype(i)) && !is_same_batch;
+}
+
 void matmul_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<MatmulAttrs>();
   const Tensor& grad = ctx.grad();
   if (ctx.needs(0)) {
     const Tensor b = ctx.input(1);
-    const bool wide = ctx.has_wide_grad(0);
+    const bool wide = stays_f32(ctx, 0);
     const Tensor product = attrs.transpose_a
                                ? mezzo::matmul(b, grad, {attrs.transpose_b, true, wide})
                                : mezzo::matmul(grad, b, {false, !attrs.transpose_b, wide});
@@ -63,7 +76,7 @@ void matmul_backward(Backward& ctx) {
   }
   if (ctx.needs(1)) {
     const Tensor a = ctx.input(0);
-    const bool wide = ctx.has_wide_grad(1);
+    const bool wide = stays_f32(ctx, 1);
     const Tensor product = attrs.transpose_b
                                ? mezzo::matmul(grad, a, {true, attrs.transpose_a, wide})
                                : mezzo::matmul(a, grad, {!attrs.transpose_a, false, wide});

@@ -34,9 +34,11 @@ std::string TopK::name() const { return k_ == 1 ? "accuracy" : concat("top", k_)
 void TopK::reset() { right_ = examples_ = 0; }
 
 void TopK::update(const Tensor& output, const Tensor& labels, double) {
-  check_arg(output.rank() == 2 && labels.shape() == Shape{output.size(0)}, "metrics",
-            "logits are [n, c] and labels [n]: ", output, " and ", labels,
-            ". Give each row of logits one label");
+  check_arg(
+      output.rank() == 2 && labels.shape() == Shape{output.size(0)}, "metrics",
+      "logits are [n, c] and labels [n]: ", output, " and ", labels,
+      ". Give each row of logits one label, or name other metrics, as in ModelOptions{.metrics = "
+      "{\"loss\"}}");
   const Tensor logits = contiguous(output.detach().to(kCpuDevice).astype(DType::kF32));
   const std::vector<std::int64_t> classes = labels.to_vector<std::int64_t>();
   const auto* row = logits.data<float>();

@@ -1,8 +1,8 @@
 // Model: a network with its loss, optimizer and metrics, and the loop that trains it.
 //
 //   optim::Sgd optimizer(net.parameters(), {.lr = 0.01});
-//   train::Model model(net, cross_entropy_loss, optimizer, {.metrics = {"accuracy"},
-//                                                           .amp = {.level = "O2"}});
+//   train::Model model(net, nn::CrossEntropyLoss(), optimizer,
+//                      {.metrics = {"accuracy"}, .amp = {.level = "O2"}});
 //   train::LossMonitor monitor(100);
 //   model.fit(10, loader, {.callbacks = {&monitor}});
 //   const double accuracy = model.eval(test_loader).at("accuracy");

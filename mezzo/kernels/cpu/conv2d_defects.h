@@ -1,5 +1,5 @@
-// Convolutions that oneDNN 2.6.3 computes wrongly, all of them of bf16 with AMX: seen in random
-// calls on memory full of infinities (docs/architecture.md).
+// Convolutions of bf16 that oneDNN 2.6.3 computes wrongly, by tiles (AMX) or dot products
+// (AVX512-BF16): seen in random calls on memory full of infinities (docs/architecture.md).
 #pragma once
 
 #include "mezzo/kernels/cpu/conv2d_problem.h"

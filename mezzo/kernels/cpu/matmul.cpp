@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/core/cpu.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/matmul_tiles.h"
 #include "mezzo/kernels/cpu/onednn.h"
@@ -143,15 +144,16 @@ bool has_gaps(const Matrices& m) {
 
 // Packing b costs more than it brings to one small product: it pays for tall operands, and for
 // weights that are read again before they change, as in inference. (Measured: 128 x 784 x 512 in
-// f32 takes 615 us from plain memory, 588 us packed, and packing takes 116 us.) With gaps in a,
-// oneDNN's kernel adds up in another order if b is packed, and the second call of two would give
-// other bits than the first.
+// f32 takes 615 us from plain memory, 588 us packed, and packing takes 116 us.) With gaps in an
+// operand, and without AVX-512, oneDNN's kernel adds up in another order if b is packed, and the
+// second call of two would give other bits than the first.
 bool packs(const Tensor& b, const Problem& p) {
   constexpr std::int64_t kTall = 1024;
   if (p.b.dims.rank() != 2) return false;
+  const bool has_same_bits = cpu_features().avx512 && !has_gaps(p.a) && !has_gaps(p.b);
   return onednn::is_worth_keeping(b) &&
          (p.a.dims[0] >= kTall ||
-          (!has_gaps(p.a) && onednn::is_read_again(b, p.b.dims, p.b.strides)));
+          (has_same_bits && onednn::is_read_again(b, p.b.dims, p.b.strides)));
 }
 
 Call make_call(const Tensor& a, const Tensor& b, const Tensor& out, const MatmulAttrs& attrs) {
@@ -240,12 +242,22 @@ void run(const char* op, const KernelArgs& args, Call (*as_call)(const KernelArg
 void run_matmul(const KernelArgs& args) { run("matmul", args, matmul_call); }
 void run_linear(const KernelArgs& args) { run("linear", args, linear_call); }
 
+// Seen in 2.6.3 with AMX: some products of bf16 whose sums have 32 n - 1 terms load tiles of sizes
+// that do not fit, which ends the program.
+bool ends_program(const Problem& p) {
+  return p.dtype == DType::kBf16 && cpu_features().amx_bf16 && p.a.dims.back() % 32 == 31;
+}
+
 template <Call (*kAsCall)(const KernelArgs&)>
 Support supports(const KernelArgs& args) {
   const Support dtypes = onednn::supports_dtypes(args);
   if (!dtypes) return dtypes;
-  return *find(kAsCall(args)) ? Support::yes()
-                              : Support::no("oneDNN has no such matrix product for this CPU");
+  const Call call = kAsCall(args);
+  if (ends_program(call.problem)) {
+    return Support::no("oneDNN cannot be trusted with bf16 sums of so many terms with AMX");
+  }
+  return *find(call) ? Support::yes()
+                     : Support::no("oneDNN has no such matrix product for this CPU");
 }
 
 // f16, and bf16 where oneDNN has none: see conv2d.cpp.

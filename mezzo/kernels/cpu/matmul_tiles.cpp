@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/matmul_tiles_problem.h"
 #include "mezzo/kernels/cpu/matmul_tiles_worker.h"
 #include "mezzo/kernels/cpu/tiles-inl.h"
@@ -48,19 +49,32 @@ void run(const Problem& problem, Bf16Unit unit, const Result& result) {
       });
 }
 
-Problem matmul_problem(const KernelArgs& args) {
+Problem matmul_problem(const KernelArgs& args, const Tensor& a, const Tensor& b) {
   const auto& attrs = args.attrs<MatmulAttrs>();
-  return describe(args.input(0), attrs.transpose_a, args.input(1), attrs.transpose_b,
-                  args.output());
+  return describe(a, attrs.transpose_a, b, attrs.transpose_b, args.output());
 }
 
-Problem linear_problem(const KernelArgs& args) {
-  return describe(args.input(0), false, args.input(1), true, args.output());
+Problem linear_problem(const KernelArgs& args, const Tensor& a, const Tensor& b) {
+  return describe(a, false, b, true, args.output());
 }
 
-void run(Problem problem, const KernelArgs& args, Bf16Unit unit, bool relu = false) {
-  problem.a.data = args.input(0).data<BFloat16>();
-  problem.b.data = args.input(1).data<BFloat16>();
+using ProblemOf = Problem (*)(const KernelArgs&, const Tensor& a, const Tensor& b);
+
+Problem as_given(const KernelArgs& args, ProblemOf problem_of) {
+  return problem_of(args, args.input(0), args.input(1));
+}
+
+void run(const KernelArgs& args, ProblemOf problem_of, Bf16Unit unit, bool relu = false) {
+  Tensor a = args.input(0);
+  Tensor b = args.input(1);
+  Problem problem = as_given(args, problem_of);
+  if (!problem.a_is_dense || !problem.b_is_dense) {  // as the gradient of a sum() is
+    if (!problem.a_is_dense) a = dense(a, Format::kContiguous);
+    if (!problem.b_is_dense) b = dense(b, Format::kContiguous);
+    problem = problem_of(args, a, b);
+  }
+  problem.a.data = a.data<BFloat16>();
+  problem.b.data = b.data<BFloat16>();
   const Tensor& out = args.output();
   Result result{.data = out.mutable_raw_data(),
                 .stride = problem.b.size,
@@ -102,7 +116,7 @@ Support supports_result(const KernelArgs& args) {
   return Support::yes();
 }
 
-Support supports(const KernelArgs& args, Problem (*as_problem)(const KernelArgs&)) {
+Support supports(const KernelArgs& args, ProblemOf problem_of) {
   const std::optional<Bf16Unit> unit = bf16_unit();
   if (!unit) return Support::no("this CPU has neither AMX nor a fast bf16 dot product");
   for (std::size_t i = 0; i < 2; ++i) {
@@ -111,19 +125,22 @@ Support supports(const KernelArgs& args, Problem (*as_problem)(const KernelArgs&
   }
   const Support result = supports_result(args);
   if (!result) return result;
-  const Problem problem = as_problem(args);
-  if (!problem.supported) return Support::no("an operand is dense along neither axis");
-  if (unit == Bf16Unit::kDots && !suits_dots(problem)) {
-    return Support::no("oneDNN's dot products are as fast");
+  if (unit == Bf16Unit::kTiles) return Support::yes();
+  const Problem problem = as_given(args, problem_of);
+  if (!problem.a_is_dense || !problem.b_is_dense) {
+    return Support::no("an operand is dense along neither axis");
   }
-  return Support::yes();
+  return suits_dots(problem) ? Support::yes() : Support::no("oneDNN's dot products are as fast");
 }
 
 // Groups are pairs of tiles. The second operand is copied anew by every thread.
 class Rows final : public ResultRows {
  public:
   Rows(const KernelArgs& args, Bf16Unit unit)
-      : problem_(matmul_problem(args)), unit_(unit), a_(args.input(0)), b_(args.input(1)) {}
+      : problem_(as_given(args, matmul_problem)),
+        unit_(unit),
+        a_(args.input(0)),
+        b_(args.input(1)) {}
 
   std::int64_t groups() const override { return (problem_.a.size + kPair - 1) / kPair; }
   std::int64_t group_elements() const override { return kPair * problem_.b.size; }
@@ -150,10 +167,11 @@ class Rows final : public ResultRows {
 }  // namespace
 
 std::unique_ptr<ResultRows> matmul_tiles_rows(const KernelArgs& args) {
-  const Problem problem = matmul_problem(args);
+  const Problem problem = as_given(args, matmul_problem);
+  const bool can_be_read = problem.a_is_dense && problem.b_is_dense;
   const bool is_one_run = problem.a.blocks() <= matmul_tiles::kMostBlocks;
   if (args.output().dtype() != DType::kF32 || args.has(2) || problem.batch.numel() != 1 ||
-      !is_one_run) {
+      !is_one_run || !can_be_read) {
     return {};
   }
   return std::make_unique<Rows>(args, *bf16_unit());
@@ -170,14 +188,10 @@ Support supports_linear_activation_tiles(const KernelArgs& args) {
   return supports_linear_tiles(args);
 }
 void run_linear_activation_tiles(const KernelArgs& args) {
-  run(linear_problem(args), args, *bf16_unit(), true);
+  run(args, linear_problem, *bf16_unit(), true);
 }
 
-void run_matmul_tiles(const KernelArgs& args, Bf16Unit unit) {
-  run(matmul_problem(args), args, unit);
-}
-void run_linear_tiles(const KernelArgs& args, Bf16Unit unit) {
-  run(linear_problem(args), args, unit);
-}
+void run_matmul_tiles(const KernelArgs& args, Bf16Unit unit) { run(args, matmul_problem, unit); }
+void run_linear_tiles(const KernelArgs& args, Bf16Unit unit) { run(args, linear_problem, unit); }
 
 }  // namespace mezzo::kernels

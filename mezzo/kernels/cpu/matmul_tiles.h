@@ -10,9 +10,9 @@
 
 namespace mezzo::kernels {
 
-// Whether the kernels take this call of matmul or linear: bf16 operands that are dense along their
-// rows or columns, a dense result of bf16 or f32, and a CPU with AMX or a fast
-// dot product.
+// Whether the kernels take this call of matmul or linear: bf16 operands, a dense result of bf16 or
+// f32, and a CPU with AMX or a fast dot product. An operand that is dense along neither its rows
+// nor its columns is copied first, with AMX.
 Support supports_matmul_tiles(const KernelArgs& args);
 Support supports_linear_tiles(const KernelArgs& args);
 

@@ -82,9 +82,8 @@ Problem describe(const Tensor& a, bool transpose_a, const Tensor& b, bool transp
       p.b_steps.push_back(b_step);
     }
   }
-  const bool a_dense = set_operand(first, p.a);
-  const bool b_dense = set_operand(second, p.b);
-  p.supported = a_dense && b_dense;
+  p.a_is_dense = set_operand(first, p.a);
+  p.b_is_dense = set_operand(second, p.b);
   return p;
 }
 

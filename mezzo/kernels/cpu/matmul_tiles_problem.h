@@ -12,7 +12,7 @@ struct Problem {
   Operand a, b;  // those of the first product
   Shape batch;   // leading sizes, and what a step along them means for the operands, in elements
   Shape a_steps, b_steps;
-  bool supported = false;  // the operands are dense along one axis
+  bool a_is_dense = false, b_is_dense = false;  // along one axis: it can be read where it is
 
   // Where the operands of the product of that index begin, relative to the first one's.
   struct Offsets {

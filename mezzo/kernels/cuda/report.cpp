@@ -54,7 +54,8 @@ void throw_reported(Device device) {
   }
   if (static_cast<Fault>(found.fault) == Fault::kLabel) {
     fail("labels", "label ", found.at, " is ", found.value, ", out of range for ", found.bound,
-         " classes, found on ", device, " after the call. Labels count from 0");
+         " classes, found on ", device,
+         " after the call. Labels count from 0; those that do not count are ignore_index");
   }
   fail("indexing", "index ", found.at, " is ", found.value, ", out of range for ", found.bound,
        " rows, found on ", device, " after the call. Indices count from 0");

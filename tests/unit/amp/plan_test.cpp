@@ -7,6 +7,8 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/models/lenet5.h"
 #include "mezzo/models/model.h"
+#include "mezzo/nn/embedding.h"
+#include "mezzo/nn/linear.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
@@ -15,6 +17,7 @@
 namespace mezzo::amp {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -48,6 +51,20 @@ TEST(Plan, AtO0NothingIsCast) {
   EXPECT_EQ(plan.casts, 0);
   EXPECT_EQ(plan.avoided_casts, 0);
   EXPECT_EQ(plan.count(DType::kF32), static_cast<std::int64_t>(plan.ops.size()));
+}
+
+TEST(Plan, TakesAnInputThatIsNotF32) {
+  class Tokens final : public nn::Module {
+   public:
+    Tokens() { add("embedding", embedding_), add("fc", fc_); }
+    Tensor forward(const Tensor& x) override { return fc_(embedding_(x)); }
+
+   private:
+    nn::Embedding embedding_{5, 4};
+    nn::Linear fc_{4, 5};
+  } net;
+  const Plan plan = make_plan(net, zeros({2}, DType::kI64), Policy{.lower = DType::kBf16});
+  EXPECT_THAT(lines_of(plan), Contains(testing::HasSubstr("linear bf16")));
 }
 
 TEST(Plan, CountsWhatIsCastSharedAndAvoided) {

@@ -370,6 +370,16 @@ TEST(TrainStep, RefusesOptionsThatMakeNoSense) {
             "[train_step] the loss function is null. Give one");
 }
 
+TEST(TrainStep, RefusesAnOptimizerOfNothing) {
+  SmallNet net;
+  optim::Sgd nothing(std::vector<Tensor>{}, {.lr = 0.1});
+  TrainOneStepWithLossScale step(net, steep_loss, nothing, no_scaler());
+  const Batch batch = small_batch(1);
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { step(batch.images, batch.labels); }),
+      testing::HasSubstr("[train_step] the optimizer holds no parameters, and the network"));
+}
+
 TEST(TrainStep, RefusesLossesOfSeveralNumbers) {
   Training training(no_scaler(), {}, [](const Tensor& y, const Tensor&) { return y; });
   EXPECT_THAT(message_of<ArgumentError>([&] { training(small_batch(1)); }),

@@ -69,7 +69,7 @@ TEST_F(DamagedCheckpointTest, SaysWhatHappened) {
   EXPECT_EQ(found.damaged[0].path, folder_.path(newest_));
   EXPECT_EQ(found.damaged[0].problem, problem);
   EXPECT_THAT(log.lines, ElementsAre("a checkpoint is passed over: " + problem,
-                                     "going on from the checkpoint " +
+                                     "the newest sound checkpoint is " +
                                          folder_.path("000001-step-10") + ", step 10"));
 }
 

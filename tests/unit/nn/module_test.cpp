@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/log.h"
 #include "mezzo/nn/inference.h"
+#include "mezzo/nn/linear.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/unit/nn/example_net.h"
 
@@ -30,6 +33,33 @@ TEST(Module, NamesAreDottedAndInOrderOfRegistration) {
   EXPECT_EQ(net.parameter_count(), 8);
   EXPECT_EQ(net.body.first.path(), "body.first");
   EXPECT_EQ(net.path(), "");
+}
+
+// Calls a module that it forgot to add.
+class Forgetful final : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return forgotten(x); }
+  Linear forgotten{2, 3};
+};
+
+TEST(Module, WarnsOfModulesThatWereNotAdded) {
+  std::vector<std::string> lines;
+  logging::set_sink([&](logging::Topic, std::string_view line) { lines.emplace_back(line); });
+  Forgetful net;
+  {
+    const NoGrad guard;
+    net(ones({1, 2}));
+  }
+  for (Tensor parameter : net.forgotten.parameters()) parameter.set_requires_grad(false);
+  net(ones({1, 2}));  // frozen, and perhaps somebody else's
+  EXPECT_THAT(lines, testing::IsEmpty());
+  for (Tensor parameter : net.forgotten.parameters()) parameter.set_requires_grad(true);
+  net(ones({1, 2}));
+  net.forgotten(ones({1, 2}));
+  logging::set_sink({});
+  EXPECT_THAT(lines, ElementsAre("[Module] the network calls a module with 2 parameters that was "
+                                 "not added: they are not among parameters(), and not in state(). "
+                                 "Call add() in the constructor"));
 }
 
 TEST(Module, ForwardComputesAndGradientsReachEveryParameter) {

@@ -24,6 +24,20 @@ TEST(BinaryCrossEntropy, WithLogitsIsRightFarOut) {
   EXPECT_FLOAT_EQ(loss[3], std::log(2.0F));
 }
 
+// 1 - sigmoid(8) is 2^-11.6, and sigmoid(8) is 1 in bf16.
+TEST(BinaryCrossEntropy, GradientsOf16BitLogitsAreRoundedOnce) {
+  const Floats numbers{8, -8, 6, 0.5F};
+  const Tensor targets = from_values({1.0F, 0.0F, 1.0F, 0.0F}, {4});
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor low = from_values(numbers, {4}).astype(dtype).set_requires_grad(true);
+    const Tensor wide = from_values(numbers, {4}).set_requires_grad(true);
+    for (const Tensor& x : {low, wide}) {
+      binary_cross_entropy_with_logits(x, targets.astype(x.dtype()), Reduction::kSum).backward();
+    }
+    EXPECT_EQ(low.grad().to_vector<float>(), wide.grad().astype(dtype).to_vector<float>());
+  }
+}
+
 TEST(BinaryCrossEntropy, OfCertainAndWrongProbabilitiesIsBounded) {
   const Tensor p = from_values({0.0F, 1.0F, 1.0F}, {3}).set_requires_grad(true);
   const Tensor targets = from_values({1.0F, 0.0F, 1.0F}, {3});

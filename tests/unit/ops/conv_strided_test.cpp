@@ -40,6 +40,13 @@ std::vector<StridedCase> strided_cases() {
       {{2, 3, 40, 40}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
       {{2, 96, 9, 9}, {32, 96, 1, 1}, {.stride = 2}},
       {{2, 54, 6, 1}, {54, 1, 3, 5}, {.stride = 2, .padding = {1, 2}, .groups = 54}},
+      {{4, 11, 3, 3}, {11, 1, 3, 3}, {.stride = 4, .padding = 1, .groups = 11}},
+      {{2, 111, 8, 3},
+       {37, 3, 6, 3},
+       {.stride = {1, 4}, .padding = Padding2d(1, 2, 2, 4), .groups = 37}},
+      {{4, 54, 11, 2},
+       {27, 2, 2, 2},
+       {.stride = {2, 4}, .padding = Padding2d(0, 0, 1, 1), .groups = 27}},
   };
 }
 

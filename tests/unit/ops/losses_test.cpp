@@ -113,11 +113,13 @@ TEST(CrossEntropy, NamesTheLabelThatIsWrong) {
   EXPECT_EQ(message_of([&] {
               cross_entropy(x, labels_of({1, 10, 2}));
             }),
-            "[cross_entropy] label 1 is 10, out of range for 10 classes. Labels count from 0");
+            "[cross_entropy] label 1 is 10, out of range for 10 classes. Labels count from 0; "
+            "those that do not count are ignore_index");
   EXPECT_EQ(message_of([&] {
               cross_entropy(x, labels_of({1, 2, -1}));
             }),
-            "[cross_entropy] label 2 is -1, out of range for 10 classes. Labels count from 0");
+            "[cross_entropy] label 2 is -1, out of range for 10 classes. Labels count from 0; "
+            "those that do not count are ignore_index");
 }
 
 TEST(CrossEntropy, OfPixelsIsThatOfTheirRows) {
@@ -197,7 +199,7 @@ TEST(CrossEntropy, IgnoresOnlyThatNumber) {
   EXPECT_THAT(message_of([&] {
                 cross_entropy(x, reshape(labels_of({0, 1}), {2, 1}), ignoring);
               }),
-              testing::HasSubstr("the labels are i64[2, 1]"));
+              testing::HasSubstr("these have [2, 1]"));
 }
 
 TEST(CrossEntropy, StridedLogitsAndLabels) {

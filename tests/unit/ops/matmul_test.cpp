@@ -64,6 +64,17 @@ TEST(Matmul, VectorGradients) {
   EXPECT_EQ(b.grad().to_vector<double>(), a.to_vector<double>());
 }
 
+// 256 + 1 is 256 in bf16; of 1 and 256 ones it is 257 before it is rounded.
+TEST(Matmul, GradientsOfWhatIsUsedAgainAreAddedUpInF32) {
+  for (const bool is_left : {false, true}) {
+    const Tensor used_again = zeros({1, 1}, DType::kBf16).set_requires_grad(true);
+    const Tensor others = from_values({256.0F, 1.0F, 1.0F}, {3, 1, 1}).astype(DType::kBf16);
+    const Tensor y = is_left ? matmul(used_again, others) : matmul(others, used_again);
+    sum(y).backward();
+    EXPECT_EQ(used_again.grad().item(), 258);
+  }
+}
+
 TEST(Matmul, IntegersAndDoublesAreExact) {
   const Tensor a = from_values({std::int64_t{3}, std::int64_t{-2}}, {1, 2});
   const Tensor b = from_values({std::int64_t{1000003}, std::int64_t{7}}, {2, 1});
@@ -165,6 +176,27 @@ TEST(Matmul, WeightsThatAreReadAgainGiveTheSameBits) {
             << rows << " x " << size << ", rows " << x.strides()[0] << " apart";
       }
     }
+  }
+}
+
+// The same of weights with gaps between their rows, and of sizes that kernels for AVX2 differ for.
+TEST(Matmul, WeightsWithGapsThatAreReadAgainGiveTheSameBits) {
+  const NoGrad guard;
+  const auto weight_of = [](const Shape& shape, std::int64_t gap) {
+    const Tensor storage = random_tensor({shape[0], shape[1] + gap}, 5);
+    return slice(storage, 1, 0, shape[1]).detach().set_requires_grad(true);
+  };
+  const auto expect_repeated = [](const Tensor& x, const Tensor& weight, bool transposed) {
+    const auto product = [&] {
+      return matmul(x, weight, {.transpose_b = transposed}).to_vector<double>();
+    };
+    const Doubles first = product();
+    for (int read = 0; read < 2; ++read) EXPECT_EQ(product(), first) << concat(x, weight);
+  };
+  for (const std::int64_t gap : {0, 1, 4}) {
+    expect_repeated(random_tensor({32, 422}, 6), weight_of({422, 10}, gap), false);
+    expect_repeated(random_tensor({80, 1190}, 6), weight_of({54, 1190}, gap), true);
+    expect_repeated(random_tensor({80, 8}, 6), weight_of({32, 8}, gap), true);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/matmul_attrs.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/support.h"
 
@@ -274,8 +275,39 @@ TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
   matmul(large, large, {.transpose_b = true});
   const Tensor every_other = alias(large, {20, 30}, {300, 2}, 0);
   matmul(every_other, every_other, {.transpose_b = true});
-  const std::string for_large = kernels::has_tiles() ? "cpu_tiles" : "cpu_onednn";
-  EXPECT_EQ(kernels.names, (std::vector<std::string>{for_large, "cpu_onednn"}));
+  const std::string taker = kernels::has_tiles() ? "cpu_tiles" : "cpu_onednn";
+  EXPECT_EQ(kernels.names, (std::vector<std::string>{taker, taker}));
+}
+
+// Dense along neither axis: parts with steps, in batches of several forms, and expanded numbers.
+TEST_F(MatmulTiles, CopyWhatCannotBeReadWhereItIs) {
+  const Tensor storage = random_tensor({90000}, 1, DType::kBf16);
+  const Tensor left = alias(storage, {3, 34, 63}, {9000, 140, 2}, 1);
+  const Tensor one = alias(storage, {3, 1, 63}, {9000, 7, 2}, 1);
+  const Tensor right = alias(storage, {63, 41}, {3, 200}, 5);
+  const Tensor many = alias(storage, {3, 63, 41}, {1, 3, 200}, 5);
+  const Tensor number = expand(random_tensor({1, 1}, 2, DType::kBf16), {63, 65});
+  for (const auto& [a, b] : {std::pair{left, right},
+                             {one, right},
+                             {left, many},
+                             {one, many},
+                             {left, number},
+                             {alias(left, {63}, {2}, 1), right}}) {
+    EXPECT_EQ(fault(matmul(a, b), matmul(wide(a), wide(b)), 63), "") << concat(a, b);
+  }
+}
+
+// Some of oneDNN's products of such lengths end the program with AMX.
+TEST_F(MatmulTiles, GradientsOfSumsOfAnyLength) {
+  for (const std::int64_t size : {31, 63, 95, 127, 2047}) {
+    const Tensor x = random_tensor({65, 10}, 1, DType::kBf16).set_requires_grad(true);
+    const Tensor weight = random_tensor({size, 10}, 2, DType::kBf16).set_requires_grad(true);
+    sum(linear(x, weight)).backward();
+    const Tensor ones_like_y = expand(ones({1, 1}, DType::kF64), {65, size});
+    EXPECT_EQ(fault(x.grad(), matmul(ones_like_y, wide(weight.detach())), size), "") << size;
+    EXPECT_EQ(fault(weight.grad(), matmul(transpose(ones_like_y), wide(x.detach())), 65), "")
+        << size;
+  }
 }
 
 }  // namespace
