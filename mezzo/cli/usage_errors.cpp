@@ -64,14 +64,14 @@ std::string mismatch(const std::string& text) {
 
 std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
                           const CLI::App* command) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && command != nullptr) {
+  const bool has_more = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const bool lacks_some = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (has_more || (lacks_some && command == nullptr)) {
     const std::vector<std::string> left = app.remaining(true);
-    if (!left.empty()) return unexpected(*command, left.front());
+    if (!left.empty()) return unexpected(command != nullptr ? *command : app, left.front());
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return mismatch(error.what());
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && command == nullptr) {
-    return "a command is missing";
-  }
+  if (lacks_some && command == nullptr) return "a command is missing";
   return error.what();
 }
 

@@ -23,6 +23,8 @@ struct WrongInput {
 TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
   const WrongInput cases[] = {
       {"", "a command is missing. See `mezzo --help`"},
+      {"--nosuch", "there is no option `--nosuch`. See `mezzo --help`"},
+      {"--versio", "there is no option `--versio`. Did you mean `--version`? See `mezzo --help`"},
       {"trian", "no command `trian`. Did you mean `train`? See `mezzo --help`"},
       {"frobnicate", "no command `frobnicate`. See `mezzo --help`"},
       {"train --modle=lenet5", "[train] there is no option `--modle`. Did you mean `--model`?"},
