@@ -184,12 +184,7 @@ Support supports_pixels(const KernelArgs& args) {
   if (!args.attrs<Conv2dAttrs>().is_pointwise({weight[2], weight[3]})) {
     return Support::no("only for plain 1x1 kernels");
   }
-  const Sizes sizes = forward_sizes(args);
-  // oneDNN's strided ones are not to be trusted with AMX (conv2d.cpp).
-  if (args.attrs<Conv2dAttrs>().stride != Size2d(1) && bf16_unit() != Unit::kTiles) {
-    return Support::no("oneDNN is as fast under a stride");
-  }
-  return supports_sizes(sizes);
+  return supports_sizes(forward_sizes(args));
 }
 
 bool normalises_pixels(const KernelArgs& args, std::size_t input, bool adds) {

@@ -14,8 +14,8 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for bf16 kernels of 1x1 without padding or groups and multiples of 32 channels; forward
-// at a stride on tiles alone.
+// Yes for bf16 kernels of 1x1 without padding or groups and multiples of 32 channels, at any
+// stride: oneDNN's strided ones are not trusted (conv2d_defects.h).
 Support supports_pixels(const KernelArgs& args);
 Support supports_pixels_grad_input(const KernelArgs& args);
 

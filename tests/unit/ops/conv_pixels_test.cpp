@@ -126,7 +126,7 @@ TEST_P(ConvPixels, TakePixelsUnderAStride) {
   const PixelCase cases[] = {
       {{2, 64, 15, 17}, 96}, {{1, 32, 1, 1}, 32}, {{3, 96, 8, 9}, 160}, {{1, 64, 23, 35}, 64}};
   for (const PixelCase& c : cases) {
-    if (kernels::has_tiles()) check_call(strided(forward_call(c)), DType::kBf16);
+    check_call(strided(forward_call(c)), DType::kBf16);
     check_call(strided_grad_input(grad_input_call(c)), DType::kBf16);
   }
 }
@@ -185,8 +185,8 @@ TEST_P(ConvPixels, LeavesOtherCallsToOthers) {
   EXPECT_FALSE(is_taken(forward_call({{2, 48, 9, 9}, 128})));  // not whole tiles
   EXPECT_FALSE(is_taken(forward_call({{2, 64, 9, 9}, 144})));  //
   EXPECT_FALSE(is_taken(forward_call({{0, 64, 9, 9}, 128})));
-  EXPECT_EQ(is_taken(strided(forward_call(fits))), kernels::has_tiles());
-  EXPECT_EQ(is_taken(strided(forward_call({{2, 128, 9, 9}, 64}))), kernels::has_tiles());
+  EXPECT_TRUE(is_taken(strided(forward_call(fits))));
+  EXPECT_TRUE(is_taken(strided(forward_call({{2, 128, 9, 9}, 64}))));
   ConvCall padded = grad_input_call(fits);
   padded.attrs = Conv2dGradAttrs{.conv = {.padding = {1, 1, 1, 1}}, .size = {7, 7}};
   EXPECT_FALSE(is_taken(padded));
