@@ -121,9 +121,11 @@ std::vector<TapsCase> cases_at_strides() {
       {{2, 32, 15, 13}, 32, 3, {.stride = {3, 2}, .padding = {1, 0, 2, 2}, .dilation = {2, 3}}},
       {{1, 32, 1, 3}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
       {{2, 32, 1, 1}, 32, 2, {.stride = 2, .padding = {1, 1, 1, 1}, .dilation = 2}},
-      {{2, 32, 181, 183}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}},
   };
 }
+
+// More rows than are copied at a time.
+const TapsCase kSeveralBands{{2, 32, 181, 183}, 32, 3, {.stride = 2, .padding = {1, 1, 1, 1}}};
 
 // Pixels that no window reads, windows beyond the image, panels of channels.
 std::vector<TapsCase> cases_of_sparse_windows() {
@@ -155,12 +157,14 @@ TEST_F(ConvTaps, ResultsAndGradientsArePlainSums) {
 
 TEST_F(ConvTaps, GradientsAtStridesArePlainSums) {
   for (const TapsCase& c : cases_at_strides()) check_call(grad_input_call(c), DType::kBf16);
+  check_call(grad_input_call(kSeveralBands), DType::kBf16);
 }
 
 // Of pixels with each remainder by the stride, read or not, in images that end before the last.
 TEST_F(ConvTaps, ResultsAtStridesArePlainSums) {
   for (const TapsCase& c : cases_at_strides()) check_call(forward_call(c), DType::kBf16);
   for (const TapsCase& c : cases_of_sparse_windows()) check_call(forward_call(c), DType::kBf16);
+  check_call(forward_call(kSeveralBands), DType::kBf16);
 }
 
 // One of each channel, added before the sums are rounded, and where there is nothing else.
