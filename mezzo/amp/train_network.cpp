@@ -46,10 +46,11 @@ void check_optimizes(const nn::Module& net, const optim::Optimizer& optimizer) {
   }
   const auto shared = std::ranges::count_if(
       optimizer.params(), [&](const Tensor& param) { return own.contains(param.impl()); });
-  check_arg(!optimizer.params().empty(), "train_step",
-            "the optimizer holds no parameters, and the ", "network has ", own.size(),
-            ". Make it of the network's parameters(), which are those of ",
-            "modules that were given to add()");
+  check_arg(
+      !optimizer.params().empty(), "train_step",
+      "the optimizer holds no parameters, and the network has ", own.size(),
+      ". Make it of the network's parameters(), which are those of modules that were given to "
+      "add()");
   if (own.empty()) return;
   constexpr const char* kAdvice = "Make it of this network's parameters(), after half_parameters()";
   check_arg(shared > 0, "train_step", "the optimizer holds none of the network's ", own.size(),

@@ -175,11 +175,13 @@ Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides,
   return Tensor(make_ref<TensorImpl>(tensor.storage(), offset, shape, strides, tensor.dtype()));
 }
 
+bool have_same_elements(const TensorImpl& a, const TensorImpl& b) {
+  return a.storage == b.storage && a.dtype == b.dtype && a.offset == b.offset &&
+         a.shape == b.shape && a.strides == b.strides;
+}
+
 bool may_overlap(const Tensor& a, const Tensor& b) {
-  if (a.storage() != b.storage()) return false;
-  const bool are_same_elements = a.dtype() == b.dtype() && a.offset() == b.offset() &&
-                                 a.shape() == b.shape() && a.strides() == b.strides();
-  if (are_same_elements) return false;
+  if (a.storage() != b.storage() || have_same_elements(*a.impl(), *b.impl())) return false;
   const auto [begin_a, end_a] = extent_of(a.shape(), a.strides(), a.offset());
   const auto [begin_b, end_b] = extent_of(b.shape(), b.strides(), b.offset());
   const auto size_a = static_cast<std::int64_t>(size_of(a.dtype()));

@@ -176,6 +176,9 @@ Tensor from_values(const std::vector<T>& values, const Shape& shape) {
 // outside of the storage, or if shape and strides differ in rank.
 Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, std::int64_t offset);
 
+// True if both are the same elements in the same order, as a tensor and its detach() are.
+bool have_same_elements(const TensorImpl& a, const TensorImpl& b);
+
 // True if both are views of one storage whose elements lie among each other, and not the same
 // elements in the same order: who writes one while the other is read may read what was written.
 bool may_overlap(const Tensor& a, const Tensor& b);

@@ -71,12 +71,8 @@ template <class Map>
 auto OnnxGraph::find(Map& map, const Tensor& tensor) {
   const auto found = map.find(tensor.impl());
   if (found != map.end()) return found;
-  return std::ranges::find_if(map, [&](const auto& entry) {
-    const TensorImpl& other = *entry.first;
-    return other.storage == tensor.storage() && other.offset == tensor.offset() &&
-           other.dtype == tensor.dtype() && other.shape == tensor.shape() &&
-           other.strides == tensor.strides();
-  });
+  return std::ranges::find_if(
+      map, [&](const auto& entry) { return have_same_elements(*entry.first, *tensor.impl()); });
 }
 
 std::string OnnxGraph::place() const {

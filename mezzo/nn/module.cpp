@@ -28,7 +28,7 @@ std::string current_module_path() { return current != nullptr ? current->path() 
 namespace {
 
 // A member that was never registered computes, but is not trained, saved or set to eval(). Whoever
-// trains it by itself, as a frozen network's opposite, reads one warning in vain.
+// trains it on its own, like one network of a GAN, reads one warning in vain.
 void warn_of_stranger(const Module& module, const Module& caller) {
   const std::vector<Tensor> parameters = module.parameters();
   if (std::ranges::none_of(parameters, &Tensor::requires_grad)) return;

@@ -6,7 +6,7 @@
 
 namespace mezzo::kernels::conv {
 
-// No where it writes over memory that is not the result's, or reads what nobody has written.
+// No where its numbers are wrong, or where it reads or writes memory that is not its own.
 Support is_trusted(const Problem& problem);
 
 // True of forward passes whose rows are wrong where a thread's share of the work begins within an

@@ -1,5 +1,7 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 
+#include <optional>
+
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/layout.h"
 
@@ -98,9 +100,7 @@ Primitive make(const Problem& p) {
 // oneDNN's primitives divide their work among as many threads as there are when they are made.
 class OneThread {
  public:
-  explicit OneThread(bool wanted) : before_(num_threads()) {
-    if (wanted) set_num_threads(1);
-  }
+  OneThread() : before_(num_threads()) { set_num_threads(1); }
   ~OneThread() { set_num_threads(before_); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
@@ -112,7 +112,8 @@ class OneThread {
 // oneDNN calls numbers that it does not like, such as a stride beyond the image, an error of its
 // caller. They are a reason to take another kernel.
 Primitive make_or_none(const Problem& problem) {
-  const OneThread guard(problem.on_one_thread);
+  std::optional<OneThread> guard;
+  if (problem.on_one_thread) guard.emplace();
   try {
     return make(problem);
   } catch (const dnnl::error& error) {

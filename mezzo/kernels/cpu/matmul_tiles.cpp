@@ -65,16 +65,15 @@ Problem as_given(const KernelArgs& args, ProblemOf problem_of) {
 }
 
 void run(const KernelArgs& args, ProblemOf problem_of, Bf16Unit unit, bool relu = false) {
-  Tensor a = args.input(0);
-  Tensor b = args.input(1);
   Problem problem = as_given(args, problem_of);
-  if (!problem.a_is_dense || !problem.b_is_dense) {  // as the gradient of a sum() is
-    if (!problem.a_is_dense) a = dense(a, Format::kContiguous);
-    if (!problem.b_is_dense) b = dense(b, Format::kContiguous);
-    problem = problem_of(args, a, b);
-  }
-  problem.a.data = a.data<BFloat16>();
-  problem.b.data = b.data<BFloat16>();
+  Tensor copies[2];
+  const Tensor* a = &args.input(0);
+  const Tensor* b = &args.input(1);
+  if (!problem.a_is_dense) a = &(copies[0] = dense(*a, Format::kContiguous));  // as a sum()'s grad
+  if (!problem.b_is_dense) b = &(copies[1] = dense(*b, Format::kContiguous));
+  if (copies[0].defined() || copies[1].defined()) problem = problem_of(args, *a, *b);
+  problem.a.data = a->data<BFloat16>();
+  problem.b.data = b->data<BFloat16>();
   const Tensor& out = args.output();
   Result result{.data = out.mutable_raw_data(),
                 .stride = problem.b.size,

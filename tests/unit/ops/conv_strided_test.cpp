@@ -1,21 +1,20 @@
 // Strided bf16 convolutions of all kinds of shapes against f32 ones of the same numbers: some
-// kernels of oneDNN's write over other memory or skip rows there (kernels/cpu/conv2d.cpp).
+// kernels of oneDNN's write over other memory or skip rows there (kernels/cpu/conv2d_defects.h).
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/reduce.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {
 namespace {
 
-using test::largest_difference;
+using test::fault;
 using test::random_tensor;
 
 struct StridedCase {
@@ -58,13 +57,6 @@ void fill_free_memory() {
   }
 }
 
-// Sums of at most this many products, whose factors are below 1: their rounding in f32, in another
-// order each, and one of the result to bf16.
-double tolerance(std::int64_t terms) {
-  const auto sum = static_cast<double>(terms);
-  return 4 * sum * sum * 0x1p-24 + sum * 0x1p-8;
-}
-
 TEST(StridedConv2d, IsThatOfTheSameNumbersInF32) {
   for (const int count : {1, 2, 3}) {
     const test::Threads threads(count);
@@ -85,13 +77,11 @@ TEST(StridedConv2d, IsThatOfTheSameNumbersInF32) {
       wide_y.backward(grad.astype(DType::kF32));
       const std::string name = concat(c.x, c.weight, " on ", count);
       EXPECT_EQ(x.to_vector<float>(), before) << name;
-      const std::int64_t terms = c.weight[1] * c.weight[2] * c.weight[3];
-      EXPECT_LE(largest_difference(y, wide_y), tolerance(terms)) << name;
-      EXPECT_LE(largest_difference(x.grad(), wide_x.grad()),
-                tolerance(c.weight[0] * c.weight[2] * c.weight[3]))
+      // Twice the terms: both are sums in f32.
+      EXPECT_EQ(fault(y, wide_y, 2 * c.weight[1] * c.weight[2] * c.weight[3]), "") << name;
+      EXPECT_EQ(fault(x.grad(), wide_x.grad(), 2 * c.weight[0] * c.weight[2] * c.weight[3]), "")
           << name;
-      EXPECT_LE(largest_difference(weight.grad(), wide_weight.grad()),
-                tolerance(y.size(0) * y.size(2) * y.size(3)))
+      EXPECT_EQ(fault(weight.grad(), wide_weight.grad(), 2 * y.size(0) * y.size(2) * y.size(3)), "")
           << name;
     }
   }

@@ -178,11 +178,14 @@ TEST_F(ConvTaps, TakeABias) {
       check_call(forward_call(c).with_bias(dtype), DType::kBf16);
       check_call(transposed_call(c).with_bias(dtype), DType::kBf16);
     }
+    check_call(transposed_call(kSeveralBands).with_bias(dtype), DType::kBf16);
   }
 }
 
 TEST_F(ConvTaps, TransposedConvolutionsAreGradients) {
-  for (const TapsCase& c : cases_at_strides()) {
+  std::vector<TapsCase> cases = cases_at_strides();
+  cases.push_back(kSeveralBands);
+  for (const TapsCase& c : cases) {
     EXPECT_EQ(transposed_call(c).result_of(DType::kBf16).to_vector<float>(),
               grad_input_call(c).result_of(DType::kBf16).to_vector<float>());
   }

@@ -64,14 +64,16 @@ TEST(Matmul, VectorGradients) {
   EXPECT_EQ(b.grad().to_vector<double>(), a.to_vector<double>());
 }
 
-// 256 + 1 is 256 in bf16; of 1 and 256 ones it is 257 before it is rounded.
+// Each of three products is 257, which bf16 rounds to 256: together they are 771, or 772 in bf16.
 TEST(Matmul, GradientsOfWhatIsUsedAgainAreAddedUpInF32) {
   for (const bool is_left : {false, true}) {
     const Tensor used_again = zeros({1, 1}, DType::kBf16).set_requires_grad(true);
-    const Tensor others = from_values({256.0F, 1.0F, 1.0F}, {3, 1, 1}).astype(DType::kBf16);
+    const std::vector<float> numbers{256, 1, 256, 1, 256, 1};
+    const Shape shape = is_left ? Shape{3, 1, 2} : Shape{3, 2, 1};
+    const Tensor others = from_values(numbers, shape).astype(DType::kBf16);
     const Tensor y = is_left ? matmul(used_again, others) : matmul(others, used_again);
     sum(y).backward();
-    EXPECT_EQ(used_again.grad().item(), 258);
+    EXPECT_EQ(used_again.grad().item(), 772);
   }
 }
 

@@ -22,6 +22,7 @@ namespace mezzo {
 namespace {
 
 using test::Doubles;
+using test::fault;
 using test::plain_copy;
 using test::random_tensor;
 using test::Threads;
@@ -70,23 +71,6 @@ Tensor product(const Tensor& a, const Tensor& b, const MatmulOptions& options,
 }
 
 Tensor wide(const Tensor& x) { return plain_copy(x).astype(DType::kF64); }
-
-// The first element further off than additions in f32 of `terms` products of numbers below 1 and
-// the rounding of the result explain; empty if there is none.
-std::string fault(const Tensor& result, const Tensor& expected, std::int64_t terms) {
-  if (result.shape() != expected.shape()) return concat("the shape is ", result.shape());
-  const Doubles got = result.to_vector<double>();
-  const Doubles want = expected.to_vector<double>();
-  const double unit = epsilon_of(result.dtype());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double allowed = test::sum_tolerance(terms) + unit * std::abs(want[i]);
-    const bool both_nan = std::isnan(got[i]) && std::isnan(want[i]);
-    if (got[i] != want[i] && !both_nan && !(std::abs(got[i] - want[i]) <= allowed)) {
-      return concat("element ", i, " of ", result.shape(), " is ", got[i], ", not ", want[i]);
-    }
-  }
-  return {};
-}
 
 // The same matrix with its columns side by side in memory.
 Tensor in_the_other_order(const Tensor& x) { return plain_copy(permute(x, {1, 0})); }

@@ -58,6 +58,23 @@ inline double sum_tolerance(std::int64_t terms) {
   return n * std::sqrt(n) * epsilon_of(DType::kF32);
 }
 
+// The first element further off than additions in f32 of `terms` products of numbers below 1 and
+// the rounding of the result explain; empty if there is none.
+inline std::string fault(const Tensor& result, const Tensor& expected, std::int64_t terms) {
+  if (result.shape() != expected.shape()) return concat("the shape is ", result.shape());
+  const Doubles got = result.to_vector<double>();
+  const Doubles want = expected.to_vector<double>();
+  const double unit = epsilon_of(result.dtype());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = sum_tolerance(terms) + unit * std::abs(want[i]);
+    const bool both_nan = std::isnan(got[i]) && std::isnan(want[i]);
+    if (got[i] != want[i] && !both_nan && !(std::abs(got[i] - want[i]) <= allowed)) {
+      return concat("element ", i, " of ", result.shape(), " is ", got[i], ", not ", want[i]);
+    }
+  }
+  return {};
+}
+
 // The kernel that computed the last call of an operation whose name begins so.
 class SeeKernel final : public KernelListener {
  public:
