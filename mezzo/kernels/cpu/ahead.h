@@ -14,14 +14,37 @@ namespace mezzo::kernels {
 inline constexpr std::int64_t kReadAhead = 4096;
 inline constexpr std::int64_t kWriteAhead = 1024;
 
-// Asks for the line that lies that many bytes behind `p`; beyond the end of an array nothing
-// happens. Into the second-level cache, for the first holds what is worked on: results that were
-// asked for there, to be written, took longer. Always inline, for GCC drops calls of a function
-// that does nothing but ask.
-[[gnu::always_inline]] inline void ask_for(const void* p, std::int64_t ahead) {
-  const auto address = reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(ahead);
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+// The address that many bytes behind `p`, which may lie beyond the end of an array: nothing happens
+// if it is asked for.
+[[gnu::always_inline]] inline const void* address_behind(const void* p, std::int64_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(bytes);
+  return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
+
+// Asks for the line that lies that many bytes behind `p`. Into the second-level cache, for the
+// first holds what is worked on: results that were asked for there, to be written, took longer.
+// Always inline, for GCC drops calls of a function that does nothing but ask.
+[[gnu::always_inline]] inline void ask_for(const void* p, std::int64_t ahead) {
+  __builtin_prefetch(address_behind(p, ahead), 0, 2);
+}
+
+// The same into the first-level cache, for what is worked on within a microsecond.
+[[gnu::always_inline]] inline void ask_for_soon(const void* p, std::int64_t ahead) {
+  __builtin_prefetch(address_behind(p, ahead), 0, 3);
+}
+
+// Memory that is read or written later. Its lines are asked for one by one while the vector unit is
+// busy with something else: it would wait for all of them otherwise.
+struct Ahead {
+  const char* next = nullptr;
+  const char* end = nullptr;
+
+  [[gnu::always_inline]] void ask_for_a_line() {
+    constexpr std::int64_t kLine = 64;
+    if (next >= end) return;
+    ask_for(next, 0);
+    next += kLine;
+  }
+};
 
 }  // namespace mezzo::kernels

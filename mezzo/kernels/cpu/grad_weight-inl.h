@@ -15,6 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
+using kernels::Ahead;
+using kernels::ask_for_soon;
 using kernels::grad_weight::kPanel;
 
 // Vectors of a panel.
@@ -41,26 +43,11 @@ struct VectorRun {
   }
 };
 
-// Memory that is read after the products. Its lines are asked for one by one while the vector unit
-// is busy: it would wait for all of them otherwise.
-struct Ahead {
-  const char* next = nullptr;
-  const char* end = nullptr;
-
-  HWY_INLINE void ask_for_a_line() {
-    constexpr std::int64_t kLine = 64;
-    constexpr int kSecondLevel = 2;  // the first one holds what is multiplied
-    if (next >= end) return;
-    __builtin_prefetch(next, 0, kSecondLevel);
-    next += kLine;
-  }
-};
-
 // Calls body(part, a, b) for parts of a run, which begin that many elements after it. Panels of a
 // part stay in the first-level cache while others pass by.
 template <class Body>
 void for_parts(const VectorRun& run, const Body& body) {
-  constexpr std::int64_t kMostPixels = 128;
+  constexpr std::int64_t kMostPixels = 256;
   const std::int64_t slots =
       std::clamp<std::int64_t>(kMostPixels / (run.rows * run.pixels), 1, run.slots);
   const std::int64_t rows = std::clamp<std::int64_t>(kMostPixels / run.pixels, 1, run.rows);
@@ -104,6 +91,12 @@ template <bool kPaired, int kGroups, int kRows>
 void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c,
               Ahead& later) {
   Ahead ahead = later;
+  // The sums may lie in the third-level cache: asked for now, they are there in the end.
+#pragma GCC unroll 8
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+    for (int g = 0; g < kGroups; ++g) ask_for_soon(c[g] + m * run.c_row, 0);
+  }
   F32Vec sums[kRows][kGroups][kVectors];
   const F32 d;
 #pragma GCC unroll 8

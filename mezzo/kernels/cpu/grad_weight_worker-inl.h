@@ -239,7 +239,10 @@ class GradWeightWorker {
         // The rows before these were read for the chunk before.
         const T* const x = x_row(slot, half, chunk->first_row + plan_.halo, 0);
         const T* const end = x_ + (slot.image[half] + 1) * p.x.h * p.x_row();
-        if (x != nullptr) note(x, std::min(rows * p.attrs.stride.h * p.x_row(), end - x));
+        if (x == nullptr) continue;
+        const std::int64_t numbers = std::min(rows * p.attrs.stride.h * p.x_row(), end - x);
+        note(x, numbers);
+        if (const T* const beside = read_x_.beside(x)) note(beside, numbers);
       }
     }
   }

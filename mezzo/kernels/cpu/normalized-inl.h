@@ -25,6 +25,11 @@ struct AsStored {
   HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
     return hn::BitCast(U32(), load(p + c, part));
   }
+  // What is read beside the images at that place, or null.
+  template <class T>
+  const T* beside(const T* /*p*/) const {
+    return nullptr;
+  }
 };
 
 // Or normalised, perhaps with a residual, and rounded as the result of batch normalization is.
@@ -42,14 +47,17 @@ struct Normalized {
   HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
     return hn::ShiftLeft<16>(hn::PromoteTo(U32(), round_to_bf16(normalized(p, c, part))));
   }
+  template <class T>
+  const T* beside(const T* p) const {
+    return kAdds ? static_cast<const T*>(residual) + (p - static_cast<const T*>(x)) : nullptr;
+  }
   // Before it is rounded.
   template <class T, class Part>
   HWY_INLINE F32Vec normalized(const T* p, std::int64_t c, Part part) const {
     auto v = normalize(load(p + c, part), load(norm.mean + c), load(norm.scale + c),
                        load(norm.bias + c));
     if constexpr (kAdds) {
-      const std::int64_t place = p - static_cast<const T*>(x);
-      v = hn::Add(v, load(static_cast<const T*>(residual) + place + c, part));
+      v = hn::Add(v, load(beside(p) + c, part));
       return positive_part(v);
     }
     return norm.relu ? positive_part(v) : v;

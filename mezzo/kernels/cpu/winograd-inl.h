@@ -278,23 +278,23 @@ HWY_INLINE F32Vec load_up_to(const T* p, std::int64_t count) {
 // The pixels of squares of kSize x kSize in channels-last images; zeros outside of an image.
 template <class T, int kSize>
 class Squares {
+  using Pixels = const T* [kSize][kSize];
+
  public:
   // `pixel`: numbers from one pixel to the next, of which `channels` are read. `zeros`: as many.
   Squares(const T* images, Size2d size, std::int64_t channels, std::int64_t pixel, const T* zeros)
       : images_(images), size_(size), channels_(channels), pixel_(pixel), zeros_(zeros) {}
 
-  // Goes to the square that begins there.
-  void move_to(std::int64_t image, std::int64_t row, std::int64_t column) {
-    const T* const first = images_ + image * size_.h * size_.w * pixel_;
-    for (int i = 0; i < kSize; ++i) {
-      const std::int64_t h = row + i;
-      const bool in_rows = h >= 0 && h < size_.h;
-      for (int j = 0; j < kSize; ++j) {
-        const std::int64_t w = column + j;
-        const bool inside = in_rows && w >= 0 && w < size_.w;
-        pixels_[i][j] = inside ? first + (h * size_.w + w) * pixel_ : zeros_;
-      }
-    }
+  // Goes to the square of a tile, which begins that far above and left of its results. That of the
+  // next tile is asked for while this one is transformed.
+  void move_along(const std::vector<Tile>& tiles, std::int64_t at, std::int64_t top,
+                  std::int64_t left) {
+    const auto find_at = [&](std::size_t i, Pixels& pixels) {
+      find(tiles[i].image, tiles[i].row - top, tiles[i].column - left, pixels);
+    };
+    const auto i = static_cast<std::size_t>(at);
+    find_at(i, pixels_);
+    find_at(std::min(i + 1, tiles.size() - 1), next_);
   }
 
   // Transforms the square, every panel of channels of it, to the copies' tile `to`, which is one
@@ -307,6 +307,7 @@ class Squares {
       for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
         const std::int64_t channel = panel * kPanel + lane;
         const std::int64_t count = channels_ - channel;
+        ask_for_pixels(channel);
         float* const target = out + panel * copies.panel() + to * kPanel + lane;
         transform_tile<Transform>(
             tile, [&](int i, int j) HWY_ATTR { return load_up_to(pixels_[i][j] + channel, count); },
@@ -316,12 +317,35 @@ class Squares {
   }
 
  private:
+  void find(std::int64_t image, std::int64_t row, std::int64_t column, Pixels& pixels) const {
+    const T* const first = images_ + image * size_.h * size_.w * pixel_;
+    for (int i = 0; i < kSize; ++i) {
+      const std::int64_t h = row + i;
+      const bool in_rows = h >= 0 && h < size_.h;
+      for (int j = 0; j < kSize; ++j) {
+        const std::int64_t w = column + j;
+        const bool inside = in_rows && w >= 0 && w < size_.w;
+        pixels[i][j] = inside ? first + (h * size_.w + w) * pixel_ : zeros_;
+      }
+    }
+  }
+
+  // Squares share their first rows and columns with those before them.
+  HWY_INLINE void ask_for_pixels(std::int64_t channel) const {
+    constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+    if (channel % kLine != 0) return;
+    for (int i = kSize - kResults; i < kSize; ++i) {
+      for (int j = kSize - kResults; j < kSize; ++j) kernels::ask_for(next_[i][j] + channel, 0);
+    }
+  }
+
   const T* images_;
   Size2d size_;
   std::int64_t channels_;
   std::int64_t pixel_;
   const T* zeros_;
-  const T* pixels_[kSize][kSize] = {};
+  Pixels pixels_ = {};
+  Pixels next_ = {};
 };
 
 // Brings tiles of a batch of images to their points.
@@ -333,10 +357,11 @@ class TileReader {
         zeros_(zeros({channels}, kDTypeOf<T>)),
         squares_(x, tiling.image, channels, channels, zeros_.data<T>()) {}
 
-  // To number `at` of the copies.
-  void read(const Tile& tile, const TileCopies& copies, std::int64_t at, float* out) {
-    squares_.move_to(tile.image, tile.row - tiling_.top, tile.column - tiling_.left);
-    squares_.template transform_to<ImageTransform>(copies, tile, at, out);
+  // Tile number `at`, to that number of the copies.
+  void read(const std::vector<Tile>& tiles, std::int64_t at, const TileCopies& copies, float* out) {
+    squares_.move_along(tiles, at, tiling_.top, tiling_.left);
+    squares_.template transform_to<ImageTransform>(copies, tiles[static_cast<std::size_t>(at)], at,
+                                                   out);
   }
 
  private:
@@ -365,9 +390,7 @@ inline void read_images(const Tiling& tiling, const Tensor& x, const std::vector
     const auto count = static_cast<std::int64_t>(tiles.size());
     parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
       TileReader<T> reader(tiling, x.size(1), x.data<T>());
-      for (std::int64_t i = begin; i < end; ++i) {
-        reader.read(tiles[static_cast<std::size_t>(i)], to.layout, i, copies);
-      }
+      for (std::int64_t i = begin; i < end; ++i) reader.read(tiles, i, to.layout, copies);
     });
   });
 }

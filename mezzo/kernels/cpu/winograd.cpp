@@ -32,14 +32,11 @@ class TileWorker {
   void run(std::int64_t begin, std::int64_t end, Out* y, const Strides& strides) {
     const TileGroups groups(convolution_.tiling, begin, end);
     float* const numbers = copies_.numbers.mutable_data<float>();
-    std::int64_t at = 0;
-    for (const Tile& tile : groups.tiles()) reader_.read(tile, copies_.layout, at++, numbers);
-    multiply_all(groups);
-    TileProducts products{results(), products_, 0, 0, convolution_.out, bias_};
-    for (const Tile& tile : groups.tiles()) {
-      write_tile(tile, products, y, strides);
-      ++products.at;
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      reader_.read(groups.tiles(), i, copies_.layout, numbers);
     }
+    multiply_all(groups);
+    write_tiles(groups.tiles(), {results(), products_, 0, convolution_.out, bias_}, y, strides);
   }
 
  private:

@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
+using kernels::ask_for_soon;
 using kernels::winograd::Blocks;
 using kernels::winograd::Convolution;
 using kernels::winograd::kColumns;
@@ -46,6 +47,7 @@ void multiply_rows(const PointProducts& m, std::int64_t row, std::int64_t column
   const float* b = m.weight + column;
   float* const c = m.products + row * kColumns + column;
   const F32 d;
+  const std::int64_t next = m.panel * static_cast<std::int64_t>(sizeof(float));
   F32Vec sums[kRows][2];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -55,6 +57,8 @@ void multiply_rows(const PointProducts& m, std::int64_t row, std::int64_t column
   for (std::int64_t count = m.inputs; count > 0; count -= kPanel, a += m.panel) {
     const std::int64_t inputs = std::min(count, kPanel);
     for (std::int64_t i = 0; i < inputs; ++i, b += kColumns) {
+      // The next panel's rows, which lie far from these, where no hardware looks for them.
+      ask_for_soon(a + i * kPanel, next);
       const F32Vec left = hn::LoadU(d, b);
       const F32Vec right = hn::LoadU(d, b + kMaxLanes);
 #pragma GCC unroll 16
@@ -89,24 +93,50 @@ inline void multiply(const PointProducts& m, std::int64_t first, std::int64_t co
   }
 }
 
-// The products of a tile, number `at` of them, for the channels [begin, end) of the result, of
-// which the first is the first of a block.
+// The products of all tiles for the channels [begin, end) of the result, of which the first is the
+// first of a block.
 struct TileProducts {
   const float* products = nullptr;
   Blocks layout;
-  std::int64_t at = 0;
   std::int64_t begin = 0, end = 0;
   const float* bias = nullptr;  // of all channels, or null
 };
 
-// Brings them back to the pixels of a tile. `y` has those strides.
+// The tiles' pixels in an image of those strides.
 template <class Out>
-void write_tile(const Tile& tile, const TileProducts& p, Out* y, const Strides& strides) {
-  Out* const first = y + tile.image * strides[0] + tile.row * strides[2] + tile.column * strides[3];
+struct TilePixels {
+  Out* y;
+  const Strides& strides;
+
+  Out* first_of(const Tile& tile) const {
+    return y + tile.image * strides[0] + tile.row * strides[2] + tile.column * strides[3];
+  }
+  // Asks for the lines of the tile's pixels that begin with a channel, if one does.
+  HWY_INLINE void ask_for(const Tile& tile, std::int64_t channel) const {
+    constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Out));
+    if (channel % kLine != 0) return;
+    const Out* const first = first_of(tile) + channel;
+    for (int h = 0; h < tile.rows; ++h) {
+      for (int w = 0; w < tile.columns; ++w) {
+        kernels::ask_for(first + h * strides[2] + w * strides[3], 0);
+      }
+    }
+  }
+};
+
+// Brings the products of tile number `at` back to its pixels, and asks for the next tile's.
+template <class Out>
+void write_tile(const std::vector<Tile>& tiles, std::size_t at, const TileProducts& p,
+                const TilePixels<Out>& pixels) {
+  const Tile& tile = tiles[at];
+  const Tile& next = tiles[std::min(at + 1, tiles.size() - 1)];
+  const Strides& strides = pixels.strides;
+  Out* const first = pixels.first_of(tile);
   for (std::int64_t channel = p.begin; channel < p.end; channel += kMaxLanes) {
+    pixels.ask_for(next, channel);
     const std::int64_t place = channel - p.begin;
-    const float* const from =
-        p.products + place / kColumns * p.layout.block() + p.at * kColumns + place % kColumns;
+    const float* const from = p.products + place / kColumns * p.layout.block() +
+                              static_cast<std::int64_t>(at) * kColumns + place % kColumns;
     const std::int64_t left = p.end - channel;
     const F32Vec bias = p.bias != nullptr ? load_up_to(p.bias + channel, left) : hn::Zero(F32());
     transform_tile<ResultTransform>(
@@ -117,6 +147,15 @@ void write_tile(const Tile& tile, const TileProducts& p, Out* y, const Strides& 
           const F32Vec sum = hn::Add(v, bias);
           left >= kMaxLanes ? store(sum, to) : store_part(sum, to, left);
         });
+  }
+}
+
+// Of all tiles.
+template <class Out>
+void write_tiles(const std::vector<Tile>& tiles, const TileProducts& p, Out* y,
+                 const Strides& strides) {
+  for (std::size_t at = 0; at < tiles.size(); ++at) {
+    write_tile(tiles, at, p, TilePixels<Out>{y, strides});
   }
 }
 

@@ -51,7 +51,7 @@ void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int
                                    gradient.out - first_out, gradient.out, zero.data<T>());
       for (std::int64_t i = first; i < last; ++i) {
         const Tile& tile = tiles[static_cast<std::size_t>(i)];
-        squares.move_to(tile.image, tile.row, tile.column);
+        squares.move_along(tiles, i, 0, 0);
         squares.template transform_to<ResultGradTransform>(to.layout, tile, i, copies);
       }
     });

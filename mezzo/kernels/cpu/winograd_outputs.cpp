@@ -39,12 +39,10 @@ class OutputWorker {
       transform_part(in, first_out);
       multiply_part(in);
     }
-    TileProducts products{
-        results(), products_, 0, first_out, std::min(convolution_.out, first_out + kColumns), bias};
-    for (const Tile& tile : tiles_.groups.tiles()) {
-      write_tile(tile, products, y, strides);
-      ++products.at;
-    }
+    write_tiles(
+        tiles_.groups.tiles(),
+        {results(), products_, first_out, std::min(convolution_.out, first_out + kColumns), bias},
+        y, strides);
   }
 
  private:
