@@ -22,7 +22,7 @@ def parse_arguments():
     parser.add_argument("--image-size", type=int)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
+    parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch chooses")
     parser.add_argument("--channels-last", action="store_true")
     return parser.parse_args()
 

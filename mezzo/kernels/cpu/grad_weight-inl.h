@@ -44,7 +44,7 @@ struct VectorRun {
 };
 
 // Calls body(part, a, b) for parts of a run, which begin that many elements after it. Panels of a
-// part stay in the first-level cache while others pass by.
+// part stay in the nearest caches while others pass by; sums are read and written for each.
 template <class Body>
 void for_parts(const VectorRun& run, const Body& body) {
   constexpr std::int64_t kMostPixels = 256;

@@ -84,7 +84,10 @@ void Plan::cut_chunks(int parts) {
   // Where each pixel is met once there is little to multiply in a chunk: one of 500 pixels leaves
   // too little of the cache to the sums, and one of 300 reads these too often.
   const std::int64_t wanted = problem.is_flat() ? 400 : 512;
-  const std::int64_t most_pixels = std::clamp<std::int64_t>(fitting, 256, wanted);
+  // The vector unit reads and writes all sums for every chunk, from the third-level cache if there
+  // are many.
+  const std::int64_t fewest = problem.products == Products::kTiles ? 128 : 256;
+  const std::int64_t most_pixels = std::clamp(fitting, fewest, wanted);
   const std::int64_t rounding = problem.is_flat() ? most_pixels / 2 : most_pixels - 1;
   const auto count = static_cast<std::int64_t>(slots.size());
   chunks.clear();
