@@ -58,6 +58,8 @@ class DeviceBackend {
   virtual void release(void* block, std::size_t bytes, Device device) noexcept = 0;
   virtual MemoryStats memory_stats(Device device) const = 0;
   virtual void reset_peak(Device device) = 0;
+  // Bytes that can still be asked for: what nobody uses, and what is cached.
+  virtual std::size_t available(Device device) const = 0;
   // Returns all cached blocks to the system.
   virtual void trim(Device device) = 0;
 

@@ -18,8 +18,7 @@ constexpr bool kIsSanitized = true;
 constexpr bool kIsSanitized = false;
 #endif
 
-constexpr std::size_t kAlignment = 256;    // what cudaMalloc() gives
-constexpr std::size_t kRoom = 4UL << 30U;  // of the card; pages are the machine's once touched
+constexpr std::size_t kAlignment = 256;  // what cudaMalloc() gives
 constexpr int kOnes = 0xFF;
 
 struct Block {
@@ -38,6 +37,7 @@ std::size_t round_up(std::size_t bytes) {
 
 char* arena() {
   static char* const start = [] {
+    // Pages are the machine's once they are touched.
     void* room =
         mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) give_up("no address space for the card's memory");
@@ -49,6 +49,7 @@ char* arena() {
 }
 
 int depth = 0;  // of Access
+std::size_t used_by_others = 0;
 
 void protect(int access) {
   if (mprotect(arena(), kRoom, access) != 0) give_up("the card's memory cannot be protected");
@@ -87,6 +88,16 @@ Access::Access() {
 Access::~Access() {
   if (!kIsSanitized && --depth == 0) protect(PROT_NONE);
 }
+
+std::size_t free_bytes() {
+  std::size_t used = used_by_others;
+  for (const auto& [start, block] : blocks()) {
+    if (block.type == cudaMemoryTypeDevice) used += round_up(block.bytes);
+  }
+  return kRoom - std::min(used, kRoom);
+}
+
+void set_used_by_others(std::size_t bytes) { used_by_others = bytes; }
 
 void* take_memory(std::size_t bytes) {
   if (bytes > kRoom) return nullptr;

@@ -18,6 +18,12 @@ class Access {
   Access& operator=(const Access&) = delete;
 };
 
+inline constexpr std::size_t kRoom = 4UL << 30U;  // bytes of the card
+
+// What is left of it, less what other programs are said to use.
+std::size_t free_bytes();
+void set_used_by_others(std::size_t bytes);
+
 // Null if there is no room. Filled with ones: what reads it before it is written finds NaNs.
 void* take_memory(std::size_t bytes);
 void* take_pinned(std::size_t bytes);

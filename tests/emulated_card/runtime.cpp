@@ -143,7 +143,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::copy(std::begin(kName), std::end(kName), properties->name);
   properties->major = 9;
   properties->multiProcessorCount = multiprocessors();
-  properties->totalGlobalMem = 4UL << 30U;
+  properties->totalGlobalMem = kRoom;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const std::lock_guard lock(machine());
+  *free = free_bytes();
+  *total = kRoom;
   return cudaSuccess;
 }
 

@@ -2,6 +2,8 @@
 #include <set>
 #include <vector>
 
+#include "mezzo/core/device_backend.h"
+#include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/passes/recompute.h"
 #include "mezzo/ops/batch_norm_again.h"
@@ -60,9 +62,20 @@ void read_residuals(Program& program) {
   }
 }
 
+// True for a program of a card that has memory for all results. A norm that is computed again is
+// two passes over the card's memory there, one that reads x and one that writes y: on an H200 6 %
+// of ResNet-50's step at batch 256, for 2.8 of 10.1 GB. The rest of the card is for what kernels
+// need while they run, and for what the caller keeps.
+bool has_room(const Program& program) {
+  if (program.device == kCpuDevice || !has_device(program.device)) return false;
+  const std::size_t arena = plan_memory(program).arena_bytes;
+  return arena <= backend_of(program.device).available(program.device) / 4 * 3;
+}
+
 }  // namespace
 
 std::size_t recompute_norms(Program& program) {
+  if (has_room(program)) return 0;
   const MemoryUse memory(program);
   // x lives on for the norm's own gradient, a residual for the layers that it comes from.
   const auto are_inputs_kept = [&](std::size_t node, std::size_t reader) {

@@ -52,6 +52,13 @@ class CudaBackend final : public DeviceBackend {
   }
 
   MemoryStats memory_stats(Device device) const override { return allocator_of(device).stats(); }
+  std::size_t available(Device device) const override {
+    const OnDevice on(device);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    MEZZO_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return free + static_cast<std::size_t>(memory_stats(device).cached_bytes);
+  }
   void reset_peak(Device device) override { allocator_of(device).reset_peak(); }
   void trim(Device device) override {
     synchronize(device);
