@@ -200,6 +200,9 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
       ->capture_default_str();
   command.add_option("--weights", options.run.weights,
                      "Start from this safetensors file, checkpoint or folder of checkpoints");
+  command.add_flag("--zero-init-residual", options.run.zero_init_residual,
+                   "Begin with residual blocks that hand on what they are given: the weights of "
+                   "their last norms are 0");
   // As flags that are set to false, they would be called `--no-shuffle{false}` in the help.
   command.add_flag_callback(
       "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order");

@@ -160,6 +160,7 @@ Json training_fields(const train::RunOptions& options) {
                  {"epochs", options.epochs},
                  {"steps", or_null(options.steps)},
                  {"weights", options.weights},
+                 {"zero_init_residual", options.zero_init_residual},
                  {"lr_schedule", train::name_of(options.schedule)},
                  {"options", train::configuration_of(options)}});
   return fields;

@@ -14,6 +14,7 @@ struct Entry {
   const char* name;
   Create create;
   ModelConfig usual;  // the images it was made for
+  bool has_residual_blocks = false;
 };
 
 constexpr ModelConfig kDigits{.in_channels = 1, .num_classes = 10, .image_size = 28};
@@ -37,12 +38,12 @@ std::unique_ptr<nn::Module> make_resnet50_cifar(const ModelConfig& config) {
 constexpr Entry kModels[] = {
     {"lenet5", make<LeNet5>, kDigits},
     {"mlp", make<Mlp>, kDigits},
-    {"resnet20", make<ResNet20>, kCifar},
-    {"resnet18", make_resnet<ResNetDepth::k18>, kImageNet},
-    {"resnet34", make_resnet<ResNetDepth::k34>, kImageNet},
-    {"resnet50", make_resnet<ResNetDepth::k50>, kImageNet},
-    {"resnet101", make_resnet<ResNetDepth::k101>, kImageNet},
-    {"resnet50_cifar", make_resnet50_cifar, kCifar},
+    {"resnet20", make<ResNet20>, kCifar, true},
+    {"resnet18", make_resnet<ResNetDepth::k18>, kImageNet, true},
+    {"resnet34", make_resnet<ResNetDepth::k34>, kImageNet, true},
+    {"resnet50", make_resnet<ResNetDepth::k50>, kImageNet, true},
+    {"resnet101", make_resnet<ResNetDepth::k101>, kImageNet, true},
+    {"resnet50_cifar", make_resnet50_cifar, kCifar, true},
 };
 
 const Entry& find_model(std::string_view name) {
@@ -61,6 +62,9 @@ std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& con
   check_arg(config.in_channels > 0 && config.num_classes > 0 && config.image_size > 0, "model",
             "channels, classes and image size must be positive, not ", config.in_channels, ", ",
             config.num_classes, " and ", config.image_size);
+  check_arg(entry.has_residual_blocks || !config.zero_init_residual, "model", name,
+            " has no residual blocks whose last norm could begin with 0. Choose a residual ",
+            "network, or leave zero_init_residual out");
   return entry.create(config);
 }
 

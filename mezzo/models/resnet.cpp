@@ -46,11 +46,12 @@ ResNetOptions ResNetOptions::cifar_experiment() {
           .init = ResNetInit::kSmallNormal};
 }
 
-ResNet::ResNet(ResNetDepth depth, const ModelConfig& config, const ResNetOptions& options)
+ResNet::ResNet(ResNetDepth depth, const ModelConfig& config, ResNetOptions options)
     : conv1_(config.in_channels, kStem, options.small_stem ? 3 : 7,
              conv_options(options.small_stem ? 3 : 7, options.small_stem ? 1 : 2, options)),
       bn1_(kStem, {.eps = options.bn_eps}),
       fc_(depth_of(depth).last_channels(), config.num_classes) {
+  options.zero_init_residual |= config.zero_init_residual;
   const Depth shape = depth_of(depth);
   const std::array<nn::Sequential*, 4> stages = {&layer1_, &layer2_, &layer3_, &layer4_};
   std::int64_t in = kStem;

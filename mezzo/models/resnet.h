@@ -25,7 +25,7 @@ enum class ResNetInit : std::uint8_t {
 
 struct ResNetOptions {
   bool same_padding = false;        // output sizes are ceil(input / stride), padding is uneven
-  bool zero_init_residual = false;  // the last batch norm of a block begins with weight 0
+  bool zero_init_residual = false;  // as ModelConfig has it, for either to say so
   bool small_stem = false;          // a 3x3 stem of stride 1 without pooling, for small images
   double bn_eps = 1e-5;
   ResNetInit init = ResNetInit::kKaiming;
@@ -43,8 +43,7 @@ struct ResNetOptions {
 // .downsample.0.weight, .downsample.1.*, fc.{weight,bias}.
 class ResNet : public nn::Module {
  public:
-  explicit ResNet(ResNetDepth depth, const ModelConfig& config = {},
-                  const ResNetOptions& options = {});
+  explicit ResNet(ResNetDepth depth, const ModelConfig& config = {}, ResNetOptions options = {});
 
   // x: [n, in_channels, h, w] of any size.
   Tensor forward(const Tensor& x) override;

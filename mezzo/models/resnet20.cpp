@@ -30,13 +30,14 @@ Tensor shortcut(const Tensor& x, std::int64_t channels, std::int64_t stride) {
 
 class Block : public nn::Module {
  public:
-  Block(std::int64_t in, std::int64_t out, std::int64_t stride)
+  Block(std::int64_t in, std::int64_t out, std::int64_t stride, bool zero_init)
       : channels_(out),
         stride_(stride),
         conv1_(conv3x3(in, out, stride)),
         bn1_(out),
         conv2_(conv3x3(out, out, 1)),
         bn2_(out) {
+    if (zero_init) nn::init::constant(bn2_.weight(), 0);
     add("conv1", conv1_);
     add("bn1", bn1_);
     add("conv2", conv2_);
@@ -57,10 +58,10 @@ class Block : public nn::Module {
   nn::BatchNorm2d bn2_;
 };
 
-void fill_stage(nn::Sequential& stage, std::int64_t in, std::int64_t out) {
+void fill_stage(nn::Sequential& stage, std::int64_t in, std::int64_t out, bool zero_init) {
   for (int i = 0; i < kBlocks; ++i) {
     const bool is_first = i == 0;
-    stage.emplace<Block>(is_first ? in : out, out, is_first && in != out ? 2 : 1);
+    stage.emplace<Block>(is_first ? in : out, out, is_first && in != out ? 2 : 1, zero_init);
   }
 }
 
@@ -68,9 +69,9 @@ void fill_stage(nn::Sequential& stage, std::int64_t in, std::int64_t out) {
 
 ResNet20::ResNet20(const ModelConfig& config)
     : conv1_(conv3x3(config.in_channels, 16, 1)), fc_(64, config.num_classes) {
-  fill_stage(layer1_, 16, 16);
-  fill_stage(layer2_, 16, 32);
-  fill_stage(layer3_, 32, 64);
+  fill_stage(layer1_, 16, 16, config.zero_init_residual);
+  fill_stage(layer2_, 16, 32, config.zero_init_residual);
+  fill_stage(layer3_, 32, 64, config.zero_init_residual);
   add("conv1", conv1_);
   add("bn1", bn1_);
   add("layer1", layer1_);

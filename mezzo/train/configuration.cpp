@@ -42,6 +42,9 @@ void check_options(const RunOptions& options) {
         "--lr-gamma must be in (0, 1]: ", options.lr_gamma);
   check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
         "--label-smoothing must be in [0, 1]: ", options.label_smoothing);
+  check(!options.zero_init_residual || options.weights.empty(),
+        "--zero-init-residual says how weights begin, and --weights brings others. Leave one of "
+        "the two out");
   check(options.checkpoints.every >= 0,
         "--checkpoint-every must not be negative: ", options.checkpoints.every);
   if (options.policy.level == amp::Level::kO0) {

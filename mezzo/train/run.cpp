@@ -262,9 +262,10 @@ DataPair open_data(const RunOptions& options) {
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
                                        std::int64_t classes) {
   manual_seed(options.seed);
-  auto net = models::create(
-      options.model,
-      {.in_channels = image_shape[0], .num_classes = classes, .image_size = image_shape[1]});
+  auto net = models::create(options.model, {.in_channels = image_shape[0],
+                                            .num_classes = classes,
+                                            .image_size = image_shape[1],
+                                            .zero_init_residual = options.zero_init_residual});
   if (!options.weights.empty()) net->load_state(read_weights(options.weights));
   // Weights are drawn on the host, so that every device gets the same ones.
   net->to(options.device);

@@ -73,6 +73,7 @@ struct RunOptions {
   bool activation_gradients = false;               // histograms count those, too
   std::int64_t workers = data::default_workers();  // threads that make batches
   std::string weights{};                           // to start from, for read_weights()
+  bool zero_init_residual = false;                 // else: ModelConfig::zero_init_residual
   // Modules by the pattern of their path whose insides the backward pass computes again instead of
   // keeping them: nn::recompute(). The same bits in less memory.
   std::vector<std::string> recompute{};

@@ -77,6 +77,8 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --json /no/such/folder/log.json", "/no/such/folder/log.json"},
       {"train --logdir /dev/null/log", "/dev/null: cannot be created"},
       {"train --label-smoothing 2", "--label-smoothing"},
+      {"train --model mlp --zero-init-residual", "mlp has no residual blocks"},
+      {"train --zero-init-residual --weights w.safetensors", "--weights brings others"},
       {"train --loss-scale inf", "--loss-scale"},
       {"train --loss-scale 1e39", "--loss-scale"},
       {"train --threads 100000", "--threads"},
@@ -415,6 +417,7 @@ TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
   EXPECT_EQ(start["image_size"], 32);
   EXPECT_EQ(start["workers"], 2);
   EXPECT_EQ(start["augment"], true);
+  EXPECT_EQ(start["zero_init_residual"], false);
   const Json step = read_events("log.json")[1];
   EXPECT_GE(step["wait_ms"], 0.0);
   EXPECT_EQ(read_events("log.json").back()["wait_ms"], step["wait_ms"]);

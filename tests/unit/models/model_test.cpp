@@ -1,5 +1,8 @@
 #include "mezzo/models/model.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,6 +64,29 @@ TEST(Create, SeedFixesTheNetwork) {
   EXPECT_NE(first_weight(3), first_weight(4));
 }
 
+std::int64_t silent_norms(const nn::Module& model) {
+  return std::ranges::count_if(model.state(), [](const NamedTensor& entry) {
+    return entry.name.ends_with(".weight") && entry.tensor.rank() == 1 &&
+           std::ranges::all_of(entry.tensor.to_vector<float>(), [](float w) { return w == 0; });
+  });
+}
+
+TEST(Create, ZeroInitResidualSilencesTheLastNormOfEveryBlock) {
+  const auto created = [](const char* name, bool zero_init_residual) {
+    return create(name, {.zero_init_residual = zero_init_residual});
+  };
+  for (const auto& [name, blocks] :
+       {std::pair("resnet20", 9), std::pair("resnet18", 8), std::pair("resnet50", 16)}) {
+    EXPECT_EQ(silent_norms(*created(name, true)), blocks) << name;
+    EXPECT_EQ(silent_norms(*created(name, false)), 0) << name;
+  }
+  EXPECT_EQ(silent_norms(*created("resnet50_cifar", false)), 16);
+  const auto state = created("resnet20", true)->state();
+  const auto last = std::ranges::find(state, "layer3.2.bn2.weight", &NamedTensor::name);
+  ASSERT_NE(last, state.end());
+  EXPECT_EQ(last->tensor.to_vector<float>(), std::vector<float>(64));
+}
+
 TEST(Create, ErrorsSayWhatIsPossible) {
   try {
     create("resnet19");
@@ -72,6 +98,7 @@ TEST(Create, ErrorsSayWhatIsPossible) {
   }
   EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);
   EXPECT_THROW(create("mlp", {.num_classes = 0}), ArgumentError);
+  EXPECT_THROW(create("mlp", {.image_size = 28, .zero_init_residual = true}), ArgumentError);
 }
 
 TEST(LeNet5, HasThePromisedNames) {
