@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/device_backend.h"
-#include "mezzo/core/random.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/matmul.h"
