@@ -4,31 +4,18 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/graph/passes/passes.h"
-#include "mezzo/graph/text.h"
 #include "tests/emulated_card/memory.h"
 #include "tests/unit/cuda/card.h"
+#include "tests/unit/graph/pass_texts.h"
 
 namespace mezzo {
 namespace {
-
-// The result of the norm, of 8 KB, is read by the next operation and by its gradient.
-constexpr const char* kKept = R"(program(x: f32[64, 32]) {
-  %0: f32[64, 32] = relu(x)
-  %1: f32[64, 32], %2: f32[32], %3: f32[32] = batch_norm(%0, _, _, _, _) {training=true relu=true eps=1e-05} @bn
-  %4: f32[64, 32] = sigmoid(%1)
-  %5: f32[64, 32] = relu(%4)
-  %6: f32[64, 32] = mul(%4, %5)
-  %7: f32[64, 32] = mul(%6, %1) #backward
-  %8: f32[64, 32] = mul(%7, %0) #backward
-  return %8
-}
-)";
 
 std::size_t norms_computed_again_with(std::size_t left) {
   backend_of(kCard).trim(kCard);  // what is cached would be left, too
   const std::size_t available = backend_of(kCard).available(kCard);
   emulated_card::set_used_by_others(available - left);
-  graph::Program program = graph::parse_program(kKept);
+  graph::Program program = graph::parse_program(graph::kNormKeptForBackward);
   program.device = kCard;
   const std::size_t changes = graph::kRecomputeNorms.run(program);
   emulated_card::set_used_by_others(0);

@@ -12,6 +12,19 @@
 
 namespace mezzo::graph {
 
+// The result of the norm, of 8 KB, is read by the next operation and by its gradient.
+inline constexpr const char* kNormKeptForBackward = R"(program(x: f32[64, 32]) {
+  %0: f32[64, 32] = relu(x)
+  %1: f32[64, 32], %2: f32[32], %3: f32[32] = batch_norm(%0, _, _, _, _) {training=true relu=true eps=1e-05} @bn
+  %4: f32[64, 32] = sigmoid(%1)
+  %5: f32[64, 32] = relu(%4)
+  %6: f32[64, 32] = mul(%4, %5)
+  %7: f32[64, 32] = mul(%6, %1) #backward
+  %8: f32[64, 32] = mul(%7, %0) #backward
+  return %8
+}
+)";
+
 // Expects the pass to make `changes` changes to the program `before` that result in `after`, which
 // leave nothing to do for it.
 inline void expect_pass(const Pass& pass, std::string_view before, std::size_t changes,

@@ -6,21 +6,8 @@
 namespace mezzo::graph {
 namespace {
 
-// The result of the norm is read by the next operation and by its gradient.
-constexpr const char* kKept = R"(program(x: f32[64, 32]) {
-  %0: f32[64, 32] = relu(x)
-  %1: f32[64, 32], %2: f32[32], %3: f32[32] = batch_norm(%0, _, _, _, _) {training=true relu=true eps=1e-05} @bn
-  %4: f32[64, 32] = sigmoid(%1)
-  %5: f32[64, 32] = relu(%4)
-  %6: f32[64, 32] = mul(%4, %5)
-  %7: f32[64, 32] = mul(%6, %1) #backward
-  %8: f32[64, 32] = mul(%7, %0) #backward
-  return %8
-}
-)";
-
 TEST(RecomputeNorms, WhatIsNeededInBackwardIsComputedThere) {
-  expect_pass(kRecomputeNorms, kKept, 1, R"(program(x: f32[64, 32]) {
+  expect_pass(kRecomputeNorms, kNormKeptForBackward, 1, R"(program(x: f32[64, 32]) {
   %0: f32[64, 32] = relu(x)
   %1: f32[64, 32], %2: f32[32], %3: f32[32] = batch_norm(%0, _, _, _, _) {training=true relu=true eps=1e-05} @bn
   %4: f32[64, 32] = sigmoid(%1)
