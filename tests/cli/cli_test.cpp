@@ -408,6 +408,21 @@ TEST_F(Command, ImagesAreAugmentedUnlessTold) {
   EXPECT_NE(plain, augmented);
 }
 
+TEST_F(Command, ResidualBlocksBeginAtZeroIfTold) {
+  write_cifar10(folder_);
+  const std::string train =
+      "train --model resnet20 --steps 1 --batch-size 4 --quiet --data cifar10:" + path("");
+  const auto first_loss = [&](const std::string& options) {
+    const Outcome outcome = run(train + options + " --json " + path("log.json"));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    return losses_of(read_events("log.json")).at(0);
+  };
+  const double usual = first_loss("");
+  EXPECT_EQ(read_events("log.json").front()["zero_init_residual"], false);
+  EXPECT_NE(first_loss(" --zero-init-residual"), usual);
+  EXPECT_EQ(read_events("log.json").front()["zero_init_residual"], true);
+}
+
 TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
   const std::string options =
       " --image-size 32 --workers 2 --batch-size 500 --json " + path("log.json");
@@ -417,7 +432,6 @@ TEST_F(Command, ImageSizeAndWorkersReachEveryCommand) {
   EXPECT_EQ(start["image_size"], 32);
   EXPECT_EQ(start["workers"], 2);
   EXPECT_EQ(start["augment"], true);
-  EXPECT_EQ(start["zero_init_residual"], false);
   const Json step = read_events("log.json")[1];
   EXPECT_GE(step["wait_ms"], 0.0);
   EXPECT_EQ(read_events("log.json").back()["wait_ms"], step["wait_ms"]);
