@@ -33,6 +33,10 @@ set(MEZZO_PACKAGE_FINDS_CUDA "")
 if(MEZZO_WITH_CUDA)
   set(MEZZO_PACKAGE_FINDS_CUDA "find_dependency(CUDAToolkit)")
 endif()
+set(MEZZO_PACKAGE_FINDS_MPI "")
+if(MEZZO_WITH_MPI)
+  set(MEZZO_PACKAGE_FINDS_MPI "find_dependency(MPI COMPONENTS CXX)")
+endif()
 configure_package_config_file(
   ${PROJECT_SOURCE_DIR}/cmake/mezzo-config.cmake.in
   ${PROJECT_BINARY_DIR}/mezzo-config.cmake

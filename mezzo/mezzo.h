@@ -44,6 +44,8 @@
 #include "mezzo/data/shapes.h"
 #include "mezzo/data/tensor_batches.h"
 #include "mezzo/data/transforms.h"
+#include "mezzo/distributed/average.h"
+#include "mezzo/distributed/process_group.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/dot.h"
 #include "mezzo/graph/graph.h"

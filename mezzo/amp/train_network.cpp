@@ -12,6 +12,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/log.h"
+#include "mezzo/distributed/average.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
@@ -108,7 +109,10 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
 }
 
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
-  if (!std::exchange(has_begun_, true)) check_optimizes(net_, optimizer_);
+  if (!std::exchange(has_begun_, true)) {
+    check_optimizes(net_, optimizer_);
+    if (options_.processes != nullptr) begin_together();
+  }
   drop_gradients();
   result_ = {.scale = scaler_.get_scale()};
   if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
@@ -155,6 +159,7 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   losses_ = {};
   take_snapshot();
   if (!accumulate_all(input, labels)) return;
+  average_gradients();
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
   // In a recording the update is one with what stands before it.
@@ -245,10 +250,16 @@ bool TrainOneStepWithLossScale::take_losses() {
   if (losses.tensors.empty()) return true;
   const auto look = [this, weights = losses.weights](std::span<const Tensor> reads) {
     complete_snapshot();
-    for (std::size_t i = 0; i < reads.size(); ++i) add_loss(reads[i].item(), weights[i]);
+    for (std::size_t i = 0; i < reads.size(); ++i) add_loss(mean_loss(reads[i]), weights[i]);
     return goes_on();
   };
   return do_host_work("take_loss", losses.tensors, {}, look);
+}
+
+// Over the processes: if that of one is not finite none of them is, and all skip the step.
+double TrainOneStepWithLossScale::mean_loss(const Tensor& loss) const {
+  const double own = loss.item();
+  return options_.processes != nullptr ? distributed::average(*options_.processes, own) : own;
 }
 
 void TrainOneStepWithLossScale::add_loss(double loss, double weight) {

@@ -14,6 +14,7 @@
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/update_on_device.h"
+#include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/optim/optimizer.h"
 
@@ -53,6 +54,12 @@ struct TrainStepOptions {
   bool restore_buffers = true;
   // Told of every step and shown its gradients; it must outlive the step.
   GradientStatistics* statistics = nullptr;
+  // Processes that train together, on CPUs, each on batches of its own and equally large: losses
+  // and gradients are means over all of them, so that all skip the same steps and make the same
+  // updates, bit for bit, of what process 0 began with. Batch norm sees each batch by itself, and
+  // running statistics are a process's own. It must outlive the step; null: this process trains
+  // alone.
+  distributed::ProcessGroup* processes = nullptr;
   // Told of each part of a step when it begins. Parts may take turns: forward and backward passes
   // of micro-batches, and in graph mode updates that are done within the backward pass.
   std::function<void(StepPhase)> on_phase{};
@@ -106,7 +113,7 @@ class TrainOneStepWithLossScale {
   // One step on a batch. The gradients of the network's and of the optimizer's parameters are
   // dropped before, and afterwards, also after an exception, which in graph mode may leave some
   // parameters updated (docs/graph.md). Throws ArgumentError if there are fewer examples than
-  // micro-batches.
+  // micro-batches; in every process, if several train together and their scales differ.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
 
   nn::Module& net() { return net_; }
@@ -142,11 +149,14 @@ class TrainOneStepWithLossScale {
   bool accumulate(const Tensor& input, const Tensor& labels, double weight);
   bool accumulate_all(const Tensor& input, const Tensor& labels);
   bool take_losses();
+  double mean_loss(const Tensor& loss) const;
   void add_loss(double loss, double weight);
   bool goes_on();
   void begin(StepPhase phase);
   void enter(StepPhase phase);
   void end_phase();
+  void begin_together();
+  void average_gradients();
   bool needs_host() const;
   bool updates_by_leaf() const;
   void note_update_by_leaf();

@@ -1,4 +1,5 @@
-// The update of a training step: as one piece of host work, queued, or by leaf.
+// The update of a training step: as one piece of host work, queued, or by leaf; and what processes
+// exchange for it.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -8,17 +9,42 @@
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/train_network.h"
 #include "mezzo/core/log.h"
+#include "mezzo/distributed/average.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/step_in_parts.h"
 
 namespace mezzo::amp {
 
+// Once: what all processes begin with is what process 0 has. The optimizer's counters are among
+// it, for stochastic rounding draws its random numbers by them.
+void TrainOneStepWithLossScale::begin_together() {
+  distributed::ProcessGroup& processes = *options_.processes;
+  distributed::broadcast(processes, net_.state());
+  for (optim::NamedCounter counter : optimizer_.counters()) {
+    distributed::broadcast(processes, counter.value);
+    optimizer_.set_counter(counter.name, counter.value);
+  }
+}
+
+void TrainOneStepWithLossScale::average_gradients() {
+  if (options_.processes == nullptr || options_.processes->size() == 1) return;
+  // A scale of its own would let a process divide by another number than the others, or skip a step
+  // that they do: https://github.com/pytorch/pytorch/issues/136009.
+  do_host_work("check_scale", {}, {}, [this](std::span<const Tensor>) {
+    distributed::check_same(*options_.processes, "train_step", "the loss scale", result_.scale,
+                            "Make the same scaler in every process, and load the same state");
+    return true;
+  });
+  optim::average_gradients(optimizer_.params(), *options_.processes);
+}
+
 // True if gradients are to be shown to somebody in this step, or cannot be worked on where they
 // are.
 bool TrainOneStepWithLossScale::needs_host() const {
   const GradientStatistics* statistics = scaler_.statistics();
   if (statistics != nullptr && statistics->is_due()) return true;
+  if (options_.processes != nullptr) return true;  // which exchange them there
   const UpdateOnDevice::Player players[] = {player()};
   return !UpdateOnDevice::fits(players, losses_.tensors, scaler_.is_enabled());
 }
@@ -30,7 +56,7 @@ bool TrainOneStepWithLossScale::updates_by_leaf() const {
   const bool shows_gradients = statistics != nullptr && statistics->is_due();
   return captures_by_leaf() && losses_.tensors.empty() && !shows_gradients &&
          !scaler_.checks_gradients() && !options_.max_grad_norm.has_value() &&
-         optim::StepInParts::fits(optimizer_);
+         options_.processes == nullptr && optim::StepInParts::fits(optimizer_);
 }
 
 // An update that graph mode may do in parts, each behind the last reader of its parameters

@@ -5,6 +5,7 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/processes.h"
 #include "mezzo/cli/profile_table.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/models/model.h"
@@ -35,8 +36,10 @@ void print_memory(const train::RunOptions& run, const train::RunResult& result,
 }
 
 void print_times(const train::RunOptions& run, const train::RunResult& result) {
-  write_out("{} {}x{} at {}/{}, batch {}\n", run.model, run.image_size, run.image_size,
+  write_out("{} {}x{} at {}/{}, batch {}", run.model, run.image_size, run.image_size,
             amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
+  if (run.processes->size() > 1) write_out(" in each of {} processes", run.processes->size());
+  write_out("\n");
   write_out("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
             result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
   write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
@@ -44,8 +47,10 @@ void print_times(const train::RunOptions& run, const train::RunResult& result) {
   write_out("  rate      {:.1f} images/s\n", result.images_per_s);
 }
 
-void run_bench(const BenchOptions& options) {
+void run_bench(BenchOptions options) {
   train::RunOptions run = options.parsed();
+  const auto processes = share_work({&options.json});
+  run.processes = processes.get();
   if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
   apply_machine_options(options);
   JsonLines json(options.json);
@@ -54,7 +59,7 @@ void run_bench(const BenchOptions& options) {
               {"warmup", options.bench.warmup},
               {"steps", options.bench.steps}});
   json.begin(start_event("bench", run, own));
-  Progress progress(json, run.model, options.quiet);
+  Progress progress(json, run.model, options.quiet || processes->rank() > 0);
   train::Profile profile;
   train::BenchOptions bench = options.bench;
   if (options.profile) bench.profile = &profile;

@@ -9,6 +9,7 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/processes.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 
@@ -85,16 +86,19 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
   return result;
 }
 
-void run_compare(const CompareOptions& options) {
+void run_compare(CompareOptions options) {
   check_distinct(
       {{"--weights", options.run.weights}, {"--json", options.json}, {"--report", options.report}});
   std::vector<train::RunOptions> runs = parsed_runs(options);
+  const auto processes = share_work({&options.json, &options.report, &options.logdir});
+  for (train::RunOptions& run : runs) run.processes = processes.get();
   apply_machine_options(options);
   const std::string title = fmt::format("{} on {}", runs.front().model, runs.front().data);
   RunReport report(title, options.report);
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) fit_epochs(options, *data.train, run);
-  Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
+  Logs logs{JsonLines(options.json), std::move(report), options.logdir,
+            options.quiet || processes->rank() > 0};
   std::vector<std::vector<std::string>> rows{kHeader};
   const StopOnSignal stop;
   train::RunResult result;

@@ -177,7 +177,8 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
                 {"keep_batchnorm_fp32", or_null(options.precision.keep_batchnorm_fp32)},
                 {"batch_size", options.batch_size}};
   event.update(own);
-  event.update({{"threads", num_threads()},
+  event.update({{"processes", options.processes != nullptr ? options.processes->size() : 1},
+                {"threads", num_threads()},
                 {"device", concat(options.device)},
                 {"tf32", is_tf32_allowed()},
                 {"cpu", cpu_name()},

@@ -7,6 +7,7 @@
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/processes.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/io/atomic_file.h"
@@ -55,9 +56,12 @@ void write_both(const std::string& save, const nn::Module& trained, const RunRep
   report.write();
 }
 
-void run_train(const TrainOptions& options) {
+void run_train(TrainOptions options) {
   check_files(options);
   train::RunOptions run = options.parsed();
+  const auto processes =
+      share_work({&options.json, &options.report, &options.logdir, &options.save});
+  run.processes = processes.get();
   apply_machine_options(options);
   const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
                                        name_of(run.policy.dtype()));
@@ -66,7 +70,7 @@ void run_train(const TrainOptions& options) {
   fit_epochs(options, *data.train, run);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
-  Progress progress(json, run.model, options.quiet);
+  Progress progress(json, run.model, options.quiet || processes->rank() > 0);
   report.begin(name, run, data);
   EventLog log(options.logdir, progress);
   ReportObserver observer(report, log);

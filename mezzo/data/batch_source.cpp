@@ -1,6 +1,7 @@
 #include "mezzo/data/batch_source.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -22,24 +23,40 @@ void shuffle(std::vector<std::int64_t>& order, Generator random) {
 
 }  // namespace
 
+Shard shard_of(const distributed::ProcessGroup& processes) {
+  return {.index = processes.rank(), .count = processes.size()};
+}
+
 BatchSource::BatchSource(const BatchOrder& order) : order_(order) {
   check_arg(order.examples >= 1, kSourceOp, "the data set has ", order.examples,
             " examples. Give it one at least");
   check_arg(order.batch_size > 0, kSourceOp, "the batch size must be positive: ", order.batch_size);
-  check_arg(!order.drop_remainder || order.batch_size <= order.examples, kSourceOp,
-            "the batch is larger than the data set: ", order.batch_size, " of ", order.examples,
-            " examples, and incomplete batches are dropped. Use a batch size of at most ",
-            order.examples);
+  check_arg(
+      order.shard.count >= 1 && order.shard.index >= 0 && order.shard.index < order.shard.count,
+      kSourceOp, "there is no shard ", order.shard.index, " of ", order.shard.count,
+      ". They count from 0");
+  check_arg(order.batch_size <= std::numeric_limits<std::int64_t>::max() / order.shard.count,
+            kSourceOp, "a batch of ", order.shard.count, " times ", order.batch_size,
+            " examples cannot be counted. Use smaller ones");
+  const std::int64_t most = order.examples / order.shard.count;
+  check_arg(!order.drop_remainder || order.batch_size <= most, kSourceOp,
+            "the batch is larger than the data set: ", order.batch_size,
+            order.shard.count > 1 ? concat(" in each of ", order.shard.count, " shards,") : "",
+            " of ", order.examples,
+            " examples, and incomplete batches are dropped. Use a batch size of at most ", most);
 }
 
 std::int64_t BatchSource::steps_per_epoch() const {
-  const std::int64_t full = order_.examples / order_.batch_size;
-  const bool remainder = order_.examples % order_.batch_size != 0;
-  return full + (remainder && !order_.drop_remainder ? 1 : 0);
+  const std::int64_t full = order_.examples / step_size();
+  const bool has_remainder = !order_.drop_remainder && first_of(full) < order_.examples;
+  return full + (has_remainder ? 1 : 0);
 }
 
 std::int64_t BatchSource::examples_per_epoch() const {
-  return std::min(order_.examples, steps_per_epoch() * order_.batch_size);
+  const std::int64_t steps = steps_per_epoch();
+  if (steps == 0) return 0;
+  const std::int64_t in_last = std::min(order_.batch_size, order_.examples - first_of(steps - 1));
+  return (steps - 1) * order_.batch_size + in_last;
 }
 
 void BatchSource::seek(LoaderPosition position) {
@@ -73,7 +90,7 @@ bool BatchSource::next(Batch& batch) {
 }
 
 std::vector<std::int64_t> BatchSource::indices_of(std::int64_t step) const {
-  const std::int64_t first = step * order_.batch_size;
+  const std::int64_t first = first_of(step);
   const std::int64_t count = std::min(order_.batch_size, order_.examples - first);
   return {indices_.begin() + first, indices_.begin() + first + count};
 }

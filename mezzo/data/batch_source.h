@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/distributed/process_group.h"
 
 namespace mezzo::data {
 
@@ -24,6 +25,16 @@ struct Batch {
   std::vector<std::int64_t> indices{};  // of the examples in their set
 };
 
+// Which part of the examples a process gets that trains together with others
+// (distributed/process_group.h). A batch of all processes has `count` times the batch size
+// examples, in the order of one loader with that batch size, and process `index` gets the part with
+// its number.
+struct Shard {
+  std::int64_t index = 0;  // from 0
+  std::int64_t count = 1;
+};
+Shard shard_of(const distributed::ProcessGroup& processes);
+
 // What decides which examples are in which batch.
 struct BatchOrder {
   std::int64_t examples = 0;  // in the set
@@ -31,6 +42,7 @@ struct BatchOrder {
   bool shuffle = false;
   bool drop_remainder = false;
   std::uint64_t seed = 0;
+  Shard shard{};
 };
 
 // Which examples a batch has is a function of (order, position) alone, and the same for every kind
@@ -54,19 +66,26 @@ class BatchSource {
   void seek(LoaderPosition position);
 
   std::int64_t steps_per_epoch() const;
-  // The size of the set, less what drop_remainder leaves out.
+  // The size of the set, less what drop_remainder leaves out and other shards have.
   std::int64_t examples_per_epoch() const;
   const BatchOrder& order() const { return order_; }
 
  protected:
-  // Throws ArgumentError unless batch_size is positive, and if with drop_remainder it is larger
-  // than the set.
+  // Throws ArgumentError unless batch_size is positive and the shard is one of its count, and if
+  // with drop_remainder the batch of all shards is larger than the set.
   explicit BatchSource(const BatchOrder& order);
 
   // The examples of a step of this epoch, from begin_epoch() on.
   std::vector<std::int64_t> indices_of(std::int64_t step) const;
 
  private:
+  // Examples of all shards that make up a step.
+  std::int64_t step_size() const { return order_.batch_size * order_.shard.count; }
+  // The first of this shard's in a step, by its place in the epoch.
+  std::int64_t first_of(std::int64_t step) const {
+    return step * step_size() + order_.shard.index * order_.batch_size;
+  }
+
   // The batch at position() with these indices.
   virtual Batch take_batch() = 0;
   // Before the first batch of an epoch, and of those that follow a seek().

@@ -112,7 +112,8 @@ DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
                    .batch_size = options.batch_size,
                    .shuffle = options.shuffle,
                    .drop_remainder = options.drop_remainder,
-                   .seed = options.seed}),
+                   .seed = options.seed,
+                   .shard = options.shard}),
       dataset_(dataset),
       options_(std::move(options)) {
   check_options(dataset_, options_);

@@ -43,12 +43,14 @@ struct LoaderOptions {
   DType image_dtype = DType::kF32;  // f32, bf16 or f16
   DType label_dtype = DType::kI64;  // i64 or i32
   std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
+  Shard shard{};                    // of batches that several processes share
 };
 
 // Images are [n, c, h, w] of image_dtype, channels-last, labels [n] of label_dtype or
 // f32[n, classes]. Batches are a function of (data set, options, position) alone: the same after a
-// restart, and whatever the number of threads. next() rethrows what reading the data set threw, and
-// throws UnsupportedError if the workers' threads cannot be started.
+// restart, and whatever the number of threads; an image is varied alike in whatever shard it is.
+// next() rethrows what reading the data set threw, and throws UnsupportedError if the workers'
+// threads cannot be started.
 class DataLoader final : public BatchSource {
  public:
   // `dataset` must outlive the loader. Throws ArgumentError if batch_size, prefetch or workers is

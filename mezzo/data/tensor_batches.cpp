@@ -31,7 +31,8 @@ BatchOrder order_of_examples(const Tensor& inputs, const Tensor& labels,
           .batch_size = options.batch_size,
           .shuffle = options.shuffle,
           .drop_remainder = options.drop_remainder,
-          .seed = options.seed};
+          .seed = options.seed,
+          .shard = options.shard};
 }
 
 Tensor rows_of(const Tensor& x, std::span<const std::int64_t> indices) {

@@ -13,6 +13,7 @@ struct TensorBatchesOptions {
   bool shuffle = true;          // a new order each epoch; otherwise 0, 1, 2, ...
   bool drop_remainder = false;  // leave out the last batch of an epoch if it is not full
   std::uint64_t seed = 0;       // of the order
+  Shard shard{};                // of batches that several processes share
 };
 
 // Row i of both tensors is example i: Batch::images has rows of `inputs`, Batch::labels the same

@@ -9,6 +9,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/multi_tensor.h"
+#include "mezzo/optim/own_gradients.h"
 
 namespace mezzo::optim {
 namespace {
@@ -22,17 +23,6 @@ std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
     grads.push_back(grad.defined() && !grad.is_one_block() ? copy_of(grad) : grad);
   }
   return grads;
-}
-
-// The same for changes in place: each gradient has its memory for itself. Who shares it may be
-// somebody whose turn comes in another call, such as a parameter of another optimizer.
-std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
-  for (const Tensor& param : params) {
-    const Tensor& grad = param.grad();
-    if (!grad.defined()) continue;
-    if (!grad.is_unshared() || !grad.is_one_block()) param.set_grad(copy_of(grad));
-  }
-  return gradients_of(params);
 }
 
 void check_distinct(const char* name, std::span<const Tensor> params) {
@@ -64,6 +54,15 @@ void note_change(const char* name, std::span<const Tensor> params, const Change&
 }
 
 }  // namespace
+
+std::vector<Tensor> own_gradients_of(std::span<const Tensor> params) {
+  for (const Tensor& param : params) {
+    const Tensor& grad = param.grad();
+    if (!grad.defined()) continue;
+    if (!grad.is_unshared() || !grad.is_one_block()) param.set_grad(copy_of(grad));
+  }
+  return gradients_of(params);
+}
 
 double clip_grad_norm(std::span<const Tensor> params, double max_norm) {
   check_arg(max_norm > 0, "clip_grad_norm", "the norm must be positive: ", max_norm);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/distributed/process_group.h"
 
 namespace mezzo::optim {
 
@@ -28,6 +29,14 @@ void clip_grad_value(std::span<const Tensor> params, double limit);
 // is not finite. 16-bit gradients, which 16-bit parameters have, become f32: without the loss scale
 // they would underflow, and that is what the scale was for.
 std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale);
+
+// Gives all processes of a group the means of their gradients, in f32 whatever dtype those had: in
+// 16 bits a sum would be rounded for every process. Belongs behind the last backward() of a step
+// and before whatever looks at gradients, so that the overflow that one process had is seen by all,
+// and all skip the same steps and have the same scale. Throws ArgumentError, in every process,
+// where some have no gradient of a parameter, or one that lies otherwise, naming the first; and for
+// gradients that are not in the host's memory.
+void average_gradients(std::span<const Tensor> params, distributed::ProcessGroup& group);
 
 // The index of the first parameter whose gradient is not finite; changes nothing.
 std::optional<std::size_t> first_nonfinite_grad(std::span<const Tensor> params);

@@ -17,6 +17,7 @@ constexpr const char* kScaler = "scaler";
 constexpr const char* kStep = "step";
 constexpr const char* kSkippedInARow = "skipped_in_a_row";
 constexpr const char* kLoader = "loader";
+constexpr const char* kProcesses = "processes";
 constexpr const char* kGenerator = "default";
 
 io::CheckpointValues counters_of(const optim::Optimizer& optimizer) {
@@ -91,7 +92,8 @@ io::CheckpointValues order_of(const data::BatchSource& loader) {
           {"batch_size", order.batch_size},
           {"drop_remainder", static_cast<std::int64_t>(order.drop_remainder)},
           {"shuffle", static_cast<std::int64_t>(order.shuffle)},
-          {"seed", static_cast<std::int64_t>(order.seed)}};
+          {"seed", static_cast<std::int64_t>(order.seed)},
+          {kProcesses, order.shard.count}};
 }
 
 io::CheckpointValues values_of(const data::BatchSource& loader) {
@@ -102,8 +104,12 @@ io::CheckpointValues values_of(const data::BatchSource& loader) {
 }
 
 void check_order(const data::BatchSource& loader, const io::Checkpoint& checkpoint) {
+  const auto section = checkpoint.values.find(kLoader);
+  const bool is_older = section != checkpoint.values.end() && !section->second.contains(kProcesses);
   for (const auto& [name, now] : order_of(loader)) {
-    const auto before = checkpoint.value<std::int64_t>(kLoader, name);
+    // Earlier versions trained by one.
+    const auto before =
+        is_older && name == kProcesses ? 1 : checkpoint.value<std::int64_t>(kLoader, name);
     check_arg(before == std::get<std::int64_t>(now), "resume", "the loader was one with ", name,
               " ", before, ", now it is ", std::get<std::int64_t>(now),
               ". Make the same loader, or begin in another folder");

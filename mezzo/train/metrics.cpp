@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "mezzo/distributed/average.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::train {
@@ -23,7 +24,18 @@ double quotient(const std::string& name, double sum, std::int64_t examples) {
   return sum / static_cast<double>(examples);
 }
 
+// Exact: a set has fewer than 2^53 examples.
+std::int64_t sum_of(distributed::ProcessGroup& processes, std::int64_t count) {
+  return static_cast<std::int64_t>(distributed::sum(processes, static_cast<double>(count)));
+}
+
 }  // namespace
+
+void Metric::add_up(distributed::ProcessGroup&) {
+  fail<UnsupportedError>("metrics", "`", name(),
+                         "` does not say how what several processes gathered becomes one number. "
+                         "Override add_up(), or let every process evaluate all");
+}
 
 TopK::TopK(std::int64_t k) : k_(k) {
   check_arg(k >= 1, "metrics", "top-k needs a k of at least 1, not ", k);
@@ -51,6 +63,11 @@ void TopK::update(const Tensor& output, const Tensor& labels, double) {
   examples_ += logits.size(0);
 }
 
+void TopK::add_up(distributed::ProcessGroup& processes) {
+  right_ = sum_of(processes, right_);
+  examples_ = sum_of(processes, examples_);
+}
+
 double TopK::value() const { return quotient(name(), static_cast<double>(right_), examples_); }
 
 void MeanLoss::reset() {
@@ -62,6 +79,11 @@ void MeanLoss::update(const Tensor& output, const Tensor&, double loss) {
   const std::int64_t examples = output.size(0);
   sum_ += loss * static_cast<double>(examples);
   examples_ += examples;
+}
+
+void MeanLoss::add_up(distributed::ProcessGroup& processes) {
+  sum_ = distributed::sum(processes, sum_);
+  examples_ = sum_of(processes, examples_);
 }
 
 double MeanLoss::value() const { return quotient(name(), sum_, examples_); }

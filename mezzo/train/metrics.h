@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/distributed/process_group.h"
 
 namespace mezzo::train {
 
@@ -24,6 +25,9 @@ class Metric {
   virtual void reset() = 0;
   // One batch: the network's f32 output, the labels, and the mean loss over the batch.
   virtual void update(const Tensor& output, const Tensor& labels, double loss) = 0;
+  // Where processes evaluate parts of one set: adds what the others have gathered, so that value()
+  // is of all. Throws UnsupportedError if the metric has not said how.
+  virtual void add_up(distributed::ProcessGroup& processes);
   // Over everything since reset(). Throws ArgumentError if that is nothing.
   virtual double value() const = 0;
   // Whether lower is better, as of losses and errors.
@@ -40,6 +44,7 @@ class TopK final : public Metric {
   std::string name() const override;
   void reset() override;
   void update(const Tensor& output, const Tensor& labels, double loss) override;
+  void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
 
  private:
@@ -54,6 +59,7 @@ class MeanLoss final : public Metric {
   std::string name() const override { return "loss"; }
   void reset() override;
   void update(const Tensor& output, const Tensor& labels, double loss) override;
+  void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
   bool prefers_low() const override { return true; }
 

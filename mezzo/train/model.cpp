@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/core/log.h"
+#include "mezzo/core/random.h"
+#include "mezzo/distributed/average.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
@@ -27,6 +30,32 @@ std::map<std::string, double> metrics_in(const io::Checkpoint& checkpoint) {
   return metrics;
 }
 
+// While it exists, each process takes random numbers of a stream of its own: dropout that leaves
+// out the same in all of them would be one example's worth of it. Process 0, which writes
+// checkpoints, stays with the stream of one that trains alone.
+class OwnRandomStream {
+ public:
+  explicit OwnRandomStream(const distributed::ProcessGroup* processes)
+      : distance_(processes != nullptr ? static_cast<std::uint64_t>(processes->rank()) << kSeedBits
+                                       : 0) {
+    move(distance_);
+  }
+  ~OwnRandomStream() { move(distance_); }
+  OwnRandomStream(const OwnRandomStream&) = delete;
+  OwnRandomStream& operator=(const OwnRandomStream&) = delete;
+
+ private:
+  static constexpr int kSeedBits = 40;  // seeds that people choose have fewer
+
+  static void move(std::uint64_t distance) {
+    RandomPosition position = default_generator().position();
+    position.seed ^= distance;
+    default_generator().set_position(position);
+  }
+
+  std::uint64_t distance_;
+};
+
 // The loop of fit().
 class Loop {
  public:
@@ -43,6 +72,8 @@ class Loop {
 
   FitResult run(std::int64_t epochs) {
     if (!resume()) go_to_next_epoch();
+    const OwnRandomStream stream(processes());
+    if (processes() != nullptr) check_together();
     const std::int64_t in_epoch = loader_.position().step;
     state_.total_steps = last_step(epochs, in_epoch);
     state_.step_in_epoch = in_epoch;
@@ -60,6 +91,29 @@ class Loop {
   }
 
  private:
+  distributed::ProcessGroup* processes() const { return model_.train_step().options().processes; }
+
+  // What would end with processes that wait for each other, or that all do the same.
+  void check_together() {
+    constexpr const char* kAdvice =
+        "Give every process the same data set, batch size and folder of checkpoints, and its shard";
+    distributed::check_same(*processes(), "Model", "the step that training begins behind",
+                            static_cast<double>(state_.step), kAdvice);
+    distributed::check_same(*processes(), "Model", "the number of steps of an epoch",
+                            static_cast<double>(state_.steps_per_epoch), kAdvice);
+    const data::BatchOrder& order = loader_.order();
+    check_arg(order.drop_remainder || order.examples % (order.batch_size * order.shard.count) == 0,
+              "Model",
+              "the last batch of an epoch is not full, and processes that train together "
+              "would have parts of different sizes. Use drop_remainder");
+    if (order.shard.count != processes()->size()) {
+      logging::warn_once(concat("[Model] ", processes()->size(), " processes train on ",
+                                order.shard.count,
+                                " shards: on the same examples, unless each has "
+                                "a data set of its own. Give the loader shard_of(processes)"));
+    }
+  }
+
   // All of them now, not each when its step is there, which may be in a week.
   void check_rates() const {
     for (std::size_t i = 0; i < options_.lr.size(); ++i) {
@@ -133,6 +187,7 @@ class Loop {
     state_.result = model_.train_step()(batch.images.to(device), batch.labels.to(device));
     state_.skipped_steps += state_.result.skipped ? 1 : 0;
     each(&Callback::on_step_end);
+    if (processes() != nullptr) state_.stop = distributed::any(*processes(), state_.stop);
     state_.batch = nullptr;
     each(&Callback::after_step);
   }
@@ -248,12 +303,19 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   } in_the_end{loader, loader.position()};
   loader.seek({});
   const Device device = net().device();
+  distributed::ProcessGroup* const processes = step_.options().processes;
+  // Running statistics are each process's own in training.
+  if (processes != nullptr) distributed::broadcast(*processes, net().named_buffers());
   for (data::Batch batch; loader.next(batch);) {
     const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
     // As in training: a region in which this is called is for the network.
     const amp::Autocast outside(DType::kBf16, false);
     const double loss = loss_(output, batch.labels.to(device)).item();
     for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
+  }
+  const bool has_part = loader.order().shard.count > 1;
+  for (const auto& metric : metrics_) {
+    if (processes != nullptr && has_part) metric->add_up(*processes);
   }
   std::map<std::string, double> values;
   for (const auto& metric : metrics_) values[metric->name()] = metric->value();

@@ -65,11 +65,15 @@ class Model {
 
   // Trains for that many epochs from the loader's position on; an epoch that it is in the middle of
   // is finished first and counts. If the network is in inference mode, it is put into training
-  // mode, and all of it; else each of its layers stays in the mode that it is in. Throws
-  // ArgumentError unless epochs and steps are at least 1, for negative learning rates, and what
-  // restore() throws.
+  // mode, and all of it; else each of its layers stays in the mode that it is in. Processes that
+  // train together (TrainStepOptions::processes) all call it: each takes its shard of the batches
+  // and random numbers of its own, process 0 writes the checkpoints, and a callback that stops one
+  // stops all. Throws ArgumentError unless epochs and steps are at least 1, for negative learning
+  // rates, and what restore() throws.
   FitResult fit(std::int64_t epochs, data::BatchSource& loader, const FitOptions& options = {});
-  // The metrics over one epoch of the loader, from its beginning, by name.
+  // The metrics over one epoch of the loader, from its beginning, by name. Processes that train
+  // together all call it, get what process 0 has as running statistics, and evaluate each its
+  // shard, if the loader has more than one.
   std::map<std::string, double> eval(data::BatchSource& loader);
   // The network's f32 output, in inference mode and without recording. Not to be called while
   // another thread uses the network, be it for predict() too: the mode is one for all threads, and

@@ -13,6 +13,12 @@ namespace {
 constexpr const char* kOp = "ModelCheckpoint";
 constexpr const char* kBest = "best";
 
+// Of processes that train together, the first: all have the same parameters.
+bool writes(FitState& state) {
+  const distributed::ProcessGroup* processes = state.model.train_step().options().processes;
+  return processes == nullptr || processes->rank() == 0;
+}
+
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(config)) {
@@ -24,7 +30,7 @@ ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(co
 
 void ModelCheckpoint::on_train_begin(FitState& state) {
   const bool goes_on = !state.resumed_from.empty() || written_.has_value();
-  if (!goes_on) check_unused();
+  if (!goes_on && writes(state)) check_unused();
   written_ = state.resumed_from.empty() ? -1 : state.step;
   if (config_.best.empty()) return;
   check_arg(state.has_validation, kOp, "there is no best `", config_.best,
@@ -61,7 +67,9 @@ void ModelCheckpoint::check_unused() const {
 }
 
 void ModelCheckpoint::write(FitState& state) {
-  io::write_checkpoint(config_.folder, state.capture(), {.keep = config_.keep});
+  if (writes(state)) {
+    io::write_checkpoint(config_.folder, state.capture(), {.keep = config_.keep});
+  }
   written_ = state.step;
 }
 
@@ -72,6 +80,7 @@ void ModelCheckpoint::write_best(FitState& state) {
       !std::isnan(value) && (!best_.has_value() || (low ? value < *best_ : value > *best_));
   if (!is_best) return;
   best_ = value;
+  if (!writes(state)) return;
   io::Checkpoint checkpoint = state.capture();
   checkpoint.score = value;
   io::write_checkpoint(config_.folder + "/best", checkpoint, {.keep = 1});

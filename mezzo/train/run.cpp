@@ -68,6 +68,7 @@ struct Trainer {
                 optimizer, make_scaler(options.loss_scale, options.policy),
                 {.policy = policy,
                  .statistics = statistics.get(),
+                 .processes = options.processes,
                  .on_phase = std::move(on_phase)}),
             plain_loss) {
     recompute_matching(*net, options.recompute);
@@ -85,6 +86,15 @@ data::Batch on_host(const data::Batch& batch) {
   return {.images = batch.images.to(kCpuDevice),
           .labels = batch.labels.to(kCpuDevice),
           .indices = batch.indices};
+}
+
+data::Shard shard_of(const RunOptions& options) {
+  return options.processes != nullptr ? data::shard_of(*options.processes) : data::Shard{};
+}
+
+// Of all processes.
+std::int64_t images_of_step(const RunOptions& options) {
+  return options.batch_size * shard_of(options).count;
 }
 
 // Tells the observer what fit() does, sets the learning rates, and gathers the result.
@@ -148,7 +158,7 @@ class Reporter final : public Callback {
 
   RunResult result(const FitResult& fit) const {
     RunResult result;
-    statistics_.write(result, options_.batch_size);
+    statistics_.write(result, images_of_step(options_));
     result.test = test_.value_or(Evaluation{});
     result.steps = fit.steps;
     result.epochs = fit.epochs;
@@ -213,11 +223,13 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
                                         .drop_remainder = true,
                                         .seed = options.seed,
                                         .workers = options.workers,
-                                        .device = options.device});
+                                        .device = options.device,
+                                        .shard = shard_of(options)});
   data::DataLoader test_loader(*data.test, {.batch_size = options.batch_size,
                                             .shuffle = false,
                                             .workers = options.workers,
-                                            .device = options.device});
+                                            .device = options.device,
+                                            .shard = shard_of(options)});
   const std::int64_t all_steps = options.epochs * loader.steps_per_epoch();
   const std::int64_t total_steps = std::min(all_steps, options.steps.value_or(all_steps));
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
@@ -314,7 +326,7 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
     observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
   }
   RunResult result;
-  statistics.write(result, options.batch_size);
+  statistics.write(result, images_of_step(options));
   result.peak_bytes = memory_stats(options.device).peak_bytes;
   return result;
 }

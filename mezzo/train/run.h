@@ -15,6 +15,7 @@
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
+#include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/checkpointing.h"
 #include "mezzo/train/schedule.h"
@@ -81,6 +82,9 @@ struct RunOptions {
   CheckpointingOptions checkpoints{};
   // Asked after each step: true ends the run, with a last checkpoint if there are any.
   std::function<bool()> should_stop{};
+  // That train together, each on `batch_size` images of every step, on CPUs; null: this one alone.
+  // The first one writes the checkpoints.
+  distributed::ProcessGroup* processes = nullptr;
 };
 
 struct StepEvent {
@@ -117,7 +121,7 @@ struct RunResult {
   double forward_ms_median = 0;
   double backward_ms_median = 0;
   double update_ms_median = 0;
-  double images_per_s = 0;  // batch size over the median step
+  double images_per_s = 0;  // images of a step, in all processes, over the median step
   double wait_ms_mean = 0;  // for the batch of a step, which no other time here includes
   bool stopped = false;     // by should_stop, before all steps were done
 };

@@ -37,10 +37,13 @@ class Command : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   Outcome run(const std::string& arguments) const {
+    return run_line(std::string(MEZZO_COMMAND) + " " + arguments);
+  }
+
+  Outcome run_line(const std::string& line) const {
     const std::string errors = (folder_ / "stderr").string();
-    const std::string line = std::string(MEZZO_COMMAND) + " " + arguments + " 2>" + errors;
     Outcome outcome;
-    FILE* pipe = popen(line.c_str(), "r");
+    FILE* pipe = popen((line + " 2>" + errors).c_str(), "r");
     if (pipe == nullptr) return outcome;
     std::array<char, 4096> buffer{};
     while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();

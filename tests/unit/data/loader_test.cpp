@@ -7,8 +7,10 @@
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/digits.h"
 #include "mezzo/data/pipeline.h"
 #include "mezzo/data/stream.h"
+#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/data/images.h"
 
 namespace mezzo::data {
@@ -290,6 +292,31 @@ Given all_of(DataLoader& loader, LoaderPosition from) {
     given.indices.insert(given.indices.end(), batch.indices.begin(), batch.indices.end());
   }
   return given;
+}
+
+// An image is varied alike in whatever shard it is, by however many workers.
+TEST(Loader, ShardsHaveTheImagesOfOneLoader) {
+  const auto set = open_digits(Split::kTrain, 21);
+  const auto augmented = map(*set, {RandomCrop{.height = 28, .width = 28, .padding = 4}});
+  DataLoader whole(*augmented, {.batch_size = 10, .drop_remainder = true, .seed = 5});
+  Batch expected;
+  ASSERT_TRUE(whole.next(expected));
+  ASSERT_TRUE(whole.next(expected));
+  for (const std::int64_t index : {0, 1}) {
+    DataLoader part(*augmented, {.batch_size = 5,
+                                 .drop_remainder = true,
+                                 .seed = 5,
+                                 .workers = 2 * index,
+                                 .shard = {.index = index, .count = 2}});
+    Batch batch;
+    ASSERT_TRUE(part.next(batch));
+    ASSERT_TRUE(part.next(batch));
+    EXPECT_EQ(batch.images.to_vector<float>(),
+              slice(expected.images, 0, 5 * index, 5 * index + 5).to_vector<float>());
+    EXPECT_EQ(batch.labels.to_vector<std::int64_t>(),
+              slice(expected.labels, 0, 5 * index, 5 * index + 5).to_vector<std::int64_t>());
+    EXPECT_FALSE(part.next(batch));
+  }
 }
 
 TEST(Loader, TheNumberOfWorkersChangesNothing) {

@@ -1,6 +1,7 @@
 #include "mezzo/data/tensor_batches.h"
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -114,6 +115,47 @@ TEST(TensorBatches, KeepDtypesAndFormats) {
   EXPECT_EQ(batch.labels.to_vector<float>(), (std::vector<float>{3.5F, 4.5F}));
 }
 
+// What all shards have in a step, one behind the other, is the batch of one loader that is as large
+// as theirs together.
+TEST(TensorBatches, ShardsArePartsOfOneBatch) {
+  for (const bool drop : {false, true}) {
+    for (const std::int64_t count : {1, 2, 3, 5, 8}) {
+      TensorBatches whole(numbered_rows(23), row_numbers(23),
+                          {.batch_size = 2 * count, .drop_remainder = drop, .seed = 7});
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        const std::vector<Rows> expected = batches_of(whole);
+        std::vector<Rows> joined(expected.size());
+        for (std::int64_t index = 0; index < count; ++index) {
+          TensorBatches part(numbered_rows(23), row_numbers(23),
+                             {.batch_size = 2,
+                              .drop_remainder = drop,
+                              .seed = 7,
+                              .shard = {.index = index, .count = count}});
+          part.seek({.epoch = epoch, .step = 0});
+          const std::vector<Rows> own = batches_of(part);
+          EXPECT_EQ(own.size(), static_cast<std::size_t>(part.steps_per_epoch()));
+          std::int64_t examples = 0;
+          for (std::size_t i = 0; i < own.size(); ++i) {
+            joined[i].insert(joined[i].end(), own[i].begin(), own[i].end());
+            examples += static_cast<std::int64_t>(own[i].size());
+          }
+          EXPECT_EQ(part.examples_per_epoch(), examples);
+        }
+        EXPECT_EQ(joined, expected) << count << " shards, drop_remainder " << drop;
+      }
+    }
+  }
+}
+
+// Of three examples the second of two shards has none in batches of four.
+TEST(TensorBatches, AShardMayBeEmpty) {
+  TensorBatches part(numbered_rows(3), row_numbers(3),
+                     {.batch_size = 4, .shard = {.index = 1, .count = 2}});
+  EXPECT_EQ(part.steps_per_epoch(), 0);
+  EXPECT_EQ(part.examples_per_epoch(), 0);
+  EXPECT_EQ(batches_of(part), std::vector<Rows>());
+}
+
 TEST(TensorBatches, TakeRowsWithoutElements) {
   TensorBatches batches(zeros({3, 0}), row_numbers(3), {.batch_size = 2});
   Batch batch;
@@ -141,6 +183,16 @@ TEST(TensorBatches, RefuseWhatDoesNotFit) {
   EXPECT_EQ(error_of(zeros({3}), row_numbers(3), {.batch_size = 4, .drop_remainder = true}),
             "[loader] the batch is larger than the data set: 4 of 3 examples, and incomplete "
             "batches are dropped. Use a batch size of at most 3");
+  EXPECT_EQ(error_of(zeros({9}), row_numbers(9),
+                     {.batch_size = 4, .drop_remainder = true, .shard = {.count = 3}}),
+            "[loader] the batch is larger than the data set: 4 in each of 3 shards, of 9 examples, "
+            "and incomplete batches are dropped. Use a batch size of at most 3");
+  EXPECT_EQ(error_of(zeros({3}), row_numbers(3), {.shard = {.index = 2, .count = 2}}),
+            "[loader] there is no shard 2 of 2. They count from 0");
+  EXPECT_THAT(
+      error_of(zeros({3}), row_numbers(3),
+               {.batch_size = std::numeric_limits<std::int64_t>::max() / 2, .shard = {.count = 3}}),
+      testing::HasSubstr("cannot be counted"));
 }
 
 }  // namespace

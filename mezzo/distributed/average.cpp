@@ -1,0 +1,136 @@
+#include "mezzo/distributed/average.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "mezzo/core/error.h"
+#include "mezzo/core/parallel.h"
+
+namespace mezzo::distributed {
+namespace {
+
+constexpr const char* kOp = "distributed";
+// So much is exchanged at a time: enough that starting an exchange costs nothing beside it, and
+// what was received is still in the second-level cache when it is added up.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+std::size_t size_of_group(const ProcessGroup& group) {
+  return static_cast<std::size_t>(group.size());
+}
+
+std::vector<double> gather(ProcessGroup& group, double value) {
+  std::vector<double> values(size_of_group(group));
+  group.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+// Averages arrays, a piece at a time.
+class Averager {
+ public:
+  // `most`: numbers of the largest array.
+  Averager(ProcessGroup& group, std::size_t most)
+      : group_(group),
+        size_(size_of_group(group)),
+        room_(std::max(std::min(kPieceBytes / sizeof(float), most) / size_, std::size_t{1}) *
+              size_),
+        received_(std::make_unique_for_overwrite<float[]>(room_ * size_)),
+        mean_(std::make_unique_for_overwrite<float[]>(room_)) {}
+
+  void run(std::span<float> numbers) {
+    while (numbers.size() >= size_) {
+      const std::size_t count = std::min(room_, numbers.size() / size_ * size_);
+      average_parts(numbers.first(count));
+      numbers = numbers.subspan(count);
+    }
+    if (!numbers.empty()) average_rest(numbers);
+  }
+
+ private:
+  // Each process adds up a part of the numbers and tells the others. The parts are equally long.
+  void average_parts(std::span<float> numbers) {
+    const std::span received(received_.get(), numbers.size());
+    const std::span mean(mean_.get(), numbers.size() / size_);
+    group_.all_to_all(std::as_bytes(numbers), std::as_writable_bytes(received));
+    add_up(received, mean);
+    group_.all_gather(std::as_bytes(mean), std::as_writable_bytes(numbers));
+  }
+
+  // Those that cannot be shared out: fewer than there are processes. Each adds them up by itself.
+  void average_rest(std::span<float> numbers) {
+    const std::span received(received_.get(), numbers.size() * size_);
+    group_.all_gather(std::as_bytes(numbers), std::as_writable_bytes(received));
+    add_up(received, numbers);
+  }
+
+  // The mean of `parts`, one from each process, one behind the other.
+  void add_up(std::span<const float> parts, std::span<float> mean) const {
+    const float share = 1.0F / static_cast<float>(size_);
+    const auto add = [&](std::int64_t begin, std::int64_t end) {
+      const auto from = static_cast<std::size_t>(begin);
+      const auto to = static_cast<std::size_t>(end);
+      for (std::size_t i = from; i < to; ++i) mean[i] = parts[i];
+      for (std::size_t first = mean.size(); first < parts.size(); first += mean.size()) {
+        for (std::size_t i = from; i < to; ++i) mean[i] += parts[first + i];
+      }
+      for (std::size_t i = from; i < to; ++i) mean[i] *= share;
+    };
+    parallel_for(static_cast<std::int64_t>(mean.size()), kElementGrain, add);
+  }
+
+  ProcessGroup& group_;
+  std::size_t size_;
+  std::size_t room_;  // numbers of a piece
+  std::unique_ptr<float[]> received_;
+  std::unique_ptr<float[]> mean_;
+};
+
+}  // namespace
+
+void average(ProcessGroup& group, std::span<float> numbers) {
+  if (group.size() > 1) Averager(group, numbers.size()).run(numbers);
+}
+
+double sum(ProcessGroup& group, double value) {
+  double total = 0;
+  for (const double part : gather(group, value)) total += part;
+  return total;
+}
+
+double average(ProcessGroup& group, double value) {
+  return sum(group, value) / static_cast<double>(group.size());
+}
+
+bool any(ProcessGroup& group, bool value) { return sum(group, value ? 1 : 0) > 0; }
+
+void check_same(ProcessGroup& group, std::string_view op, std::string_view what, double value,
+                std::string_view advice) {
+  const std::vector<double> values = gather(group, value);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    check_arg(values[i] == values[0], op, what, " of process ", i, " is ", values[i],
+              ", that of process 0 ", values[0], ". ", advice);
+  }
+}
+
+void broadcast(ProcessGroup& group, std::int64_t& number) {
+  group.broadcast(std::as_writable_bytes(std::span(&number, 1)));
+}
+
+void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors) {
+  if (group.size() == 1) return;
+  std::size_t size = 0;
+  for (const NamedTensor& entry : tensors) size += entry.tensor.bytes();
+  check_same(group, kOp, "the size of the network in bytes", static_cast<double>(size),
+             "Make the same one in every process");
+  for (const NamedTensor& entry : tensors) {
+    const Tensor& tensor = entry.tensor;
+    check_arg(tensor.device().type == DeviceType::kCpu && tensor.is_one_block(), kOp, entry.name,
+              " is ", tensor, ". Processes share what is dense in the host's memory");
+    auto* bytes = static_cast<std::byte*>(tensor.mutable_raw_data());
+    for (std::size_t done = 0; done < tensor.bytes(); done += kPieceBytes) {
+      group.broadcast({bytes + done, std::min(kPieceBytes, tensor.bytes() - done)});
+    }
+  }
+}
+
+}  // namespace mezzo::distributed

@@ -1,0 +1,37 @@
+// Means over the processes of a group. Everybody gets the same bits, whatever MPI and its network
+// are like: numbers are added up in the order of the processes, not as they arrive.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "mezzo/core/named_tensor.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/distributed/process_group.h"
+
+namespace mezzo::distributed {
+
+// Puts the mean in the place of each number, added up in f32 and then divided by the number of
+// processes: with a power of two of them the bits that gradient accumulation over as many
+// micro-batches gives. Infinities and NaN of any process reach all of them, so that all see the
+// overflow that one had. What each sends and receives is twice the array, less what it has itself.
+void average(ProcessGroup& group, std::span<float> numbers);
+
+double average(ProcessGroup& group, double value);
+double sum(ProcessGroup& group, double value);
+// True if it is for one of them.
+bool any(ProcessGroup& group, bool value);
+
+// Throws ArgumentError, in every process, unless all have the same value, naming two that differ.
+// `advice` ends the message.
+void check_same(ProcessGroup& group, std::string_view op, std::string_view what, double value,
+                std::string_view advice);
+
+// Gives the number of process 0 to all.
+void broadcast(ProcessGroup& group, std::int64_t& number);
+// Gives the elements of process 0 to all. The tensors are dense and lie in the host's memory, else
+// ArgumentError is thrown; of the same shapes and formats in every process.
+void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors);
+
+}  // namespace mezzo::distributed

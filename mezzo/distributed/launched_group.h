@@ -1,0 +1,14 @@
+// The processes that a launcher has started.
+#pragma once
+
+#include <memory>
+
+#include "mezzo/distributed/process_group.h"
+
+namespace mezzo::distributed {
+
+// All processes of MPI_COMM_WORLD. Sets up MPI unless the program has, and then ends it, too.
+// Builds without MPI throw UnsupportedError. `launched`: how many there are.
+std::unique_ptr<ProcessGroup> make_launched_group(int launched);
+
+}  // namespace mezzo::distributed

@@ -1,0 +1,84 @@
+#include <exception>
+#include <string_view>
+
+#include <mpi.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/distributed/launched_group.h"
+
+namespace mezzo::distributed {
+namespace {
+
+constexpr const char* kMpi = "distributed";
+
+// MPI ends the program for an error unless it is told to say so instead.
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail<DeviceError>(kMpi, call,
+                    " failed: ", std::string_view(text, static_cast<std::size_t>(length)),
+                    ". Look for what the launcher says of the other processes");
+}
+
+// MPI counts in int, and the pieces that are sent are far smaller (average.cpp).
+int count_of(std::size_t bytes) { return static_cast<int>(bytes); }
+
+class MpiGroup final : public ProcessGroup {
+ public:
+  MpiGroup(int rank, int size, bool ends_mpi)
+      : ProcessGroup(rank, size), ends_mpi_(ends_mpi), exceptions_(std::uncaught_exceptions()) {}
+
+  // MPI_Finalize() waits for the others, who wait for what this process was to send them.
+  ~MpiGroup() override {
+    if (ends_mpi_ && std::uncaught_exceptions() == exceptions_) MPI_Finalize();
+  }
+
+  void broadcast(std::span<std::byte> bytes) override {
+    check(MPI_Bcast(bytes.data(), count_of(bytes.size()), MPI_BYTE, 0, MPI_COMM_WORLD),
+          "MPI_Bcast");
+  }
+
+  void all_to_all(std::span<const std::byte> send, std::span<std::byte> receive) override {
+    const int each = count_of(send.size() / static_cast<std::size_t>(size()));
+    check(MPI_Alltoall(send.data(), each, MPI_BYTE, receive.data(), each, MPI_BYTE, MPI_COMM_WORLD),
+          "MPI_Alltoall");
+  }
+
+  void all_gather(std::span<const std::byte> send, std::span<std::byte> receive) override {
+    const int each = count_of(send.size());
+    check(
+        MPI_Allgather(send.data(), each, MPI_BYTE, receive.data(), each, MPI_BYTE, MPI_COMM_WORLD),
+        "MPI_Allgather");
+  }
+
+ private:
+  bool ends_mpi_;
+  int exceptions_;  // that were on their way when it was made
+};
+
+}  // namespace
+
+std::unique_ptr<ProcessGroup> make_launched_group(int /*launched*/) {
+  int is_set_up = 0;
+  MPI_Initialized(&is_set_up);
+  if (is_set_up == 0) {
+    int provided = 0;
+    // mezzo's own threads compute, and the one that trains is not always that of main().
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_SERIALIZED) {
+      fail<UnsupportedError>(kMpi,
+                             "this MPI cannot be used in programs with threads. Use one that "
+                             "provides MPI_THREAD_SERIALIZED, such as Debian's Open MPI");
+    }
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int rank = 0;
+  int size = 1;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  return std::make_unique<MpiGroup>(rank, size, is_set_up == 0);
+}
+
+}  // namespace mezzo::distributed

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "mezzo/distributed/average.h"
+#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
+#include "mezzo/optim/gradients.h"
+#include "mezzo/optim/own_gradients.h"
+
+namespace mezzo::optim {
+namespace {
+
+constexpr const char* kOp = "average_gradients";
+
+// What must be the same everywhere for elements to mean the same, as a number; 0: no gradient.
+// FNV-1a: Fowler, Noll and Vo, http://www.isthe.com/chongo/tech/comp/fnv.
+std::uint64_t layout_of(const Tensor& grad) {
+  if (!grad.defined()) return 0;
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](auto number) {
+    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001b3U;
+  };
+  add(grad.dtype());
+  add(grad.format());
+  for (std::size_t axis = 0; axis < grad.rank(); ++axis) add(grad.shape()[axis]);
+  return hash;
+}
+
+std::vector<std::uint64_t> gather(distributed::ProcessGroup& group,
+                                  const std::vector<std::uint64_t>& own) {
+  std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+// Sums of different arrays would be exchanged without complaint, or wait for ever.
+void check_same_layouts(distributed::ProcessGroup& group, const std::vector<Tensor>& grads) {
+  std::vector<std::uint64_t> layouts(grads.size());
+  std::ranges::transform(grads, layouts.begin(), layout_of);
+  std::uint64_t digest = grads.size();
+  for (const std::uint64_t layout : layouts) digest = digest * 0x100000001b3U ^ layout;
+  const std::vector<std::uint64_t> digests = gather(group, {digest});
+  if (std::ranges::all_of(digests, [&](std::uint64_t other) { return other == digests[0]; }))
+    return;
+  constexpr const char* kAdvice =
+      "Every process must train the same network, and use the same parameters in the same steps";
+  distributed::check_same(group, kOp, "the number of parameters", static_cast<double>(grads.size()),
+                          kAdvice);
+  const std::vector<std::uint64_t> all = gather(group, layouts);
+  for (std::size_t i = grads.size(); i < all.size(); ++i) {
+    const std::size_t param = i % grads.size();
+    const bool is_missing = all[i] == 0 || all[param] == 0;
+    check_arg(all[i] == all[param], kOp, "the gradient of parameter ", param, " ",
+              is_missing ? "is missing in process " : "differs in shape or format in process ",
+              is_missing && all[param] == 0 ? 0 : i / grads.size(), ", unlike in process ",
+              is_missing && all[param] == 0 ? i / grads.size() : 0, ". ", kAdvice);
+  }
+}
+
+// Small gradients are exchanged together: what an exchange costs besides its bytes, they would pay
+// one by one.
+class SmallGradients {
+ public:
+  explicit SmallGradients(distributed::ProcessGroup& group) : group_(group) {}
+
+  static bool is_small(std::span<const float> grad) { return grad.size() < kRoom / 4; }
+
+  void add(std::span<float> grad) {
+    if (numbers_.size() + grad.size() > kRoom) finish();
+    grads_.push_back(grad);
+    numbers_.insert(numbers_.end(), grad.begin(), grad.end());
+  }
+
+  void finish() {
+    distributed::average(group_, numbers_);
+    auto from = numbers_.cbegin();
+    for (const std::span<float> grad : grads_) {
+      const auto end = from + static_cast<std::ptrdiff_t>(grad.size());
+      std::copy(from, end, grad.begin());
+      from = end;
+    }
+    grads_.clear();
+    numbers_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kRoom = std::size_t{1} << 18;
+
+  distributed::ProcessGroup& group_;
+  std::vector<std::span<float>> grads_;
+  std::vector<float> numbers_;  // of all of them
+};
+
+void average_now(std::span<const Tensor> params, distributed::ProcessGroup& group) {
+  const NoGrad guard;
+  for (const Tensor& param : params) {
+    const Tensor& grad = param.grad();
+    if (!grad.defined()) continue;
+    check_arg(grad.device().type == DeviceType::kCpu, kOp, "a gradient is on ", grad.device(),
+              ". Processes share work on CPUs only: train there, or with one process");
+    if (is_lower(grad.dtype())) param.set_grad(cast(grad, DType::kF32));
+  }
+  const std::vector<Tensor> grads = own_gradients_of(params);
+  check_same_layouts(group, grads);
+  SmallGradients small(group);
+  for (const Tensor& grad : grads) {
+    if (!grad.defined()) continue;
+    const std::span<float> numbers(grad.mutable_data<float>(),
+                                   static_cast<std::size_t>(grad.numel()));
+    SmallGradients::is_small(numbers) ? small.add(numbers) : distributed::average(group, numbers);
+  }
+  small.finish();
+}
+
+}  // namespace
+
+void average_gradients(std::span<const Tensor> params, distributed::ProcessGroup& group) {
+  if (group.size() == 1) return;
+  do_host_work(kOp, {}, params,
+               [leaves = std::vector<Tensor>(params.begin(), params.end()),
+                &group](std::span<const Tensor>) { return average_now(leaves, group), true; });
+}
+
+}  // namespace mezzo::optim

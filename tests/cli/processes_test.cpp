@@ -1,0 +1,100 @@
+// Commands that a launcher starts several times over, to train together.
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+using testing::HasSubstr;
+
+class Together : public Command {
+ protected:
+  // `mpirun -n 2 mezzo ARGUMENTS`. Where there is one core, two processes share it; `options` are
+  // further ones of the second process alone.
+  Outcome run_two(const std::string& arguments, const std::string& options = {}) const {
+    const std::string launch =
+        "/usr/bin/env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MEZZO_MPIRUN
+        " --oversubscribe -n 1 " MEZZO_COMMAND " ";
+    return run_line(
+        concat(launch, arguments, " : -n 1 ", MEZZO_COMMAND, " ", arguments, " ", options));
+  }
+};
+
+constexpr const char* kTrain = "train --batch-size 100 --momentum 0.9 --quiet ";
+
+TEST_F(Together, OneSaysWhatAllDo) {
+  const Outcome outcome =
+      run_two(concat(kTrain, "--steps 7 --json ", path("log"), " --save ", path("weights"),
+                     " --report ", path("page.html"), " --logdir ", path("events")));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(std::ranges::count(outcome.output, '\n'), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("lenet5 at O2/bf16: accuracy"));
+  const std::vector<Json> events = read_events("log");
+  ASSERT_EQ(events.size(), 1 + 7 + 1 + 1U);
+  EXPECT_EQ(events.front()["processes"], 2);
+  EXPECT_EQ(events.front()["batch_size"], 100);
+  EXPECT_EQ(events.back()["steps"], 7);
+  EXPECT_TRUE(fs::exists(path("weights")));
+  EXPECT_TRUE(fs::exists(path("page.html")));
+  const auto files = fs::directory_iterator(path("events"));
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
+}
+
+TEST_F(Together, AResumedRunIsTheUnbrokenRun) {
+  for (const char* mode : {"--dtype bf16", "--dtype f16 --graph"}) {
+    const std::string options = concat(kTrain, mode);
+    const std::string parts = concat(options, " --checkpoint-every 5 --checkpoint-dir ",
+                                     path("run"), " --save ", path("parts"), " --json ", path("b"));
+    fs::remove_all(path("run"));
+    ASSERT_EQ(run_two(concat(options, " --steps 24 --save ", path("whole"), " --json ", path("a")))
+                  .status,
+              0);
+    ASSERT_EQ(run_two(concat(parts, " --steps 13")).status, 0);
+    const Outcome second = run_two(concat(parts, " --steps 24 --resume"));
+    ASSERT_EQ(second.status, 0) << second.errors;
+    EXPECT_EQ(steps_of(read_events("a")), steps_of(read_events("b"))) << mode;
+    EXPECT_EQ(read_text("whole"), read_text("parts")) << mode;
+  }
+}
+
+// Each computes a half of what one process does with batches of twice that size. Of f32 sums in
+// another order only the last bits differ.
+TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
+  const std::string options = "train --amp O0 --steps 5 --quiet --json ";
+  ASSERT_EQ(run_two(concat(options, path("two"), " --batch-size 50")).status, 0);
+  ASSERT_EQ(run(concat(options, path("one"), " --batch-size 100")).status, 0);
+  const std::vector<Json> two = steps_of(read_events("two"));
+  const std::vector<Json> one = steps_of(read_events("one"));
+  ASSERT_EQ(two.size(), one.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    const double expected = one[i]["loss"];
+    EXPECT_NEAR(two[i]["loss"], expected, 1e-5 * expected) << i;
+  }
+}
+
+TEST_F(Together, OneThatFailsEndsAll) {
+  const Outcome outcome = run_two(concat(kTrain, "--steps 5000"), "--data mnist:/no/such/folder");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("mezzo: [idx] /no/such/folder: there is no such folder"));
+  EXPECT_EQ(outcome.output, "");
+}
+
+TEST_F(Together, OthersThatTrainSomethingElseAreRefused) {
+  const Outcome steps = run_two(concat(kTrain, "--steps 5"), "--data shapes --image-size 28");
+  EXPECT_EQ(steps.status, 2);
+  EXPECT_THAT(steps.errors, HasSubstr("of process 1 is"));
+}
+
+TEST_F(Together, BenchAndCompareShareTheWork) {
+  const Outcome bench = run_two("bench --model lenet5 --steps 2 --warmup 1 --quiet");
+  ASSERT_EQ(bench.status, 0) << bench.errors;
+  EXPECT_THAT(bench.output, HasSubstr("batch 64 in each of 2 processes\n"));
+  const Outcome compare = run_two("compare --levels O0,O2 --steps 2 --quiet");
+  ASSERT_EQ(compare.status, 0) << compare.errors;
+  EXPECT_EQ(std::ranges::count(compare.output, '\n'), 4) << compare.output;
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests

@@ -1,0 +1,216 @@
+// Model::fit() and eval() of processes that train together.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/data/tensor_batches.h"
+#include "mezzo/io/checkpoint.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/train/model.h"
+#include "mezzo/train/model_checkpoint.h"
+#include "tests/unit/amp/small_net.h"
+#include "tests/unit/amp/warnings.h"
+#include "tests/unit/distributed/processes.h"
+#include "tests/unit/io/stateful_net.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::train {
+namespace {
+
+namespace fs = std::filesystem;
+using distributed::ProcessGroup;
+using test::in_processes;
+using test::results_of;
+using testing::HasSubstr;
+using Values = std::vector<std::vector<double>>;
+
+constexpr std::int64_t kExamples = 22;
+
+struct Examples {
+  Tensor images;
+  Tensor labels;
+};
+
+Examples some_examples() {
+  Generator generator(5);
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < kExamples; ++i) labels.push_back(i % 10);
+  return {randn({kExamples, 1, 28, 28}, generator), from_values(labels, {kExamples})};
+}
+
+// Of this process, with three images to a step, and dropout and batch norm in the network.
+struct Training {
+  explicit Training(ProcessGroup* group, bool has_shard = true)
+      : shard(group != nullptr && has_shard ? data::shard_of(*group) : data::Shard{}),
+        model(seeded(net), amp::class_loss, optimizer, {.amp = {.step = {.processes = group}}}) {}
+
+  static nn::Module& seeded(nn::Module& net) {
+    manual_seed(9);
+    Generator generator(2);
+    for (const Tensor& param : net.parameters()) {
+      copy_elements(randn(param.shape(), generator) * 0.1, param);
+    }
+    return net;
+  }
+
+  data::Shard shard;
+  Examples examples = some_examples();
+  data::TensorBatches loader{
+      examples.images, examples.labels, {.batch_size = 3, .drop_remainder = true, .shard = shard}};
+  data::TensorBatches all{
+      examples.images, examples.labels, {.batch_size = 4, .shuffle = false, .shard = shard}};
+  test::StatefulNet net;
+  optim::Sgd optimizer{net.parameters(), {.lr = 0.05, .momentum = 0.9}};
+  Model model;
+};
+
+class FitTogether : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  const std::string folder_ =
+      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+// 22 examples in batches of 4 for each of 2 or 3 processes: in the last step some have fewer or
+// none.
+TEST_F(FitTogether, EvaluationIsOfAllExamples) {
+  Training single(nullptr);
+  const auto expected = single.model.eval(single.all);
+  for (const int size : {2, 3, 7}) {
+    in_processes(size, [&](ProcessGroup& group) {
+      Training training(&group);
+      const auto metrics = training.model.eval(training.all);
+      EXPECT_EQ(metrics.at("accuracy"), expected.at("accuracy")) << size;
+      EXPECT_NEAR(metrics.at("loss"), expected.at("loss"), 1e-6 * expected.at("loss"));
+    });
+  }
+}
+
+TEST_F(FitTogether, EvaluationOfWholeSetsAddsNothingUp) {
+  Training single(nullptr);
+  const auto expected = single.model.eval(single.all);
+  in_processes(2, [&](ProcessGroup& group) {
+    Training training(&group, false);
+    EXPECT_EQ(training.model.eval(training.all), expected);
+  });
+}
+
+TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
+  class Count final : public Metric {
+   public:
+    std::string name() const override { return "count"; }
+    void reset() override {}
+    void update(const Tensor&, const Tensor&, double) override {}
+    double value() const override { return 0; }
+  };
+  in_processes(2, [](ProcessGroup& group) {
+    Training training(&group);
+    training.model.add_metric(std::make_unique<Count>());
+    EXPECT_THAT(message_of<UnsupportedError>([&] { training.model.eval(training.all); }),
+                HasSubstr("[metrics] `count` does not say how what several processes gathered"));
+  });
+}
+
+// Weights are the same everywhere, also with dropout, of which each process has its own. After an
+// evaluation so is what batch norm has gathered.
+TEST_F(FitTogether, EverybodyHasTheSameNetworkInTheEnd) {
+  const auto states = results_of<Values>(2, [](ProcessGroup& group) {
+    Training training(&group);
+    training.model.fit(2, training.loader, {.validation = &training.all});
+    return amp::everything(training.net, training.optimizer);
+  });
+  EXPECT_EQ(states[0], states[1]);
+}
+
+TEST_F(FitTogether, EachProcessTakesItsOwnRandomNumbers) {
+  const auto during = results_of<RandomPosition>(3, [](ProcessGroup& group) {
+    Training training(&group);
+    RandomPosition seen;
+    LambdaCallback look({.step_end = [&](FitState&) { seen = default_generator().position(); }});
+    const RandomPosition before = default_generator().position();
+    training.model.fit(1, training.loader, {.callbacks = {&look}});
+    EXPECT_EQ(default_generator().position().seed, before.seed);
+    EXPECT_EQ(default_generator().position().offset, seen.offset);
+    return seen;
+  });
+  EXPECT_EQ(during[0].seed, 9U);
+  EXPECT_NE(during[1].seed, during[0].seed);
+  EXPECT_NE(during[2].seed, during[0].seed);
+  EXPECT_NE(during[2].seed, during[1].seed);
+  EXPECT_EQ(during[1].offset, during[0].offset);
+}
+
+TEST_F(FitTogether, ACallbackThatStopsOneStopsAll) {
+  const auto steps = results_of<std::int64_t>(2, [](ProcessGroup& group) {
+    Training training(&group);
+    LambdaCallback stop(
+        {.step_end = [&](FitState& state) { state.stop = group.rank() == 1 && state.step == 2; }});
+    return training.model.fit(3, training.loader, {.callbacks = {&stop}}).steps;
+  });
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{2, 2}));
+}
+
+// The first process writes, all read; in two parts a training is bit for bit what it is in one.
+TEST_F(FitTogether, GoesOnFromTheCheckpointOfTheFirst) {
+  const auto train = [&](std::int64_t epochs, const std::string& resume) {
+    return results_of<Values>(2, [&](ProcessGroup& group) {
+      Training training(&group);
+      ModelCheckpoint checkpoints({.folder = folder_, .keep = 0});
+      training.model.fit(
+          epochs, training.loader,
+          {.callbacks = {&checkpoints}, .validation = &training.all, .resume = resume});
+      return amp::everything(training.net, training.optimizer);
+    });
+  };
+  const auto whole = train(3, "");
+  EXPECT_EQ(io::list_checkpoints(folder_).size(), 3U);
+  fs::remove_all(folder_);
+  train(1, "");
+  EXPECT_EQ(train(3, folder_), whole);
+}
+
+TEST_F(FitTogether, ACheckpointIsOfThatManyProcesses) {
+  in_processes(2, [&](ProcessGroup& group) {
+    Training training(&group);
+    ModelCheckpoint checkpoints({.folder = folder_});
+    training.model.fit(1, training.loader, {.callbacks = {&checkpoints}});
+  });
+  Training single(nullptr);
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { single.model.fit(2, single.loader, {.resume = folder_}); }),
+      HasSubstr("[resume] the loader was one with processes 2, now it is 1"));
+}
+
+TEST_F(FitTogether, TheLastBatchOfAnEpochMustBeFull) {
+  in_processes(2, [](ProcessGroup& group) {
+    Training training(&group);
+    EXPECT_THAT(message_of<ArgumentError>([&] { training.model.fit(1, training.all); }),
+                HasSubstr("Use drop_remainder"));
+  });
+}
+
+TEST_F(FitTogether, OtherNumbersOfStepsAreRefused) {
+  in_processes(2, [](ProcessGroup& group) {
+    Training training(&group);
+    data::TensorBatches other(training.examples.images, training.examples.labels,
+                              {.batch_size = 2 + group.rank(), .drop_remainder = true});
+    EXPECT_THAT(
+        message_of<ArgumentError>([&] { training.model.fit(1, other); }),
+        HasSubstr("the number of steps of an epoch of process 1 is 7, that of process 0 11"));
+  });
+}
+
+TEST_F(FitTogether, WarnsWhereAllTrainOnTheSameExamples) {
+  in_processes(2, [](ProcessGroup& group) {
+    Training training(&group, false);
+    training.model.fit(1, training.loader);
+  });
+  EXPECT_THAT(amp::warnings.text(), HasSubstr("2 processes train on 1 shards"));
+}
+
+}  // namespace
+}  // namespace mezzo::train

@@ -1,0 +1,212 @@
+// Training steps of processes: what they do together, and what one of them cannot do alone.
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/train_network.h"
+#include "mezzo/graph/train_step.h"
+#include "mezzo/ops/shape_ops.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/amp/small_net.h"
+#include "tests/unit/distributed/processes.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::amp {
+namespace {
+
+using distributed::ProcessGroup;
+using test::in_processes;
+using test::results_of;
+using testing::HasSubstr;
+
+constexpr int kSteps = 5;
+constexpr std::int64_t kBatch = 8;  // images of all processes
+
+struct Kind {
+  Level level = Level::kO0;
+  DType dtype = DType::kBf16;
+  bool graph = false;
+  double scale = 0;  // of the loss; 0: it is not scaled
+  LossFunction loss = class_loss;
+  std::uint64_t seed = 3;  // of the weights
+};
+
+// Without batch norm, which sees the images of one process only.
+struct Training {
+  explicit Training(const Kind& kind, TrainStepOptions options = {}) {
+    options.policy = Policy{kind.level, kind.dtype};
+    GradScaler scaler = kind.scale > 0
+                            ? GradScaler({.init_scale = kind.scale, .growth_interval = 2})
+                            : GradScaler({}, false);
+    Generator generator(kind.seed);
+    for (const Tensor& param : net.parameters()) {
+      copy_elements(randn(param.shape(), generator) * 0.3, param);
+    }
+    step.emplace(net, kind.loss, optimizer, std::move(scaler), std::move(options));
+    if (kind.graph) step->set_execution(graph::captured(net));
+  }
+
+  TrainStepResult operator()(const Tensor& images, const Tensor& labels) {
+    results.push_back((*step)(images, labels));
+    return results.back();
+  }
+
+  SmallNet net{false};
+  optim::Sgd optimizer{net.parameters(), {.lr = 0.1, .momentum = 0.9}};
+  std::optional<TrainOneStepWithLossScale> step;
+  std::vector<TrainStepResult> results;
+};
+
+// What a training comes to.
+struct End {
+  std::vector<std::vector<double>> state;
+  std::vector<double> losses;
+  std::vector<double> scales;
+
+  explicit End(const Training& training) : state(everything(training.net, training.optimizer)) {
+    for (const TrainStepResult& result : training.results) {
+      losses.push_back(result.loss);
+      scales.push_back(result.next_scale);
+    }
+  }
+  End() = default;
+  bool operator==(const End&) const = default;
+};
+
+End alone(const Kind& kind, std::int64_t micro_batches) {
+  Training training(kind, {.micro_batches = micro_batches});
+  for (int i = 0; i < kSteps; ++i) {
+    const Batch batch = small_batch(static_cast<std::uint64_t>(i), kBatch);
+    training(batch.images, batch.labels);
+  }
+  return End(training);
+}
+
+// This process's part of a batch.
+Batch part_of(const Batch& batch, const ProcessGroup& group) {
+  const std::int64_t each = batch.images.size(0) / group.size();
+  const std::int64_t begin = group.rank() * each;
+  return {copy_of(slice(batch.images, 0, begin, begin + each)),
+          copy_of(slice(batch.labels, 0, begin, begin + each))};
+}
+
+// `change` makes a process's batch of a step another one.
+using Change = std::function<void(int step, const ProcessGroup& group, Batch& batch)>;
+
+End together(const Kind& kind, ProcessGroup& group, const Change& change = {},
+             std::int64_t micro_batches = 1) {
+  Training training(kind, {.micro_batches = micro_batches, .processes = &group});
+  for (int i = 0; i < kSteps; ++i) {
+    Batch batch = part_of(small_batch(static_cast<std::uint64_t>(i), kBatch), group);
+    if (change) change(i, group, batch);
+    training(batch.images, batch.labels);
+  }
+  return End(training);
+}
+
+// Gradients are added up in the order of the processes as in that of micro-batches, and powers of
+// two divide exactly, in f32 and bf16 whenever.
+TEST(StepTogether, IsTheStepOnAsManyMicroBatches) {
+  for (const bool graph : {false, true}) {
+    for (const Level level : {Level::kO0, Level::kO1, Level::kO2}) {
+      for (const int size : {2, 4}) {
+        const Kind kind{.level = level, .graph = graph};
+        const End expected = alone(kind, size);
+        const auto ends =
+            results_of<End>(size, [&](ProcessGroup& group) { return together(kind, group); });
+        for (const End& end : ends) {
+          EXPECT_EQ(end.state, expected.state) << name_of(level) << ", " << size << ", " << graph;
+          EXPECT_EQ(end.losses, expected.losses);
+        }
+      }
+    }
+  }
+}
+
+TEST(StepTogether, MayHaveMicroBatchesItself) {
+  const Kind kind{.level = Level::kO2};
+  const auto ends =
+      results_of<End>(2, [&](ProcessGroup& group) { return together(kind, group, {}, 2); });
+  EXPECT_EQ(ends[0], ends[1]);
+  EXPECT_EQ(ends[0].losses.front(), alone(kind, 4).losses.front());
+}
+
+// The gradients of one process leave f32: so large are its pixels, and so large is the scale.
+TEST(StepTogether, AllSkipForTheOverflowOfOne) {
+  for (const bool graph : {false, true}) {
+    for (const int culprit : {0, 1}) {
+      const Kind kind{.graph = graph, .scale = 0x1p112};
+      const auto ends = results_of<End>(2, [&](ProcessGroup& group) {
+        return together(kind, group, [&](int step, const ProcessGroup& own, Batch& batch) {
+          if (step == 2 && own.rank() == culprit) {
+            batch.images = batch.images * 0x1p20;
+          }
+        });
+      });
+      EXPECT_EQ(ends[0], ends[1]);
+      EXPECT_EQ(ends[0].scales, (std::vector<double>{0x1p112, 0x1p113, 0x1p112, 0x1p112, 0x1p113}));
+    }
+  }
+}
+
+// No scale mends such a loss: all skip the step, and the scale stays.
+TEST(StepTogether, AllSkipForTheLossOfOne) {
+  for (const bool graph : {false, true}) {
+    const Kind kind{.level = Level::kO2, .dtype = DType::kF16, .graph = graph, .scale = 256};
+    const auto without = results_of<End>(2, [&](ProcessGroup& group) {
+      return together(kind, group, [&](int step, const ProcessGroup& own, Batch& batch) {
+        if (step == kSteps - 1 && own.rank() == 1) {
+          batch.images.mutable_data<float>()[0] = std::nanf("");
+        }
+      });
+    });
+    EXPECT_EQ(without[0].state, without[1].state);
+    EXPECT_EQ(without[0].scales, (std::vector<double>{256, 512, 512, 1024, 1024}));
+    EXPECT_TRUE(std::isnan(without[0].losses.back()));
+    EXPECT_TRUE(std::isnan(without[1].losses.back()));
+  }
+}
+
+TEST(StepTogether, BeginsWithTheWeightsOfTheFirst) {
+  const auto ends = results_of<End>(2, [](ProcessGroup& group) {
+    return together({.seed = static_cast<std::uint64_t>(group.rank())}, group);
+  });
+  EXPECT_EQ(ends[0], ends[1]);
+  EXPECT_EQ(ends[0].state, alone({.seed = 0}, 2).state);
+}
+
+TEST(StepTogether, OtherScalesAreRefusedEverywhere) {
+  in_processes(2, [](ProcessGroup& group) {
+    const double scale = group.rank() == 0 ? 256 : 512;
+    EXPECT_THAT(
+        message_of<ArgumentError>([&] { together({.scale = scale}, group); }),
+        HasSubstr("[train_step] the loss scale of process 1 is 512, that of process 0 256"));
+  });
+}
+
+// Stochastic rounding draws the same numbers, whatever the process has drawn before.
+TEST(StepTogether, RoundsAlikeEverywhere) {
+  const auto states = results_of<std::vector<std::vector<double>>>(2, [](ProcessGroup& group) {
+    manual_seed(static_cast<std::uint64_t>(group.rank()));
+    SmallNet net(false);
+    half_parameters(net, DType::kBf16);
+    optim::Sgd optimizer(net.parameters(),
+                         {.lr = 0.1, .param_update = optim::ParamUpdate::kStochastic});
+    TrainOneStepWithLossScale step(net, class_loss, optimizer, GradScaler({}, false),
+                                   {.processes = &group});
+    for (int i = 0; i < kSteps; ++i) {
+      const Batch batch = part_of(small_batch(static_cast<std::uint64_t>(i), kBatch), group);
+      step(batch.images, batch.labels);
+    }
+    return everything(net, optimizer);
+  });
+  EXPECT_EQ(states[0], states[1]);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
