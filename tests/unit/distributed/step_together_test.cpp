@@ -109,21 +109,23 @@ End together(const Kind& kind, ProcessGroup& group, const Change& change = {},
   return End(training);
 }
 
+void expect_steps_on_micro_batches(const Kind& kind, int size) {
+  const End expected = alone(kind, size);
+  const auto ends =
+      results_of<End>(size, [&](ProcessGroup& group) { return together(kind, group); });
+  for (const End& end : ends) {
+    EXPECT_EQ(end.state, expected.state) << name_of(kind.level) << ", " << size;
+    EXPECT_EQ(end.losses, expected.losses);
+  }
+}
+
 // Gradients are added up in the order of the processes as in that of micro-batches, and powers of
 // two divide exactly, in f32 and bf16 whenever.
 TEST(StepTogether, IsTheStepOnAsManyMicroBatches) {
-  for (const bool graph : {false, true}) {
-    for (const Level level : {Level::kO0, Level::kO1, Level::kO2}) {
-      for (const int size : {2, 4}) {
-        const Kind kind{.level = level, .graph = graph};
-        const End expected = alone(kind, size);
-        const auto ends =
-            results_of<End>(size, [&](ProcessGroup& group) { return together(kind, group); });
-        for (const End& end : ends) {
-          EXPECT_EQ(end.state, expected.state) << name_of(level) << ", " << size << ", " << graph;
-          EXPECT_EQ(end.losses, expected.losses);
-        }
-      }
+  for (const Level level : {Level::kO0, Level::kO1, Level::kO2}) {
+    for (const int size : {2, 4}) {
+      expect_steps_on_micro_batches({.level = level}, size);
+      expect_steps_on_micro_batches({.level = level, .graph = true}, size);
     }
   }
 }
@@ -136,18 +138,21 @@ TEST(StepTogether, MayHaveMicroBatchesItself) {
   EXPECT_EQ(ends[0].losses.front(), alone(kind, 4).losses.front());
 }
 
+// With the batch of one step changed in one process.
+std::vector<End> two_with(const Kind& kind, int culprit, int bad_step,
+                          const std::function<void(Tensor& images)>& spoil) {
+  const Change change = [&](int step, const ProcessGroup& group, Batch& batch) {
+    if (step == bad_step && group.rank() == culprit) spoil(batch.images);
+  };
+  return results_of<End>(2, [&](ProcessGroup& group) { return together(kind, group, change); });
+}
+
 // The gradients of one process leave f32: so large are its pixels, and so large is the scale.
 TEST(StepTogether, AllSkipForTheOverflowOfOne) {
   for (const bool graph : {false, true}) {
     for (const int culprit : {0, 1}) {
-      const Kind kind{.graph = graph, .scale = 0x1p112};
-      const auto ends = results_of<End>(2, [&](ProcessGroup& group) {
-        return together(kind, group, [&](int step, const ProcessGroup& own, Batch& batch) {
-          if (step == 2 && own.rank() == culprit) {
-            batch.images = batch.images * 0x1p20;
-          }
-        });
-      });
+      const auto ends = two_with({.graph = graph, .scale = 0x1p112}, culprit, 2,
+                                 [](Tensor& images) { images = images * 0x1p20; });
       EXPECT_EQ(ends[0], ends[1]);
       EXPECT_EQ(ends[0].scales, (std::vector<double>{0x1p112, 0x1p113, 0x1p112, 0x1p112, 0x1p113}));
     }
@@ -158,17 +163,13 @@ TEST(StepTogether, AllSkipForTheOverflowOfOne) {
 TEST(StepTogether, AllSkipForTheLossOfOne) {
   for (const bool graph : {false, true}) {
     const Kind kind{.level = Level::kO2, .dtype = DType::kF16, .graph = graph, .scale = 256};
-    const auto without = results_of<End>(2, [&](ProcessGroup& group) {
-      return together(kind, group, [&](int step, const ProcessGroup& own, Batch& batch) {
-        if (step == kSteps - 1 && own.rank() == 1) {
-          batch.images.mutable_data<float>()[0] = std::nanf("");
-        }
-      });
+    const auto ends = two_with(kind, 1, kSteps - 1, [](Tensor& images) {
+      images.mutable_data<float>()[0] = std::nanf("");
     });
-    EXPECT_EQ(without[0].state, without[1].state);
-    EXPECT_EQ(without[0].scales, (std::vector<double>{256, 512, 512, 1024, 1024}));
-    EXPECT_TRUE(std::isnan(without[0].losses.back()));
-    EXPECT_TRUE(std::isnan(without[1].losses.back()));
+    EXPECT_EQ(ends[0].state, ends[1].state);
+    EXPECT_EQ(ends[0].scales, (std::vector<double>{256, 512, 512, 1024, 1024}));
+    EXPECT_TRUE(std::isnan(ends[0].losses.back()));
+    EXPECT_TRUE(std::isnan(ends[1].losses.back()));
   }
 }
 
