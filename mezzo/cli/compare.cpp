@@ -50,6 +50,7 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     const SharedOptions& shared = options;
     SharedOptions run = shared;
     run.level = level;
+    if (level.find('/') != std::string::npos) run.dtype.reset();  // that of the others
     // The options are for the levels that lower anything; O0 is what they are compared with.
     if (parse_policy(level, run.dtype).level == amp::Level::kO0) {
       run.run.precision.lower.clear();

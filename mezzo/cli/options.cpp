@@ -77,16 +77,19 @@ Device parse_device_option(const std::string& text) {
 
 }  // namespace
 
-amp::Policy parse_policy(const std::string& text, const std::string& default_dtype) {
+amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype) {
   const std::size_t slash = text.find('/');
+  const bool has_own = slash != std::string::npos;
   const auto level = amp::parse_level(text.substr(0, slash));
   check_arg(level.has_value(), "amp", "unknown level `", text,
             "`. There are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
-  const std::string name = slash == std::string::npos ? default_dtype : text.substr(slash + 1);
-  const auto dtype = parse_dtype(name);
-  check_arg(dtype.has_value() && (is_lower(*dtype) || *level == amp::Level::kO0), "--dtype", "`",
+  const std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
+  check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
+            "` is not that of the level `", text, "`. Leave one of the two out");
+  const auto lower = parse_dtype(name);
+  check_arg(lower.has_value() && (is_lower(*lower) || *level == amp::Level::kO0), "--dtype", "`",
             name, "` is no lower precision. There are bf16 and f16");
-  return {.level = *level, .lower = is_lower(*dtype) ? *dtype : DType::kBf16};
+  return {.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
 }
 
 train::RunOptions SharedOptions::parsed() const {
@@ -119,8 +122,7 @@ void add_model_option(CLI::App& command, train::RunOptions& run) {
 
 void add_precision_options(CLI::App& command, SharedOptions& options) {
   add_model_option(command, options.run);
-  command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16")
-      ->capture_default_str();
+  command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16 (bf16)");
   command
       .add_option("--keep-f32", options.run.precision.keep_float32,
                   "Operations and modules to compute in f32, e.g. add,fc,layer4.*")

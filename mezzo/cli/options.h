@@ -17,7 +17,7 @@ namespace mezzo::cli {
 struct SharedOptions {
   train::RunOptions run{};
   std::string level = "O2";
-  std::string dtype = "bf16";
+  std::optional<std::string> dtype{};  // bf16
   std::string keep_batchnorm{};
   std::string loss_scale{};
   std::string schedule = "constant";
@@ -57,8 +57,9 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options);
 // --logdir --report --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);
 
-// `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists.
-amp::Policy parse_policy(const std::string& text, const std::string& default_dtype);
+// `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists, and if `dtype`,
+// which --dtype gave, is another than that.
+amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype);
 
 // --device --tf32
 void add_device_options(CLI::App& command, SharedOptions& options);

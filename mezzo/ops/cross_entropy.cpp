@@ -37,6 +37,9 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
   check_arg(are_numbers || labels.shape() == logits.shape(), "cross_entropy",
             "the logits have shape ", logits.shape(), ", the labels ", labels.shape(),
             ". Labels are class numbers, ", places, ", or probabilities with the logits' shape");
+  check_arg(are_numbers ? labels.dtype() == DType::kI64 : is_floating(labels.dtype()),
+            "cross_entropy", are_numbers ? "class numbers are i64" : "probabilities are floating",
+            ", these labels are ", labels, ". Use astype()");
   const Tensor rows = are_numbers ? reshape(labels, {labels.numel()}) : class_rows(labels);
   const Tensor loss = cross_entropy(class_rows(logits), rows, options);
   return options.reduction == Reduction::kNone ? reshape(loss, places) : loss;
@@ -76,15 +79,28 @@ Tensor ignored_labels(const Tensor& labels, std::int64_t ignore_index) {
   return relu(1.0 - distance * distance);
 }
 
-// Of each example with a class number, weighted by `own`, the weights of the labels.
-Tensor weighted_losses(const Tensor& logits, const Tensor& labels, const Tensor& weights,
-                       const Tensor& own, double smoothing) {
+struct Weighted {
+  Tensor losses;
+  Tensor weights;  // of the labels
+};
+
+// Of each example with a class number.
+Weighted weighted_losses(const Tensor& logits, const Tensor& labels, const Tensor& weights,
+                         double smoothing) {
   const CrossEntropyOptions each{.reduction = Reduction::kNone};
-  if (smoothing == 0) return cross_entropy(logits, labels, each) * own;
+  const auto own = [&] {
+    return reshape(embedding(reshape(weights, {-1, 1}), labels), labels.shape());
+  };
+  if (smoothing == 0) {
+    // First, for it names a label that is no class as one of its own.
+    const Tensor losses = cross_entropy(logits, labels, each);
+    const Tensor factors = own();
+    return {losses * factors, factors};
+  }
   // One call for both parts of the target: of two, 16-bit logits would get gradients that were
   // rounded before they were added.
   const Tensor rows = one_hot(labels, weights.numel(), weights.dtype());
-  return cross_entropy(logits, weighted_target(rows, smoothing, weights), each);
+  return {cross_entropy(logits, weighted_target(rows, smoothing, weights), each), own()};
 }
 
 Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, const Tensor& weights,
@@ -99,10 +115,9 @@ Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, cons
   }
   Tensor losses;
   if (weights.defined()) {
-    const Tensor own = reshape(embedding(reshape(weights, {-1, 1}), used), labels.shape());
-    losses = weighted_losses(logits, used, weights, own, options.label_smoothing);
-    if (counts.defined()) losses = losses * counts;
-    counts = counts.defined() ? own * counts : own;
+    const Weighted weighted = weighted_losses(logits, used, weights, options.label_smoothing);
+    losses = counts.defined() ? weighted.losses * counts : weighted.losses;
+    counts = counts.defined() ? weighted.weights * counts : weighted.weights;
   } else {
     losses =
         cross_entropy(logits, used,

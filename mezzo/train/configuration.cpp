@@ -20,52 +20,55 @@ bool is_rate(double value) {
 }  // namespace
 
 void check_options(const RunOptions& options) {
-  const auto check = [](bool ok, const auto&... parts) { check_arg(ok, "train", parts...); };
-  check(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs must be at least 1 and at ",
-        "most ", kMostEpochs, ": ", options.epochs);
-  check(options.steps.value_or(1) >= 1, "--steps must be at least 1: ", options.steps.value_or(1));
-  check(options.batch_size >= 1, "--batch-size must be at least 1: ", options.batch_size);
-  check(is_rate(options.lr) && options.lr > 0,
-        "--lr must be positive and finite in f32: ", options.lr);
+  const auto check = [](bool ok, const char* option, const auto&... parts) {
+    check_arg(ok, option, parts...);
+  };
+  check(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs",
+        "must be at least 1 and at ", "most ", kMostEpochs, ": ", options.epochs);
+  check(options.steps.value_or(1) >= 1, "--steps",
+        "must be at least 1: ", options.steps.value_or(1));
+  check(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
+  check(is_rate(options.lr) && options.lr > 0, "--lr",
+        "must be positive and finite in f32: ", options.lr);
   check(options.processes == nullptr || options.processes->size() == 1 ||
             options.device.type == DeviceType::kCpu,
-        "several processes train together on CPUs only. Leave --device ", options.device,
-        " out, or start one process");
-  check(options.momentum >= 0 && options.momentum < 1,
-        "--momentum must be in [0, 1): ", options.momentum);
-  check(is_rate(options.weight_decay),
-        "--weight-decay must not be negative, and finite in f32: ", options.weight_decay);
+        "--device", options.device,
+        ": several processes train together on CPUs only. Leave it out, or start one process");
+  check(options.momentum >= 0 && options.momentum < 1, "--momentum",
+        "must be in [0, 1): ", options.momentum);
+  check(is_rate(options.weight_decay), "--weight-decay",
+        "must not be negative, and finite in f32: ", options.weight_decay);
   check(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
-        "--warmup-epochs must not be negative, and at most ", kMostEpochs, ": ",
+        "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
         options.warmup_epochs);
-  check(is_rate(options.lr_init),
-        "--lr-init must not be negative, and finite in f32: ", options.lr_init);
-  check(is_rate(options.lr_end),
-        "--lr-end must not be negative, and finite in f32: ", options.lr_end);
-  check(options.lr_gamma > 0 && options.lr_gamma <= 1,
-        "--lr-gamma must be in (0, 1]: ", options.lr_gamma);
-  check(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-        "--label-smoothing must be in [0, 1]: ", options.label_smoothing);
-  check(!options.zero_init_residual || options.weights.empty(),
-        "--zero-init-residual says how weights begin, and --weights brings others. Leave one of "
+  check(is_rate(options.lr_init), "--lr-init",
+        "must not be negative, and finite in f32: ", options.lr_init);
+  check(is_rate(options.lr_end), "--lr-end",
+        "must not be negative, and finite in f32: ", options.lr_end);
+  check(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
+        "must be in (0, 1]: ", options.lr_gamma);
+  check(options.label_smoothing >= 0 && options.label_smoothing <= 1, "--label-smoothing",
+        "must be in [0, 1]: ", options.label_smoothing);
+  check(!options.zero_init_residual || options.weights.empty(), "--zero-init-residual",
+        "says how weights begin, and --weights brings others. Leave one of "
         "the two out");
-  check(options.checkpoints.every >= 0,
-        "--checkpoint-every must not be negative: ", options.checkpoints.every);
+  check(options.checkpoints.every >= 0, "--checkpoint-every",
+        "must not be negative: ", options.checkpoints.every);
   if (options.policy.level == amp::Level::kO0) {
-    check(
-        options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
-        "--lower and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
-        "O1, auto, O2 or O3");
+    check(options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
+          "--lower",
+          "and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
+          "O1, auto, O2 or O3");
   }
   const std::int64_t keep = options.checkpoints.keep.value_or(0);
-  check(keep >= 0, "--keep must not be negative: ", keep);
-  check(
-      !options.checkpoints.folder.empty() ||
-          (!options.checkpoints.resume && options.checkpoints.every == 0 &&
-           !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
-      "--checkpoint-dir is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
-  check(options.histogram_every >= 0,
-        "--histogram-every must not be negative: ", options.histogram_every);
+  check(keep >= 0, "--keep", "must not be negative: ", keep);
+  check(!options.checkpoints.folder.empty() ||
+            (!options.checkpoints.resume && options.checkpoints.every == 0 &&
+             !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
+        "--checkpoint-dir",
+        "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
+  check(options.histogram_every >= 0, "--histogram-every",
+        "must not be negative: ", options.histogram_every);
 }
 
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,

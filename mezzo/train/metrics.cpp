@@ -4,6 +4,7 @@
 
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::train {
 namespace {
@@ -17,6 +18,19 @@ bool is_among_top(const float* row, std::int64_t classes, std::int64_t label, st
     larger += row[j] > own || (row[j] == own && j < label) ? 1 : 0;
   }
   return larger < k;
+}
+
+Shape without_classes(Shape shape) {
+  shape.erase(1);
+  return shape;
+}
+
+// [n, c, ...] as [n, ..., c], one row behind the other.
+Tensor rows_of_classes(const Tensor& x) {
+  Shape axes{0};
+  for (std::size_t i = 2; i < x.rank(); ++i) axes.push_back(static_cast<std::int64_t>(i));
+  axes.push_back(1);
+  return contiguous(permute(x, axes));
 }
 
 double quotient(const std::string& name, double sum, std::int64_t examples) {
@@ -37,7 +51,8 @@ void Metric::add_up(distributed::ProcessGroup&) {
                          "Override add_up(), or let every process evaluate all");
 }
 
-TopK::TopK(std::int64_t k) : k_(k) {
+TopK::TopK(std::int64_t k, std::optional<std::int64_t> ignore_index)
+    : k_(k), ignore_index_(ignore_index) {
   check_arg(k >= 1, "metrics", "top-k needs a k of at least 1, not ", k);
 }
 
@@ -46,21 +61,23 @@ std::string TopK::name() const { return k_ == 1 ? "accuracy" : concat("top", k_)
 void TopK::reset() { right_ = examples_ = 0; }
 
 void TopK::update(const Tensor& output, const Tensor& labels, double) {
-  check_arg(
-      output.rank() == 2 && labels.shape() == Shape{output.size(0)}, "metrics",
-      "logits are [n, c] and labels [n]: ", output, " and ", labels,
-      ". Give each row of logits one label, or name other metrics, as in ModelOptions{.metrics = "
-      "{\"loss\"}}");
-  const Tensor logits = contiguous(output.detach().to(kCpuDevice).astype(DType::kF32));
-  const std::vector<std::int64_t> classes = labels.to_vector<std::int64_t>();
+  check_arg(output.rank() >= 2 && labels.shape() == without_classes(output.shape()), "metrics",
+            "logits are [n, c] and labels [n], or [n, c, ...] and [n, ...]: ", output, " and ",
+            labels,
+            ". Give each row of logits one label, or name other metrics, as in "
+            "ModelOptions{.metrics = {\"loss\"}}");
+  const Tensor logits = rows_of_classes(output.detach().to(kCpuDevice).astype(DType::kF32));
+  const std::int64_t classes = output.size(1);
   const auto* row = logits.data<float>();
-  for (const std::int64_t label : classes) {
-    check_arg(label >= 0 && label < logits.size(1), "metrics", "the label ", label,
-              " is none of the ", logits.size(1), " classes. Classes count from 0");
-    right_ += is_among_top(row, logits.size(1), label, k_) ? 1 : 0;
-    row += logits.size(1);
+  for (const std::int64_t label : labels.to_vector<std::int64_t>()) {
+    if (label != ignore_index_) {
+      check_arg(label >= 0 && label < classes, "metrics", "the label ", label, " is none of the ",
+                classes, " classes. Classes count from 0");
+      right_ += is_among_top(row, classes, label, k_) ? 1 : 0;
+      ++examples_;
+    }
+    row += classes;
   }
-  examples_ += logits.size(0);
 }
 
 void TopK::add_up(distributed::ProcessGroup& processes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,12 +36,14 @@ class Metric {
 };
 
 // The part of the examples whose label is among the k largest logits; `accuracy` for k = 1, else
-// `top5` and so on. Logits [n, c], labels i64 [n]. Of equal logits those of lower class numbers
+// `top5` and so on. Logits [n, c], labels i64 [n]; or of places, such as pixels, [n, c, ...] and
+// [n, ...], each of which counts as an example. Of equal logits those of lower class numbers
 // count as larger. A NaN is not larger than anything, and the label of a NaN is never among them.
 class TopK final : public Metric {
  public:
-  // Throws ArgumentError unless k is at least 1.
-  explicit TopK(std::int64_t k = 1);
+  // Examples with the label `ignore_index` do not count. Throws ArgumentError unless k is at
+  // least 1.
+  explicit TopK(std::int64_t k = 1, std::optional<std::int64_t> ignore_index = std::nullopt);
   std::string name() const override;
   void reset() override;
   void update(const Tensor& output, const Tensor& labels, double loss) override;
@@ -49,6 +52,7 @@ class TopK final : public Metric {
 
  private:
   std::int64_t k_;
+  std::optional<std::int64_t> ignore_index_;
   std::int64_t right_ = 0;
   std::int64_t examples_ = 0;
 };

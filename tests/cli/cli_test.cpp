@@ -44,6 +44,8 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --model lenet6", "lenet6"},
       {"train --model lenet6", "resnet50"},
       {"train --amp O4", "O0, O1, auto, O2 and O3"},
+      {"train --amp O2/f16 --dtype bf16", "`bf16` is not that of the level `O2/f16`"},
+      {"eval --weights x --batch-size 0", "[--batch-size] must be at least 1: 0"},
       {"train --keep-f32 fc9", "`fc9` is neither an operation nor the path of a module"},
       {"train --keep-batchnorm-fp32 maybe", "neither true nor false"},
       {"plan --model lenet6", "lenet6"},
@@ -54,7 +56,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --loss-scale fast", "--loss-scale"},
       {"train --loss-scale -1", "--loss-scale"},
       {"train --lr-schedule zigzag", "zigzag"},
-      {"train --lr 0", "--lr must be positive"},
+      {"train --lr 0", "[--lr] must be positive"},
       {"train --epochs 0", "--epochs"},
       {"train --steps 0", "--steps"},
       {"train --batch-size 0", "batch"},
@@ -84,7 +86,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --threads 100000", "--threads"},
       {"train --report /no/such/folder/run.html", "/no/such/folder/run.html"},
       {"compare --report /no/such/folder/run.html", "/no/such/folder/run.html"},
-      {"train --keep-best", "--checkpoint-dir is missing"},
+      {"train --keep-best", "[--checkpoint-dir] is missing"},
       {"eval --weights /", "/: holds no checkpoint"},
       {"train --histogram-every 5", "--report"},
       {"train --activation-gradients", "--report"},
@@ -108,7 +110,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --model \"$(printf 'le\\nnet')\"", "'le net'"},
       {"bench --warmup 9223372036854775807", "at most 1000000000"},
       {"train --checkpoint-dir /proc/none", "/proc/none"},
-      {"train --keep 5", "--checkpoint-dir is missing"},
+      {"train --keep 5", "[--checkpoint-dir] is missing"},
   };
   for (const WrongInput& wrong : cases) {
     const Outcome outcome = run(wrong.arguments);
@@ -206,7 +208,7 @@ TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
 // O0 is what others are compared with.
 TEST_F(Command, OptionsThatLowerAreNotForO0) {
   EXPECT_THAT(run("train --amp O0 --lower fc1").errors,
-              HasSubstr("--lower and --keep-batchnorm-fp32 false have no place at --amp O0"));
+              HasSubstr("[--lower] and --keep-batchnorm-fp32 false have no place at --amp O0"));
   EXPECT_EQ(run("bench --amp O0 --keep-batchnorm-fp32 false").status, 2);
   const std::string options = " --model mlp --batch-size 500 --quiet --steps 1 --json ";
   ASSERT_EQ(run("compare --levels O0,O1 --lower relu" + options + path("log")).status, 0);

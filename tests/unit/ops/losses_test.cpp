@@ -143,6 +143,10 @@ TEST(CrossEntropy, OfPixelsIsThatOfTheirRows) {
   EXPECT_EQ(message_of([&] { cross_entropy(logits, slice(labels, 1, 0, 3)); }),
             "[cross_entropy] the logits have shape [2, 3, 4, 5], the labels [2, 3, 5]. Labels are "
             "class numbers, [2, 4, 5], or probabilities with the logits' shape");
+  EXPECT_EQ(message_of<ArgumentError>([] {
+              cross_entropy(zeros({2, 3, 4, 5}), zeros({2, 4, 5}));
+            }),
+            "[cross_entropy] class numbers are i64, these labels are f32[2, 4, 5]. Use astype()");
 }
 
 TEST(CrossEntropy, IgnoredExamplesDoNotCount) {

@@ -26,7 +26,7 @@ TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
     const char* name;
   };
   for (const Field& field :
-       {Field{&RunOptions::lr, "--lr "}, Field{&RunOptions::lr_init, "--lr-init"},
+       {Field{&RunOptions::lr, "[--lr] "}, Field{&RunOptions::lr_init, "--lr-init"},
         Field{&RunOptions::lr_end, "--lr-end"}, Field{&RunOptions::weight_decay, "--weight-decay"},
         Field{&RunOptions::warmup_epochs, "--warmup-epochs"},
         Field{&RunOptions::label_smoothing, "--label-smoothing"}}) {
@@ -41,7 +41,7 @@ TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
 
 TEST(CheckOptions, SoManyEpochsThatStepsCannotBeCountedAreRefused) {
   EXPECT_THAT(message_of<ArgumentError>([] { check_options({.epochs = kLargest}); }),
-              HasSubstr("--epochs must be at least 1 and at most 1000000000"));
+              HasSubstr("[--epochs] must be at least 1 and at most 1000000000"));
 }
 
 // Whatever changes the bits, whether it is given now or was given before.

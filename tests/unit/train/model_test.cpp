@@ -295,6 +295,23 @@ TEST(Metrics, TopKCountsTheLabelsAmongTheLargest) {
   }
 }
 
+// Two images of three pixels each; label 9 does not count.
+TEST(Metrics, TopKOfPlacesCountsEach) {
+  const Tensor logits = from_values({1.0F, 0.0F, 2.0F,  // class 0 of the first image
+                                     0.0F, 1.0F, 3.0F,  // class 1
+                                     5.0F, 5.0F, 5.0F,  // of the second
+                                     4.0F, 6.0F, 4.0F},
+                                    {2, 2, 1, 3});
+  const Tensor labels = from_values<std::int64_t>({0, 1, 0, 1, 9, 0}, {2, 1, 3});
+  TopK accuracy(1, 9);
+  accuracy.update(logits, labels, 0);
+  EXPECT_EQ(accuracy.value(), 3.0 / 5);
+  accuracy.update(to_format(logits, Format::kChannelsLast), labels, 0);
+  EXPECT_EQ(accuracy.value(), 6.0 / 10);
+  EXPECT_THROW(TopK().update(logits, labels, 0), ArgumentError);
+  EXPECT_THROW(TopK().update(logits, zeros({2, 3}, DType::kI64), 0), ArgumentError);
+}
+
 TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
   MeanLoss loss;
   loss.update(zeros({3, 2}), zeros({3}, DType::kI64), 1);
