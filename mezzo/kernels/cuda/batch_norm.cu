@@ -9,7 +9,7 @@ namespace {
 using In = BatchNormInput;
 
 template <int N, class T>
-__global__ void MEZZO_THREE_BLOCKS statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
+__global__ void MEZZO_FOUR_BLOCKS statistics_kernel(ChannelGrid g, const T* x, Moments* partial) {
   __shared__ Moments shared[N][kThreads];
   const ChannelRange range(g, N, Direction::kForwards);
   Moments moments[N];

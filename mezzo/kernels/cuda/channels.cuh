@@ -90,6 +90,34 @@ class ChannelRange {
     }
   }
 
+  // Reads its pixels of x in rounds of kAhead, each a pack of N channels, forwards: first(packs,
+  // count) is called with those that whole rounds leave over, one at least, and then use(packs)
+  // with each whole round. These have no conditions and multiply no addresses, which is half of
+  // what a loop does that only adds up.
+  template <int kAhead, int N, class T, class First, class Use>
+  __device__ void for_rounds(const T* x, const First& first, const Use& use) const {
+    if (!has_channels() || first_ >= last_) return;
+    const unsigned rows = blockDim.y;
+    const int turns = static_cast<int>((static_cast<unsigned>(last_ - first_) + rows - 1) / rows);
+    const int count = (turns - 1) % kAhead + 1;
+    const std::int64_t step = channels_ * rows;
+    x += first_ * channels_ + channel_;
+    Pack<T, N> some[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i, x += step) {
+      if (i >= count) break;
+      some[i] = read_stored<N>(x);
+    }
+    first(some, count);
+#pragma unroll 1
+    for (int left = turns - count; left > 0; left -= kAhead) {
+      Pack<T, N> packs[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i, x += step) packs[i] = read_stored<N>(x);
+      use(packs);
+    }
+  }
+
  private:
   __device__ Place place(std::int64_t turn) const {
     const std::int64_t pixel = is_backwards_ ? pixels_ - 1 - turn : turn;
@@ -109,6 +137,8 @@ constexpr int pixels_ahead(int packs) { return packs <= 1 ? 4 : packs == 2 ? 2 :
 // Registers for three blocks on a multiprocessor: with one too many there would be two, and a third
 // less on its way from memory.
 #define MEZZO_THREE_BLOCKS __launch_bounds__(kThreads, 3)
+// For four, which is as many as kernels need that only add up one tensor.
+#define MEZZO_FOUR_BLOCKS __launch_bounds__(kThreads, 4)
 
 // Adds up what the threads of a column of the block have, in a fixed order, N values each side by
 // side: the barriers between the levels take as long for one as for all. For all threads of a

@@ -52,8 +52,7 @@ SampleGrid sample_grid(const Launch& launch, const GroupSizes& sizes, int pack) 
 }
 
 template <int N, class T>
-__global__ void MEZZO_THREE_BLOCKS group_moments_kernel(SampleGrid g, const T* x,
-                                                        Moments* partial) {
+__global__ void MEZZO_FOUR_BLOCKS group_moments_kernel(SampleGrid g, const T* x, Moments* partial) {
   __shared__ Moments shared[N][kThreads];
   const ChannelRange range(g.one, N, Direction::kForwards);
   for (std::int64_t sample = blockIdx.z; sample < g.samples; sample += gridDim.z) {
