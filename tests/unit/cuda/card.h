@@ -1,10 +1,22 @@
 // The card that tests compute on.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include "mezzo/core/device.h"
+#include "mezzo/core/device_backend.h"
 
 namespace mezzo {
 
 inline constexpr Device kCard{DeviceType::kCuda, 0};
+
+// Tests that take a card, and skip themselves where there is none.
+template <class Base = testing::Test>
+class OnCard : public Base {
+ protected:
+  void SetUp() override {
+    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
+  }
+};
 
 }  // namespace mezzo

@@ -32,12 +32,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class CudaDevice : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  }
-};
+class CudaDevice : public OnCard<> {};
 
 std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
 

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/core/device_backend.h"
 #include "mezzo/data/open.h"
 #include "mezzo/ops/arithmetic.h"
 #include "tests/unit/cuda/card.h"
@@ -11,12 +10,7 @@
 namespace mezzo::data {
 namespace {
 
-class CudaLoader : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  }
-};
+class CudaLoader : public OnCard<> {};
 
 void expect_equal(const Batch& batch, const Batch& expected) {
   ASSERT_EQ(batch.images.device(), kCard);

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/call.h"
@@ -16,12 +15,7 @@
 namespace mezzo {
 namespace {
 
-class CudaNorms : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  }
-};
+class CudaNorms : public OnCard<> {};
 
 // Of every channel of every sample.
 struct Statistics {

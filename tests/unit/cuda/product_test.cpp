@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/core/device_backend.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/matmul.h"
@@ -14,12 +13,7 @@
 namespace mezzo {
 namespace {
 
-class CudaProducts : public testing::TestWithParam<DType> {
- protected:
-  void SetUp() override {
-    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  }
-};
+class CudaProducts : public OnCard<testing::TestWithParam<DType>> {};
 
 // Whole numbers from -2 to 2: sums of up to 2^22 of their products are exact in f32, in any order.
 Tensor whole_numbers(const Shape& shape, DType dtype, std::uint64_t seed) {

@@ -22,12 +22,7 @@ namespace {
 
 using Tensors = std::span<const Tensor>;
 
-class CudaReplay : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  }
-};
+class CudaReplay : public OnCard<> {};
 
 enum class Mode { kEager, kGraph, kRecorded };
 

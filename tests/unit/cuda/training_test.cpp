@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/train_network.h"
-#include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/data/digits.h"
 #include "mezzo/io/npy.h"
@@ -17,12 +16,7 @@
 namespace mezzo {
 namespace {
 
-class CudaTraining : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
-  }
-};
+class CudaTraining : public OnCard<> {};
 
 // The losses of some steps of the small network, from the same weights, on the same batches.
 std::vector<double> losses_on(Device device, const amp::Policy& policy, bool scaled) {
