@@ -100,6 +100,10 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
       options_(std::move(options)) {
   check_arg(loss_ != nullptr, "train_step", "the loss function is null. Give one");
   check_step_options(options_);
+  // What is exchanged takes the host, where an update could be recorded or done in parts.
+  if (options_.processes != nullptr && options_.processes->size() == 1) {
+    options_.processes = nullptr;
+  }
   scaler_.set_statistics(options_.statistics);
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
     logging::warn_once(

@@ -20,15 +20,26 @@ namespace mezzo::amp {
 // it, for stochastic rounding draws its random numbers by them.
 void TrainOneStepWithLossScale::begin_together() {
   distributed::ProcessGroup& processes = *options_.processes;
-  distributed::broadcast(processes, net_.state());
-  for (optim::NamedCounter counter : optimizer_.counters()) {
-    distributed::broadcast(processes, counter.value);
-    optimizer_.set_counter(counter.name, counter.value);
+  const auto check = [&](const char* what, auto value) {
+    distributed::check_same(processes, "train_step", what, static_cast<double>(value),
+                            "Make the same step in every process, and load the same state");
+  };
+  std::vector<NamedTensor> state = optimizer_.state();
+  const std::vector<optim::NamedCounter> counters = optimizer_.counters();
+  check("the number of micro-batches", options_.micro_batches);
+  check("the number of the optimizer's states", state.size());
+  check("the number of the optimizer's counters", counters.size());
+  for (NamedTensor& entry : net_.state()) state.push_back(std::move(entry));
+  distributed::broadcast(processes, state);
+  for (const optim::NamedCounter& counter : counters) {
+    std::int64_t value = counter.value;
+    distributed::broadcast(processes, value);
+    optimizer_.set_counter(counter.name, value);
   }
 }
 
 void TrainOneStepWithLossScale::average_gradients() {
-  if (options_.processes == nullptr || options_.processes->size() == 1) return;
+  if (options_.processes == nullptr) return;
   // A scale of its own would let a process divide by another number than the others, or skip a step
   // that they do: https://github.com/pytorch/pytorch/issues/136009.
   do_host_work("check_scale", {}, {}, [this](std::span<const Tensor>) {

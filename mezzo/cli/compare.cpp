@@ -12,6 +12,7 @@
 #include "mezzo/cli/processes.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
+#include "mezzo/distributed/average.h"
 
 namespace mezzo::cli {
 namespace {
@@ -110,6 +111,8 @@ void run_compare(CompareOptions options) {
   if (rows.size() > 1) write_out("{}", format_table(rows));
   logs.report.write();
   if (result.stopped) {
+    // The launcher ends all processes at the first that fails, and one may still be writing.
+    distributed::meet(*processes);
     fail<Error>("compare", "stopped by a signal after step ", result.steps, " of ",
                 label_of(runs[rows.size() - 1]), ": ", rows.size() - 1, " of ", runs.size(),
                 " runs are done. A comparison cannot go on, begin it again");

@@ -10,6 +10,7 @@
 #include "mezzo/cli/processes.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
+#include "mezzo/distributed/average.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
 
@@ -83,6 +84,8 @@ void run_train(TrainOptions options) {
   if (!result.stopped) print_result(run, result);
   write_both(options.save, *trained, report);
   if (result.stopped) {
+    // The launcher ends all processes at the first that fails, and one may still be writing.
+    distributed::meet(*processes);
     fail<Error>("train", "stopped by a signal after step ", result.steps,
                 run.checkpoints.folder.empty() ? ". With --checkpoint-dir it could go on"
                                                : ". Go on with --resume");

@@ -42,8 +42,8 @@ BatchSource::BatchSource(const BatchOrder& order) : order_(order) {
   check_arg(!order.drop_remainder || order.batch_size <= most, kSourceOp,
             "the batch is larger than the data set: ", order.batch_size,
             order.shard.count > 1 ? concat(" in each of ", order.shard.count, " shards,") : "",
-            " of ", order.examples,
-            " examples, and incomplete batches are dropped. Use a batch size of at most ", most);
+            " of ", order.examples, " examples, and incomplete batches are dropped. Use ",
+            most > 0 ? concat("a batch size of at most ", most) : "fewer shards");
 }
 
 std::int64_t BatchSource::steps_per_epoch() const {

@@ -34,8 +34,8 @@ class Averager {
         size_(size_of_group(group)),
         room_(std::max(std::min(kPieceBytes / sizeof(float), most) / size_, std::size_t{1}) *
               size_),
-        received_(std::make_unique_for_overwrite<float[]>(room_ * size_)),
-        mean_(std::make_unique_for_overwrite<float[]>(room_)) {}
+        received_(std::make_unique_for_overwrite<float[]>(std::max(room_, size_ * size_))),
+        mean_(std::make_unique_for_overwrite<float[]>(room_ / size_)) {}
 
   void run(std::span<float> numbers) {
     while (numbers.size() >= size_) {
@@ -103,6 +103,8 @@ double average(ProcessGroup& group, double value) {
 
 bool any(ProcessGroup& group, bool value) { return sum(group, value ? 1 : 0) > 0; }
 
+void meet(ProcessGroup& group) { any(group, false); }
+
 void check_same(ProcessGroup& group, std::string_view op, std::string_view what, double value,
                 std::string_view advice) {
   const std::vector<double> values = gather(group, value);
@@ -120,7 +122,7 @@ void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors) {
   if (group.size() == 1) return;
   std::size_t size = 0;
   for (const NamedTensor& entry : tensors) size += entry.tensor.bytes();
-  check_same(group, kOp, "the size of the network in bytes", static_cast<double>(size),
+  check_same(group, kOp, "the size of network and state in bytes", static_cast<double>(size),
              "Make the same one in every process");
   for (const NamedTensor& entry : tensors) {
     const Tensor& tensor = entry.tensor;

@@ -12,8 +12,8 @@
 
 namespace mezzo::distributed {
 
-// Puts the mean in the place of each number, added up in f32 and then divided by the number of
-// processes: with a power of two of them the bits that gradient accumulation over as many
+// Puts the mean in the place of each number, added up in f32 and then multiplied by 1 / the
+// number of processes: with a power of two of them the bits that gradient accumulation over as many
 // micro-batches gives. Infinities and NaN of any process reach all of them, so that all see the
 // overflow that one had. What each sends and receives is twice the array, less what it has itself.
 void average(ProcessGroup& group, std::span<float> numbers);
@@ -22,6 +22,9 @@ double average(ProcessGroup& group, double value);
 double sum(ProcessGroup& group, double value);
 // True if it is for one of them.
 bool any(ProcessGroup& group, bool value);
+
+// Returns once all have called it: what each of them did before is done.
+void meet(ProcessGroup& group);
 
 // Throws ArgumentError, in every process, unless all have the same value, naming two that differ.
 // `advice` ends the message.

@@ -8,7 +8,8 @@
 namespace mezzo::distributed {
 
 // All processes of MPI_COMM_WORLD. Sets up MPI unless the program has, and then ends it, too.
-// Builds without MPI throw UnsupportedError. `launched`: how many there are.
+// `launched`: how many there are. Throws UnsupportedError if MPI sees another number, and in builds
+// without MPI.
 std::unique_ptr<ProcessGroup> make_launched_group(int launched);
 
 }  // namespace mezzo::distributed

@@ -44,14 +44,14 @@ class ProcessGroup {
   int size_;
 };
 
-// The processes that `mpirun` (or `srun`, or another launcher of MPI programs) has started
-// together; a process that was started by itself is a group of one, and no MPI is set up for it. To
-// be called once, where the program begins, and kept until it ends. If it is destroyed by an
-// exception the process says nothing to the others: once the program has reported its error and has
-// ended, the launcher ends them.
+// The processes that were started together by Open MPI's `mpirun`, that of MPICH or Intel's MPI, or
+// Slurm's `srun`, whichever mezzo was built for; a process that was started by itself is a group of
+// one, and no MPI is set up for it. To be called once, where the program begins, and kept until it
+// ends. If it is destroyed by an exception the process says nothing to the others: once the program
+// has reported its error and has ended, the launcher ends them.
 //
-// Throws UnsupportedError if others were started too, and mezzo was built without MPI, and
-// DeviceError for what MPI reports.
+// Throws UnsupportedError if others were started too, and mezzo was built without MPI or with
+// another than the launcher's, and DeviceError for what MPI reports.
 std::unique_ptr<ProcessGroup> connect();
 
 }  // namespace mezzo::distributed

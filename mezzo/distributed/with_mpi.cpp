@@ -60,7 +60,7 @@ class MpiGroup final : public ProcessGroup {
 
 }  // namespace
 
-std::unique_ptr<ProcessGroup> make_launched_group(int /*launched*/) {
+std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
   int is_set_up = 0;
   MPI_Initialized(&is_set_up);
   if (is_set_up == 0) {
@@ -78,6 +78,13 @@ std::unique_ptr<ProcessGroup> make_launched_group(int /*launched*/) {
   int size = 1;
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  // Each would train by itself, and all write the same files.
+  if (size != launched) {
+    fail<UnsupportedError>(kMpi, "the launcher has started ", launched, " processes, and MPI sees ",
+                           size,
+                           ": it is a launcher of another MPI than mezzo was built with. Use "
+                           "that one's");
+  }
   return std::make_unique<MpiGroup>(rank, size, is_set_up == 0);
 }
 

@@ -35,7 +35,8 @@ std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double 
 // and before whatever looks at gradients, so that the overflow that one process had is seen by all,
 // and all skip the same steps and have the same scale. Throws ArgumentError, in every process,
 // where some have no gradient of a parameter, or one that lies otherwise, naming the first; and for
-// gradients that are not in the host's memory.
+// gradients that are not in the host's memory. In a captured step it is done in each run, for which
+// the group must still be there.
 void average_gradients(std::span<const Tensor> params, distributed::ProcessGroup& group);
 
 // The index of the first parameter whose gradient is not finite; changes nothing.

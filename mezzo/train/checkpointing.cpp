@@ -86,27 +86,28 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
 }
 
 // What must be the same for a position to mean the same batch.
-io::CheckpointValues order_of(const data::BatchSource& loader) {
-  const data::BatchOrder& order = loader.order();
+io::CheckpointValues order_of(const TrainingState& state) {
+  const data::BatchOrder& order = state.loader.order();
+  const distributed::ProcessGroup* group = state.step.options().processes;
   return {{"images", order.examples},
           {"batch_size", order.batch_size},
           {"drop_remainder", static_cast<std::int64_t>(order.drop_remainder)},
           {"shuffle", static_cast<std::int64_t>(order.shuffle)},
           {"seed", static_cast<std::int64_t>(order.seed)},
-          {kProcesses, order.shard.count}};
+          {kProcesses, group != nullptr ? group->size() : order.shard.count}};
 }
 
-io::CheckpointValues values_of(const data::BatchSource& loader) {
-  io::CheckpointValues values = order_of(loader);
-  values["epoch"] = loader.position().epoch;
-  values["step"] = loader.position().step;
+io::CheckpointValues place_of(const TrainingState& state) {
+  io::CheckpointValues values = order_of(state);
+  values["epoch"] = state.loader.position().epoch;
+  values["step"] = state.loader.position().step;
   return values;
 }
 
-void check_order(const data::BatchSource& loader, const io::Checkpoint& checkpoint) {
+void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
   const auto section = checkpoint.values.find(kLoader);
   const bool is_older = section != checkpoint.values.end() && !section->second.contains(kProcesses);
-  for (const auto& [name, now] : order_of(loader)) {
+  for (const auto& [name, now] : order_of(state)) {
     // Earlier versions trained by one.
     const auto before =
         is_older && name == kProcesses ? 1 : checkpoint.value<std::int64_t>(kLoader, name);
@@ -138,12 +139,12 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
   checkpoint.values[kOptimizerKind] = kind_of(state.step.optimizer());
   checkpoint.values[kScaler] = values_of(state.step.scaler());
   checkpoint.values[kStep] = {{kSkippedInARow, state.step.skipped_in_a_row()}};
-  checkpoint.values[kLoader] = values_of(state.loader);
+  checkpoint.values[kLoader] = place_of(state);
   return checkpoint;
 }
 
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
-  check_order(state.loader, checkpoint);
+  check_order(state, checkpoint);
   check_kind(state.step.optimizer(), checkpoint);
   // Its tensors are no copies, and need not be: those of the optimizer are replaced, not written
   // to.

@@ -73,14 +73,16 @@ class Loop {
   FitResult run(std::int64_t epochs) {
     if (!resume()) go_to_next_epoch();
     const OwnRandomStream stream(processes());
-    if (processes() != nullptr) check_together();
     const std::int64_t in_epoch = loader_.position().step;
     state_.total_steps = last_step(epochs, in_epoch);
+    if (processes() != nullptr) check_together();
     state_.step_in_epoch = in_epoch;
     state_.lr = model_.optimizer().lr();
     each(&Callback::on_train_begin);
+    agree_to_stop();
     while (!state_.stop && (state_.step < state_.total_steps || is_at_end())) run_epoch();
     each(&Callback::on_train_end);
+    if (processes() != nullptr) distributed::meet(*processes());  // the last checkpoint is written
     // An epoch that a resumed run stands in has begun, if it was left to go on or not.
     const bool stands_within = state_.epoch == epochs_done_ && state_.step_in_epoch > 0;
     return {.epochs = state_.epoch + (stands_within ? 1 : 0),
@@ -95,13 +97,18 @@ class Loop {
 
   // What would end with processes that wait for each other, or that all do the same.
   void check_together() {
-    constexpr const char* kAdvice =
-        "Give every process the same data set, batch size and folder of checkpoints, and its shard";
-    distributed::check_same(*processes(), "Model", "the step that training begins behind",
-                            static_cast<double>(state_.step), kAdvice);
-    distributed::check_same(*processes(), "Model", "the number of steps of an epoch",
-                            static_cast<double>(state_.steps_per_epoch), kAdvice);
     const data::BatchOrder& order = loader_.order();
+    const auto check = [&](const char* what, std::int64_t value) {
+      distributed::check_same(*processes(), "Model", what, static_cast<double>(value),
+                              "Give every process the same data set, options and folder of "
+                              "checkpoints, and its shard");
+    };
+    check("the step that training begins behind", state_.step);
+    check("the step that training ends with", state_.total_steps);
+    check("the number of steps of an epoch", state_.steps_per_epoch);
+    check("the batch size", order.batch_size);
+    check("the number of shards that are validated",
+          state_.has_validation ? options_.validation->order().shard.count : 0);
     check_arg(order.drop_remainder || order.examples % (order.batch_size * order.shard.count) == 0,
               "Model",
               "the last batch of an epoch is not full, and processes that train together "
@@ -112,6 +119,12 @@ class Loop {
                                 " shards: on the same examples, unless each has "
                                 "a data set of its own. Give the loader shard_of(processes)"));
     }
+  }
+
+  // Behind every hook that may have asked for it: one that stopped alone would keep the others
+  // waiting.
+  void agree_to_stop() {
+    if (processes() != nullptr) state_.stop = distributed::any(*processes(), state_.stop);
   }
 
   // All of them now, not each when its step is there, which may be in a week.
@@ -147,6 +160,7 @@ class Loop {
   void run_epoch() {
     ++state_.epoch;
     each(&Callback::on_epoch_begin);
+    agree_to_stop();
     // What is in it set to eval(), such as frozen batch norms, stays so.
     if (!model_.net().is_training()) model_.net().train();
     for (data::Batch batch; state_.step < state_.total_steps && !state_.stop;) {
@@ -160,6 +174,7 @@ class Loop {
     if (options_.validation != nullptr) state_.metrics = model_.eval(*options_.validation);
     each(&Callback::on_epoch_end);
     each(&Callback::after_epoch);
+    agree_to_stop();
     state_.step_in_epoch = 0;
   }
 
@@ -187,9 +202,9 @@ class Loop {
     state_.result = model_.train_step()(batch.images.to(device), batch.labels.to(device));
     state_.skipped_steps += state_.result.skipped ? 1 : 0;
     each(&Callback::on_step_end);
-    if (processes() != nullptr) state_.stop = distributed::any(*processes(), state_.stop);
     state_.batch = nullptr;
     each(&Callback::after_step);
+    agree_to_stop();
   }
 
   io::Checkpoint capture_all() {

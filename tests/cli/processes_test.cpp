@@ -82,6 +82,24 @@ TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
   }
 }
 
+// Also the one that the signal does not reach; the launcher has time for what is written then.
+TEST_F(Together, ASignalEndsAllBehindTheSameStep) {
+  const std::string options =
+      concat(kTrain, "--epochs 1000 --checkpoint-dir ", path("run"), " --json ", path("log"));
+  const std::string command = concat(MEZZO_COMMAND, " ", options);
+  const Outcome stopped = run_line(concat(kLaunch, "-n 1 ", command, " : -n 1 sh -c '", command,
+                                          " & pid=$!; until grep -q step.:3, ", path("log"),
+                                          "; do sleep 0.02; done; kill -TERM $pid; wait $pid'"));
+  EXPECT_EQ(stopped.status, 1) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal after step"));
+  const std::vector<Json> events = read_events("log");
+  ASSERT_EQ(events.back()["event"], "stopped");
+  const int step = events.back()["step"];
+  EXPECT_GE(step, 3);
+  ASSERT_EQ(run_two(concat(options, " --resume --steps ", step + 2)).status, 0);
+  EXPECT_EQ(steps_of(read_events("log")).back()["step"], step + 2);
+}
+
 TEST_F(Together, OneThatFailsEndsAll) {
   const Outcome outcome = run_two(concat(kTrain, "--steps 5000"), "--data mnist:/no/such/folder");
   EXPECT_EQ(outcome.status, 2);

@@ -80,7 +80,7 @@ class PivotSums {
   static constexpr int kGrowth = 16;  // n / h, which whole rounds make up to 17
 
   // Products that are too large for f32 are finite inside of fmaf(): squares that are infinite stay
-  // so, and do not become NaN.
+  // so, and do not become NaN while the sum itself is finite.
   __device__ void move() {
     const float share = 1.0F / static_cast<float>(count_);
 #pragma unroll

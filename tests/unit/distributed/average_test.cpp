@@ -114,7 +114,7 @@ TEST(Broadcast, RefusesOtherTensors) {
   in_processes(2, [](ProcessGroup& group) {
     const std::vector<NamedTensor> other = {{"w", full({3 + group.rank()}, 1)}};
     EXPECT_THAT(message_of<ArgumentError>([&] { broadcast(group, other); }),
-                testing::HasSubstr("the size of the network in bytes of process 1 is 16"));
+                testing::HasSubstr("the size of network and state in bytes of process 1 is 16"));
   });
 }
 

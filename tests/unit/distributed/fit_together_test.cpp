@@ -144,14 +144,25 @@ TEST_F(FitTogether, EachProcessTakesItsOwnRandomNumbers) {
   EXPECT_EQ(during[1].offset, during[0].offset);
 }
 
+// Wherever it stops: behind a step, between epochs, before the first one.
 TEST_F(FitTogether, ACallbackThatStopsOneStopsAll) {
-  const auto steps = results_of<std::int64_t>(2, [](ProcessGroup& group) {
-    Training training(&group);
-    LambdaCallback stop(
-        {.step_end = [&](FitState& state) { state.stop = group.rank() == 1 && state.step == 2; }});
-    return training.model.fit(3, training.loader, {.callbacks = {&stop}}).steps;
-  });
-  EXPECT_EQ(steps, (std::vector<std::int64_t>{2, 2}));
+  const auto steps_with =
+      [](const std::function<LambdaCallback::Functions(const LambdaCallback::Function& stop)>&
+             where) {
+        return results_of<std::int64_t>(2, [&](ProcessGroup& group) {
+          Training training(&group);
+          LambdaCallback callback(
+              where([&](FitState& state) { state.stop = group.rank() == 1 && state.step != 1; }));
+          return training.model.fit(3, training.loader, {.callbacks = {&callback}}).steps;
+        });
+      };
+  using Functions = LambdaCallback::Functions;
+  using Both = std::vector<std::int64_t>;
+  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.step_end = stop}; }), (Both{2, 2}));
+  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.epoch_end = stop}; }),
+            (Both{3, 3}));
+  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.epoch_begin = stop}; }),
+            (Both{0, 0}));
 }
 
 // The first process writes, all read; in two parts a training is bit for bit what it is in one.
@@ -193,14 +204,39 @@ TEST_F(FitTogether, TheLastBatchOfAnEpochMustBeFull) {
   });
 }
 
-TEST_F(FitTogether, OtherNumbersOfStepsAreRefused) {
+// Each would have the others wait, or mix up what they exchange.
+TEST_F(FitTogether, OtherTrainingsAreRefusedEverywhere) {
   in_processes(2, [](ProcessGroup& group) {
     Training training(&group);
-    data::TensorBatches other(training.examples.images, training.examples.labels,
-                              {.batch_size = 2 + group.rank(), .drop_remainder = true});
+    const auto error_of = [&](std::int64_t epochs, data::TensorBatches& loader,
+                              const FitOptions& options) {
+      return message_of<ArgumentError>([&] { training.model.fit(epochs, loader, options); });
+    };
+    EXPECT_THAT(error_of(1 + group.rank(), training.loader, {}),
+                HasSubstr("[Model] the step that training ends with of process 1 is 6, that of "
+                          "process 0 3"));
+    data::TensorBatches other(
+        training.examples.images, training.examples.labels,
+        {.batch_size = 5 + group.rank(), .drop_remainder = true, .shard = training.shard});
     EXPECT_THAT(
-        message_of<ArgumentError>([&] { training.model.fit(1, other); }),
-        HasSubstr("the number of steps of an epoch of process 1 is 7, that of process 0 11"));
+        error_of(1, other, {.steps = 1}),
+        HasSubstr("the number of steps of an epoch of process 1 is 1, that of process 0 2"));
+    data::TensorBatches larger(
+        training.examples.images, training.examples.labels,
+        {.batch_size = 10 + group.rank(), .drop_remainder = true, .shard = training.shard});
+    EXPECT_THAT(error_of(1, larger, {}), HasSubstr("the batch size of process 1 is 11"));
+    FitOptions validation;
+    if (group.rank() == 1) validation.validation = &training.all;
+    EXPECT_THAT(error_of(1, training.loader, validation),
+                HasSubstr("the number of shards that are validated of process 1 is 2"));
+  });
+}
+
+TEST_F(FitTogether, AGroupOfOneTrainsAlone) {
+  in_processes(1, [](ProcessGroup& group) {
+    Training training(&group);
+    EXPECT_EQ(training.model.train_step().options().processes, nullptr);
+    EXPECT_EQ(training.model.fit(1, training.all).steps, 6);  // the last of them not full
   });
 }
 

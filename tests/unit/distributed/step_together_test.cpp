@@ -190,6 +190,33 @@ TEST(StepTogether, OtherScalesAreRefusedEverywhere) {
   });
 }
 
+TEST(StepTogether, OtherMicroBatchesAreRefusedEverywhere) {
+  in_processes(2, [](ProcessGroup& group) {
+    EXPECT_THAT(message_of<ArgumentError>([&] { together({}, group, {}, 1 + group.rank()); }),
+                HasSubstr("the number of micro-batches of process 1 is 2, that of process 0 1"));
+  });
+}
+
+// The momentum that process 0 has, all get; where it alone has one, all are told.
+TEST(StepTogether, BeginsWithTheStateOfTheFirst) {
+  const auto train = [](ProcessGroup& group, bool has_state) {
+    Training training({}, {.processes = &group});
+    if (has_state) {
+      training.optimizer.set_state("momentum.0", full({4, 1, 3, 3}, group.rank() + 1));
+      training.optimizer.set_counter("updates", group.rank() + 1);
+    }
+    const Batch batch = part_of(small_batch(1, kBatch), group);
+    training(batch.images, batch.labels);
+    return End(training);
+  };
+  const auto ends = results_of<End>(2, [&](ProcessGroup& group) { return train(group, true); });
+  EXPECT_EQ(ends[0], ends[1]);
+  in_processes(2, [&](ProcessGroup& group) {
+    EXPECT_THAT(message_of<ArgumentError>([&] { train(group, group.rank() == 0); }),
+                HasSubstr("the number of the optimizer's states of process 1 is 0"));
+  });
+}
+
 // Stochastic rounding draws the same numbers, whatever the process has drawn before.
 TEST(StepTogether, RoundsAlikeEverywhere) {
   const auto states = results_of<std::vector<std::vector<double>>>(2, [](ProcessGroup& group) {
