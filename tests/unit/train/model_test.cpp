@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/module_precision.h"
+#include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
 #include "mezzo/models/mlp.h"
 #include "mezzo/ops/losses.h"
