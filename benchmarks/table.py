@@ -172,17 +172,28 @@ def pytorch_version(python):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+BEGIN, END = "<!-- table.py -->\n", "<!-- end of table.py -->"
+
+
+def check_marks(path):
+    """Before anything is measured, which takes minutes."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        sys.exit(f"table.py: {path}: {error.strerror}")
+    if BEGIN not in text or END not in text:
+        sys.exit(f"table.py: {path} has no marks {BEGIN.strip()} and {END}")
+
+
 def write_between_marks(path, text):
-    begin, end = "<!-- table.py -->\n", "<!-- end of table.py -->"
-    old = path.read_text(encoding="utf-8")
-    if begin not in old or end not in old:
-        sys.exit(f"table.py: {path} has no marks {begin.strip()} and {end}")
-    head, rest = old.split(begin, 1)
-    path.write_text(head + begin + text + end + rest.split(end, 1)[1], encoding="utf-8")
+    head, rest = path.read_text(encoding="utf-8").split(BEGIN, 1)
+    path.write_text(head + BEGIN + text + END + rest.split(END, 1)[1], encoding="utf-8")
 
 
 def main():
     arguments = parse_arguments()
+    if arguments.out:
+        check_marks(arguments.out)
     arguments.python = "/usr/bin/python3" if importlib.util.find_spec("torch") is None \
         else sys.executable
     version = pytorch_version(arguments.python)
