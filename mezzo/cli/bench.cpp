@@ -38,7 +38,7 @@ void print_memory(const train::RunOptions& run, const train::RunResult& result,
 void print_times(const train::RunOptions& run, const train::RunResult& result) {
   write_out("{} {}x{} at {}/{}, batch {}", run.model, run.image_size, run.image_size,
             amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
-  if (run.processes->size() > 1) write_out(" in each of {} processes", run.processes->size());
+  if (run.process_count() > 1) write_out(" in each of {} processes", run.process_count());
   write_out("\n");
   write_out("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",
             result.step_ms_median, result.step_ms_min, result.step_ms_max, result.steps);
@@ -49,7 +49,7 @@ void print_times(const train::RunOptions& run, const train::RunResult& result) {
 
 void run_bench(BenchOptions options) {
   train::RunOptions run = options.parsed();
-  const auto processes = share_work({&options.json});
+  const auto processes = share_work(options);
   run.processes = processes.get();
   if (run.image_size == 0) run.image_size = models::usual_config(run.model).image_size;
   apply_machine_options(options);
@@ -59,7 +59,7 @@ void run_bench(BenchOptions options) {
               {"warmup", options.bench.warmup},
               {"steps", options.bench.steps}});
   json.begin(start_event("bench", run, own));
-  Progress progress(json, run.model, options.quiet || processes->rank() > 0);
+  Progress progress(json, run.model, options.quiet);
   train::Profile profile;
   train::BenchOptions bench = options.bench;
   if (options.profile) bench.profile = &profile;

@@ -92,15 +92,14 @@ void run_compare(CompareOptions options) {
   check_distinct(
       {{"--weights", options.run.weights}, {"--json", options.json}, {"--report", options.report}});
   std::vector<train::RunOptions> runs = parsed_runs(options);
-  const auto processes = share_work({&options.json, &options.report, &options.logdir});
+  const auto processes = share_work(options);
   for (train::RunOptions& run : runs) run.processes = processes.get();
   apply_machine_options(options);
   const std::string title = fmt::format("{} on {}", runs.front().model, runs.front().data);
   RunReport report(title, options.report);
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) fit_epochs(options, *data.train, run);
-  Logs logs{JsonLines(options.json), std::move(report), options.logdir,
-            options.quiet || processes->rank() > 0};
+  Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
   std::vector<std::vector<std::string>> rows{kHeader};
   const StopOnSignal stop;
   train::RunResult result;

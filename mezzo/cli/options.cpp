@@ -216,9 +216,8 @@ void add_training_options(CLI::App& command, SharedOptions& options) {
 void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {
   if (options.epochs.has_value() || !run.steps.has_value()) return;
   // Where there is no whole batch, the loader says so.
-  const std::int64_t processes = run.processes != nullptr ? run.processes->size() : 1;
   const std::int64_t per_epoch =
-      std::max<std::int64_t>(images.size() / run.batch_size / processes, 1);
+      std::max<std::int64_t>(images.size() / run.batch_size / run.process_count(), 1);
   run.epochs = std::min((*run.steps - 1) / per_epoch + 1, train::kMostEpochs);
 }
 

@@ -177,7 +177,7 @@ Json start_event(const std::string& command, const train::RunOptions& options, c
                 {"keep_batchnorm_fp32", or_null(options.precision.keep_batchnorm_fp32)},
                 {"batch_size", options.batch_size}};
   event.update(own);
-  event.update({{"processes", options.processes != nullptr ? options.processes->size() : 1},
+  event.update({{"processes", options.process_count()},
                 {"threads", num_threads()},
                 {"device", concat(options.device)},
                 {"tf32", is_tf32_allowed()},

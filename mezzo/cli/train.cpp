@@ -60,8 +60,8 @@ void write_both(const std::string& save, const nn::Module& trained, const RunRep
 void run_train(TrainOptions options) {
   check_files(options);
   train::RunOptions run = options.parsed();
-  const auto processes =
-      share_work({&options.json, &options.report, &options.logdir, &options.save});
+  const auto processes = share_work(options);
+  if (processes->rank() > 0) options.save.clear();
   run.processes = processes.get();
   apply_machine_options(options);
   const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
@@ -71,7 +71,7 @@ void run_train(TrainOptions options) {
   fit_epochs(options, *data.train, run);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
-  Progress progress(json, run.model, options.quiet || processes->rank() > 0);
+  Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
   EventLog log(options.logdir, progress);
   ReportObserver observer(report, log);

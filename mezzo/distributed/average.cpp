@@ -20,9 +20,7 @@ std::size_t size_of_group(const ProcessGroup& group) {
 }
 
 std::vector<double> gather(ProcessGroup& group, double value) {
-  std::vector<double> values(size_of_group(group));
-  group.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(values)));
-  return values;
+  return gathered(group, std::span<const double>(&value, 1));
 }
 
 // Averages arrays, a piece at a time.

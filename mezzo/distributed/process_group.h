@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace mezzo::distributed {
 
@@ -43,6 +44,14 @@ class ProcessGroup {
   int rank_;
   int size_;
 };
+
+// What all processes have, those of process 0 first; as many numbers in each.
+template <class Number>
+std::vector<Number> gathered(ProcessGroup& group, std::span<const Number> own) {
+  std::vector<Number> all(own.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather(std::as_bytes(own), std::as_writable_bytes(std::span(all)));
+  return all;
+}
 
 // The processes that were started together by Open MPI's `mpirun`, that of MPICH or Intel's MPI, or
 // Slurm's `srun`, whichever mezzo was built for; a process that was started by itself is a group of

@@ -20,15 +20,6 @@ extern const OpDef cross_entropy;
 
 namespace {
 
-// [n, c, ...] as [n * ..., c].
-Tensor class_rows(const Tensor& x) {
-  Shape axes{0};
-  for (std::size_t i = 2; i < x.rank(); ++i) axes.push_back(static_cast<std::int64_t>(i));
-  axes.push_back(1);
-  const std::int64_t classes = x.shape()[1];
-  return reshape(permute(x, axes), {classes > 0 ? x.numel() / classes : 0, classes});
-}
-
 Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
                                const CrossEntropyOptions& options) {
   Shape places = logits.shape();
@@ -129,6 +120,14 @@ Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, cons
 }
 
 }  // namespace
+
+Tensor class_rows(const Tensor& x) {
+  Shape axes{0};
+  for (std::size_t i = 2; i < x.rank(); ++i) axes.push_back(static_cast<std::int64_t>(i));
+  axes.push_back(1);
+  const std::int64_t classes = x.shape()[1];
+  return reshape(permute(x, axes), {classes > 0 ? x.numel() / classes : 0, classes});
+}
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options) {

@@ -35,6 +35,8 @@ struct CrossEntropyOptions {
 // probabilities is over the examples as ever.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {});
+// Logits of places, such as pixels, [n, c, ...], as rows of classes: [n * ..., c].
+Tensor class_rows(const Tensor& x);
 
 // (prediction - target)^2, averaged or summed over all elements, or as it is for kNone. Throws
 // ArgumentError if the shapes differ.

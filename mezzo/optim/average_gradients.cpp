@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "mezzo/distributed/average.h"
@@ -14,41 +15,44 @@ namespace {
 
 constexpr const char* kOp = "average_gradients";
 
-// What must be the same everywhere for elements to mean the same, as a number; 0: no gradient.
 // FNV-1a: Fowler, Noll and Vo, http://www.isthe.com/chongo/tech/comp/fnv.
+class Hash {
+ public:
+  template <class Number>
+  void add(Number number) {
+    value_ = (value_ ^ static_cast<std::uint64_t>(number)) * 0x100000001b3U;
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325U;
+};
+
+// What must be the same everywhere for elements to mean the same, as a number; 0: no gradient.
 std::uint64_t layout_of(const Tensor& grad) {
   if (!grad.defined()) return 0;
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  const auto add = [&](auto number) {
-    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x100000001b3U;
-  };
-  add(grad.dtype());
-  add(grad.format());
-  for (std::size_t axis = 0; axis < grad.rank(); ++axis) add(grad.shape()[axis]);
-  return hash;
-}
-
-std::vector<std::uint64_t> gather(distributed::ProcessGroup& group,
-                                  const std::vector<std::uint64_t>& own) {
-  std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(group.size()));
-  group.all_gather(std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  return all;
+  Hash hash;
+  hash.add(grad.dtype());
+  hash.add(grad.format());
+  for (const std::int64_t size : grad.shape()) hash.add(size);
+  return hash.value();
 }
 
 // Sums of different arrays would be exchanged without complaint, or wait for ever.
 void check_same_layouts(distributed::ProcessGroup& group, const std::vector<Tensor>& grads) {
   std::vector<std::uint64_t> layouts(grads.size());
   std::ranges::transform(grads, layouts.begin(), layout_of);
-  std::uint64_t digest = grads.size();
-  for (const std::uint64_t layout : layouts) digest = digest * 0x100000001b3U ^ layout;
-  const std::vector<std::uint64_t> digests = gather(group, {digest});
-  if (std::ranges::all_of(digests, [&](std::uint64_t other) { return other == digests[0]; }))
-    return;
+  Hash digest;
+  digest.add(grads.size());
+  for (const std::uint64_t layout : layouts) digest.add(layout);
+  const std::uint64_t own = digest.value();
+  const auto digests = distributed::gathered(group, std::span(&own, 1));
+  if (std::ranges::all_of(digests, [&](std::uint64_t other) { return other == own; })) return;
   constexpr const char* kAdvice =
       "Every process must train the same network, and use the same parameters in the same steps";
   distributed::check_same(group, kOp, "the number of parameters", static_cast<double>(grads.size()),
                           kAdvice);
-  const std::vector<std::uint64_t> all = gather(group, layouts);
+  const auto all = distributed::gathered(group, std::span(std::as_const(layouts)));
   for (std::size_t i = grads.size(); i < all.size(); ++i) {
     const std::size_t param = i % grads.size();
     const bool is_missing = all[i] == 0 || all[param] == 0;

@@ -30,9 +30,8 @@ void check_options(const RunOptions& options) {
   check(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
   check(is_rate(options.lr) && options.lr > 0, "--lr",
         "must be positive and finite in f32: ", options.lr);
-  check(options.processes == nullptr || options.processes->size() == 1 ||
-            options.device.type == DeviceType::kCpu,
-        "--device", options.device,
+  check(options.process_count() == 1 || options.device.type == DeviceType::kCpu, "--device",
+        options.device,
         ": several processes train together on CPUs only. Leave it out, or start one process");
   check(options.momentum >= 0 && options.momentum < 1, "--momentum",
         "must be in [0, 1): ", options.momentum);

@@ -4,7 +4,7 @@
 
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/losses.h"
 
 namespace mezzo::train {
 namespace {
@@ -23,14 +23,6 @@ bool is_among_top(const float* row, std::int64_t classes, std::int64_t label, st
 Shape without_classes(Shape shape) {
   shape.erase(1);
   return shape;
-}
-
-// [n, c, ...] as [n, ..., c], one row behind the other.
-Tensor rows_of_classes(const Tensor& x) {
-  Shape axes{0};
-  for (std::size_t i = 2; i < x.rank(); ++i) axes.push_back(static_cast<std::int64_t>(i));
-  axes.push_back(1);
-  return contiguous(permute(x, axes));
 }
 
 double quotient(const std::string& name, double sum, std::int64_t examples) {
@@ -66,7 +58,7 @@ void TopK::update(const Tensor& output, const Tensor& labels, double) {
             labels,
             ". Give each row of logits one label, or name other metrics, as in "
             "ModelOptions{.metrics = {\"loss\"}}");
-  const Tensor logits = rows_of_classes(output.detach().to(kCpuDevice).astype(DType::kF32));
+  const Tensor logits = contiguous(class_rows(output.detach().to(kCpuDevice).astype(DType::kF32)));
   const std::int64_t classes = output.size(1);
   const auto* row = logits.data<float>();
   for (const std::int64_t label : labels.to_vector<std::int64_t>()) {

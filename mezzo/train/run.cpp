@@ -94,7 +94,7 @@ data::Shard shard_of(const RunOptions& options) {
 
 // Of all processes.
 std::int64_t images_of_step(const RunOptions& options) {
-  return options.batch_size * shard_of(options).count;
+  return options.batch_size * options.process_count();
 }
 
 // Tells the observer what fit() does, sets the learning rates, and gathers the result.

@@ -17,12 +17,6 @@ constexpr const char* kLaunch =
 
 class Together : public Command {
  protected:
-  void SetUp() override {
-    Command::SetUp();
-    const Outcome probe = run_line(concat(kLaunch, "-n 2 true"));
-    if (probe.status != 0) GTEST_SKIP() << "mpirun starts nothing here: " << probe.errors;
-  }
-
   // `mpirun -n 2 mezzo ARGUMENTS`; `options` are further ones of the second process alone.
   Outcome run_two(const std::string& arguments, const std::string& options = {}) const {
     return run_line(concat(kLaunch, "-n 1 ", MEZZO_COMMAND, " ", arguments, " : -n 1 ",
