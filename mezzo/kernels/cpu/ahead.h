@@ -2,7 +2,7 @@
 //
 // The hardware that follows streams stops at the end of every page, and stores wait for their
 // lines. On two threads of an Intel Xeon, loops that ask read 47 GB/s instead of 35 and copy 39
-// instead of 30 (docs/benchmarks.md, *Asking for memory*).
+// instead of 30 (docs/benchmarks/memory_and_products.md, *Asking for memory*).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Convolutions of bf16 that oneDNN 2.6.3 computes wrongly, by tiles (AMX) or dot products
-// (AVX512-BF16): seen in random calls on memory full of infinities (docs/architecture.md).
+// (AVX512-BF16): seen in random calls on memory full of infinities (docs/cpu_kernels.md).
 #pragma once
 
 #include "mezzo/kernels/cpu/conv2d_problem.h"

@@ -47,9 +47,9 @@ Support supports_operands(const KernelArgs& args) {
   return supports_bf16_tensors(args);
 }
 
-// Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads (docs/benchmarks.md). With more
-// than half of the tiles empty, for the numbers of a kernel's row cannot be cut evenly, it takes up
-// to 1.15; forward, images of 16 channels take 1.05.
+// Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads
+// (docs/benchmarks/convolutions.md). With more than half of the tiles empty, for the numbers of a
+// kernel's row cannot be cut evenly, it takes up to 1.15; forward, images of 16 channels take 1.05.
 Support is_worth_it(const Problem& problem, const joined::Problem& p) {
   const bool is_forward = problem.pass == Pass::kForward;
   if (p.channels > (is_forward ? 15 : 16)) return Support::no("only for few channels");

@@ -183,7 +183,7 @@ using planar::kMostChannels;
 HWY_EXPORT(convolve_planar);
 
 // What a vector of pixels takes, in vector instructions; constants as measured
-// (docs/benchmarks.md). Rows are computed with what lies between them.
+// (docs/benchmarks/convolutions.md). Rows are computed with what lies between them.
 std::int64_t instructions(const planar::Problem& p) {
   constexpr std::int64_t kCopied = 30;  // of every channel, to a line
   constexpr std::int64_t kWritten = 10;

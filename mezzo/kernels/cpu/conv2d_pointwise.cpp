@@ -9,7 +9,8 @@ namespace {
 
 // The gradient by x of a convolution with 1x1 kernels is one as well: of the result's gradient,
 // with the transposed weight. oneDNN's kernels for forward passes are the faster ones (see
-// docs/benchmarks.md). A stride leaves pixels between that no output was computed from.
+// docs/benchmarks/convolutions.md). A stride leaves pixels between that no output was computed
+// from.
 Problem pointwise_problem(const KernelArgs& args) {
   const Shape& grad = args.input(0).shape();
   const std::int64_t channels = args.input(1).size(1);

@@ -24,10 +24,10 @@ Support supports_operands(const KernelArgs& args) {
   return supports_bf16_tensors(args);
 }
 
-// One thread's time relative to oneDNN 2.6.3 (docs/benchmarks.md): gradients at a stride 0.35 to
-// 0.5; at stride 1, 0.7 to 0.9 for images of 4x4 to 8x8 pixels and their gradients 0.3 to 0.95 up
-// to 16x16, while larger images take 0.95 to 1.2. So do convolutions at a stride, where oneDNN is
-// to be trusted and whole images are enough for the threads.
+// One thread's time relative to oneDNN 2.6.3 (docs/benchmarks/convolutions.md): gradients at a
+// stride 0.35 to 0.5; at stride 1, 0.7 to 0.9 for images of 4x4 to 8x8 pixels and their gradients
+// 0.3 to 0.95 up to 16x16, while larger images take 0.95 to 1.2. So do convolutions at a stride,
+// where oneDNN is to be trusted and whole images are enough for the threads.
 Support is_worth_it(const Problem& p) {
   const bool is_forward = p.pass == Pass::kForward;
   const bool is_strided = p.attrs.stride != Size2d(1);

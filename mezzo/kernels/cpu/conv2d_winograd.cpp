@@ -52,8 +52,8 @@ Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
       attrs.dilation != Size2d(1) || attrs.groups != 1) {
     return Support::no("Winograd's method is for dense 3x3 kernels at stride 1");
   }
-  // Measured (docs/benchmarks.md). Transforms pay if many channels share those of an image and
-  // enough tiles those of the weight, which take longer when it leaves the caches.
+  // Measured (docs/benchmarks/convolutions.md). Transforms pay if many channels share those of an
+  // image and enough tiles those of the weight, which take longer when it leaves the caches.
   constexpr std::int64_t kFewestChannels = 24;
   constexpr std::int64_t kLargeWeight = 1 << 16;
   const std::int64_t in = problem.x[1];
@@ -73,7 +73,7 @@ Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
 }
 
 // A dot product of bf16 does twice the arithmetic of f32's multiply-add: less is won, and what the
-// transforms take counts twice. Measured (docs/benchmarks.md), like the rest.
+// transforms take counts twice. Measured (docs/benchmarks/convolutions.md), like the rest.
 Support supports_beside_dot_product(const Problem& problem) {
   const Tiling tiling = tiling_of(problem);
   const std::int64_t tiles = tiling.tiles();

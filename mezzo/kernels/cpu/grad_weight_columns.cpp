@@ -8,7 +8,7 @@ namespace {
 std::int64_t panels(std::int64_t channels) { return (channels + kPanel - 1) / kPanel; }
 
 // A single panel of y is read once, whatever it is multiplied by. Then the copy costs more, but
-// with dot products if panels of both are mostly full (docs/benchmarks.md).
+// with dot products if panels of both are mostly full (docs/benchmarks/convolutions.md).
 bool pays_for_copy(const Problem& p) {
   constexpr std::int64_t kMostlyFull = 12;
   if (p.out_channels > kPanel) return true;

@@ -253,9 +253,10 @@ using grad_weight::Products;
 
 HWY_EXPORT(grad_weight_planar);
 
-// Where oneDNN's kernels are slower, as far as measured (docs/benchmarks.md): their vectors of
-// output channels must be mostly empty for that, and the sums long beside the copies made here. Its
-// bf16 kernels are always slower without AMX, and f16 must be widened for them first.
+// Where oneDNN's kernels are slower, as far as measured (docs/benchmarks/convolutions.md): their
+// vectors of output channels must be mostly empty for that, and the sums long beside the copies
+// made here. Its bf16 kernels are always slower without AMX, and f16 must be widened for them
+// first.
 bool is_worth_copying(const Problem& p, DType dtype) {
   if (dtype == DType::kBf16) return std::min(p.in_channels, p.out_channels) < 8;
   if (p.attrs.stride != Size2d(1)) return false;

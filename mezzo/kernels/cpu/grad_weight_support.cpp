@@ -39,7 +39,7 @@ Problem problem_of(const KernelArgs& args, Products products) {
 namespace {
 
 // Panels of 16 are so empty that other kernels are faster; with dot products, that begins later,
-// and with the tile unit later still (docs/benchmarks.md).
+// and with the tile unit later still (docs/benchmarks/convolutions.md).
 bool are_few_channels(const Problem& p) {
   constexpr std::int64_t kMany = 64;
   if (p.products == Products::kF32) return std::min(p.in_channels, p.out_channels) < 8;
@@ -54,7 +54,7 @@ bool are_few_channels(const Problem& p) {
 // f32 images that are worth copying: those of enough channels for the products to count. Without
 // AVX-512 these are faster than oneDNN's, whose kernel reads images where they are. With it they
 // are not, but where a kernel of several pixels moves by more than one: there oneDNN's takes up to
-// twice as long (docs/benchmarks.md).
+// twice as long (docs/benchmarks/convolutions.md).
 bool is_slow_in_place(const KernelArgs& args) {
   constexpr std::int64_t kManyChannels = 64;
   const auto& attrs = args.attrs<Conv2dGradAttrs>();

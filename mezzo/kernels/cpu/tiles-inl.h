@@ -30,7 +30,7 @@ inline constexpr std::int64_t kTileBytes = kTileRows * kTileRowBytes;
 
 // Stores a tile that nobody reads, now and then in a long sum of products: a tile store more than
 // half a microsecond behind the one before takes a quarter of a microsecond longer, as if what it
-// needs had been switched off (docs/benchmarks.md).
+// needs had been switched off (docs/benchmarks/convolutions.md).
 class TileStoresAwake {
  public:
   // Behind each block of up to four products; tile 4 has to be in use.
