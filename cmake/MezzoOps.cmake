@@ -5,10 +5,12 @@
 # adds mezzo/ops/softmax.cpp (the definitions) and, for each back end named, the kernels in
 # mezzo/kernels/<backend>/softmax.cpp; OPS names the operations these files define (default: the file
 # itself). From the list mezzo_write_registry() writes registry.cpp: plain declarations and one table,
-# no macros and no static initialisers (which a static library would silently drop).
+# no macros and no static initialisers (which a static library would silently drop); and mezzo/ops/all.h, by which
+# code names an operation as ops::softmax, so that a name that does not exist is an error of the compiler.
 # A listed file that does not exist is a configure error. VIEW marks operations without kernels. CUDA
 # names a .cu file, and says nothing where CUDA is not built: the table then has no such column.
 
+set_property(GLOBAL PROPERTY MEZZO_REGISTRY_OPS "")
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS "")
 set_property(GLOBAL PROPERTY MEZZO_REGISTRY_ROWS "")
 
@@ -32,7 +34,8 @@ function(mezzo_add_op stem)
     target_sources(mezzo PRIVATE "${root}/kernels/ref/${stem}.cpp")
   endif()
   foreach(op IN LISTS arg_OPS)
-    set(declarations "namespace ops { extern const OpDef ${op}; }\n")
+    set_property(GLOBAL APPEND_STRING PROPERTY MEZZO_REGISTRY_OPS "extern const OpDef ${op};\n")
+    set(declarations "")
     set(cpu "nullptr")
     set(cuda "nullptr")
     set(ref "nullptr")
@@ -55,6 +58,7 @@ function(mezzo_add_op stem)
 endfunction()
 
 function(mezzo_write_registry)
+  get_property(ops GLOBAL PROPERTY MEZZO_REGISTRY_OPS)
   get_property(declarations GLOBAL PROPERTY MEZZO_REGISTRY_DECLARATIONS)
   get_property(rows GLOBAL PROPERTY MEZZO_REGISTRY_ROWS)
   # What a kind of device gives besides its kernels.
@@ -68,8 +72,22 @@ function(mezzo_write_registry)
     set(cuda_backend "&kernels::cuda::backend()")
     set(cuda_flat "kCudaKernels")
   endif()
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/mezzo/ops/all.h" @ONLY CONTENT [=[
+// Every operation by its name. Written by cmake/MezzoOps.cmake from the mezzo_add_op() lines of
+// mezzo/ops/CMakeLists.txt.
+#pragma once
+
+#include "mezzo/ops/op.h"
+
+namespace mezzo::ops {
+
+@ops@
+}  // namespace mezzo::ops
+]=])
+  target_include_directories(mezzo PRIVATE "${PROJECT_BINARY_DIR}/generated")
   file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/generated/registry.cpp" @ONLY CONTENT [=[
 // Written by cmake/MezzoOps.cmake from the mezzo_add_op() lines of mezzo/ops/CMakeLists.txt.
+#include "mezzo/ops/all.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/flat_kernels.h"

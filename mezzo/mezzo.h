@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/amp/custom_function.h"
 #include "mezzo/amp/grad_manager.h"
 #include "mezzo/amp/grad_scaler.h"

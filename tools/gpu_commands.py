@@ -107,7 +107,12 @@ def read(output):
 
 
 def kill_group(child):
-    try:
+    """Asks first: Ninja's jobs are in groups of their own, and it ends them if it is asked to end itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            child.poll()
+            os.killpg(child.pid, 0)  # of a group that is empty there is none to be found
+            time.sleep(0.05)
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

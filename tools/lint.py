@@ -50,9 +50,18 @@ def product_faults(files):
             yield f"{path}: a product of the build is tracked"
 
 
+def begins_with(path, interpreter):
+    with path.open("rb") as file:
+        return path.suffix == "" and re.match(rb"#!.*\b" + interpreter, file.readline()) is not None
+
+
+def is_python(path):
+    return path.suffix == ".py" or begins_with(path, rb"python3?\b")
+
+
 def python_faults(files):
     for path in files:
-        if path.suffix == ".py":
+        if is_python(path):
             try:
                 compile(path.read_text(encoding="utf-8"), str(path), "exec")
             except SyntaxError as error:
@@ -60,10 +69,7 @@ def python_faults(files):
 
 
 def is_shell(path):
-    if path.suffix == ".sh":
-        return True
-    with path.open("rb") as file:
-        return path.suffix == "" and re.match(rb"#!.*\b(?:ba)?sh\b", file.readline()) is not None
+    return path.suffix == ".sh" or begins_with(path, rb"(?:ba)?sh\b")
 
 
 def shell_faults(files):

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "mezzo/amp/call_observer.h"
-#include "mezzo/core/cpu.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 
@@ -107,7 +106,8 @@ void apply(bool enabled, const Policy& policy) {
 void check_policy(const Policy& policy) {
   const bool ok =
       is_lower(policy.lower) || (policy.lower == DType::kF32 && policy.level == Level::kO3);
-  check_arg(ok, "autocast", "the lower dtype must be bf16 or f16, it is ", policy.lower);
+  check_arg(ok, "autocast", "the lower dtype must be bf16 or f16, and f32 at O3 only: it is ",
+            policy.lower, " at ", policy.level);
 }
 
 }  // namespace
@@ -135,7 +135,6 @@ Autocast::~Autocast() {
 
 void enable_autocast(const Policy& policy) {
   check_policy(policy);
-  if (policy.level != Level::kO0 && policy.lower == DType::kBf16) warn_if_bf16_is_widened();
   apply(policy.level != Level::kO0, policy);
 }
 

@@ -35,6 +35,17 @@ class Autocast {
   PrecisionHook* previous_hook_;
 };
 
+// While it exists, nothing on this thread is cast: for what stands beside a network within a user's
+// region and is no part of it. A loss times its scale would overflow in f16, and sums of gradients
+// would lose what f32 keeps.
+class NoAutocast {
+ public:
+  NoAutocast() = default;
+
+ private:
+  Autocast region_{DType::kBf16, /*enabled=*/false};  // of a disabled region the dtype says nothing
+};
+
 // The plain switch: from here on this thread computes under the policy, until it is switched off or
 // a surrounding region ends.
 void enable_autocast(const Policy& policy);

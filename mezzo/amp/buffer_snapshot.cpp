@@ -1,11 +1,10 @@
 #include "mezzo/amp/buffer_snapshot.h"
 
 #include "mezzo/core/device_backend.h"
+#include "mezzo/ops/capture_hook.h"
 
 namespace mezzo::amp {
 namespace {
-
-bool is_on_host(const Tensor& tensor) { return tensor.device().type == DeviceType::kCpu; }
 
 // Both have the same shape, and the same format if `from` is one block.
 void copy_bits(const Tensor& from, const Tensor& to) {
@@ -36,34 +35,45 @@ void BufferSnapshot::add(nn::Module& module) {
   for (const nn::Module::Child& child : module.children()) add(*child.module);
 }
 
-void BufferSnapshot::find(nn::Module& net) {
+BufferSnapshot::BufferSnapshot(nn::Module& net) {
+  check_arg(
+      capture_hook() == nullptr, "BufferSnapshot",
+      "a captured step copies no buffers when it is run again. Make the copy before the step, "
+      "or leave it to TrainOneStepWithLossScale or to GraphConfig::restore_buffers()");
+  nn::Module* const nets[] = {&net};
+  find(nets);
+  copy_on_host();
+  copy_on_devices();
+}
+
+void BufferSnapshot::find(std::span<nn::Module* const> nets) {
   count_ = 0;
-  add(net);
+  for (nn::Module* net : nets) add(*net);
 }
 
 void BufferSnapshot::copy_on_host() const {
   for (std::size_t i = 0; i < count_; ++i) {
-    if (is_on_host(buffers_[i])) copy_bits(buffers_[i], copies_[i]);
+    if (buffers_[i].device().is_cpu()) copy_bits(buffers_[i], copies_[i]);
   }
 }
 
 void BufferSnapshot::copy_on_devices() const {
   for (std::size_t i = 0; i < count_; ++i) {
-    if (!is_on_host(buffers_[i])) copy_bits(buffers_[i], copies_[i]);
+    if (!buffers_[i].device().is_cpu()) copy_bits(buffers_[i], copies_[i]);
   }
 }
 
 std::vector<Tensor> BufferSnapshot::on_devices() const {
   std::vector<Tensor> tensors;
   for (std::size_t i = 0; i < count_; ++i) {
-    if (!is_on_host(buffers_[i])) tensors.insert(tensors.end(), {buffers_[i], copies_[i]});
+    if (!buffers_[i].device().is_cpu()) tensors.insert(tensors.end(), {buffers_[i], copies_[i]});
   }
   return tensors;
 }
 
 void BufferSnapshot::restore(bool everywhere) const {
   for (std::size_t i = 0; i < count_; ++i) {
-    if (everywhere || is_on_host(buffers_[i])) copy_bits(copies_[i], buffers_[i]);
+    if (everywhere || buffers_[i].device().is_cpu()) copy_bits(copies_[i], buffers_[i]);
   }
 }
 

@@ -1,7 +1,8 @@
-// Copies of a network's buffers, for steps that turn out to be skipped.
+// Copies of networks' buffers, for steps that turn out to be skipped.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
@@ -9,16 +10,30 @@
 
 namespace mezzo::amp {
 
+// A forward pass that overflows makes running statistics infinite or NaN for good, although its
+// step is skipped. A loop of one's own takes them back:
+//
+//   const amp::BufferSnapshot before(net);
+//   scaler.scale(loss_of(net(x), y)).backward();
+//   if (scaler.step(optimizer).found_inf) before.restore();
+//
+// TrainOneStepWithLossScale does so by itself, and a Graph by GraphConfig::restore_buffers().
+//
 // The copies lie in memory that is kept from step to step. Those of buffers on devices are made by
 // queued work, and apart, so that a recording can hold it.
 class BufferSnapshot {
  public:
+  BufferSnapshot() = default;
+  // Copies the buffers of a network, now. Throws ArgumentError while a step is captured, whose runs
+  // would not copy them.
+  explicit BufferSnapshot(nn::Module& net);
+
   // Finds the buffers, and memory for their copies.
-  void find(nn::Module& net);
+  void find(std::span<nn::Module* const> nets);
   void copy_on_host() const;
   void copy_on_devices() const;
   // Puts back all, or those on the host.
-  void restore(bool everywhere) const;
+  void restore(bool everywhere = true) const;
   // Those on devices and their copies.
   std::vector<Tensor> on_devices() const;
 

@@ -60,12 +60,10 @@ LossScaleManager manager_for(Level level, DType dtype, const TrainNetworkOptions
 TrainOneStepWithLossScale build_train_network(nn::Module& net, LossFunction loss,
                                               optim::Optimizer& optimizer,
                                               const TrainNetworkOptions& options) {
-  const std::optional<Level> level = parse_level(options.level);
-  check_arg(level.has_value(), "build_train_network", "unknown level `", options.level,
-            "`. There are O0, O1, auto, O2 and O3");
+  const Level level = level_named(options.level, "build_train_network");
   check_step_options(options.step);
-  const std::optional<Policy> policy = policy_for(*level, options);
-  GradScaler scaler(manager_for(*level, dtype_of(net, policy), options));
+  const std::optional<Policy> policy = policy_for(level, options);
+  GradScaler scaler(manager_for(level, dtype_of(net, policy), options));
   if (policy.has_value()) set_policy(net, *policy);
   return {net, std::move(loss), optimizer, std::move(scaler), options.step};
 }

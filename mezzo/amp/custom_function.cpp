@@ -160,7 +160,7 @@ CustomFunction::Tensors CustomFunction::operator()(std::span<const Tensor> input
   for (Tensor& input : cast_inputs) {
     if (input.defined() && takes_part(input.dtype())) input = cast(input, *options_.cast_inputs);
   }
-  const Autocast outside(DType::kBf16, false);
+  const NoAutocast outside;
   return run_forward(context, cast_inputs);
 }
 

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/tensor.h"

@@ -70,7 +70,7 @@ void GradManager::backward(std::span<const Tensor> ys, std::span<const Tensor> d
   const std::vector<Tensor> grads = grad(ys, tensors_, dys);
   const NoGrad guard;
   // Gradients are f32, whatever a region around this says of sums.
-  const Autocast outside(DType::kBf16, false);
+  const NoAutocast outside;
   for (std::size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) continue;
     const Tensor& sum = tensors_[i].grad();

@@ -77,7 +77,7 @@ GradScaler::GradScaler(const LossScaleManager& manager)
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
   // The scale is no part of a region around it: in 16 bits the product would overflow.
-  const Autocast outside(DType::kBf16, false);
+  const NoAutocast outside;
   if (capture_hook() != nullptr) return scale_captured(loss);
   if (!used_.has_value()) used_ = state_->scale();
   return loss.astype(DType::kF32) * *used_;

@@ -7,8 +7,7 @@ namespace mezzo::amp {
 
 bool GradScaler::queue_steps(const std::vector<UpdateOnDevice::Player>& players,
                              const TellResults& tell) {
-  const CaptureHook* hook = capture_hook();
-  if (hook == nullptr || !hook->records() || statistics_ != nullptr) return false;
+  if (!captures_for_recording() || statistics_ != nullptr) return false;
   if (!UpdateOnDevice::fits(players, {}, enabled_)) return false;
   std::vector<Tensor> params;
   for (const UpdateOnDevice::Player& player : players) {

@@ -49,7 +49,7 @@ void convert(nn::Module& module, DType dtype, const Arrays& kept) {
       const auto found = replaced.find(parameter.impl());
       const Tensor old = parameter;
       parameter = found != replaced.end() ? found->second.second : converted(old, dtype);
-      if (old.dtype() == DType::kF32) nn::warn_if_beyond_f16(member.name, parameter);
+      nn::warn_if_beyond_f16(member.name, parameter);
       replaced.emplace(old.impl(), std::pair(old, parameter));
     }
   });

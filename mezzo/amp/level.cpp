@@ -1,5 +1,7 @@
 #include "mezzo/amp/level.h"
 
+#include "mezzo/core/error.h"
+
 namespace mezzo::amp {
 namespace {
 
@@ -31,6 +33,12 @@ std::optional<Level> parse_level(std::string_view name) {
     if (name == name_of(level)) return level;
   }
   return std::nullopt;
+}
+
+Level level_named(std::string_view name, const char* op) {
+  const std::optional<Level> level = parse_level(name);
+  check_arg(level.has_value(), op, "unknown level `", name, "`. There are O0, O1, auto, O2 and O3");
+  return *level;
 }
 
 CastAction action_for(Level level, PrecisionClass precision_class) {

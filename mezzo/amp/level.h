@@ -36,6 +36,8 @@ inline constexpr Level kLevels[] = {Level::kO0, Level::kO1, Level::kAuto, Level:
 const char* name_of(Level level);
 // `O0` ... `O3` or `auto`; empty if unknown.
 std::optional<Level> parse_level(std::string_view name);
+// The same, but throws ArgumentError in the name of `op` if it is unknown.
+Level level_named(std::string_view name, const char* op);
 
 inline void append_text(std::string& out, Level level) { out += name_of(level); }
 

@@ -6,8 +6,6 @@
 #include <span>
 #include <string_view>
 
-#include "mezzo/core/error.h"
-
 namespace mezzo::amp {
 
 // When exhausted hysteresis is refilled.

@@ -9,7 +9,7 @@ namespace {
 
 // The scale is no part of a region around it: in 16 bits it may be infinite, or zero.
 Tensor times(const Tensor& tensor, double factor) {
-  const Autocast outside(DType::kBf16, false);
+  const NoAutocast outside;
   return tensor.defined() ? tensor.astype(DType::kF32) * factor : tensor;
 }
 

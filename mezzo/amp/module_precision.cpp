@@ -189,10 +189,7 @@ nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype,
 
 nn::Module& auto_mixed_precision(nn::Module& net, std::string_view level, DType dtype,
                                  const MixedPrecisionOptions& options) {
-  const std::optional<Level> parsed = parse_level(level);
-  check_arg(parsed.has_value(), "auto_mixed_precision", "unknown level `", level,
-            "`. There are O0, O1, auto, O2 and O3");
-  return auto_mixed_precision(net, *parsed, dtype, options);
+  return auto_mixed_precision(net, level_named(level, "auto_mixed_precision"), dtype, options);
 }
 
 nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists, DType dtype) {

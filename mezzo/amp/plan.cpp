@@ -76,17 +76,32 @@ class Recorder final : public CallObserver {
     } else if (own == PrecisionClass::kFloat32 && call.action == CastAction::kToLower) {
       planned.reason = concat("everything is cast here, although it ", planned.reason);
     }
+    if (is_lower(call.policy->lower) && rounds_parameters(*call.policy, call.op)) {
+      planned.reason += concat("; its parameters are rounded to ", call.policy->lower,
+                               ", for keep_batchnorm_fp32 is off");
+    }
   }
 
   void note_input(const ObservedCall& call, std::size_t i, PlannedOp& planned) {
     const Tensor& before = call.before[i];
     if (!before.defined()) return;
     const DType to = call.after[i]->dtype();
+    if (before.dtype() == to && before.storage() != call.after[i]->storage()) {
+      // round_parameters()
+      note_cast(i, before, call.policy->lower, planned);
+      ++plan_.casts;
+      planned.casts.push_back({.input = i, .from = call.policy->lower, .to = to});
+      return;
+    }
     if (before.dtype() == to) {
       const bool wanted_lower = call.action == CastAction::kToLower && is_lower(to);
       if (wanted_lower && !is_parameter(before)) ++plan_.avoided_casts;
       return;
     }
+    note_cast(i, before, to, planned);
+  }
+
+  void note_cast(std::size_t i, const Tensor& before, DType to, PlannedOp& planned) {
     PlannedCast cast{.input = i, .from = before.dtype(), .to = to};
     cast.parameter = is_parameter(before);
     if (cast.parameter) {
@@ -105,6 +120,13 @@ class Recorder final : public CallObserver {
 
 std::int64_t Plan::count(DType dtype) const {
   return std::ranges::count(ops, dtype, &PlannedOp::dtype);
+}
+
+std::vector<std::string> Plan::named_without_calls(const Policy& policy) const {
+  if (policy.rules == nullptr) return {};
+  std::vector<std::string> called;
+  for (const PlannedOp& op : ops) called.push_back(op.op);
+  return policy.rules->without_calls(called);
 }
 
 Plan make_plan(const std::function<void()>& forward) {

@@ -41,6 +41,9 @@ struct Plan {
   std::int64_t avoided_casts = 0;  // saved: the input came in the right 16-bit dtype already
 
   std::int64_t count(DType dtype) const;  // of operations that compute in it
+  // Operations that rules of the policy name and that are not called: the rules change nothing. A
+  // ResNet, say, does not call `add`, but `batch_norm_add_relu`.
+  std::vector<std::string> named_without_calls(const Policy& policy) const;
 };
 
 // Runs `forward` once, on this thread and without recording, and notes every call. Views, which

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/registry.h"
 
 namespace mezzo::amp {
@@ -10,9 +11,7 @@ namespace {
 // What a fused operation that layers call begins with; null for others. Passes of graph mode fuse
 // calls whose precision is decided already.
 const OpDef* first_part_of(const OpDef& op) {
-  static const OpDef* const fused = find_op("batch_norm_add_relu");
-  static const OpDef* const part = find_op("batch_norm");
-  return &op == fused ? part : nullptr;
+  return &op == &ops::batch_norm_add_relu ? &ops::batch_norm : nullptr;
 }
 
 }  // namespace
@@ -52,6 +51,18 @@ std::optional<CastAction> OpRules::action_of(const OpDef& op) const {
   const CastAction* found = find(&op);
   if (found == nullptr) found = find(first_part_of(op));
   return found != nullptr ? std::optional(*found) : others_;
+}
+
+std::vector<std::string> OpRules::without_calls(std::span<const std::string> called) const {
+  std::vector<std::string> names;
+  for (const auto& [op, action] : actions_) {
+    const auto is_about = [named = op](const std::string& name) {
+      const OpDef* const call = find_op(name);
+      return call == named || (call != nullptr && first_part_of(*call) == named);
+    };
+    if (std::ranges::none_of(called, is_about)) names.emplace_back(op->name);
+  }
+  return names;
 }
 
 CastAction action_for(const Policy& policy, const OpDef& op) {

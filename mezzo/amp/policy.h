@@ -38,6 +38,8 @@ class OpRules {
   // What was said about the operation; empty if its own rule counts.
   std::optional<CastAction> action_of(const OpDef& op) const;
   bool empty() const { return actions_.empty() && !others_.has_value(); }
+  // Those of the named operations about which nothing is decided where only these are called.
+  std::vector<std::string> without_calls(std::span<const std::string> called) const;
 
  private:
   OpRules& set(std::string_view op, CastAction action);

@@ -20,17 +20,10 @@
 namespace mezzo::amp {
 namespace {
 
-bool is_recorded() {
-  const CaptureHook* hook = capture_hook();
-  return hook != nullptr && hook->records();
-}
-
 // Whether the step looks at its losses behind the backward pass. To read one waits for a device,
 // which would run out of work, and cuts a recorded step in two. A step that is skipped then has
 // done its backward pass for nothing, which happens rarely.
-bool looks_late(const Tensor& loss) {
-  return is_recorded() || loss.device().type != DeviceType::kCpu;
-}
+bool looks_late(const Tensor& loss) { return captures_for_recording() || !loss.device().is_cpu(); }
 
 // Whether the network is known to compute in bf16.
 bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
@@ -120,13 +113,13 @@ TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const
   drop_gradients();
   result_ = {.scale = scaler_.get_scale()};
   if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
-  snapshot_taken_ = Taken::kNothing;
+  buffers_.begin();
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();
   try {
     execute(input, labels);
   } catch (...) {
-    restore_buffers();
+    buffers_.restore();
     drop_gradients();
     scaler_.discard();
     throw;
@@ -161,19 +154,20 @@ std::uint64_t TrainOneStepWithLossScale::mode() const {
 
 void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   losses_ = {};
-  take_snapshot();
+  nn::Module* const nets[] = {&net_};
+  if (options_.restore_buffers && may_skip()) buffers_.take(nets);
   if (!accumulate_all(input, labels)) return;
   average_gradients();
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
   // In a recording the update is one with what stands before it.
-  const bool is_one = is_recorded() && !needs_host;
+  const bool is_one = captures_for_recording() && !needs_host;
   if (!is_one || options_.on_phase) begin(StepPhase::kUpdate);
   if (updates_by_leaf()) {
     note_update_by_leaf();
   } else if (needs_host) {
     do_host_work("update", {}, optimizer_.params(), [this](std::span<const Tensor>) {
-      complete_snapshot();
+      buffers_.complete();
       update();
       end_phase();
       return true;
@@ -182,34 +176,6 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
     queue_update();
   }
   drop_gradients();
-}
-
-void TrainOneStepWithLossScale::take_snapshot() {
-  if (!options_.restore_buffers || !may_skip()) return;
-  if (capture_hook() != nullptr) snapshot_.find(net_);
-  const auto prepare = [this] {
-    snapshot_.find(net_);
-    snapshot_.copy_on_host();
-    snapshot_taken_ = Taken::kOnHost;
-  };
-  const auto copy = [this](std::span<const Tensor>) {
-    snapshot_.copy_on_devices();
-    snapshot_taken_ = Taken::kEverywhere;
-  };
-  const std::vector<Tensor> places =
-      capture_hook() != nullptr ? snapshot_.on_devices() : std::vector<Tensor>();
-  do_queued_work("snapshot", places, {}, prepare, copy);
-}
-
-// What stands behind the snapshot knows that its copies were queued; a replay does not say so.
-void TrainOneStepWithLossScale::complete_snapshot() {
-  if (snapshot_taken_ == Taken::kOnHost) snapshot_taken_ = Taken::kEverywhere;
-}
-
-void TrainOneStepWithLossScale::restore_buffers() const {
-  if (snapshot_taken_ != Taken::kNothing) {
-    snapshot_.restore(snapshot_taken_ == Taken::kEverywhere);
-  }
 }
 
 bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels) {
@@ -235,7 +201,7 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   begin(StepPhase::kForward);
   const Tensor output = forward(net_, input, options_.policy);
   // A region in which the step is called is for the network, and no part of what follows.
-  const Autocast outside(DType::kBf16, false);
+  const NoAutocast outside;
   const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
   check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
             ", and must be one number. Return its mean() or sum()");
@@ -253,7 +219,7 @@ bool TrainOneStepWithLossScale::take_losses() {
   const Losses losses = std::exchange(losses_, {});
   if (losses.tensors.empty()) return true;
   const auto look = [this, weights = losses.weights](std::span<const Tensor> reads) {
-    complete_snapshot();
+    buffers_.complete();
     for (std::size_t i = 0; i < reads.size(); ++i) add_loss(mean_loss(reads[i]), weights[i]);
     return goes_on();
   };
@@ -282,7 +248,8 @@ void TrainOneStepWithLossScale::begin(StepPhase phase) {
   const auto mark = [this, phase](std::span<const Tensor>) { return enter(phase), true; };
   // Times alone are not worth a recording of their own for each part. Elsewhere nothing is put
   // off.
-  const bool can_wait = !is_recorded() || (!options_.on_phase && phase != StepPhase::kUpdate);
+  const bool can_wait =
+      !captures_for_recording() || (!options_.on_phase && phase != StepPhase::kUpdate);
   do_host_work(name_of(phase), {}, {}, mark,
                can_wait ? HostWorkTime::kCanWait : HostWorkTime::kInPlace);
 }
@@ -324,7 +291,7 @@ void TrainOneStepWithLossScale::skip() {
   count_skip();
   drop_gradients();
   scaler_.discard();
-  restore_buffers();
+  buffers_.restore();
   logging::write(logging::Topic::kAmp, "step skipped: its loss is ", result_.loss,
                  ". The scale stays at ", scaler_.get_scale(), ", for no other mends that");
   warn_if_many();

@@ -1,6 +1,7 @@
 // A training step under mixed precision: forward, loss, backward, unscale and check, update.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -9,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/policy.h"
+#include "mezzo/amp/step_buffers.h"
 #include "mezzo/amp/update_on_device.h"
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
@@ -140,9 +141,6 @@ class TrainOneStepWithLossScale {
   // The body of a step. What it does besides calls of operations is host work, for it may be
   // captured: what it says of a step is in result_.
   void run(const Tensor& input, const Tensor& labels);
-  void take_snapshot();
-  void complete_snapshot();
-  void restore_buffers() const;
   void execute(const Tensor& input, const Tensor& labels);
   std::uint64_t mode() const;
   // These are false if a loss is not finite and the step is skipped.
@@ -170,7 +168,9 @@ class TrainOneStepWithLossScale {
   void warn_if_many() const;
   void skip();
   void drop_gradients() const;
-  UpdateOnDevice::Player player() const { return {&optimizer_, options_.max_grad_norm}; }
+  std::array<UpdateOnDevice::Player, 1> players() const {
+    return {{{&optimizer_, options_.max_grad_norm}}};
+  }
   bool skips_nonfinite_loss() const {
     return options_.nonfinite_loss == NonfiniteLoss::kSkip && may_skip();
   }
@@ -183,10 +183,7 @@ class TrainOneStepWithLossScale {
   GradScaler scaler_;
   TrainStepOptions options_;
   StepExecution execution_;
-  BufferSnapshot snapshot_;
-  // Of this step. A replayed one takes copies on devices with its launch.
-  enum class Taken : std::uint8_t { kNothing, kOnHost, kEverywhere };
-  Taken snapshot_taken_ = Taken::kNothing;
+  StepBuffers buffers_;
   bool has_begun_ = false;
   Losses losses_;  // not looked at yet
   std::optional<UpdateOnDevice> update_;

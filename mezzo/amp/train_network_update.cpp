@@ -56,8 +56,7 @@ bool TrainOneStepWithLossScale::needs_host() const {
   const GradientStatistics* statistics = scaler_.statistics();
   if (statistics != nullptr && statistics->is_due()) return true;
   if (options_.processes != nullptr) return true;  // which exchange them there
-  const UpdateOnDevice::Player players[] = {player()};
-  return !UpdateOnDevice::fits(players, losses_.tensors, scaler_.is_enabled());
+  return !UpdateOnDevice::fits(players(), losses_.tensors, scaler_.is_enabled());
 }
 
 // True if it is known before the backward pass that there will be an update, whatever gradients
@@ -75,8 +74,7 @@ bool TrainOneStepWithLossScale::updates_by_leaf() const {
 void TrainOneStepWithLossScale::note_update_by_leaf() {
   const auto parts = std::make_shared<optim::StepInParts>(std::vector{&optimizer_});
   const auto begin = [this, parts] {
-    const UpdateOnDevice::Player players[] = {player()};
-    parts->begin(1 / scaler_.begin_steps(players).front().scale);
+    parts->begin(1 / scaler_.begin_steps(players()).front().scale);
   };
   const auto some = [this, parts](std::span<const std::size_t> params) {
     const StepPhase before = phase_;
@@ -85,9 +83,8 @@ void TrainOneStepWithLossScale::note_update_by_leaf() {
     if (before != StepPhase::kUpdate) enter(before);
   };
   const auto end = [this, parts] {
-    const UpdateOnDevice::Player players[] = {player()};
     const std::vector<bool> had_gradients = parts->finish();
-    take_result(scaler_.end_steps(players, had_gradients, {.first_bad = {{}}}).front());
+    take_result(scaler_.end_steps(players(), had_gradients, {.first_bad = {{}}}).front());
     end_update();
     end_phase();
   };
@@ -99,20 +96,18 @@ void TrainOneStepWithLossScale::note_update_by_leaf() {
 void TrainOneStepWithLossScale::queue_update() {
   const Losses losses = std::exchange(losses_, {});
   const auto prepare = [this] {
-    const UpdateOnDevice::Player players[] = {player()};
-    update_->prepare(scaler_.begin_steps(players));
+    update_->prepare(scaler_.begin_steps(players()));
     // The last of what is prepared: the copies on devices are launched with it, if not before.
-    complete_snapshot();
+    buffers_.complete();
   };
   const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
   if (!update_.has_value() || update_params_ != optimizer_.params().size()) {
     update_params_ = optimizer_.params().size();
-    const UpdateOnDevice::Player players[] = {player()};
     // Where nothing is scaled, gradients are checked if their norm is known for free.
     const bool checks_gradients =
         scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
     update_.emplace(
-        players, static_cast<std::size_t>(options_.micro_batches),
+        players(), static_cast<std::size_t>(options_.micro_batches),
         UpdateOnDevice::Checks{.gradients = checks_gradients, .losses = skips_nonfinite_loss()});
   }
   do_queued_work("update", losses.tensors, optimizer_.params(), prepare, queue);
@@ -126,8 +121,7 @@ bool TrainOneStepWithLossScale::finish(std::span<const double> weights) {
   for (std::size_t i = 0; i < weights.size(); ++i) add_loss(outcome.losses[i], weights[i]);
   if (!goes_on()) return false;
   result_.grad_norm = outcome.grad_norms[0];
-  const UpdateOnDevice::Player players[] = {player()};
-  StepResult step = scaler_.end_steps(players, update_->has_gradients(), outcome).front();
+  StepResult step = scaler_.end_steps(players(), update_->has_gradients(), outcome).front();
   step.first_bad = outcome.first_bad[0];
   step.found_inf = step.first_bad.has_value();
   take_result(step);
@@ -150,7 +144,7 @@ void TrainOneStepWithLossScale::take_result(const StepResult& step) {
 
 void TrainOneStepWithLossScale::end_update() {
   count_skip();
-  if (result_.skipped) restore_buffers();
+  if (result_.skipped) buffers_.restore();
   scaler_.update();
   if (result_.skipped) {
     logging::write(logging::Topic::kAmp, "the gradient of ", result_.first_bad,

@@ -58,7 +58,7 @@ bool UpdateOnDevice::fits(std::span<const Player> players, std::span<const Tenso
 // Made once for a device: recordings hold its place.
 void UpdateOnDevice::make_words(Device device) {
   constexpr std::size_t kDouble = 2;  // words
-  const bool has_faults = device.type != DeviceType::kCpu;
+  const bool has_faults = !device.is_cpu();
   const std::size_t gradient_flags = checks_.gradients ? seats_.size() : 0;
   const std::size_t flags = gradient_flags + (checks_.losses ? 1 : 0) + (has_faults ? 1 : 0);
   const std::size_t first_flag = kDouble * seats_.size();

@@ -8,7 +8,7 @@
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/multi_tensor.h"
-#include "mezzo/optim/optimizer.h"
+#include "mezzo/optim/queued_step.h"
 
 namespace mezzo::amp {
 

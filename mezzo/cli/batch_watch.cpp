@@ -5,8 +5,8 @@
 
 #include <unistd.h>
 
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/progress.h"
 #include "mezzo/train/median.h"
 
 namespace mezzo::cli {

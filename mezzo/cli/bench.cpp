@@ -2,12 +2,15 @@
 #include <sys/resource.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/events.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
 #include "mezzo/cli/profile_table.h"
+#include "mezzo/cli/progress.h"
 #include "mezzo/cli/strict_values.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/models/model.h"
 
 namespace mezzo::cli {
@@ -29,15 +32,15 @@ std::int64_t peak_process_bytes() {
 void print_memory(const train::RunOptions& run, const train::RunResult& result,
                   std::int64_t process_bytes) {
   write_out("  memory    {} peak", format_bytes(result.peak_bytes));
-  if (run.device.type == DeviceType::kCpu) {
+  if (run.device.is_cpu()) {
     write_out(", the process {}", format_bytes(process_bytes));
   }
   write_out("\n");
 }
 
 void print_times(const train::RunOptions& run, const train::RunResult& result) {
-  write_out("{} {}x{} at {}/{}, batch {}", run.model, run.image_size, run.image_size,
-            amp::name_of(run.policy.level), name_of(run.policy.dtype()), run.batch_size);
+  write_out("{} {}x{} at {}, batch {}", run.model, run.image_size, run.image_size,
+            text_of(run.policy), run.batch_size);
   if (run.process_count() > 1) write_out(" in each of {} processes", run.process_count());
   write_out("\n");
   write_out("  step      {:.3f} ms median, {:.3f} min, {:.3f} max over {} steps\n",

@@ -6,12 +6,15 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/event_log.h"
+#include "mezzo/cli/events.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
+#include "mezzo/cli/progress.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/distributed/average.h"
 
 namespace mezzo::cli {
@@ -53,7 +56,7 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
     run.level = level;
     if (level.find('/') != std::string::npos) run.dtype.reset();  // that of the others
     // The options are for the levels that lower anything; O0 is what they are compared with.
-    if (parse_policy(level, run.dtype).level == amp::Level::kO0) {
+    if (parse_policy(level, run.dtype, "--levels").level == amp::Level::kO0) {
       run.run.precision.lower.clear();
       run.keep_batchnorm.clear();
     }
@@ -64,8 +67,7 @@ std::vector<train::RunOptions> parsed_runs(const CompareOptions& options) {
 }
 
 std::string label_of(const train::RunOptions& run) {
-  return fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
-                     name_of(run.policy.dtype()));
+  return fmt::format("{} {}", run.model, text_of(run.policy));
 }
 
 // Where the runs of a comparison are logged.

@@ -2,9 +2,11 @@
 #include "mezzo/cli/batch_watch.h"
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
+#include "mezzo/cli/events.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/data/open.h"
 #include "mezzo/io/atomic_file.h"
@@ -32,7 +34,7 @@ struct Evaluated {
 
 Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
                    const data::Dataset& images, nn::Module& net) {
-  const amp::Policy policy = amp::apply_options(net, run.policy, run.precision);
+  const amp::Policy policy = train::apply_precision(net, run, images.image_shape());
   Evaluated evaluated;
   Measured& measured = evaluated.measured;
   reset_peak_memory(run.device);
@@ -67,10 +69,10 @@ void run_eval(const EvalOptions& options) {
   const Measured& measured = evaluated.measured;
   json.write(result_event(run, measured, {{"images", images->size()}}));
   if (!options.logits.empty()) write_logits(options.logits, evaluated.logits);
-  write_out("{} at {}/{}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
-            run.model, amp::name_of(run.policy.level), name_of(run.policy.dtype()),
-            100 * measured.test->accuracy, without_sign(measured.test->loss), images->size(),
-            measured.images_per_s, format_bytes(measured.peak_bytes));
+  write_out("{} at {}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
+            run.model, text_of(run.policy), 100 * measured.test->accuracy,
+            without_sign(measured.test->loss), images->size(), measured.images_per_s,
+            format_bytes(measured.peak_bytes));
 }
 
 }  // namespace
@@ -85,12 +87,9 @@ void add_eval(CLI::App& app) {
       ->required();
   add_data_options(*command, *options);
   add_level_option(*command, *options);
-  command->add_option("--batch-size", options->run.batch_size, "Images per step")
-      ->capture_default_str();
+  add_batch_size_option(*command, *options);
   add_device_options(*command, *options);
-  command->add_option("--threads", options->threads, "Threads to use (all cores)");
-  command->add_option("--json", options->json, "Write events to this file");
-  command->add_flag("--quiet", options->quiet, "No progress");
+  add_output_options(*command, *options);
   command->add_option("--logits", options->logits,
                       "Write the logits of all images to this .npy file");
   command->callback([options] { run_eval(*options); });

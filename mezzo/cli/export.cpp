@@ -4,9 +4,9 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/options.h"
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/interchange/onnx.h"
 #include "mezzo/models/model.h"
 

@@ -1,7 +1,7 @@
 // mezzo ops: every operation with its precision rule and its kernels.
 #include "mezzo/cli/command.h"
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/ops/describe.h"
 
 namespace mezzo::cli {

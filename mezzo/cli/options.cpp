@@ -68,7 +68,7 @@ Device parse_device_option(const std::string& text) {
   check_arg(device.has_value(), "--device", "unknown device `", text,
             "`. There are cpu, cuda and cuda:N");
   try {
-    if (device->type != DeviceType::kCpu) static_cast<void>(backend_of(*device));
+    if (!device->is_cpu()) static_cast<void>(backend_of(*device));
   } catch (const UnsupportedError& error) {
     throw ArgumentError(error.what());
   }
@@ -77,11 +77,14 @@ Device parse_device_option(const std::string& text) {
 
 }  // namespace
 
-amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype) {
+std::string text_of(const amp::Policy& policy) { return concat(policy.level, "/", policy.dtype()); }
+
+amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
+                         const char* option) {
   const std::size_t slash = text.find('/');
   const bool has_own = slash != std::string::npos;
   const auto level = amp::parse_level(text.substr(0, slash));
-  check_arg(level.has_value(), "amp", "unknown level `", text,
+  check_arg(level.has_value(), option, "unknown level `", text,
             "`. There are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
   const std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
   check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
@@ -125,7 +128,7 @@ void add_precision_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16 (bf16)");
   command
       .add_option("--keep-f32", options.run.precision.keep_float32,
-                  "Operations and modules to compute in f32, e.g. add,fc,layer4.*")
+                  "Operations and modules to compute in f32, e.g. batch_norm,fc,layer4.*")
       ->delimiter(',');
   command
       .add_option("--lower", options.run.precision.lower,
@@ -145,8 +148,7 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
       ->delimiter(',');
   command.add_flag("--graph", options.run.graph,
                    "Capture the training step and replay it, instead of running it eagerly");
-  command.add_option("--batch-size", options.run.batch_size, "Images per step")
-      ->capture_default_str();
+  add_batch_size_option(command, options);
   command.add_option("--lr", options.run.lr, "Learning rate")->capture_default_str();
   command.add_option("--momentum", options.run.momentum, "Momentum of SGD")->capture_default_str();
   command.add_option("--weight-decay", options.run.weight_decay, "L2 penalty")
@@ -158,6 +160,15 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--seed", options.run.seed, "Of weights and data order")
       ->capture_default_str();
   add_device_options(command, options);
+  add_output_options(command, options);
+}
+
+void add_batch_size_option(CLI::App& command, SharedOptions& options) {
+  command.add_option("--batch-size", options.run.batch_size, "Images per step")
+      ->capture_default_str();
+}
+
+void add_output_options(CLI::App& command, SharedOptions& options) {
   command.add_option("--threads", options.threads, "Threads to use (all cores)");
   command.add_option("--json", options.json, "Write events to this file, one JSON object per line");
   command.add_flag("--quiet", options.quiet, "No progress");

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -57,10 +55,17 @@ void add_checkpoint_options(CLI::App& command, SharedOptions& options);
 // --logdir --report --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);
 
-// `O2`, or `O2/f16` with its own dtype. Throws ArgumentError naming what exists, and if `dtype`,
-// which --dtype gave, is another than that.
-amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype);
+// `O2/bf16`.
+std::string text_of(const amp::Policy& policy);
+// The policy of such a text, or of `O2` alone. Throws ArgumentError that begins with `option` and
+// names what exists, and if `dtype`, which --dtype gave, is another than that of the text.
+amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
+                         const char* option = "--amp");
 
+// --batch-size, the same for training and for evaluation.
+void add_batch_size_option(CLI::App& command, SharedOptions& options);
+// --threads --json --quiet
+void add_output_options(CLI::App& command, SharedOptions& options);
 // --device --tf32
 void add_device_options(CLI::App& command, SharedOptions& options);
 

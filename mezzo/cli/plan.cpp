@@ -3,10 +3,12 @@
 
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
-#include "mezzo/cli/output.h"
+#include "mezzo/cli/events.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/plan_graph.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/models/model.h"
 
 namespace mezzo::cli {
@@ -41,8 +43,7 @@ void print_plan(const train::RunOptions& options, const amp::Plan& plan) {
     rows.push_back({op.path, op.op, name_of(op.dtype), op.rule, describe_casts(op), op.reason});
   }
   write_out("{}", format_table(rows));
-  write_out("\n{} at {}/{}: {} operations", options.model, amp::name_of(options.policy.level),
-            name_of(options.policy.dtype()), plan.ops.size());
+  write_out("\n{} at {}: {} operations", options.model, text_of(options.policy), plan.ops.size());
   for (const DType dtype : {DType::kBf16, DType::kF16, DType::kF32}) {
     if (plan.count(dtype) > 0) write_out(", {} in {}", plan.count(dtype), name_of(dtype));
   }
@@ -54,10 +55,10 @@ void print_plan(const train::RunOptions& options, const amp::Plan& plan) {
 
 void check_options(const PlanOptions& options) {
   const std::int64_t images = options.batch_size.value_or(1);
-  check_arg(images >= 1, "plan", "--batch-size must be at least 1: ", images);
-  check_arg(options.run.graph || (options.dot.empty() && options.text.empty()), "plan",
+  check_arg(images >= 1, "--batch-size", "must be at least 1: ", images);
+  check_arg(options.run.graph || (options.dot.empty() && options.text.empty()),
             options.dot.empty() ? "--text" : "--dot",
-            " writes the captured training step: without --graph there is none. Add --graph");
+            "writes the captured training step: without --graph there is none. Add --graph");
   check_distinct({{"--json", options.json}, {"--dot", options.dot}, {"--text", options.text}});
 }
 
@@ -66,8 +67,9 @@ void run_plan(const PlanOptions& options) {
   const std::int64_t images = options.batch_size.value_or(1);
   const models::ModelConfig usual = models::usual_config(run.model);
   const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
-  const auto net = train::make_model(run, {usual.in_channels, size, size}, usual.num_classes);
-  const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
+  const Shape image{usual.in_channels, size, size};
+  const auto net = train::make_model(run, image, usual.num_classes);
+  const amp::Policy policy = train::apply_precision(*net, run, image);
   const Shape input{images, usual.in_channels, size, size};
   const amp::Plan plan = amp::make_plan(*net, input, policy);
   JsonLines json(options.json);

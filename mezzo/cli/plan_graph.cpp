@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "mezzo/cli/output.h"
+#include "mezzo/cli/events.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/graph/dot.h"
 #include "mezzo/graph/report.h"
 #include "mezzo/graph/text.h"
@@ -26,10 +28,6 @@ using graph::Phase;
 // Batch norm has nothing to normalise where a map is one pixel of one image.
 constexpr std::int64_t kDefaultImages = 2;
 
-std::string name_of_policy(const amp::Policy& policy) {
-  return fmt::format("{}/{}", amp::name_of(policy.level), name_of(policy.dtype()));
-}
-
 void write_text(const std::string& path, const std::string& text) {
   if (!path.empty()) io::write_file(path, std::as_bytes(std::span(text)), "plan");
 }
@@ -45,8 +43,9 @@ struct CapturedStep {
 CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& run) {
   const models::ModelConfig usual = models::usual_config(run.model);
   const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
-  const auto net = train::make_model(run, {usual.in_channels, size, size}, usual.num_classes);
-  const amp::Policy policy = amp::apply_options(*net, run.policy, run.precision);
+  const Shape image{usual.in_channels, size, size};
+  const auto net = train::make_model(run, image, usual.num_classes);
+  const amp::Policy policy = train::apply_precision(*net, run, image);
   optim::Sgd optimizer(net->parameters(), {.lr = run.lr, .momentum = run.momentum});
   amp::TrainOneStepWithLossScale step(
       *net,
@@ -198,7 +197,7 @@ void run_plan_graph(const PlanOptions& options) {
   json.write(totals_of(run, captured));
   print_calls(report);
   write_out("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
-            name_of_policy(run.policy), captured.input[0], captured.input[1], captured.input[2],
+            text_of(run.policy), captured.input[0], captured.input[1], captured.input[2],
             captured.input[3]);
   print_counts(report);
   print_passes(report);

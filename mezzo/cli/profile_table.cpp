@@ -42,7 +42,7 @@ void print_profile(const train::Profile& profile, const train::RunResult& result
   double in_kernels_ms = 0;
   for (const train::ProfileRow& row : profiled) in_kernels_ms += row.ms;
   // Kernels of a device are timed alone, and waited for: what lies between them says nothing.
-  const bool on_cpu = rates.device.type == DeviceType::kCpu;
+  const bool on_cpu = rates.device.is_cpu();
   const double total_ms = on_cpu ? result.total_ms : in_kernels_ms;
   for (const train::ProfileRow& row : profiled) {
     rows.push_back(cells_of(row, result.steps, total_ms, rates));

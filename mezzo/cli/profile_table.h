@@ -1,7 +1,7 @@
 // What `mezzo bench --profile` shows.
 #pragma once
 
-#include "mezzo/cli/output.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/train/profile.h"
 
 namespace mezzo::cli {

@@ -33,9 +33,11 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
           {"optimizer", optimizer},
           {"learning rate", fmt::format("{}, {}", options.lr, train::name_of(options.schedule))},
           {"seed", std::to_string(options.seed)},
+          {"mode", options.graph ? "graph" : "eager"},
+          {"device", concat(options.device)},
           {"machine", fmt::format("{}, {} thread{}", cpu_name(), num_threads(),
                                   num_threads() == 1 ? "" : "s")},
-          {"bf16 in hardware", cpu_features().avx512_bf16 ? "yes" : "no"}};
+          {"fast bf16", has_fast_bf16() ? "yes" : "no"}};
 }
 
 report::Table plan_table(const train::RunOptions& options, const train::DataPair& data) {

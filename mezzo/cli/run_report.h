@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "mezzo/cli/options.h"
 #include "mezzo/report/page.h"

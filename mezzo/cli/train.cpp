@@ -4,12 +4,15 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/event_log.h"
+#include "mezzo/cli/events.h"
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
-#include "mezzo/cli/output.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
+#include "mezzo/cli/progress.h"
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
+#include "mezzo/cli/table.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
@@ -22,8 +25,7 @@ struct TrainOptions : SharedOptions {
 };
 
 void print_result(const train::RunOptions& options, const train::RunResult& result) {
-  write_out("{} at {}/{}: accuracy {:.2f} %, loss {:.4f}", options.model,
-            amp::name_of(options.policy.level), name_of(options.policy.dtype()),
+  write_out("{} at {}: accuracy {:.2f} %, loss {:.4f}", options.model, text_of(options.policy),
             100 * result.test.accuracy, without_sign(result.test.loss));
   // A run that was resumed may have been done before.
   if (result.total_ms > 0) {
@@ -32,7 +34,8 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
   } else {
     write_out(", no step was left to do");
   }
-  if (result.skipped_steps > 0) write_out(", {} steps skipped", result.skipped_steps);
+  if (result.skipped_steps > 0)
+    write_out(", {} step{} skipped", result.skipped_steps, result.skipped_steps == 1 ? "" : "s");
   write_out("\n");
 }
 
@@ -64,8 +67,7 @@ void run_train(TrainOptions options) {
   if (processes->rank() > 0) options.save.clear();
   run.processes = processes.get();
   apply_machine_options(options);
-  const std::string name = fmt::format("{} {}/{}", run.model, amp::name_of(run.policy.level),
-                                       name_of(run.policy.dtype()));
+  const std::string name = fmt::format("{} {}", run.model, text_of(run.policy));
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, *data.train, run);

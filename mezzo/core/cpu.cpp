@@ -90,8 +90,10 @@ std::string cpu_name() {
   return "unknown";
 }
 
-void warn_if_bf16_is_widened() {
-  if (!has_fast_bf16()) {
+void warn_of_widening(DType dtype) {
+  if (dtype == DType::kF16) {
+    logging::warn_once("f16 is computed in f32 on CPUs: it saves memory here, not time");
+  } else if (!has_fast_bf16()) {
     logging::warn_once(
         "this CPU has no fast bf16 dot product (AMX, or AVX512-BF16 on Zen 4 and later): "
         "bf16 saves memory here, not time");

@@ -37,7 +37,8 @@ bool has_fast_bf16();
 // The processor's name as the system gives it.
 std::string cpu_name();
 
-// Logs once that bf16 saves memory but not time here, unless has_fast_bf16().
-void warn_if_bf16_is_widened();
+// Logs once that a dtype of 16 bits, computed in f32 by the CPU, saves memory but not time; nothing
+// of bf16 where has_fast_bf16().
+void warn_of_widening(DType dtype);
 
 }  // namespace mezzo

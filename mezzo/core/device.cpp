@@ -9,7 +9,7 @@
 namespace mezzo {
 
 void append_text(std::string& out, Device device) {
-  if (device.type == DeviceType::kCpu) {
+  if (device.is_cpu()) {
     out += "cpu";
     return;
   }
@@ -50,32 +50,32 @@ DeviceBackend& backend_of(Device device) {
 }
 
 bool has_device(Device device) {
-  if (device.type == DeviceType::kCpu) return true;
+  if (device.is_cpu()) return true;
   const DeviceBackend* backend = find_device_backend(device.type);
   return backend != nullptr && device.index >= 0 && device.index < backend->count();
 }
 
 void synchronize(Device device) {
-  if (device.type != DeviceType::kCpu) backend_of(device).synchronize(device);
+  if (!device.is_cpu()) backend_of(device).synchronize(device);
 }
 
 MemoryStats memory_stats(Device device) {
-  if (device.type == DeviceType::kCpu) return cpu_allocator().stats();
+  if (device.is_cpu()) return cpu_allocator().stats();
   return backend_of(device).memory_stats(device);
 }
 
 void reset_peak_memory(Device device) {
-  if (device.type == DeviceType::kCpu) return cpu_allocator().reset_peak();
+  if (device.is_cpu()) return cpu_allocator().reset_peak();
   backend_of(device).reset_peak(device);
 }
 
 void* allocate_on(Device device, std::size_t bytes) {
-  if (device.type == DeviceType::kCpu) return cpu_allocator().allocate(bytes);
+  if (device.is_cpu()) return cpu_allocator().allocate(bytes);
   return backend_of(device).allocate(bytes, device);
 }
 
 void release_on(Device device, void* block, std::size_t bytes) noexcept {
-  if (device.type == DeviceType::kCpu) return cpu_allocator().release(block, bytes);
+  if (device.is_cpu()) return cpu_allocator().release(block, bytes);
   // The block came from the back end, so there is one.
   if (block != nullptr) find_device_backend(device.type)->release(block, bytes, device);
 }
@@ -83,8 +83,8 @@ void release_on(Device device, void* block, std::size_t bytes) noexcept {
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device,
                 std::size_t bytes) {
   if (bytes == 0) return;
-  const bool to_host = to_device.type == DeviceType::kCpu;
-  const bool from_host = from_device.type == DeviceType::kCpu;
+  const bool to_host = to_device.is_cpu();
+  const bool from_host = from_device.is_cpu();
   if (to_host && from_host) {
     std::memcpy(to, from, bytes);
   } else if (to_host) {

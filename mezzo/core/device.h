@@ -14,6 +14,7 @@ struct Device {
   DeviceType type = DeviceType::kCpu;
   std::int8_t index = 0;
 
+  bool is_cpu() const { return type == DeviceType::kCpu; }
   bool operator==(const Device&) const = default;
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <charconv>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>

@@ -79,7 +79,7 @@ std::uint32_t Generator::next() {
 float Generator::uniform() { return to_unit(next()); }
 
 std::uint64_t Generator::below(std::uint64_t bound) {
-  check_arg(bound > 0, "random", "the bound must be positive");
+  check_arg(bound > 0, "random", "the bound must be at least 1: 0");
   // Numbers under 2^64 mod bound would make small results more likely: draw again.
   const std::uint64_t threshold = (0 - bound) % bound;
   for (;;) {

@@ -17,8 +17,10 @@ Storage::Storage(std::size_t bytes, Device device, Ref<LazyContents> contents)
 Storage::Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner)
     : data_(data), bytes_(bytes), device_(device), owner_(std::move(owner)) {}
 
-Storage::Storage(std::size_t bytes, Pinned pinned)
-    : data_(backend_of({pinned.type, 0}).allocate_pinned(bytes)), bytes_(bytes), is_pinned_(true) {}
+Storage::Storage(std::size_t bytes, Pinned)
+    : data_(backend_of({DeviceType::kCuda, 0}).allocate_pinned(bytes)),
+      bytes_(bytes),
+      is_pinned_(true) {}
 
 Storage::~Storage() {
   if (is_pinned_) {

@@ -27,10 +27,8 @@ class LazyContents : public RefCounted {
   std::mutex filling_;  // of these contents alone: filling them may fill others
 };
 
-// Asks for memory of the host that copies to a device of that kind read while the host goes on.
-struct Pinned {
-  DeviceType type = DeviceType::kCuda;
-};
+// Asks for memory of the host that copies to a card read while the host goes on.
+struct Pinned {};
 
 class Storage final : public RefCounted {
  public:
@@ -40,8 +38,8 @@ class Storage final : public RefCounted {
   Storage(std::size_t bytes, Device device, Ref<LazyContents> contents);
   // A part of somebody else's memory, which `owner` keeps.
   Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
-  // Memory of the host, pinned. Throws UnsupportedError if there is no such device.
-  Storage(std::size_t bytes, Pinned pinned);
+  // Memory of the host, pinned. Throws UnsupportedError where there is no card.
+  Storage(std::size_t bytes, Pinned);
   ~Storage() override;
 
   void* data() const {

@@ -44,7 +44,7 @@ std::int64_t Tensor::offset() const { return impl_of(*this).offset; }
 
 DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail) {
   const TensorImpl& impl = impl_of(tensor);
-  const bool is_queued = impl.storage->device().type != DeviceType::kCpu;
+  const bool is_queued = !impl.storage->device().is_cpu();
   return {kind,
           detail,
           impl.offset,
@@ -75,7 +75,7 @@ void* Tensor::checked_data(DType dtype) const {
   check_arg(impl.dtype == dtype, "tensor", "elements are ", impl.dtype, ", asked for as ", dtype,
             ". Use astype() first");
   // Reading a card's memory from the host would be a crash, or a copy that nobody asked for.
-  check_arg(impl.storage->device().type == DeviceType::kCpu, "tensor", "the elements are on ",
+  check_arg(impl.storage->device().is_cpu(), "tensor", "the elements are on ",
             impl.storage->device(), ", where the host cannot read them. Use to(kCpuDevice) first");
   return static_cast<char*>(impl.storage->data()) + impl.offset * size_of(dtype);
 }
@@ -99,7 +99,8 @@ void* Tensor::mutable_raw_data() const {
 }
 
 double Tensor::item() const {
-  check_arg(numel() == 1, "item", "exactly one element is needed, the shape is ", shape());
+  check_arg(numel() == 1, "item", "exactly one element is needed, the shape is ", shape(),
+            ". Use to_vector(), or a sum() or mean()");
   return to_vector<double>()[0];
 }
 

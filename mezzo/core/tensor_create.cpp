@@ -67,7 +67,7 @@ Tensor empty_pinned(const Shape& shape, DType dtype, Format format) {
 Tensor zeros(const Shape& shape, DType dtype, Format format, Device device) {
   const Tensor result = empty(shape, dtype, format, device);
   if (result.bytes() == 0) return result;
-  if (device.type != DeviceType::kCpu) {
+  if (!device.is_cpu()) {
     fill(result, 0);
   } else {
     std::memset(result.mutable_raw_data(), 0, result.bytes());
@@ -115,7 +115,7 @@ template Tensor from_values(std::span<const std::uint8_t>, const Shape&);
 template Tensor from_values(std::span<const bool>, const Shape&);
 
 void fill(const Tensor& tensor, double value) {
-  if (tensor.device().type != DeviceType::kCpu) {
+  if (!tensor.device().is_cpu()) {
     if (tensor.numel() > 0) backend_of(tensor.device()).fill(tensor, value);
     return tensor.bump_version();
   }
@@ -152,8 +152,7 @@ void convert_elements(const From* in, To* out, const Tensor& source, const Tenso
 
 // True if a copy of the bytes, from the host or to it, is a copy of the elements.
 bool lie_alike(const Tensor& a, const Tensor& b) {
-  const bool is_one_the_hosts =
-      a.device().type == DeviceType::kCpu || b.device().type == DeviceType::kCpu;
+  const bool is_one_the_hosts = a.device().is_cpu() || b.device().is_cpu();
   const auto are_dense = [&](Format format) { return a.is_dense(format) && b.is_dense(format); };
   return is_one_the_hosts && a.dtype() == b.dtype() &&
          (are_dense(Format::kContiguous) || are_dense(Format::kChannelsLast));
@@ -171,7 +170,7 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
     return destination.bump_version();
   }
   if (may_overlap(source, destination)) return copy_elements(copy_of(source), destination);
-  if (device.type != DeviceType::kCpu) {
+  if (!device.is_cpu()) {
     if (source.numel() > 0) backend_of(device).copy_elements(source, destination);
     return destination.bump_version();
   }

@@ -13,7 +13,7 @@ std::atomic<std::uint64_t> moved_tensors{0};
 
 Tensor Tensor::to(Device device) const {
   if (this->device() == device) return *this;
-  if (this->device().type != DeviceType::kCpu && device.type != DeviceType::kCpu) {
+  if (!this->device().is_cpu() && !device.is_cpu()) {
     return to(kCpuDevice).to(device);
   }
   const Tensor source = is_one_block() ? *this : copy_of(*this);

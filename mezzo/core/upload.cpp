@@ -5,8 +5,7 @@
 namespace mezzo {
 
 Upload::Upload(const Tensor& source, Device device) {
-  const bool is_upload =
-      source.device().type == DeviceType::kCpu && device.type != DeviceType::kCpu;
+  const bool is_upload = source.device().is_cpu() && !device.is_cpu();
   if (!is_upload || !source.is_one_block()) {
     copy_ = source.to(device);
     return;

@@ -24,7 +24,7 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
             "the number of workers must be from 0 to ", kMostWorkers, ": ", options.workers);
   check_arg(options.label_dtype == DType::kI64 || options.label_dtype == DType::kI32, kOp,
             "labels cannot be ", name_of(options.label_dtype), ". There are i64 and i32");
-  if (options.device.type != DeviceType::kCpu) static_cast<void>(backend_of(options.device));
+  if (!options.device.is_cpu()) static_cast<void>(backend_of(options.device));
   if (options.pin_memory && !has_device({DeviceType::kCuda, 0})) {
     fail<UnsupportedError>(kOp,
                            "there is no CUDA card that could copy from pinned memory. Leave "
@@ -165,7 +165,7 @@ Batch DataLoader::make_batch() {
 // Behind what is queued by now, so before the step on the batch that was handed out. Without
 // workers, or where they are late, the step does not wait for the next batch to be made.
 void DataLoader::send_next_ahead() {
-  if (options_.device.type == DeviceType::kCpu || ahead_ == nullptr) return;
+  if (options_.device.is_cpu() || ahead_ == nullptr) return;
   const Batch* next = ahead_->ready();
   if (next == nullptr) return;
   try {
@@ -177,7 +177,7 @@ void DataLoader::send_next_ahead() {
 }
 
 Tensor DataLoader::room_for(const Shape& shape, DType dtype, Format format) const {
-  const bool is_pinned = options_.pin_memory || options_.device.type != DeviceType::kCpu;
+  const bool is_pinned = options_.pin_memory || !options_.device.is_cpu();
   return is_pinned ? empty_pinned(shape, dtype, format) : empty(shape, dtype, format);
 }
 

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <vector>
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/data/batch_source.h"

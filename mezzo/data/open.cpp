@@ -107,7 +107,7 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
     Transforms transforms = set.transforms(*opened, applied);
     return transformed(std::move(opened), std::move(transforms));
   }
-  fail(kOp, "no such data set: '", spec, "'. Known are ", known_specs());
+  fail(kOp, "no such data set: `", spec, "`. Known are ", known_specs());
 }
 
 }  // namespace mezzo::data

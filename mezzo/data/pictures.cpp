@@ -1,7 +1,6 @@
 #include "mezzo/data/pictures.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "mezzo/core/error.h"

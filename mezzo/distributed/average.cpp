@@ -124,8 +124,8 @@ void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors) {
              "Make the same one in every process");
   for (const NamedTensor& entry : tensors) {
     const Tensor& tensor = entry.tensor;
-    check_arg(tensor.device().type == DeviceType::kCpu && tensor.is_one_block(), kOp, entry.name,
-              " is ", tensor, ". Processes share what is dense in the host's memory");
+    check_arg(tensor.device().is_cpu() && tensor.is_one_block(), kOp, entry.name, " is ", tensor,
+              ". Processes share what is dense in the host's memory");
     auto* bytes = static_cast<std::byte*>(tensor.mutable_raw_data());
     for (std::size_t done = 0; done < tensor.bytes(); done += kPieceBytes) {
       group.broadcast({bytes + done, std::min(kPieceBytes, tensor.bytes() - done)});

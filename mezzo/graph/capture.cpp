@@ -11,8 +11,8 @@
 #include "mezzo/graph/captured_paints.h"
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
@@ -66,8 +66,7 @@ class Recorder final : public CaptureHook {
     if (!paints_.are_given() || is_preparing_) return true;
     // What was decided counts by now: the cast is none, as eagerly, and x keeps its layout and the
     // order in which its gradients are added up.
-    static const OpDef& cast_op = *find_op("cast");
-    paints_.take(cast_op);
+    paints_.take(ops::cast);
     return false;
   }
 

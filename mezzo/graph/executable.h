@@ -1,7 +1,6 @@
 // Executable: a program with its memory and kernels, ready to run again and again.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>

@@ -3,15 +3,14 @@
 
 #include "mezzo/graph/executable.h"
 #include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 
 // Kernels on devices look for none.
 void Executable::find_norms() {
-  static const OpDef* const kConv2d = find_op("conv2d");
-  if (program_.device.type != DeviceType::kCpu) return;
+  if (!program_.device.is_cpu()) return;
   const MemoryUse memory(program_);
   const std::vector<std::size_t> made_by = makers(program_);
   std::vector<Instruction*> of_node(program_.nodes.size(), nullptr);
@@ -21,7 +20,7 @@ void Executable::find_norms() {
     if (!is_training_norm(*instruction.node)) continue;
     const ValueId x = instruction.node->inputs[BatchNormInput::kX];
     const std::size_t maker = made_by[x];
-    if (maker == kNoNode || !is_call(program_.nodes[maker], kConv2d)) continue;
+    if (maker == kNoNode || !is_call(program_.nodes[maker], ops::conv2d)) continue;
     if (memory.is_same_at(x, maker, i)) of_node[maker]->norm = &instruction;
   }
 }

@@ -86,6 +86,11 @@ void GraphConfig::enable_recording(const RecordOptions& record) {
   record_ = record;
 }
 
+void GraphConfig::restore_buffers(bool mode) {
+  ++changes_;
+  restores_buffers_ = mode;
+}
+
 const Program& GraphBase::program() const {
   const Executable* latest = step_.has_value() ? step_->latest() : nullptr;
   check_arg(latest != nullptr, kOp, "there is no program yet. Call the graph once");
@@ -122,7 +127,7 @@ void GraphBase::backward(const Tensor& loss) {
             "graph's constructor");
   has_backward_ = true;
   // The scale is no part of the region: in 16 bits the product would overflow.
-  const amp::Autocast outside(DType::kBf16, false);
+  const amp::NoAutocast outside;
   (scaler_ != nullptr ? scaler_->scale(loss) : loss).backward();
 }
 
@@ -149,13 +154,18 @@ std::vector<Tensor> GraphBase::run(std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_arg(inputs[i].defined(), kOp, "input ", i, " is undefined. Hand over a tensor");
   }
-  const amp::Autocast outside(DType::kBf16, false);
+  const amp::NoAutocast outside;
   const GradMode records(trains());
   CompiledStep& compiled = step();
   updates_.clear();
   drop_gradients();
+  buffers_.begin();
   try {
-    return compiled(inputs);
+    std::vector<Tensor> outputs = compiled(inputs);
+    const auto overflowed = [](const GraphUpdate& update) { return update.step.found_inf; };
+    buffers_.complete();
+    if (std::ranges::any_of(updates_, overflowed)) buffers_.restore();
+    return outputs;
   } catch (...) {
     give_up();
     throw;
@@ -164,6 +174,8 @@ std::vector<Tensor> GraphBase::run(std::span<const Tensor> inputs) {
 
 std::vector<Tensor> GraphBase::capture_step(std::span<const Tensor> inputs) {
   has_backward_ = false;
+  const bool may_skip = trains() && scaler().is_enabled() && scaler().checks_gradients();
+  if (config.restores_buffers() && may_skip) buffers_.take(networks_);
   std::vector<Tensor> outputs = build_watched(inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_arg(outputs[i].defined(), kOp, "result ", i, " of build() is undefined. Return a tensor");
@@ -276,6 +288,7 @@ void GraphBase::drop_gradients() const {
 }
 
 void GraphBase::give_up() {
+  buffers_.restore();
   updates_.clear();
   drop_gradients();
   if (scaler_ != nullptr) scaler_->discard();

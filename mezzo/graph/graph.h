@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/step_buffers.h"
 #include "mezzo/graph/compile.h"
 
 namespace mezzo::graph {
@@ -32,10 +33,16 @@ class GraphConfig {
   // Whether parts of programs are recorded on devices that can (graph/replay.h).
   void enable_recording(const RecordOptions& record);
 
+  // Whether running statistics and other buffers of the graph's modules are put back where an
+  // overflow has a step skipped; else they keep what that step made of them, infinities too, as in
+  // OneFlow and PyTorch.
+  void restore_buffers(bool mode = true);
+
   const std::optional<amp::Policy>& amp() const { return amp_; }
   const PassOptions& passes() const { return passes_; }
   std::size_t most_programs() const { return most_programs_; }
   const RecordOptions& record() const { return record_; }
+  bool restores_buffers() const { return restores_buffers_; }
   std::uint64_t changes() const { return changes_; }
 
  private:
@@ -43,6 +50,7 @@ class GraphConfig {
   PassOptions passes_;
   std::size_t most_programs_ = CompileOptions{}.most_programs;
   RecordOptions record_;
+  bool restores_buffers_ = false;
   std::uint64_t changes_ = 0;
 };
 
@@ -117,6 +125,7 @@ class GraphBase {
   void give_up();
 
   std::vector<nn::Module*> networks_;
+  amp::StepBuffers buffers_;
   std::vector<Trained> trained_;
   amp::GradScaler* scaler_ = nullptr;
   std::unique_ptr<amp::GradScaler> own_scaler_;

@@ -14,7 +14,7 @@ namespace {
 // Of every block, as the devices' allocators have it: 64 bytes are a vector and a cache line, and
 // cards' kernels are chosen for 256.
 std::size_t aligned(std::size_t bytes, Device device) {
-  const std::size_t alignment = device.type == DeviceType::kCpu ? 64 : 256;
+  const std::size_t alignment = device.is_cpu() ? 64 : 256;
   return (bytes + alignment - 1) / alignment * alignment;
 }
 

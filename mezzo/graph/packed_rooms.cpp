@@ -7,7 +7,7 @@
 
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/memory_plan.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/all.h"
 
 namespace mezzo::graph {
 namespace {
@@ -21,10 +21,10 @@ struct WeightReader {
 };
 
 const WeightReader* weight_reader(const Node& node) {
-  static const WeightReader readers[] = {{find_op("conv2d"), ReadIn::kForward},
-                                         {find_op("conv2d_activation"), ReadIn::kForward},
-                                         {find_op("conv2d_grad_input"), ReadIn::kBackward},
-                                         {find_op("conv_transpose2d"), ReadIn::kBackward}};
+  static constexpr WeightReader readers[] = {{&ops::conv2d, ReadIn::kForward},
+                                             {&ops::conv2d_activation, ReadIn::kForward},
+                                             {&ops::conv2d_grad_input, ReadIn::kBackward},
+                                             {&ops::conv_transpose2d, ReadIn::kBackward}};
   const auto* const found = std::ranges::find(readers, node.op, &WeightReader::op);
   return found != std::end(readers) ? found : nullptr;
 }

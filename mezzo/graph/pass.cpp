@@ -64,7 +64,7 @@ PassRunner::PassRunner(std::vector<Pass> passes, const PassOptions& options)
   for (const std::string& name : disabled) {
     const bool is_known =
         std::ranges::any_of(passes, [&](auto& pass) { return pass.name == name; });
-    check_arg(is_known, "graph", "there is no pass \"", name, "\" to leave out. There are ",
+    check_arg(is_known, "graph", "there is no pass `", name, "` to leave out. There are ",
               names_of(passes));
   }
   for (const Pass& pass : passes) {

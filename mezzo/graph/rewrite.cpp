@@ -4,28 +4,27 @@
 #include <iterator>
 #include <numeric>
 
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
 
 // Null for any other call.
 const BatchNormAttrs* norm_attrs(const Node& node) {
-  static const OpDef* const ops[] = {find_op("batch_norm"), find_op("batch_norm_add_relu")};
-  return std::ranges::count(ops, node.op) > 0 ? &node.attrs.as<BatchNormAttrs>() : nullptr;
+  const bool is_norm = node.op == &ops::batch_norm || node.op == &ops::batch_norm_add_relu;
+  return is_norm ? &node.attrs.as<BatchNormAttrs>() : nullptr;
 }
 
 }  // namespace
 
-bool is_cast(const Node& node) {
-  static const OpDef* const kCast = find_op("cast");
-  return node.op == kCast;
+bool is_cast(const Node& node) { return node.op == &ops::cast; }
+
+bool is_call(const Node& node) {
+  return !node.is_host() && node.policy == nullptr && !node.paint.has_value();
 }
 
-bool is_call(const Node& node, const OpDef* op) {
-  return node.op == op && !node.is_host() && node.policy == nullptr && !node.paint.has_value();
-}
+bool is_call(const Node& node, const OpDef& op) { return node.op == &op && is_call(node); }
 
 bool is_training_norm(const Node& node) {
   const BatchNormAttrs* const attrs = norm_attrs(node);
@@ -65,7 +64,7 @@ bool same_layout(const ValueSpec& a, const ValueSpec& b) {
   return true;
 }
 
-void erase_nodes(Program& program, const std::vector<bool>& marked) {
+std::size_t erase_nodes(Program& program, const std::vector<bool>& marked) {
   std::vector<bool> is_there(program.values.size());
   for (std::size_t i = 0; i < is_there.size(); ++i) {
     is_there[i] = program.values[i].kind != ValueKind::kResult;
@@ -77,11 +76,13 @@ void erase_nodes(Program& program, const std::vector<bool>& marked) {
     for (const ValueId output : program.nodes[i].outputs) is_there[output] = true;
     kept.push_back(std::move(program.nodes[i]));
   }
+  const std::size_t erased = program.nodes.size() - kept.size();
   program.nodes = std::move(kept);
   for (Node& node : program.nodes) {
     std::ranges::replace_if(
         node.over, [&](ValueId value) { return value != kNoValue && !is_there[value]; }, kNoValue);
   }
+  return erased;
 }
 
 MemoryUse::MemoryUse(const Program& program)
@@ -150,7 +151,7 @@ Links::Links(const Program& program)
   for (const ValueId output : program.outputs) is_returned_[output] = true;
 }
 
-std::size_t Links::maker(ValueId value, const OpDef* op) const {
+std::size_t Links::maker(ValueId value, const OpDef& op) const {
   if (value == kNoValue || makers_[value] == kNoNode) return kNoNode;
   return is_call(program_.nodes[makers_[value]], op) ? makers_[value] : kNoNode;
 }

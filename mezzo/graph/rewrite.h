@@ -10,9 +10,10 @@
 namespace mezzo::graph {
 
 bool is_cast(const Node& node);
-// True for a call of that operation with nothing left to decide: what is to be painted is left
-// alone by passes that make one call of several.
-bool is_call(const Node& node, const OpDef* op);
+// True for a call with nothing left to decide: what is to be painted is left alone by passes that
+// make one call of several. The second form: for one of that operation.
+bool is_call(const Node& node);
+bool is_call(const Node& node, const OpDef& op);
 // True for a call of batch normalization, with a residual or without: by the statistics of what it
 // reads, or by given ones.
 bool is_training_norm(const Node& node);
@@ -41,9 +42,9 @@ bool is_update_between(const Program& program, std::size_t first, std::size_t la
 // True if elements lie at the same places: strides of sizes 1 do not matter.
 bool same_layout(const ValueSpec& a, const ValueSpec& b);
 
-// Removes the nodes that are marked. Nobody may read what they alone have made; what was to be
-// written over that is not.
-void erase_nodes(Program& program, const std::vector<bool>& marked);
+// Removes the nodes that are marked, and returns how many. Nobody may read what they alone have
+// made; what was to be written over that is not.
+std::size_t erase_nodes(Program& program, const std::vector<bool>& marked);
 
 // Which values lie in the same memory, and where that may change: host work changes tensors that
 // exist between runs, and gradients that it reads. It is not known which, so all that it can reach
@@ -104,7 +105,7 @@ class Links {
   std::size_t maker(ValueId value) const { return makers_[value]; }
   const std::vector<std::size_t>& readers(ValueId value) const { return readers_[value]; }
   // The node that makes the value if it is a call of that operation; else kNoNode.
-  std::size_t maker(ValueId value, const OpDef* op) const;
+  std::size_t maker(ValueId value, const OpDef& op) const;
   // True if this call is all that needs the value: one reading of it, by no other node, and the
   // program does not return it.
   bool is_only_for(ValueId value, std::size_t node) const {

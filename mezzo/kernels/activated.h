@@ -3,16 +3,14 @@
 
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/activated_attrs.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::kernels {
 
 // The operation of the activation alone.
 inline const OpDef& op_of(Activation activation) {
-  static const OpDef* const kRelu = find_op("relu");
-  static const OpDef* const kGelu = find_op("gelu");
-  return activation == Activation::kRelu ? *kRelu : *kGelu;
+  return activation == Activation::kRelu ? ops::relu : ops::gelu;
 }
 inline Attrs attrs_of(Activation activation) {
   if (activation == Activation::kRelu) return {};
@@ -30,20 +28,17 @@ inline void run_activated(const KernelArgs& args, const OpDef& product, const At
 }
 
 inline void run_linear_activation(const KernelArgs& args) {
-  static const OpDef* const kLinear = find_op("linear");
-  run_activated(args, *kLinear, {}, args.attrs<LinearActivationAttrs>().activation);
+  run_activated(args, ops::linear, {}, args.attrs<LinearActivationAttrs>().activation);
 }
 
 inline void run_matmul_activation(const KernelArgs& args) {
-  static const OpDef* const kMatmul = find_op("matmul");
   const auto& attrs = args.attrs<MatmulActivationAttrs>();
-  run_activated(args, *kMatmul, attrs.product, attrs.activation);
+  run_activated(args, ops::matmul, attrs.product, attrs.activation);
 }
 
 inline void run_conv2d_activation(const KernelArgs& args) {
-  static const OpDef* const kConv2d = find_op("conv2d");
   const auto& attrs = args.attrs<Conv2dActivationAttrs>();
-  run_activated(args, *kConv2d, attrs.product, attrs.activation);
+  run_activated(args, ops::conv2d, attrs.product, attrs.activation);
 }
 
 }  // namespace mezzo::kernels

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/registry.h"
 #include "mezzo/ops/slice_attrs.h"
 
 namespace mezzo::kernels {
@@ -18,12 +18,11 @@ using AddBias = void (*)(const Tensor& sums, const Tensor& bias, const Tensor& o
 
 // Without the bias: `sums` has the dtype of x, or is f32.
 inline void run_transposed_products(const KernelArgs& args, const Tensor& x, Tensor sums) {
-  static const OpDef* const kGradInput = find_op("conv2d_grad_input");
   const Tensor* const inputs[] = {&x, &args.input(1)};
   const Conv2dGradAttrs attrs{args.attrs<ConvTranspose2dAttrs>().conv,
                               {sums.size(2), sums.size(3)},
                               sums.dtype() != x.dtype()};
-  run_kernel(*kGradInput, inputs, {&sums, 1}, attrs);
+  run_kernel(ops::conv2d_grad_input, inputs, {&sums, 1}, attrs);
 }
 
 // With a bias the sums stay f32 until it has been added: rounded twice, results would be off by

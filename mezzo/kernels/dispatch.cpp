@@ -64,7 +64,7 @@ std::vector<std::string>& disabled() {
 
 RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
   if (!tensor.defined()) return {};
-  const bool on_host = tensor.device().type == DeviceType::kCpu;
+  const bool on_host = tensor.device().is_cpu();
   if (on_host && tensor.dtype() == DType::kF64 && tensor.is_dense()) {
     return {const_cast<double*>(tensor.data<double>()), tensor.shape()};
   }
@@ -141,7 +141,7 @@ void run_reference(RefKernel kernel, const KernelArgs& args) {
   for (std::size_t k = 0; k < rounded.size(); ++k) {
     const Tensor& output = args.outputs[rounded[k]];
     if (is_lower(output.dtype()) && !is_f64) round_to_f32(keep[first + k]);
-    if (output.device().type == DeviceType::kCpu) {
+    if (output.device().is_cpu()) {
       copy_elements(keep[first + k], output);
     } else {
       const Tensor narrow = empty(output.shape(), output.dtype());

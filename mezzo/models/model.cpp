@@ -52,7 +52,7 @@ const Entry& find_model(std::string_view name) {
     if (name == entry.name) return entry;
     known += known.empty() ? entry.name : concat(", ", entry.name);
   }
-  fail("model", "there is no model '", name, "'. Choose one of ", known);
+  fail("model", "there is no model `", name, "`. Choose one of ", known);
 }
 
 }  // namespace

@@ -60,8 +60,7 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
     const std::int64_t count = x.numel() / x.size(1);
     std::vector<Tensor> statistics{result.mean, result.var};
     // A recording holds where these are.
-    const CaptureHook* hook = capture_hook();
-    if (hook != nullptr && hook->records()) {
+    if (captures_for_recording()) {
       statistics.insert(statistics.end(), {running_mean_, running_var_});
     }
     do_queued_work(
@@ -83,11 +82,13 @@ void BatchNorm::count_batch() const {
 }
 
 void BatchNorm2d::check_input(const Tensor& x) const {
-  check_arg(x.rank() == 4, "BatchNorm2d", "x must be [n, c, h, w], but is ", x);
+  check_arg(x.rank() == 4, "BatchNorm2d", "x must be [n, c, h, w], but is ", x,
+            ". For [n, c] there is BatchNorm1d");
 }
 
 void BatchNorm1d::check_input(const Tensor& x) const {
-  check_arg(x.rank() == 2, "BatchNorm1d", "x must be [n, c], but is ", x);
+  check_arg(x.rank() == 2, "BatchNorm1d", "x must be [n, c], but is ", x,
+            ". For [n, c, h, w] there is BatchNorm2d");
 }
 
 }  // namespace mezzo::nn

@@ -39,6 +39,12 @@ bool fits(const Tensor& from, const Tensor& to) {
   return from.shape() == to.shape() && is_floating(from.dtype()) == is_floating(to.dtype());
 }
 
+// Nothing is computed with the counter of a batch norm, and files from before PyTorch had it are
+// without one.
+bool may_be_missing(const NamedTensor& own) {
+  return own.name.ends_with("num_batches_tracked") && own.tensor.dtype() == DType::kI64;
+}
+
 }  // namespace
 
 void Module::load_state(std::span<const NamedTensor> state, bool strict) {
@@ -49,7 +55,7 @@ void Module::load_state(std::span<const NamedTensor> state, bool strict) {
   for (const NamedTensor& own : this->state()) {
     const auto found = given.find(own.name);
     if (found == given.end()) {
-      missing.push_back(own.name);
+      if (!may_be_missing(own)) missing.push_back(own.name);
       continue;
     }
     const Tensor& value = *found->second;

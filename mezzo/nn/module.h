@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/error.h"
@@ -153,8 +152,9 @@ class Module {
   std::vector<NamedTensor> state() const;
   // Copies the values into the module's tensors, converting between floating types. Throws
   // StateMismatch, and changes nothing, if shapes or kinds of dtype differ, or, when strict, if
-  // names are missing or unexpected; the message lists the first of them. Throws ArgumentError if a
-  // name appears twice or a tensor is undefined.
+  // names are missing or unexpected; the message lists the first of them. A `num_batches_tracked`
+  // that is missing stays as it is, as in PyTorch, whose older files have none. Throws
+  // ArgumentError if a name appears twice or a tensor is undefined.
   void load_state(std::span<const NamedTensor> state, bool strict = true);
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/node.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo {
 namespace {
@@ -26,12 +26,10 @@ class NormContents final : public LazyContents {
         make_ref<Storage>(destination, x.bytes(), x.device(), Ref<RefCounted>(this));
     const Format format = x.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
     Tensor y(make_ref<TensorImpl>(block, 0, x.shape(), strides_for(x.shape(), format), x.dtype()));
-    static const OpDef* const kNorm = find_op("batch_norm");
-    static const OpDef* const kNormAddRelu = find_op("batch_norm_add_relu");
     const auto all = inputs();
     const bool adds = norm_.residual.defined();
-    run_kernel(adds ? *kNormAddRelu : *kNorm, Inputs(all).first(adds ? kInputs : In::kResidual),
-               {&y, 1}, norm_.attrs);
+    run_kernel(adds ? ops::batch_norm_add_relu : ops::batch_norm,
+               Inputs(all).first(adds ? kInputs : In::kResidual), {&y, 1}, norm_.attrs);
   }
 
   bool is_current() const override {

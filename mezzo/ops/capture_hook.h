@@ -122,14 +122,19 @@ bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<con
   return true;
 }
 
+// True while a step is captured whose parts are going to be recorded: CaptureHook::records().
+inline bool captures_for_recording() {
+  const CaptureHook* hook = capture_hook();
+  return hook != nullptr && hook->records();
+}
+
 // Does prepare() and work() now; while a step is captured whose parts are recorded, notes them as
 // HostCall has it, else as one piece of host work.
 template <class Prepare, class Work>
 void do_queued_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
                     const Prepare& prepare, const Work& work,
                     HostWorkTime time = HostWorkTime::kInPlace) {
-  CaptureHook* hook = capture_hook();
-  if (hook == nullptr || !hook->records()) {
+  if (!captures_for_recording()) {
     const auto both = [prepare, work](std::span<const Tensor> tensors) {
       prepare();
       work(tensors);
@@ -138,7 +143,7 @@ void do_queued_work(const char* name, std::span<const Tensor> reads, std::span<c
     do_host_work(name, reads, leaves, both, time);
   } else if (does_host_work()) {
     const auto queue = [work](std::span<const Tensor> tensors) { return work(tensors), true; };
-    hook->on_host_call({name, reads, leaves, queue, time, prepare});
+    capture_hook()->on_host_call({name, reads, leaves, queue, time, prepare});
   }
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/reduce.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo {
 namespace {
@@ -69,18 +69,16 @@ void infer_conv_transpose2d(Infer& infer) {
 // It is linear in x and in weight, like the convolution that it belongs to: of that one, its result
 // is the image, and x the result.
 void conv_transpose2d_backward(Backward& ctx) {
-  static const OpDef* const kConv2d = find_op("conv2d");
-  static const OpDef* const kGradWeight = find_op("conv2d_grad_weight");
   const auto& attrs = ctx.attrs<ConvTranspose2dAttrs>();
   const Tensor& grad = ctx.grad();
   if (ctx.needs(0)) {
     const Tensor weight = ctx.input(1);
     const Tensor none;
-    ctx.set(0, call_one(*kConv2d, {&grad, &weight, &none}, attrs.conv));
+    ctx.set(0, call_one(ops::conv2d, {&grad, &weight, &none}, attrs.conv));
   }
   if (ctx.needs(1)) {
     const Tensor x = ctx.input(0);
-    ctx.set(1, call_one(*kGradWeight, {&x, &grad},
+    ctx.set(1, call_one(ops::conv2d_grad_weight, {&x, &grad},
                         Conv2dGradAttrs{attrs.conv, kernel_of(ctx.input_shape(1)),
                                         ctx.has_wide_grad(1), ctx.input_format(1)}));
   }

@@ -129,8 +129,9 @@ Tensor class_rows(const Tensor& x) {
   return reshape(permute(x, axes), {classes > 0 ? x.numel() / classes : 0, classes});
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
+Tensor cross_entropy(const Tensor& logits, const Tensor& given_labels,
                      const CrossEntropyOptions& options) {
+  const Tensor labels = as_indices(given_labels);
   if (logits.rank() > 2) return cross_entropy_of_places(logits, labels, options);
   if (!options.ignore_index.has_value() && !options.class_weights.defined()) {
     const CrossEntropyAttrs attrs{options.label_smoothing, options.reduction};

@@ -150,8 +150,14 @@ Tensor embedding_grad(const Tensor& grad, const Tensor& indices, const Embedding
 
 }  // namespace
 
+Tensor as_indices(const Tensor& indices) {
+  const bool is_narrow = indices.defined() && indices.dtype() == DType::kI32;
+  return is_narrow ? indices.astype(DType::kI64) : indices;
+}
+
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype) {
-  return call_one(ops::one_hot, {&labels}, OneHotAttrs{classes, dtype});
+  const Tensor numbers = as_indices(labels);
+  return call_one(ops::one_hot, {&numbers}, OneHotAttrs{classes, dtype});
 }
 
 Tensor argmax(const Tensor& x, std::int64_t axis) {
@@ -170,7 +176,8 @@ std::int64_t count_correct(const Tensor& scores, const Tensor& labels) {
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
-  return call_one(ops::embedding, {&weight, &indices});
+  const Tensor rows = as_indices(indices);
+  return call_one(ops::embedding, {&weight, &rows});
 }
 
 }  // namespace mezzo

@@ -5,7 +5,11 @@
 
 namespace mezzo {
 
-// 1 at [..., labels[...]] and 0 elsewhere: i64 labels of any shape of rank at most 5 give that
+// Indices of i32, which all that reads indices takes, in i64, which kernels read; others as they
+// are.
+Tensor as_indices(const Tensor& indices);
+
+// 1 at [..., labels[...]] and 0 elsewhere: integer labels of any shape of rank at most 5 give that
 // shape with `classes` appended. Throws ArgumentError for labels outside [0, classes). No gradient.
 Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype = DType::kF32);
 
@@ -14,12 +18,13 @@ Tensor one_hot(const Tensor& labels, std::int64_t classes, DType dtype = DType::
 // axis is empty.
 Tensor argmax(const Tensor& x, std::int64_t axis = -1);
 
-// How many rows of `scores` [n, c] have their largest element at the row's label; labels: i64 [n].
+// How many rows of `scores` [n, c] have their largest element at the row's label; labels:
+// integers [n].
 std::int64_t count_correct(const Tensor& scores, const Tensor& labels);
 
-// Row indices[...] of `weight` [v, d] for every index: i64 indices of any shape of rank at most 5
-// give that shape with d appended, in the dtype of weight. Throws ArgumentError for indices outside
-// [0, v), naming the first.
+// Row indices[...] of `weight` [v, d] for every index: integer indices of any shape of rank at most
+// 5 give that shape with d appended, in the dtype of weight. Throws ArgumentError for indices
+// outside [0, v), naming the first.
 Tensor embedding(const Tensor& weight, const Tensor& indices);
 
 }  // namespace mezzo

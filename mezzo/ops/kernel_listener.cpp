@@ -9,7 +9,7 @@ thread_local KernelListener* kernel_listener = nullptr;
 thread_local KernelStopwatch::Costs KernelStopwatch::inside;
 
 KernelStopwatch::KernelStopwatch(Device device) : outer_inside_(std::exchange(inside, {})) {
-  if (device.type != DeviceType::kCpu) timer_ = backend_of(device).start_timer(device);
+  if (!device.is_cpu()) timer_ = backend_of(device).start_timer(device);
   start_ = std::chrono::steady_clock::now();
 }
 

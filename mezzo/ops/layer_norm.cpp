@@ -6,7 +6,6 @@
 #include "mezzo/ops/layer_norm_attrs.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"
-#include "mezzo/ops/shape_ops.h"
 
 namespace mezzo {
 namespace {

@@ -23,10 +23,10 @@ struct CrossEntropyOptions {
 };
 
 // -sum(target * log_softmax(logits)) over the classes of each example; logits: [n, c]; labels:
-// i64 [n], or probabilities [n, c] of any floating dtype. With smoothing s the target is
+// integers [n], or probabilities [n, c] of any floating dtype. With smoothing s the target is
 // (1 - s) * label + s / c, as in PyTorch (Szegedy et al., "Rethinking the Inception architecture
 // for computer vision", CVPR 2016, section 7). The result is a scalar, or [n] for kNone. Logits may
-// have more axes, [n, c, h, w] for classes of pixels: labels are then i64 [n, h, w], or
+// have more axes, [n, c, h, w] for classes of pixels: labels are then integers [n, h, w], or
 // probabilities of that shape, and kNone gives [n, h, w]. Throws ArgumentError for labels outside
 // [0, c), naming the first, for class weights of another shape, and for an empty batch under kMean.
 //

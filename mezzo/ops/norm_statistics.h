@@ -2,8 +2,6 @@
 // normalization behind it does not have to read it for them.
 #pragma once
 
-#include <utility>
-
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {

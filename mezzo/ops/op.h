@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "mezzo/core/tensor.h"

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "mezzo/core/derived.h"
 #include "mezzo/core/ref.h"
 #include "mezzo/core/tensor.h"
 

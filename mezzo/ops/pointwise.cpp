@@ -1,6 +1,5 @@
 #include "mezzo/ops/pointwise.h"
 
-#include <cmath>
 #include <numbers>
 
 #include "mezzo/ops/arithmetic.h"

@@ -89,7 +89,7 @@ void Adam::set_state(std::string_view state_name, const Tensor& tensor) {
 void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
   if (set_shared_counter(counter_name, value)) return;
   const std::size_t i = index_in(counter_name, "step");
-  check_arg(value >= 0, name(), "the counter '", counter_name, "' must not be negative: ", value);
+  check_arg(value >= 0, name(), "the counter `", counter_name, "` must not be negative: ", value);
   steps_[i] = value;
 }
 

@@ -102,7 +102,7 @@ void average_now(std::span<const Tensor> params, distributed::ProcessGroup& grou
   for (const Tensor& param : params) {
     const Tensor& grad = param.grad();
     if (!grad.defined()) continue;
-    check_arg(grad.device().type == DeviceType::kCpu, kOp, "a gradient is on ", grad.device(),
+    check_arg(grad.device().is_cpu(), kOp, "a gradient is on ", grad.device(),
               ". Processes share work on CPUs only: train there, or with one process");
     if (is_lower(grad.dtype())) param.set_grad(cast(grad, DType::kF32));
   }

@@ -9,6 +9,7 @@
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
+#include "mezzo/optim/queued_step.h"
 #include "mezzo/optim/step_in_parts.h"
 
 namespace mezzo::optim {
@@ -97,13 +98,12 @@ void Optimizer::take_back(const std::vector<Made>& made) {
 }
 
 bool Optimizer::step_captured(double inv_scale) {
-  const CaptureHook* hook = capture_hook();
-  if (hook == nullptr) return false;
+  if (capture_hook() == nullptr) return false;
   if (captures_by_leaf() && StepInParts::fits(*this)) {
     note_step(inv_scale);
     return true;
   }
-  if (!hook->records() || !QueuedStep::fits(*this)) {
+  if (!captures_for_recording() || !QueuedStep::fits(*this)) {
     return note_if_captured(name_, params_, [this, inv_scale, count = params_.size()] {
       check_captured(count);
       step(inv_scale);
@@ -232,15 +232,15 @@ std::size_t Optimizer::index_in(std::string_view state_name, std::string_view pr
     const auto parsed = std::from_chars(digits.data(), end, index);
     if (parsed.ec != std::errc() || parsed.ptr != end) index = params_.size();
   }
-  check_arg(index < params_.size(), name_, "has no state called '", state_name, "', expected '",
-            prefix, ".<parameter>' with a parameter below ", params_.size());
+  check_arg(index < params_.size(), name_, "has no state called `", state_name, "`, expected `",
+            prefix, ".<parameter>` with a parameter below ", params_.size());
   return index;
 }
 
 void Optimizer::assign(Tensor& state, std::size_t i, std::string_view state_name,
                        const Tensor& tensor, DType dtype) const {
-  check_arg(tensor.defined() && tensor.shape() == params_[i].shape(), name_, "the state '",
-            state_name, "' is ", tensor, ", parameter ", i, " is ", params_[i],
+  check_arg(tensor.defined() && tensor.shape() == params_[i].shape(), name_, "the state `",
+            state_name, "` is ", tensor, ", parameter ", i, " is ", params_[i],
             ". Load the state of the same parameters");
   const Tensor copy = zeros_like(i, dtype);
   copy_elements(tensor, copy);
@@ -262,8 +262,8 @@ bool Optimizer::set_half_state(std::string_view state_name, const Tensor& tensor
   const DType dtype = params_[i].dtype();
   Half& half = halves_[i];
   const ParamUpdate wanted = is_master ? ParamUpdate::kMaster : ParamUpdate::kKahan;
-  check_arg(is_lower(dtype) && half.rule == wanted, name_, "has no state called '", state_name,
-            "': parameter ", i, " (", params_[i], ") is not updated that way. Make the optimizer ",
+  check_arg(is_lower(dtype) && half.rule == wanted, name_, "has no state called `", state_name,
+            "`: parameter ", i, " (", params_[i], ") is not updated that way. Make the optimizer ",
             "for the same parameters and with the same param_update as the one that was saved");
   assign(is_master ? half.master : half.compensation, i, state_name, tensor,
          is_master ? DType::kF32 : dtype);
@@ -282,7 +282,7 @@ void Optimizer::append_shared_counters(std::vector<NamedCounter>& out) const {
 
 bool Optimizer::set_shared_counter(std::string_view counter_name, std::int64_t value) {
   if (counter_name != "updates") return set_rounding(counter_name, value);
-  check_arg(value >= 0, name_, "the counter 'updates' must not be negative: ", value);
+  check_arg(value >= 0, name_, "the counter `updates` must not be negative: ", value);
   updates_ = value;
   return true;
 }
@@ -291,10 +291,10 @@ bool Optimizer::set_rounding(std::string_view counter_name, std::int64_t value) 
   const bool is_seed = counter_name == "rounding.seed";
   if (!is_seed && counter_name != "rounding.offset") return false;
   check_arg(
-      rounding_.has_value(), name_, "has no counter called '", counter_name,
-      "': no parameter is rounded stochastically. Leave it out, or set ParamUpdate::kStochastic");
-  check_arg(is_seed || value >= 0, name_, "the counter '", counter_name,
-            "' must not be negative: ", value);
+      rounding_.has_value(), name_, "has no counter called `", counter_name,
+      "`: no parameter is rounded stochastically. Leave it out, or set ParamUpdate::kStochastic");
+  check_arg(is_seed || value >= 0, name_, "the counter `", counter_name,
+            "` must not be negative: ", value);
   RandomPosition position = rounding_->position();
   (is_seed ? position.seed : position.offset) = static_cast<std::uint64_t>(value);
   rounding_->set_position(position);

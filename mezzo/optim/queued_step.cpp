@@ -1,8 +1,9 @@
+#include "mezzo/optim/queued_step.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "mezzo/ops/grad_mode.h"
-#include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
 namespace {

@@ -67,7 +67,7 @@ void Sgd::set_state(std::string_view state_name, const Tensor& tensor) {
 
 void Sgd::set_counter(std::string_view counter_name, std::int64_t value) {
   if (set_shared_counter(counter_name, value)) return;
-  fail(name(), "has no counter called '", counter_name, "'. Leave it out");
+  fail(name(), "has no counter called `", counter_name, "`. Leave it out");
 }
 
 void Sgd::clear_state() {

@@ -57,7 +57,7 @@ struct RunData {
   std::vector<amp::GradientHistogram> gradients{};
   std::vector<amp::GradientHistogram> activation_gradients{};
   std::int64_t counted_steps = 0;
-  Table plan{};  // path, op, dtype, rule, reason, casts; without rows if there is none
+  Table plan{};  // a row per operation; without rows if there is none
 };
 
 }  // namespace mezzo::report

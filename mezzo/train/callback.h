@@ -154,21 +154,29 @@ class StopOnDivergence final : public Callback {
   std::int64_t in_a_row_ = 0;
 };
 
-// Functions as callbacks.
+// Functions as callbacks: a hook calls what stands under its name, if anything does.
 class LambdaCallback final : public Callback {
  public:
   using Function = std::function<void(FitState&)>;
   struct Functions {
-    Function step_begin{};
-    Function step_end{};
-    Function epoch_begin{};
-    Function epoch_end{};
+    Function on_train_begin{};
+    Function on_epoch_begin{};
+    Function on_step_begin{};
+    Function on_step_end{};
+    Function after_step{};
+    Function on_epoch_end{};
+    Function after_epoch{};
+    Function on_train_end{};
   };
   explicit LambdaCallback(Functions functions) : functions_(std::move(functions)) {}
-  void on_step_begin(FitState& state) override { call(functions_.step_begin, state); }
-  void on_step_end(FitState& state) override { call(functions_.step_end, state); }
-  void on_epoch_begin(FitState& state) override { call(functions_.epoch_begin, state); }
-  void on_epoch_end(FitState& state) override { call(functions_.epoch_end, state); }
+  void on_train_begin(FitState& state) override { call(functions_.on_train_begin, state); }
+  void on_epoch_begin(FitState& state) override { call(functions_.on_epoch_begin, state); }
+  void on_step_begin(FitState& state) override { call(functions_.on_step_begin, state); }
+  void on_step_end(FitState& state) override { call(functions_.on_step_end, state); }
+  void after_step(FitState& state) override { call(functions_.after_step, state); }
+  void on_epoch_end(FitState& state) override { call(functions_.on_epoch_end, state); }
+  void after_epoch(FitState& state) override { call(functions_.after_epoch, state); }
+  void on_train_end(FitState& state) override { call(functions_.on_train_end, state); }
 
  private:
   static void call(const Function& function, FitState& state) {

@@ -20,54 +20,50 @@ bool is_rate(double value) {
 }  // namespace
 
 void check_options(const RunOptions& options) {
-  const auto check = [](bool ok, const char* option, const auto&... parts) {
-    check_arg(ok, option, parts...);
-  };
-  check(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs",
-        "must be at least 1 and at ", "most ", kMostEpochs, ": ", options.epochs);
-  check(options.steps.value_or(1) >= 1, "--steps",
-        "must be at least 1: ", options.steps.value_or(1));
-  check(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
-  check(is_rate(options.lr) && options.lr > 0, "--lr",
-        "must be positive and finite in f32: ", options.lr);
-  check(options.process_count() == 1 || options.device.type == DeviceType::kCpu, "--device",
-        options.device,
-        ": several processes train together on CPUs only. Leave it out, or start one process");
-  check(options.momentum >= 0 && options.momentum < 1, "--momentum",
-        "must be in [0, 1): ", options.momentum);
-  check(is_rate(options.weight_decay), "--weight-decay",
-        "must not be negative, and finite in f32: ", options.weight_decay);
-  check(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
-        "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
-        options.warmup_epochs);
-  check(is_rate(options.lr_init), "--lr-init",
-        "must not be negative, and finite in f32: ", options.lr_init);
-  check(is_rate(options.lr_end), "--lr-end",
-        "must not be negative, and finite in f32: ", options.lr_end);
-  check(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
-        "must be in (0, 1]: ", options.lr_gamma);
-  check(options.label_smoothing >= 0 && options.label_smoothing <= 1, "--label-smoothing",
-        "must be in [0, 1]: ", options.label_smoothing);
-  check(!options.zero_init_residual || options.weights.empty(), "--zero-init-residual",
-        "says how weights begin, and --weights brings others. Leave one of "
-        "the two out");
-  check(options.checkpoints.every >= 0, "--checkpoint-every",
-        "must not be negative: ", options.checkpoints.every);
+  check_arg(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs",
+            "must be at least 1 and at most ", kMostEpochs, ": ", options.epochs);
+  check_arg(options.steps.value_or(1) >= 1, "--steps",
+            "must be at least 1: ", options.steps.value_or(1));
+  check_arg(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
+  check_arg(is_rate(options.lr) && options.lr > 0, "--lr",
+            "must be positive and finite in f32: ", options.lr);
+  check_arg(options.process_count() == 1 || options.device.is_cpu(), "--device", options.device,
+            ": several processes train together on CPUs only. Leave it out, or start one process");
+  check_arg(options.momentum >= 0 && options.momentum < 1, "--momentum",
+            "must be in [0, 1): ", options.momentum);
+  check_arg(is_rate(options.weight_decay), "--weight-decay",
+            "must not be negative, and finite in f32: ", options.weight_decay);
+  check_arg(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
+            "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
+            options.warmup_epochs);
+  check_arg(is_rate(options.lr_init), "--lr-init",
+            "must not be negative, and finite in f32: ", options.lr_init);
+  check_arg(is_rate(options.lr_end), "--lr-end",
+            "must not be negative, and finite in f32: ", options.lr_end);
+  check_arg(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
+            "must be in (0, 1]: ", options.lr_gamma);
+  check_arg(options.label_smoothing >= 0 && options.label_smoothing <= 1, "--label-smoothing",
+            "must be in [0, 1]: ", options.label_smoothing);
+  check_arg(!options.zero_init_residual || options.weights.empty(), "--zero-init-residual",
+            "says how weights begin, and --weights brings others. Leave one of the two out");
+  check_arg(options.checkpoints.every >= 0, "--checkpoint-every",
+            "must not be negative: ", options.checkpoints.every);
   if (options.policy.level == amp::Level::kO0) {
-    check(options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
-          "--lower",
-          "and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
-          "O1, auto, O2 or O3");
+    check_arg(
+        options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
+        "--lower",
+        "and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
+        "O1, auto, O2 or O3");
   }
   const std::int64_t keep = options.checkpoints.keep.value_or(0);
-  check(keep >= 0, "--keep", "must not be negative: ", keep);
-  check(!options.checkpoints.folder.empty() ||
-            (!options.checkpoints.resume && options.checkpoints.every == 0 &&
-             !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
-        "--checkpoint-dir",
-        "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
-  check(options.histogram_every >= 0, "--histogram-every",
-        "must not be negative: ", options.histogram_every);
+  check_arg(keep >= 0, "--keep", "must not be negative: ", keep);
+  check_arg(!options.checkpoints.folder.empty() ||
+                (!options.checkpoints.resume && options.checkpoints.every == 0 &&
+                 !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
+            "--checkpoint-dir",
+            "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
+  check_arg(options.histogram_every >= 0, "--histogram-every",
+            "must not be negative: ", options.histogram_every);
 }
 
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
@@ -104,7 +100,15 @@ std::string text_of(const LossScaling& scaling) {
   return "";
 }
 
+LossScaling::Kind LossScaling::kind_for(const amp::Policy& policy) const {
+  if (kind != Kind::kDefault) return kind;
+  // bf16 has f32's range: its gradients do not underflow, so there is nothing to scale.
+  return policy.dtype() == DType::kF16 ? Kind::kDynamic : Kind::kNone;
+}
+
 Configuration configuration_of(const RunOptions& options) {
+  // What is the default may be said, too.
+  const LossScaling scaling{options.loss_scale.kind_for(options.policy), options.loss_scale.scale};
   Configuration result{{"--model", options.model},
                        {"--data", io::escape_invalid_utf8(options.data)},
                        {"--amp", amp::name_of(options.policy.level)},
@@ -123,7 +127,7 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--seed", concat(options.seed)},
                        {"shuffling", options.shuffle ? "on" : "off"},
                        {"augmentation", options.augment ? "on" : "off"},
-                       {"--loss-scale", text_of(options.loss_scale)},
+                       {"--loss-scale", text_of(scaling)},
                        {"--keep-batchnorm-fp32", text_of(options.precision.keep_batchnorm_fp32)},
                        {"--keep-f32", ""},
                        {"--lower", ""}};

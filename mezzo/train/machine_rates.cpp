@@ -16,8 +16,6 @@
 namespace mezzo::train {
 namespace {
 
-bool is_cpu(Device device) { return device.type == DeviceType::kCpu; }
-
 // Seconds of the fastest of several runs, the first of which prepares.
 template <class Body>
 double fastest(Device device, Body&& body) {
@@ -26,7 +24,7 @@ double fastest(Device device, Body&& body) {
   for (int run = 0; run < kRuns; ++run) {
     const auto start = std::chrono::steady_clock::now();
     body();
-    if (!is_cpu(device)) synchronize(device);
+    if (!device.is_cpu()) synchronize(device);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (run > 0) best = std::min(best, elapsed.count());
   }
@@ -46,7 +44,7 @@ Tensor random_square(std::int64_t size, DType dtype, Device device) {
 
 // So large that the products outweigh everything.
 double product_rate(DType dtype, Device device) {
-  const std::int64_t size = is_cpu(device) ? 1024 : 8192;
+  const std::int64_t size = device.is_cpu() ? 1024 : 8192;
   const Tensor a = random_square(size, dtype, device);
   const Tensor b = random_square(size, dtype, device);
   const double seconds = fastest(device, [&] { matmul(a, b); });
@@ -64,11 +62,11 @@ void copy_on_cpu(const Tensor& from, const Tensor& to) {
 }
 
 double copy_rate(Device device) {
-  const std::int64_t bytes = is_cpu(device) ? 128 << 20 : 1 << 30;
+  const std::int64_t bytes = device.is_cpu() ? 128 << 20 : 1 << 30;
   const Tensor from = zeros({bytes}, DType::kU8, Format::kContiguous, device);
   const Tensor to = zeros({bytes}, DType::kU8, Format::kContiguous, device);
   const double seconds = fastest(device, [&] {
-    if (is_cpu(device)) return copy_on_cpu(from, to);
+    if (device.is_cpu()) return copy_on_cpu(from, to);
     copy_bytes(to.address(), device, from.address(), device, from.bytes());
   });
   return 2 * static_cast<double>(bytes) / seconds;
@@ -81,7 +79,7 @@ MachineRates measure_machine_rates(Device device) {
   return {.flops_f32 = product_rate(DType::kF32, device),
           .flops_bf16 = product_rate(DType::kBf16, device),
           .bytes = copy_rate(device),
-          .flops_f16 = is_cpu(device) ? 0 : product_rate(DType::kF16, device),
+          .flops_f16 = device.is_cpu() ? 0 : product_rate(DType::kF16, device),
           .device = device};
 }
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "mezzo/core/tensor.h"
 #include "mezzo/distributed/process_group.h"

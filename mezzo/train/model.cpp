@@ -324,7 +324,7 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   for (data::Batch batch; loader.next(batch);) {
     const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
     // As in training: a region in which this is called is for the network.
-    const amp::Autocast outside(DType::kBf16, false);
+    const amp::NoAutocast outside;
     const double loss = loss_(output, batch.labels.to(device)).item();
     for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
   }

@@ -29,6 +29,9 @@ struct LossScaling {
   enum class Kind : std::uint8_t { kDefault, kNone, kDynamic, kStatic };
   Kind kind = Kind::kDefault;
   double scale = 0;  // of kStatic
+
+  // What is done under a policy: the kind, or what kDefault stands for there.
+  Kind kind_for(const amp::Policy& policy) const;
 };
 
 // The scaler for a policy. A static one keeps its scale, and still skips steps with non-finite
@@ -175,6 +178,10 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
 Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
                     const amp::Policy& policy, std::int64_t workers = data::default_workers(),
                     const std::function<void(const Tensor& logits)>& on_logits = {});
+
+// Applies to a network what a run's options say of precision, and returns its policy. Warns, once,
+// of operations that they name and that the network does not call.
+amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& image_shape);
 
 // The network that the options name, for images of that shape.
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,

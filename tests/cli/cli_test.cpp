@@ -27,6 +27,8 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"--versio", "there is no option `--versio`. Did you mean `--version`? See `mezzo --help`"},
       {"trian", "no command `trian`. Did you mean `train`? See `mezzo --help`"},
       {"frobnicate", "no command `frobnicate`. See `mezzo --help`"},
+      {"ttrainn", "no command `ttrainn`. Did you mean `train`?"},
+      {"ttraiinn", "no command `ttraiinn`. See `mezzo --help`"},
       {"train --modle=lenet5", "[train] there is no option `--modle`. Did you mean `--model`?"},
       {"train --colour", "no option `--colour`. See `mezzo train --help`"},
       {"train lenet5", "`lenet5` belongs to no option"},
@@ -55,6 +57,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --dtype f64", "bf16 and f16"},
       {"train --loss-scale fast", "--loss-scale"},
       {"train --loss-scale -1", "--loss-scale"},
+      {"train --loss-scale 0.5", "--loss-scale"},
       {"train --lr-schedule zigzag", "zigzag"},
       {"train --lr 0", "[--lr] must be positive"},
       {"train --epochs 0", "--epochs"},
@@ -107,7 +110,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --save /no/such/folder/w", "[--save] /no/such/folder/w"},
       {"train --threads 0", "from 1 to 1024: 0"},
       {"eval --weights none --logits /no/such/folder/l.npy", "none"},
-      {"train --model \"$(printf 'le\\nnet')\"", "'le net'"},
+      {"train --model \"$(printf 'le\\nnet')\"", "`le net`"},
       {"bench --warmup 9223372036854775807", "at most 1000000000"},
       {"train --checkpoint-dir /proc/none", "/proc/none"},
       {"train --keep 5", "[--checkpoint-dir] is missing"},
@@ -305,6 +308,17 @@ TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
   EXPECT_EQ(eval["weights"], path("w"));
   EXPECT_FALSE(eval.contains("lr") || eval.contains("augment") || eval.contains("steps") ||
                eval.contains("loss_scale"));
+}
+
+TEST_F(Command, ANameOfAnOperationThatIsNotCalledDrawsOneLine) {
+  const std::string warning =
+      "mezzo warning: [amp] lenet5 does not call `softmax`: what is said of it changes nothing. "
+      "`mezzo plan` shows what it calls\n";
+  for (const char* command : {"plan lenet5", "train --steps 1 --quiet", "bench --steps 1"}) {
+    const Outcome outcome = run(std::string(command) + " --keep-f32 softmax,relu");
+    EXPECT_EQ(outcome.status, 0) << command;
+    EXPECT_EQ(outcome.errors, warning) << command;
+  }
 }
 
 TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {

@@ -122,7 +122,7 @@ TEST_F(PlanGraph, ThePlanOfTheForwardPassIsWhatItWas) {
 
 TEST_F(PlanGraph, WrongInputGetsOneClearLineAndStatus2) {
   const std::pair<std::string, const char*> cases[] = {
-      {"plan lenet5 --dot " + path("a.dot"), "--dot writes the captured training step"},
+      {"plan lenet5 --dot " + path("a.dot"), "[--dot] writes the captured training step"},
       {"plan lenet5 --text " + path("a.txt"), "Add --graph"},
       {"plan lenet5 --graph --batch-size 0", "--batch-size"},
       {"plan lenet5 --graph --dot /no/such/folder/a.dot", "/no/such/folder/a.dot"},

@@ -33,8 +33,7 @@ class Merger {
         merge(*first, i);
       }
     }
-    erase_nodes(program_, is_gone_);
-    return static_cast<std::size_t>(std::ranges::count(is_gone_, true));
+    return erase_nodes(program_, is_gone_);
   }
 
  private:

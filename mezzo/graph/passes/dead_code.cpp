@@ -33,8 +33,7 @@ std::size_t dead_code(Program& program) {
       if (over != kNoValue) is_needed[over] = true;
     }
   }
-  erase_nodes(program, is_dead);
-  return static_cast<std::size_t>(std::ranges::count(is_dead, true));
+  return erase_nodes(program, is_dead);
 }
 
 }  // namespace mezzo::graph

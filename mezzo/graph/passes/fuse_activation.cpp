@@ -1,37 +1,31 @@
-#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/activated_attrs.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/all.h"
 
 namespace mezzo::graph {
 namespace {
 
 std::optional<Activation> activation_of(const Node& node) {
-  static const OpDef* const kRelu = find_op("relu");
-  static const OpDef* const kGelu = find_op("gelu");
-  if (is_call(node, kRelu)) return Activation::kRelu;
-  if (!is_call(node, kGelu)) return std::nullopt;
+  if (is_call(node, ops::relu)) return Activation::kRelu;
+  if (!is_call(node, ops::gelu)) return std::nullopt;
   const bool exact = node.attrs.as<GeluAttrs>().form == GeluForm::kExact;
   return exact ? Activation::kGelu : Activation::kGeluTanh;
 }
 
 // Makes the product one with an activation; false if it is none.
 bool activate(Node& product, Activation activation) {
-  static const OpDef* const kLinear = find_op("linear");
-  static const OpDef* const kMatmul = find_op("matmul");
-  static const OpDef* const kConv2d = find_op("conv2d");
-  if (is_call(product, kLinear)) {
-    product.op = find_op("linear_activation");
+  if (is_call(product, ops::linear)) {
+    product.op = &ops::linear_activation;
     product.attrs = LinearActivationAttrs{activation};
-  } else if (is_call(product, kMatmul)) {
-    product.op = find_op("matmul_activation");
+  } else if (is_call(product, ops::matmul)) {
+    product.op = &ops::matmul_activation;
     product.attrs = MatmulActivationAttrs{product.attrs.as<MatmulAttrs>(), activation};
-  } else if (is_call(product, kConv2d)) {
-    product.op = find_op("conv2d_activation");
+  } else if (is_call(product, ops::conv2d)) {
+    product.op = &ops::conv2d_activation;
     product.attrs = Conv2dActivationAttrs{product.attrs.as<Conv2dAttrs>(), activation};
   } else {
     return false;
@@ -57,8 +51,7 @@ std::size_t fuse_activation(Program& program) {
     product.path = program.nodes[i].path;
     is_gone[i] = true;
   }
-  erase_nodes(program, is_gone);
-  return static_cast<std::size_t>(std::ranges::count(is_gone, true));
+  return erase_nodes(program, is_gone);
 }
 
 }  // namespace mezzo::graph

@@ -4,7 +4,7 @@
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/all.h"
 
 namespace mezzo::graph {
 namespace {
@@ -20,13 +20,11 @@ class BiasFuser {
         is_gone_(program.nodes.size(), false) {}
 
   std::size_t run() {
-    static const OpDef* const kAdd = find_op("add");
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
-      if (!is_call(program_.nodes[i], kAdd)) continue;
+      if (!is_call(program_.nodes[i], ops::add)) continue;
       if (!fuse(i, 0)) fuse(i, 1);
     }
-    erase_nodes(program_, is_gone_);
-    return static_cast<std::size_t>(std::ranges::count(is_gone_, true));
+    return erase_nodes(program_, is_gone_);
   }
 
  private:
@@ -49,10 +47,8 @@ class BiasFuser {
   }
 
   std::size_t product_without_bias(ValueId value) const {
-    static const OpDef* const kLinear = find_op("linear");
-    static const OpDef* const kMatmul = find_op("matmul");
-    for (const OpDef* op : {kLinear, kMatmul}) {
-      const std::size_t maker = links_.maker(value, op);
+    for (const OpDef* op : {&ops::linear, &ops::matmul}) {
+      const std::size_t maker = links_.maker(value, *op);
       if (maker == kNoNode) continue;
       const std::vector<ValueId>& inputs = program_.nodes[maker].inputs;
       return inputs.size() <= kBias || inputs[kBias] == kNoValue ? maker : kNoNode;

@@ -5,7 +5,7 @@
 #include "mezzo/graph/passes/infer_specs.h"
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/all.h"
 
 namespace mezzo::graph {
 namespace {
@@ -39,7 +39,7 @@ class CastFuser {
 
   std::optional<Narrowed> narrowed_call(std::size_t i) const {
     const Node& node = program_.nodes[i];
-    if (!is_call(node, node.op) || !can_fuse_casts(*node.op)) return std::nullopt;
+    if (!is_call(node) || !can_fuse_casts(*node.op)) return std::nullopt;
     Narrowed narrowed{.inputs = node.inputs};
     std::optional<DType> dtype;
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
@@ -131,9 +131,8 @@ bool fuse_one(Program& program) {
 bool can_fuse_casts(const OpDef& op) {
   // Products have kernels of their own for 16 bits, with another order of summation; so have their
   // gradients. A view computes nothing, and a cast is what is to go.
-  static const OpDef* const kCast = find_op("cast");
   const bool is_product = op.flops != nullptr || op.precision.bf16 == PrecisionClass::kLower;
-  return op.infer != nullptr && !is_product && op.view == nullptr && &op != kCast;
+  return op.infer != nullptr && !is_product && op.view == nullptr && &op != &ops::cast;
 }
 
 std::size_t fuse_casts(Program& program) {

@@ -7,36 +7,13 @@
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/affine_attrs.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/indexing_attrs.h"
 #include "mezzo/ops/losses_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
-
-struct Ops {
-  const OpDef* add_up = find_op("sum");
-  const OpDef* mean = find_op("mean");
-  const OpDef* mul = find_op("mul");
-  const OpDef* div = find_op("div");
-  const OpDef* affine = find_op("affine");
-  const OpDef* div_number = find_op("div_number");
-  const OpDef* log = find_op("log");
-  const OpDef* softmax = find_op("softmax");
-  const OpDef* softmax_grad = find_op("softmax_grad");
-  const OpDef* log_softmax = find_op("log_softmax");
-  const OpDef* log_softmax_grad = find_op("log_softmax_grad");
-  const OpDef* one_hot = find_op("one_hot");
-  const OpDef* expand = find_op("expand");
-  const OpDef* reshape = find_op("reshape");
-  const OpDef* loss = find_op("cross_entropy");
-  const OpDef* loss_grad = find_op("cross_entropy_grad");
-};
-const Ops& ops() {
-  static const Ops kOps;
-  return kOps;
-}
 
 // The gradient of the logits: `node` computes it, from `of_loss`.
 struct LogitsGrad {
@@ -76,7 +53,7 @@ class CrossEntropyFuser {
     std::size_t count = 0;
     const std::size_t nodes = program_.nodes.size();
     for (std::size_t i = 0; i < nodes; ++i) {
-      if (!is_call(node(i), ops().mul)) continue;
+      if (!is_call(node(i), ops::mul)) continue;
       std::optional<Loss> loss = match(i, 0);
       if (!loss.has_value()) loss = match(i, 1);
       if (!loss.has_value()) continue;
@@ -102,8 +79,8 @@ class CrossEntropyFuser {
   // The factor of an affine without a shift, or of a quotient by a number.
   std::optional<double> scale_of(std::size_t i) const {
     if (i == kNoNode) return std::nullopt;
-    if (is_call(node(i), ops().div_number)) return 1 / node(i).attrs.as<DivNumberAttrs>().divisor;
-    if (!is_call(node(i), ops().affine)) return std::nullopt;
+    if (is_call(node(i), ops::div_number)) return 1 / node(i).attrs.as<DivNumberAttrs>().divisor;
+    if (!is_call(node(i), ops::affine)) return std::nullopt;
     const auto& attrs = node(i).attrs.as<AffineAttrs>();
     return attrs.shift == 0 ? std::optional(attrs.scale) : std::nullopt;
   }
@@ -124,9 +101,9 @@ class CrossEntropyFuser {
       loss.before = *scale;
       if (!go_on()) return false;
     }
-    loss.by_log = links_.maker(value, ops().log) != kNoNode;
+    loss.by_log = links_.maker(value, ops::log) != kNoNode;
     if (loss.by_log && !go_on()) return false;
-    const OpDef* const op = loss.by_log ? ops().softmax : ops().log_softmax;
+    const OpDef& op = loss.by_log ? ops::softmax : ops::log_softmax;
     if (links_.maker(value, op) == kNoNode) return false;
     const std::int64_t axis = node(maker).attrs.as<AxisAttrs>().axis;
     loss.kept = value;
@@ -141,7 +118,7 @@ class CrossEntropyFuser {
   bool find_labels(Loss& loss) const {
     if (shape(loss.target) != shape(loss.logits)) return false;
     loss.labels = loss.target;
-    const std::size_t maker = links_.maker(loss.target, ops().one_hot);
+    const std::size_t maker = links_.maker(loss.target, ops::one_hot);
     if (maker == kNoNode) return true;
     const ValueId labels = node(maker).inputs[0];
     if (memory_.is_same_at(labels, maker, loss.product)) loss.labels = labels;
@@ -176,8 +153,8 @@ class CrossEntropyFuser {
 
   // What the node multiplies the sum over all elements by.
   std::optional<double> factor_of(std::size_t i) const {
-    if (is_call(node(i), ops().add_up)) return 1;
-    if (!is_call(node(i), ops().mean)) return scale_of(i);
+    if (is_call(node(i), ops::sum)) return 1;
+    if (!is_call(node(i), ops::mean)) return scale_of(i);
     const ValueId mean = node(i).outputs[0];
     return static_cast<double>(shape(mean).numel()) /
            static_cast<double>(shape(node(i).inputs[0]).numel());
@@ -185,7 +162,7 @@ class CrossEntropyFuser {
 
   // Everybody who reads what the softmax keeps must be part of the loss or of its gradient.
   bool find_grads(Loss& loss) const {
-    const OpDef* const op = loss.by_log ? ops().softmax_grad : ops().log_softmax_grad;
+    const OpDef& op = loss.by_log ? ops::softmax_grad : ops::log_softmax_grad;
     for (const std::size_t reader : links_.readers(loss.kept)) {
       const bool is_known = reader == loss.product || std::ranges::count(loss.parts, reader) > 0;
       if (is_known || is_quotient(loss, reader)) continue;
@@ -200,10 +177,9 @@ class CrossEntropyFuser {
 
   // The gradient of log(softmax) divides by it, for the softmax's gradient alone.
   bool is_quotient(const Loss& loss, std::size_t i) const {
-    if (!loss.by_log || !is_call(node(i), ops().div) || node(i).inputs[1] != loss.kept)
-      return false;
+    if (!loss.by_log || !is_call(node(i), ops::div) || node(i).inputs[1] != loss.kept) return false;
     const std::vector<std::size_t>& readers = links_.readers(node(i).outputs[0]);
-    return readers.size() == 1 && is_call(node(readers[0]), ops().softmax_grad) &&
+    return readers.size() == 1 && is_call(node(readers[0]), ops::softmax_grad) &&
            node(readers[0]).inputs[1] == loss.kept &&
            links_.is_only_for(node(i).outputs[0], readers[0]);
   }
@@ -213,7 +189,7 @@ class CrossEntropyFuser {
   ValueId grad_of_loss(const Loss& loss, std::size_t grad) const {
     ValueId value = node(grad).inputs[0];
     if (loss.by_log) {
-      const std::size_t quotient = links_.maker(value, ops().div);
+      const std::size_t quotient = links_.maker(value, ops::div);
       if (quotient == kNoNode || !is_quotient(loss, quotient)) return kNoValue;
       value = node(quotient).inputs[0];
     }
@@ -227,11 +203,11 @@ class CrossEntropyFuser {
       std::size_t next = 0;
       if (const std::optional<double> scale = scale_of(reader)) {
         factor *= *scale;
-      } else if (!is_spread && is_call(maker, ops().mul)) {
+      } else if (!is_spread && is_call(maker, ops::mul)) {
         is_spread = true;
         next = maker.inputs[0] == loss.target ? 1 : 0;
         if (maker.inputs[1 - next] != loss.target) return kNoValue;
-      } else if (!is_spread || !(is_call(maker, ops().expand) || is_call(maker, ops().reshape))) {
+      } else if (!is_spread || !(is_call(maker, ops::expand) || is_call(maker, ops::reshape))) {
         return kNoValue;
       }
       value = maker.inputs[next];
@@ -247,7 +223,7 @@ class CrossEntropyFuser {
     const ValueId rows =
         program_.add_result(ValueSpec::dense({shape(loss.logits)[0], 2}, DType::kF32));
     Node& product = program_.nodes[loss.product];
-    product = {.op = ops().loss,
+    product = {.op = &ops::cross_entropy,
                .attrs = attrs,
                .inputs = {loss.logits, loss.labels},
                .outputs = {loss.result, rows},
@@ -255,7 +231,7 @@ class CrossEntropyFuser {
                .path = loss.path};
     for (const LogitsGrad& grad : loss.grads) {
       Node& old = program_.nodes[grad.node];
-      old = {.op = ops().loss_grad,
+      old = {.op = &ops::cross_entropy_grad,
              .attrs = attrs,
              .inputs = {grad.of_loss, loss.logits, loss.labels, rows},
              .outputs = old.outputs,

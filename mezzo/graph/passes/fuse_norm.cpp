@@ -4,23 +4,14 @@
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
 
 using In = BatchNormInput;
 using GradIn = BatchNormGradInput;
-
-const OpDef* norm_op() {
-  static const OpDef* const op = find_op("batch_norm");
-  return op;
-}
-const OpDef* add_relu_op() {
-  static const OpDef* const op = find_op("batch_norm_add_relu");
-  return op;
-}
 
 bool has_relu(const Node& norm) { return norm.attrs.as<BatchNormAttrs>().relu; }
 
@@ -61,9 +52,8 @@ class ForwardFuser : public NormFuser {
   using NormFuser::NormFuser;
 
   std::size_t run() {
-    static const OpDef* const kRelu = find_op("relu");
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
-      if (is_call(node(i), kRelu) && (fuse_relu(i) || fuse_add_relu(i))) ++changes_;
+      if (is_call(node(i), ops::relu) && (fuse_relu(i) || fuse_add_relu(i))) ++changes_;
     }
     return finish();
   }
@@ -71,7 +61,7 @@ class ForwardFuser : public NormFuser {
  private:
   // The norm without ReLU that makes the value for this reader alone; kNoNode if it is not so.
   std::size_t norm_for(ValueId value, std::size_t reader) const {
-    const std::size_t norm = links_.maker(value, norm_op());
+    const std::size_t norm = links_.maker(value, ops::batch_norm);
     if (norm == kNoNode || has_relu(node(norm)) || node(norm).outputs[0] != value) return kNoNode;
     return links_.is_only_for(value, reader) ? norm : kNoNode;
   }
@@ -84,8 +74,7 @@ class ForwardFuser : public NormFuser {
   }
 
   bool fuse_add_relu(std::size_t relu) {
-    static const OpDef* const kAdd = find_op("add");
-    const std::size_t add = links_.maker(node(relu).inputs[0], kAdd);
+    const std::size_t add = links_.maker(node(relu).inputs[0], ops::add);
     if (add == kNoNode || !links_.is_only_for(node(add).outputs[0], relu)) return false;
     return fuse_add_relu(relu, add, 0) || fuse_add_relu(relu, add, 1);
   }
@@ -104,7 +93,7 @@ class ForwardFuser : public NormFuser {
     const bool fits = program_.spec(residual).shape == y.shape &&
                       same_layout(y, program_.spec(node(relu).outputs[0]));
     if (!is_there || !fits) return false;
-    node(norm).op = add_relu_op();
+    node(norm).op = &ops::batch_norm_add_relu;
     node(norm).inputs.resize(In::kResidual + 1, kNoValue);
     node(norm).inputs[In::kResidual] = residual;
     is_gone_[add] = true;
@@ -126,9 +115,8 @@ class BackwardFuser : public NormFuser {
   using NormFuser::NormFuser;
 
   std::size_t run() {
-    static const OpDef* const kReluGrad = find_op("relu_grad");
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
-      if (is_call(node(i), kReluGrad) && fuse(i)) ++changes_;
+      if (is_call(node(i), ops::relu_grad) && fuse(i)) ++changes_;
     }
     return finish();
   }
@@ -138,12 +126,13 @@ class BackwardFuser : public NormFuser {
     const ValueId y = node(relu_grad).inputs[1];
     const ValueId masked = node(relu_grad).outputs[0];
     if (memory_.is_returned(masked) || memory_.may_change(masked)) return false;
-    for (const OpDef* op : {norm_op(), add_relu_op()}) {
-      const std::size_t norm = links_.maker(y, op);
+    for (const OpDef* op : {&ops::batch_norm, &ops::batch_norm_add_relu}) {
+      const std::size_t norm = links_.maker(y, *op);
       if (norm == kNoNode || !has_relu(node(norm))) continue;
       for (const std::size_t grad : links_.readers(masked)) {
         if (!is_gradient_of(norm, grad, masked)) continue;
-        return op == norm_op() ? fuse_plain(norm, relu_grad, grad) : fuse_sum(relu_grad, grad);
+        return op == &ops::batch_norm ? fuse_plain(norm, relu_grad, grad)
+                                      : fuse_sum(relu_grad, grad);
       }
     }
     return false;
@@ -151,9 +140,8 @@ class BackwardFuser : public NormFuser {
 
   // True if node `i` computes the gradient of that norm, up to the ReLU, from `grad`.
   bool is_gradient_of(std::size_t norm, std::size_t i, ValueId grad) const {
-    static const OpDef* const kNormGrad = find_op("batch_norm_grad");
     const Node& forward = node(norm);
-    if (!is_call(node(i), kNormGrad) || is_gone_[i]) return false;
+    if (!is_call(node(i), ops::batch_norm_grad) || is_gone_[i]) return false;
     BatchNormAttrs attrs = node(i).attrs.as<BatchNormAttrs>();
     if (attrs.relu) return false;
     attrs.relu = true;

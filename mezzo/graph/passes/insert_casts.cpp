@@ -6,8 +6,8 @@
 
 #include "mezzo/graph/passes/cast_plan.h"
 #include "mezzo/graph/passes/infer_specs.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
@@ -52,9 +52,8 @@ class Inserter {
   }
 
   ValueId add_cast(ValueId source, DType dtype, const Node& reader) {
-    static const OpDef* const kCast = find_op("cast");
     Node node;
-    node.op = kCast;
+    node.op = &ops::cast;
     node.attrs = cast_attrs(dtype);
     node.inputs = {source};
     node.phase = reader.phase;
@@ -62,7 +61,7 @@ class Inserter {
     node.reason =
         reader.is_host() ? "the program returns it" : concat(reader.op->name, " reads it");
     const ValueSpec& spec = program_.spec(source);
-    const ValueId result = program_.add_result(infer_specs(*kCast, node.attrs, {&spec}).front());
+    const ValueId result = program_.add_result(infer_specs(ops::cast, node.attrs, {&spec}).front());
     node.outputs = {result};
     program_.nodes.push_back(std::move(node));
     changed_.push_back(true);

@@ -2,8 +2,8 @@
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
@@ -11,8 +11,7 @@ namespace {
 using GradIn = BatchNormGradInput;
 
 bool takes_two_gradients(const Node& node) {
-  static const OpDef* const kNormGrad = find_op("batch_norm_grad");
-  return is_call(node, kNormGrad) && node.inputs.size() > GradIn::kY &&
+  return is_call(node, ops::batch_norm_grad) && node.inputs.size() > GradIn::kY &&
          node.inputs[GradIn::kY] != kNoValue &&
          (node.inputs.size() <= GradIn::kOtherGrad || node.inputs[GradIn::kOtherGrad] == kNoValue);
 }
@@ -40,9 +39,8 @@ class Joiner {
   // The sum of two gradients that is made for this node alone; kNoNode if there is none, or if the
   // node could not read the two itself.
   std::size_t sum_for(std::size_t norm_grad) const {
-    static const OpDef* const kAdd = find_op("add");
     const ValueId grad = program_.nodes[norm_grad].inputs[GradIn::kGrad];
-    const std::size_t sum = links_.maker(grad, kAdd);
+    const std::size_t sum = links_.maker(grad, ops::add);
     if (sum == kNoNode || !links_.is_only_for(grad, norm_grad)) return kNoNode;
     for (const ValueId term : program_.nodes[sum].inputs) {
       const ValueSpec& spec = program_.spec(term);

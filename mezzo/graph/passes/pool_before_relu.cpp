@@ -3,7 +3,7 @@
 
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/all.h"
 
 namespace mezzo::graph {
 namespace {
@@ -23,9 +23,8 @@ class Finder {
   explicit Finder(const Program& program) : program_(program), links_(program), memory_(program) {}
 
   std::optional<Places> find() const {
-    static const OpDef* const kRelu = find_op("relu");
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
-      if (!is_call(program_.nodes[i], kRelu)) continue;
+      if (!is_call(program_.nodes[i], ops::relu)) continue;
       const Places places = places_at(i);
       if (may_change_places(places)) return places;
     }
@@ -38,7 +37,7 @@ class Finder {
   }
 
   // The first reader of the value that is a call of that operation; kNoNode if there is none.
-  std::size_t reader(ValueId value, const OpDef* op) const {
+  std::size_t reader(ValueId value, const OpDef& op) const {
     for (const std::size_t i : links_.readers(value)) {
       if (is_call(program_.nodes[i], op)) return i;
     }
@@ -47,17 +46,14 @@ class Finder {
 
   // Without a pooling if that is not all that reads the ReLU, but for its gradient.
   Places places_at(std::size_t relu) const {
-    static const OpDef* const kPool = find_op("max_pool2d");
-    static const OpDef* const kPoolGrad = find_op("max_pool2d_grad");
-    static const OpDef* const kReluGrad = find_op("relu_grad");
     const ValueId between = output(relu);
     Places places{.relu = relu};
-    const std::size_t pool = reader(between, kPool);
+    const std::size_t pool = reader(between, ops::max_pool2d);
     if (pool == kNoNode || memory_.is_returned(between)) return places;
-    places.relu_grad = reader(between, kReluGrad);
+    places.relu_grad = reader(between, ops::relu_grad);
     const std::size_t readers = places.has_gradients() ? 2 : 1;
     if (links_.readers(between).size() != readers) return places;
-    places.pool_grad = reader(output(pool, 1), kPoolGrad);
+    places.pool_grad = reader(output(pool, 1), ops::max_pool2d_grad);
     places.pool = pool;
     return places;
   }

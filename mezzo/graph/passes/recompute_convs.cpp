@@ -6,8 +6,8 @@
 #include "mezzo/graph/norms_by_readers.h"
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/passes/recompute.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
@@ -21,8 +21,7 @@ constexpr double kWorkPerByte = 64;
 constexpr double kMostMoreWork = 0.015;
 
 bool is_conv(const Node& node) {
-  static const OpDef* const ops[] = {find_op("conv2d"), find_op("conv2d_activation")};
-  return std::ranges::any_of(ops, [&](const OpDef* op) { return is_call(node, op); });
+  return is_call(node, ops::conv2d) || is_call(node, ops::conv2d_activation);
 }
 
 // What the caller hands over is there for the whole run, and takes nothing of the arena.
@@ -41,12 +40,11 @@ double bytes_moved(const Program& program, const Node& node) {
 }
 
 double flops(const Program& program, const Node& node) {
-  static const OpDef* const kConv = find_op("conv2d");
   // What stands in for a convolution and its activation leaves the count to the product inside.
-  const OpDef* const op = is_conv(node) ? kConv : node.op;
-  if (op->flops == nullptr) return 0;
+  const OpDef& op = is_conv(node) ? ops::conv2d : *node.op;
+  if (op.flops == nullptr) return 0;
   StandIns call(program, node);
-  return op->flops(call.inputs(), call.outputs(), node.attrs);
+  return op.flops(call.inputs(), call.outputs(), node.attrs);
 }
 
 double work(const Program& program, const Node& node) {

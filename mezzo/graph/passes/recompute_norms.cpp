@@ -6,8 +6,8 @@
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/passes/recompute.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/batch_norm_again.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::graph {
 namespace {
@@ -48,10 +48,9 @@ std::vector<Kept> without_chains(const Program& program, const std::vector<Kept>
 // the same signs: then none but gradients by weights read that, and it needs no memory at all.
 void read_residuals(Program& program) {
   using Reads = BatchNormGradInput;
-  static const OpDef* const kNormGrad = find_op("batch_norm_grad");
   const std::vector<std::size_t> all_makers = makers(program);
   for (Node& grad : program.nodes) {
-    if (!is_call(grad, kNormGrad) || grad.inputs.size() <= Reads::kY) continue;
+    if (!is_call(grad, ops::batch_norm_grad) || grad.inputs.size() <= Reads::kY) continue;
     const ValueId y = grad.inputs[Reads::kY];
     const std::size_t maker = y != kNoValue ? all_makers[y] : kNoNode;
     if (maker == kNoNode || program.nodes[maker].phase != Phase::kBackward) continue;

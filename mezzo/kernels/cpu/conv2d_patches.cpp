@@ -6,15 +6,15 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/patches.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::kernels::conv {
 namespace {
 
-// One thread's time relative to the kernels behind this one (docs/benchmarks.md): gradients by
-// images whose channels are no whole vectors 0.001 to 0.8, others 0.8 to 1.6; forward passes and
-// gradients by the weight 0.4 to 1.1 where this holds, 0.9 to 3 elsewhere.
+// One thread's time relative to the kernels behind this one (docs/benchmarks/convolutions.md):
+// gradients by images whose channels are no whole vectors 0.001 to 0.8, others 0.8 to 1.6; forward
+// passes and gradients by the weight 0.4 to 1.1 where this holds, 0.9 to 3 elsewhere.
 Support is_worth_it(const Problem& p) {
   constexpr std::int64_t kVector = 16;
   const bool is_odd = p.weight[1] % kVector != 0;
@@ -63,9 +63,9 @@ Tensor of_patches(const Tensor& weight) {
                weight.offset());
 }
 
-void run_op(const char* name, const std::array<const Tensor*, 3>& inputs, Tensor output,
+void run_op(const OpDef& op, const std::array<const Tensor*, 3>& inputs, Tensor output,
             const Attrs& attrs) {
-  run_kernel(*find_op(name), inputs, {&output, 1}, attrs);
+  run_kernel(op, inputs, {&output, 1}, attrs);
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ void run_patches(const KernelArgs& args) {
   const Tensor x = gather_patches(dense(args.input(0), Format::kChannelsLast), grid_of(p));
   const Tensor weight = of_patches(dense(args.input(1), Format::kChannelsLast));
   const Tensor bias = args.has(2) ? args.input(2) : Tensor();
-  run_op("conv2d", {&x, &weight, &bias}, args.output(), Conv2dAttrs{});
+  run_op(ops::conv2d, {&x, &weight, &bias}, args.output(), Conv2dAttrs{});
 }
 
 void run_patches_grad_input(const KernelArgs& args) {
@@ -96,7 +96,7 @@ void run_patches_grad_input(const KernelArgs& args) {
   const Tensor weight = of_patches(dense(args.input(1), Format::kChannelsLast));
   const Tensor patches = empty(patches_shape(p), p.result, Format::kChannelsLast);
   const Tensor none;
-  run_op("conv2d_grad_input", {&grad, &weight, &none}, patches,
+  run_op(ops::conv2d_grad_input, {&grad, &weight, &none}, patches,
          Conv2dGradAttrs{.size = grid_of(p).count, .f32_result = p.result != p.dtype});
   spread_patches(patches, grid_of(p), args.output());
 }
@@ -109,7 +109,7 @@ void run_patches_grad_weight(const KernelArgs& args) {
   const bool is_in_place = out.is_dense(Format::kChannelsLast);
   const Tensor sums = is_in_place ? out : empty(out.shape(), p.result, Format::kChannelsLast);
   const Tensor none;
-  run_op("conv2d_grad_weight", {&grad, &x, &none}, of_patches(sums),
+  run_op(ops::conv2d_grad_weight, {&grad, &x, &none}, of_patches(sums),
          Conv2dGradAttrs{
              .size = 1, .f32_result = p.result != p.dtype, .format = Format::kChannelsLast});
   if (!is_in_place) copy_elements(sums, out);

@@ -6,9 +6,9 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/pixel_pairs.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/matmul_attrs.h"
-#include "mezzo/ops/registry.h"
 
 namespace mezzo::kernels::conv {
 namespace {
@@ -36,8 +36,7 @@ Tensor read_rows(const Tensor& images) { return as_rows(dense(images, Format::kC
 
 void run_matmul(std::initializer_list<const Tensor*> inputs, Tensor output,
                 const MatmulAttrs& attrs) {
-  static const OpDef* const kMatmul = find_op("matmul");
-  run_kernel(*kMatmul, Inputs(inputs.begin(), inputs.size()), {&output, 1}, attrs);
+  run_kernel(ops::matmul, Inputs(inputs.begin(), inputs.size()), {&output, 1}, attrs);
 }
 
 // The bias of every channel, once for each pixel.

@@ -12,9 +12,9 @@
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
 #include "mezzo/kernels/cpu/windows.h"
+#include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/matmul_attrs.h"
-#include "mezzo/ops/registry.h"
 #include "mezzo/ops/slice_attrs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -97,9 +97,9 @@ namespace {
 
 HWY_EXPORT(sum_windows);
 
-// One thread's time relative to the kernels behind this one (docs/benchmarks.md): 0.2 to 0.8 where
-// this holds, 0.9 to 1.8 at stride 1, up to 1.6 for fewer channels of the result, and 0.3 to 2.1
-// for more channels of the image.
+// One thread's time relative to the kernels behind this one (docs/benchmarks/convolutions.md): 0.2
+// to 0.8 where this holds, 0.9 to 1.8 at stride 1, up to 1.6 for fewer channels of the result, and
+// 0.3 to 2.1 for more channels of the image.
 Support is_worth_it(const Problem& p) {
   if (p.attrs.stride == Size2d(1)) return Support::no("only at a stride");
   if (p.weight[1] > 8) return Support::no("only for images of few channels");
@@ -139,7 +139,6 @@ Support supports_windows_grad_input(const KernelArgs& args) {
 }
 
 void run_windows_grad_input(const KernelArgs& args) {
-  static const OpDef* const kMatmul = find_op("matmul");
   const Problem p = gradient_problem(args, Pass::kGradInput);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor weight = as_matrix(dense(args.input(1), Format::kChannelsLast), p.weight[0]);
@@ -159,7 +158,7 @@ void run_windows_grad_input(const KernelArgs& args) {
     const Tensor rows = as_matrix(slice_of(grad, part), part.count * pixels);
     Tensor products = slice_of(room, {0, 0, part.count * pixels, 1});
     const Tensor* const inputs[] = {&rows, &weight, &none};
-    run_kernel(*kMatmul, inputs, {&products, 1}, MatmulAttrs{.f32_result = is_lower(p.dtype)});
+    run_kernel(ops::matmul, inputs, {&products, 1}, MatmulAttrs{.f32_result = is_lower(p.dtype)});
     HWY_DYNAMIC_DISPATCH(sum_windows)(windows, slice_of(args.output(), part));
   }
 }

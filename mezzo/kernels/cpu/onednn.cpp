@@ -256,7 +256,7 @@ void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
   std::vector<Tensor> inputs;
   for (const Tensor* input : args.inputs) {
     if (input->defined() && is_lower(input->dtype())) {
-      if (input->dtype() == DType::kBf16) warn_if_bf16_is_widened();
+      warn_of_widening(input->dtype());
       inputs.push_back(as_f32(*input));
     } else {
       inputs.push_back(*input);

@@ -337,11 +337,12 @@ Support supports_product(const KernelArgs& args) {
 
 void run_product(const KernelArgs& args) {
   const Launch launch(args.output());
-  const CublasPlan* plan = find_plan(launch.context(), product_of_pixels(args));
+  const CublasPlan& plan =
+      plan_again(launch.context(), product_of_pixels(args), "conv2d_grad_weight");
   const Tensor grad = dense(args.input(0), kImages);
   const Tensor x = dense(args.input(1), kImages);
   const Tensor result = result_for(args.output());
-  run_plan(launch.context(), *plan, grad.address(), x.address(), nullptr, result.address());
+  run_plan(launch.context(), plan, grad.address(), x.address(), nullptr, result.address());
   hand_over(result, args.output());
 }
 

@@ -154,6 +154,16 @@ const CublasPlan* find_plan(Context& context, const Product& product) {
   return made->has_algorithm ? made : nullptr;
 }
 
+const CublasPlan& plan_again(Context& context, const Product& product, const char* op) {
+  const CublasPlan* plan = find_plan(context, product);
+  if (plan == nullptr) {
+    fail<DeviceError>(op, "cuBLASLt has no algorithm any more for a product of ", product.m, " x ",
+                      product.k, " and ", product.k, " x ", product.n,
+                      ". Hand over tensors that lie as they did");
+  }
+  return *plan;
+}
+
 void run_plan(Context& context, const CublasPlan& plan, const void* a, const void* b,
               const void* bias, void* out) {
   const OnDevice on(context.device());

@@ -29,6 +29,9 @@ class CublasPlan;
 // The plan for a product, or null if cuBLASLt has no algorithm for it. Kept for the thread's life.
 const CublasPlan* find_plan(Context& context, const Product& product);
 
+// The same for a product that had one. Throws DeviceError in the name of `op` if it has none now.
+const CublasPlan& plan_again(Context& context, const Product& product, const char* op);
+
 // Queues the product. The bias is null without one.
 void run_plan(Context& context, const CublasPlan& plan, const void* a, const void* b,
               const void* bias, void* out);

@@ -153,13 +153,12 @@ void run_cublas(const KernelArgs& args) {
   const Tensor& output = args.output();
   const Launch launch(output);
   const Product& p = work.product;
-  const CublasPlan* plan = find_plan(launch.context(), p);
-  if (plan == nullptr) fail<DeviceError>("matmul", "cuBLASLt has no algorithm any more");
+  const CublasPlan& plan = plan_again(launch.context(), p, "matmul");
   const Tensor sums = p.result == output.dtype()
                           ? output
                           : empty(output.shape(), p.result, Format::kContiguous, output.device());
   work.for_each([&](std::int64_t to, std::int64_t a, std::int64_t b) {
-    run_plan(launch.context(), *plan, at(work.a, a), at(work.b, b),
+    run_plan(launch.context(), plan, at(work.a, a), at(work.b, b),
              p.has_bias ? work.bias.address() : nullptr, at(sums, to));
   });
   if (work.bias.defined() && !p.has_bias) add_bias(launch, sums, work.bias, output);

@@ -196,11 +196,20 @@ __global__ void update_kernel(Batch<Block> batch, Rule rule) {
   update_block(batch.blocks[blockIdx.y], rule);
 }
 
+// Where parameters are; null if none of them has an element.
+template <class Block>
+const void* memory_of(std::span<const Block> blocks) {
+  for (const Block& block : blocks) {
+    const void* memory = block.param != nullptr ? block.param : block.half.param;
+    if (memory != nullptr) return memory;
+  }
+  return nullptr;
+}
+
 template <class Block, class Rule>
 void run(std::span<const Block> blocks, const Rule& rule) {
-  if (blocks.empty()) return;
-  const Block& first = blocks[0];
-  const void* memory = first.param != nullptr ? first.param : first.half.param;
+  const void* memory = memory_of(blocks);
+  if (memory == nullptr) return;
   const Launch launch(device_of(memory));
   for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
     update_kernel<<<grid, kThreads, 0, launch.stream()>>>(batch, rule);

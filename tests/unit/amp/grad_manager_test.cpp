@@ -136,6 +136,24 @@ TEST(GradManager, TheScalersOneCallWeighsWithDyInF32) {
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{9, 12}));
 }
 
+// One with an overflow between two without: nothing of an iteration is left in the next one.
+TEST(GradManager, IterationsFollowEachOther) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 8, .growth_interval = 1});
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> scales;
+  for (const double factor : {1.0, infinity, 1.0}) {
+    p.a.clear_grad();
+    gm.record();
+    EXPECT_EQ(scaler.backward(gm, p.loss() * factor).has_value(), factor == infinity);
+    scales.push_back(scaler.scale_factor());
+  }
+  EXPECT_EQ(scales, (std::vector<double>{16, 8, 16}));
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+}
+
 TEST(GradManager, MicroBatchesAreUnscaledOnce) {
   Pair p;
   GradManager gm;

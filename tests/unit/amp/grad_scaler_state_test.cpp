@@ -166,6 +166,17 @@ TEST(GradScalerIteration, AScaleSetInBetweenActsOnTheNextIteration) {
   EXPECT_EQ(scaler.get_scale(), 1024);
 }
 
+TEST(GradScalerIteration, SettingTheScaleEndsTheIteration) {
+  GradScaler scaler({.init_scale = 64});
+  OneParameter net;
+  for (const double scale : {64.0, 128.0}) {
+    scaler.scale(net.loss(1)).backward();
+    EXPECT_EQ(scaler.step(net.optimizer).scale_used, scale);
+    scaler.update(2 * scale);
+    net.optimizer.zero_grad();
+  }
+}
+
 TEST(GradScalerIteration, TheScaleIsNotReplacedUnderGradientsThatCarryIt) {
   GradScaler scaler({.init_scale = 64});
   OneParameter net;
@@ -311,6 +322,12 @@ TEST(GradScalerGradients, In16BitsAreRefusedByIndexAndShape) {
                 HasSubstr(concat("the gradient of parameter 1 is ", name_of(dtype), "[3]")));
     EXPECT_EQ(a.grad().data<float>()[0], 65536);
     EXPECT_THROW(scaler.step(optimizer), ArgumentError);
+    EXPECT_THROW(scaler.unscale(std::vector<Tensor>{b}), ArgumentError);
+    // Also where it is the step that divides before it checks.
+    GradScaler small({.init_scale = 0.5, .min_scale = 0.25});
+    small.scale(sum(a)).backward();
+    EXPECT_THAT(message_of<ArgumentError>([&] { small.step(optimizer); }),
+                HasSubstr("it must be f32 to be unscaled"));
   }
 }
 

@@ -68,6 +68,19 @@ TEST(GradientStatistics, KeepsTheLatestAndTheSum) {
   EXPECT_EQ(statistics.total()[0].passes, 3);
 }
 
+// As those of two optimizers are, one after the other.
+TEST(GradientStatistics, AStepThatIsCountedInPartsIsOne) {
+  nn::ExampleNet net;
+  GradientStatistics statistics(net, {.every = 1});
+  for (int step = 1; step <= 2; ++step) {
+    run_step(net, statistics);
+    for (const Tensor& param : net.parameters()) statistics.count(std::vector<Tensor>{param}, 1);
+    EXPECT_EQ(statistics.counted_steps(), step);
+    EXPECT_EQ(statistics.latest()[3].passes, 1);
+    net.zero_grad();
+  }
+}
+
 TEST(GradientStatistics, IsDueEverySoManySteps) {
   nn::ExampleNet net;
   GradientStatistics statistics(net, {.every = 3});

@@ -133,6 +133,37 @@ TEST(HalfParameters, SayWhichNumbersF16CannotHold) {
   EXPECT_THAT(warnings.text(), testing::HasSubstr("`bias` has numbers that are infinite in f16"));
 }
 
+// Also those of parameters that stay as they are.
+TEST(HalfParameters, DropGradientsEitherWay) {
+  EveryLayer net;
+  const auto with_gradients = [&] {
+    sum(net(images())).backward();
+    for (const Tensor& param : net.parameters()) EXPECT_TRUE(param.grad().defined());
+  };
+  with_gradients();
+  half_parameters(net, DType::kBf16);
+  for (const Tensor& param : net.parameters()) EXPECT_FALSE(param.grad().defined());
+  with_gradients();
+  full_parameters(net);
+  for (const Tensor& param : net.parameters()) EXPECT_FALSE(param.grad().defined());
+}
+
+// From bf16, which has the range of f32, as from f32.
+TEST(HalfParameters, FromBf16SayWhichNumbersF16CannotHold) {
+  class Wide final : public nn::Module {
+   public:
+    Wide() { add_parameter("wide_in_bf16", weight_); }
+    Tensor forward(const Tensor& x) override { return x * weight_; }
+
+   private:
+    Tensor weight_ = full({2}, 1e6).set_requires_grad(true);
+  } net;
+  half_parameters(net, DType::kBf16);
+  EXPECT_THAT(warnings.text(), testing::Not(testing::HasSubstr("`wide_in_bf16`")));
+  half_parameters(net, DType::kF16);
+  EXPECT_THAT(warnings.text(), testing::HasSubstr("[f16] `wide_in_bf16` has numbers"));
+}
+
 TEST(HalfParameters, RefusesOtherDTypes) {
   nn::Linear layer(3, 2);
   EXPECT_THROW(half_parameters(layer, DType::kF32), ArgumentError);

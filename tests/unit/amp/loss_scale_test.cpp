@@ -47,6 +47,12 @@ TEST(LossScale, HoldsAtTheFloor) {
   EXPECT_EQ(trajectory({.init_scale = 4, .min_scale = 2}, "OOO"), (Scales{2, 2, 2}));
 }
 
+// One that begins at its floor is not fixed: it grows, and shrinks again.
+TEST(LossScale, LeavesTheFloorAndComesBack) {
+  EXPECT_EQ(trajectory({.init_scale = 4, .growth_interval = 2, .min_scale = 4}, "FFOO"),
+            (Scales{4, 8, 4, 4}));
+}
+
 TEST(LossScale, ThrowsAtTheFloorIfAskedAndKeepsTheScale) {
   LossScaleState state({.init_scale = 2, .min_scale = 1, .at_floor = AtFloor::kThrow});
   state.update(true);
@@ -60,6 +66,8 @@ TEST(LossScale, HoldsOrClampsAtTheCeiling) {
   EXPECT_EQ(trajectory(options, "FFF"), (Scales{16, 16, 16}));
   options.at_ceiling = AtCeiling::kClamp;
   EXPECT_EQ(trajectory(options, "FFF"), (Scales{16, 20, 20}));
+  options = {.init_scale = 8, .growth_interval = 1, .max_scale = 32};
+  EXPECT_EQ(trajectory(options, "FFF"), (Scales{16, 32, 32})) << "the ceiling itself is allowed";
 }
 
 TEST(LossScale, NeverGrowsPastF32) {

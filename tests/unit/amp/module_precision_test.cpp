@@ -1,5 +1,7 @@
 #include "mezzo/amp/module_precision.h"
 
+#include <memory>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -344,6 +346,23 @@ TEST(CustomMixedPrecision, BlackListIsAllThatIsKept) {
   EXPECT_EQ(softmax(input()).dtype(), DType::kBf16);
 }
 
+TEST(CustomMixedPrecision, WhatRefuses16BitsStillDoes) {
+  nn::Sequential net;
+  net.emplace<Probe>();
+  custom_mixed_precision(net, {.black_list = {"exp"}}, DType::kF16);
+  const Autocast region(*policy_of(net));
+  const Tensor p = full({3}, 0.5);
+  EXPECT_THROW(binary_cross_entropy(p, p), ArgumentError);
+}
+
+TEST(OpRules, TheLastWordCounts) {
+  OpRules rules;
+  rules.lower("exp").keep_float32("exp").keep_float32("softmax").lower("softmax");
+  const Autocast region(Policy{.rules = std::make_shared<const OpRules>(rules)});
+  EXPECT_EQ(exp(input()).dtype(), DType::kF32);
+  EXPECT_EQ(softmax(input()).dtype(), DType::kBf16);
+}
+
 TEST(CustomMixedPrecision, NeedsExactlyOneList) {
   ProbedNet net;
   EXPECT_THROW(custom_mixed_precision(net, {}), ArgumentError);
@@ -364,6 +383,8 @@ TEST(Switch, StaysOnUntilItIsSwitchedOff) {
   EXPECT_EQ(matmul(x, x).dtype(), DType::kF16);
   disable_autocast();
   EXPECT_EQ(matmul(x, x).dtype(), DType::kF32);
+  enable_autocast({.level = Level::kO0});
+  EXPECT_FALSE(is_autocast_enabled());
 }
 
 TEST(Switch, EndsWithTheRegionAroundIt) {

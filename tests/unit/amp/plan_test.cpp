@@ -7,6 +7,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/models/lenet5.h"
 #include "mezzo/models/model.h"
+#include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/embedding.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/ops/call.h"
@@ -86,6 +87,26 @@ TEST(Plan, CountsWhatIsCastSharedAndAvoided) {
   EXPECT_EQ(describe_casts(plan.ops[1]), "x1 f32>f16 (parameter, shared)");
 }
 
+TEST(Plan, ParametersInOneBlockAreCastEachAndThoseIn16BitsAvoidNothing) {
+  const Tensor block = full({2, 4, 4}, 1);
+  const auto part = [&](std::int64_t i) {
+    return alias(block, {4, 4}, {4, 1}, 16 * i).set_requires_grad(true);
+  };
+  const Tensor first = part(0);
+  const Tensor second = part(1);
+  const Tensor half = full({4, 4}, 1, DType::kF16).set_requires_grad(true);
+  const Tensor x = full({2, 4}, 1);
+  const Plan plan = make_plan([&] {
+    const Autocast region(DType::kF16);
+    matmul(x, first);
+    matmul(x, second);
+    matmul(x, half);
+  });
+  EXPECT_EQ(plan.casts, 5);
+  EXPECT_EQ(plan.shared_casts, 0);
+  EXPECT_EQ(plan.avoided_casts, 0);
+}
+
 TEST(Plan, SaysWhatTheUserSetAndWhatO3Overrules) {
   OpRules rules;
   rules.keep_float32("matmul");
@@ -99,6 +120,43 @@ TEST(Plan, SaysWhatTheUserSetAndWhatO3Overrules) {
   EXPECT_EQ(plan.ops[0].dtype, DType::kF32);
   EXPECT_EQ(plan.ops[1].dtype, DType::kF16);
   EXPECT_THAT(plan.ops[1].reason, HasSubstr("everything is cast here"));
+}
+
+// Casts to 16 bits and back, as graph mode has them in its program.
+TEST(Plan, CountsTheCastsThatRoundParametersAtO3) {
+  nn::BatchNorm2d norm(3);
+  const Tensor x = ones({2, 3, 4, 4});
+  const auto plan_at = [&](bool keeps) {
+    const Policy policy{.level = Level::kO3, .lower = DType::kF16, .keep_batchnorm_fp32 = keeps};
+    return make_plan([&] {
+      const Autocast region(policy);
+      norm(x);
+      norm(x);
+    });
+  };
+  const Plan kept = plan_at(true);
+  EXPECT_EQ(kept.casts, 2) << "of x";
+  EXPECT_EQ(describe_casts(kept.ops[0]), "x0 f32>f16");
+  const Plan rounded = plan_at(false);
+  EXPECT_EQ(describe_casts(rounded.ops[0]),
+            "x0 f32>f16, x1 f32>f16 (parameter), x1 f16>f32, x2 f32>f16 (parameter), x2 f16>f32");
+  EXPECT_EQ(describe_casts(rounded.ops[1]),
+            "x0 f32>f16, x1 f32>f16 (parameter, shared), x1 f16>f32, "
+            "x2 f32>f16 (parameter, shared), x2 f16>f32");
+  EXPECT_EQ(rounded.casts, kept.casts + 6);
+  EXPECT_EQ(rounded.shared_casts, 2);
+  EXPECT_THAT(rounded.ops[0].reason, HasSubstr("its parameters are rounded to f16"));
+  EXPECT_THAT(kept.ops[0].reason, Not(HasSubstr("rounded to")));
+}
+
+TEST(Plan, FindsNamesThatChangeNothing) {
+  OpRules rules;
+  for (const char* op : {"add", "batch_norm", "conv2d", "softmax"}) rules.keep_float32(op);
+  const Policy policy{.rules = std::make_shared<const OpRules>(rules)};
+  const auto net = models::create("resnet18", models::usual_config("resnet18"));
+  const Plan plan = make_plan(*net, {1, 3, 32, 32}, policy);
+  EXPECT_THAT(plan.named_without_calls(policy), ElementsAre("add", "softmax"));
+  EXPECT_THAT(plan.named_without_calls({}), testing::IsEmpty());
 }
 
 TEST(Plan, SeesTheSettingsOfModules) {

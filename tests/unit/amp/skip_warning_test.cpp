@@ -48,6 +48,17 @@ TEST(SkipWarning, ComesAfterManyOverflows) {
   EXPECT_THAT(warnings.text(), HasSubstr(text));
 }
 
+// Not again at each smaller scale.
+TEST(SkipWarning, ComesOnceForOneSearch) {
+  for (std::int64_t skipped = kManySkips - 1; skipped < kManySkips + 3; ++skipped) {
+    warn_of_skips(skipped, 13 + static_cast<double>(skipped), "a gradient is bad");
+  }
+  const std::string text = warnings.text();
+  const std::size_t first = text.find("a gradient is bad, and the scale is 113.");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(text.find("a gradient is bad", first + 1), std::string::npos);
+}
+
 TEST(SkipWarning, ComesAfterManyLossesThatAreNotFinite) {
   SmallNet net;
   optim::Sgd optimizer(net.parameters());

@@ -1,10 +1,12 @@
 // What one training step does, and what a skipped one leaves alone.
+#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
 #include "mezzo/amp/train_network.h"
 #include "mezzo/ops/arithmetic.h"
@@ -81,11 +83,26 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
   EXPECT_THAT(warnings.text(),
               testing::HasSubstr("the optimizer holds 4 parameters that are not the network's, and "
                                  "4 of the network's it does not"));
+  // Neither what is frozen nor a second network is missed.
+  SmallNet frozen;
+  for (const nn::Module::Member& member : frozen.children()[0].module->own_parameters()) {
+    member.tensor->set_requires_grad(false);
+  }
+  std::vector<Tensor> more = other.parameters();
+  for (const Tensor& param : frozen.parameters()) {
+    if (param.requires_grad()) more.push_back(param);
+  }
+  optim::Sgd of_both(more, {.lr = 0.1});
+  const std::string so_far = warnings.text();
+  TrainOneStepWithLossScale both(frozen, class_loss, of_both, GradScaler({}, false));
+  both(batch.images, batch.labels);
+  EXPECT_EQ(warnings.text(), so_far);
   // A part is enough.
   const std::vector<Tensor> some{net.parameters().back()};
   optim::Sgd of_some(some, {.lr = 0.1});
   TrainOneStepWithLossScale fine_tune(net, class_loss, of_some, GradScaler({}, false));
   EXPECT_NO_THROW(fine_tune(batch.images, batch.labels));
+  EXPECT_EQ(warnings.text(), so_far);
 }
 
 // Of the parameters that it does not train, and of a backward pass before it: at another scale,
@@ -292,6 +309,35 @@ TEST(TrainStep, OneBadMicroBatchSkipsTheWholeStep) {
 TEST(TrainStep, TooFewExamplesForTheMicroBatches) {
   Training training(scaler_at(4), {.micro_batches = 4});
   EXPECT_THROW(training(small_batch(1, 3)), ArgumentError);
+  for (const std::int64_t labels : {4, 16}) {
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  training({small_batch(1, 8).images, small_batch(1, labels).labels});
+                }),
+                testing::HasSubstr(concat("8 examples and ", labels, " labels into 4")));
+  }
+}
+
+TEST(TrainStep, PhasesTakeNoLongerThanTheStep) {
+  Training training(scaler_at(4), {.micro_batches = 8});
+  training(small_batch(1));
+  const auto start = std::chrono::steady_clock::now();
+  const TrainStepResult result = training(small_batch(2));
+  const std::chrono::duration<double, std::milli> whole = std::chrono::steady_clock::now() - start;
+  EXPECT_GT(result.total_ms(), 0);
+  EXPECT_LE(result.total_ms(), whole.count());
+}
+
+// A gradient that is finite at a scale below 1 need not be without it.
+TEST(TrainStep, AGradientThatOverflowsUnscaledIsSkipped) {
+  Training training(GradScaler({.init_scale = 0x1p-20, .min_scale = 0x1p-20}), {},
+                    [](const Tensor& logits, const Tensor& labels) {
+                      const Tensor loss = class_loss(logits, labels);
+                      return loss.detach() + (loss - loss.detach()) * 0x1p120 * 0x1p20;
+                    });
+  const auto before = training.state();
+  const TrainStepResult result = training(small_batch(1));
+  EXPECT_TRUE(result.skipped && result.overflow);
+  EXPECT_EQ(training.state(), before);
 }
 
 TEST(TrainStep, ClippingActsOnTrueGradients) {
@@ -324,6 +370,12 @@ TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
     EXPECT_TRUE(result.skipped && result.overflow) << scaled;
     EXPECT_EQ(result.first_bad, "fc.bias") << scaled;
     EXPECT_EQ(everything(net, optimizer), before) << scaled;
+    // The same on the host, which counts gradients.
+    GradientStatistics statistics(net, {.every = 1});
+    TrainOneStepWithLossScale counted(net, steep, optimizer,
+                                      scaled ? scaler_at(0x1p40) : no_scaler(),
+                                      {.max_grad_norm = 1, .statistics = &statistics});
+    EXPECT_EQ(counted(batch.images, batch.labels).first_bad, "fc.bias") << scaled;
   }
 }
 

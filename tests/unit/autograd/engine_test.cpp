@@ -1,14 +1,23 @@
 #include "mezzo/autograd/engine.h"
 
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/losses.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/softmax.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo {
@@ -296,6 +305,117 @@ TEST(LeafGradients, AreUntouchedIfAnArgumentIsWrong) {
   EXPECT_THAT(message_of<ArgumentError>([&] { backward(outputs); }),
               testing::HasSubstr("was not computed from anything"));
   EXPECT_FALSE(x.grad().defined());
+}
+
+// The sum passes one gradient on, which is also the caller's.
+TEST(LeafGradients, AreNobodyElses) {
+  const Tensor a = ones({2}).set_requires_grad(true);
+  const Tensor b = ones({2}).set_requires_grad(true);
+  const Tensor seed = ones({2});
+  add(a, b).backward(seed);
+  fill(a.grad(), 5);
+  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{1, 1}));
+  EXPECT_EQ(seed.to_vector<float>(), (Floats{1, 1}));
+}
+
+TEST(LeafGradients, HaveTheDtypeOfTheirLeaf) {
+  const Tensor a = ones({2}, DType::kBf16).set_requires_grad(true);
+  a.backward(full({2}, 3));
+  EXPECT_EQ(a.grad().dtype(), DType::kBf16);
+  EXPECT_EQ(a.grad().to_vector<float>(), (Floats{3, 3}));
+}
+
+// The first gradient of a 16-bit copy has 16 bits, the second, of a product's weight, is f32.
+TEST(Backward, GradientsOfSeveralDtypesAddUp) {
+  const Tensor weight = full({2, 2}, 3).set_requires_grad(true);
+  const Tensor copy = weight.astype(DType::kBf16);
+  const Tensor product = sum(matmul(ones({4, 2}, DType::kBf16), copy));
+  const Tensor other = sum(relu(copy));
+  (product + other).backward();
+  EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+  EXPECT_EQ(weight.grad().to_vector<float>(), (Floats{5, 5, 5, 5}));
+}
+
+TEST(Backward, GradOfTwoIntermediateTensorsInEitherOrder) {
+  const Tensor x = ones({2}).set_requires_grad(true);
+  const Tensor first = x * 2;
+  const Tensor second = first * 1.5 * 2;  // with a node in between
+  const Tensor y = sum(second * second);
+  for (const bool is_reversed : {false, true}) {
+    std::vector<Tensor> inputs{first, second};
+    if (is_reversed) std::swap(inputs[0], inputs[1]);
+    std::vector<Tensor> grads = grad({&y, 1}, inputs, {}, {.retain_graph = true});
+    if (is_reversed) std::swap(grads[0], grads[1]);
+    EXPECT_EQ(grads[0].to_vector<float>(), (Floats{36, 36}));
+    EXPECT_EQ(grads[1].to_vector<float>(), (Floats{12, 12}));
+  }
+}
+
+// What had arrived at nodes that were still to come must not be there in the next pass.
+TEST(Backward, AnErrorLeavesNoGradientsOnTheWay) {
+  const Tensor x = ones({2}).set_requires_grad(true);
+  const Tensor y = sum(x * 3);
+  const Tensor factor = ones({2});
+  const Tensor z = sum(x * factor);
+  const Tensor both = y + z;
+  fill(factor, 2);
+  EXPECT_THROW(both.backward(), ArgumentError);
+  EXPECT_FALSE(x.grad().defined());
+  y.backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{3, 3}));
+}
+
+// A batch normalization with a residual adds the gradients of two readers itself.
+TEST(Backward, ANormWithAResidualAddsAllGradients) {
+  const Tensor x = from_values({-1.0F, 0.0F, 1.0F, 2.0F}, {4, 1});
+  const Tensor residual = full({4, 1}, 8).set_requires_grad(true);
+  const auto norm = [&] { return batch_norm(x, {}, {}, {.relu = true, .residual = residual}).y; };
+  const auto read_often = [](const Tensor& y, int readers) {
+    Tensor loss = sum(y);
+    for (int i = 2; i <= readers; ++i) loss = loss + sum(y * i);
+    return loss;
+  };
+  for (const int readers : {1, 2, 3, 4}) {
+    const auto expected = static_cast<float>(readers * (readers + 1) / 2);
+    const Floats all(4, expected);
+    read_often(norm(), readers).backward();
+    EXPECT_EQ(residual.grad().to_vector<float>(), all) << readers;
+    residual.clear_grad();
+    const Tensor y = norm();
+    const Tensor loss = read_often(y, readers);
+    const Tensor inputs[] = {y, residual};
+    for (const bool create_graph : {false, true}) {
+      const std::vector<Tensor> grads =
+          grad({&loss, 1}, inputs, {}, {.retain_graph = true, .create_graph = create_graph});
+      EXPECT_EQ(grads[0].to_vector<float>(), all) << readers;
+      EXPECT_EQ(grads[1].to_vector<float>(), all) << readers;
+    }
+    backward({&loss, 1}, {}, {.create_graph = true});
+    EXPECT_EQ(residual.grad().to_vector<float>(), all) << readers;
+    residual.clear_grad();
+  }
+}
+
+// With a graph, gradients are made of other operations than without.
+TEST(Backward, GradientsAreThoseWithoutAGraph) {
+  const Tensor x = from_values({0.5F, -1.0F, 2.0F, 1.5F, 0.0F, -0.5F}, {2, 3});
+  const Tensor factors = from_values({1.0F, 2.0F, -3.0F, 0.5F, -1.0F, 4.0F}, {2, 3});
+  const std::vector<std::function<Tensor(const Tensor&)>> losses{
+      [&](const Tensor& in) { return mse_loss(in, factors); },
+      [&](const Tensor& in) { return mse_loss(in, factors, Reduction::kSum); },
+      [&](const Tensor& in) { return sum(softmax(in, 1) * factors); },
+      [&](const Tensor& in) { return sum(log_softmax(in, 1) * factors); }};
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const Tensor leaf = x.detach().set_requires_grad(true);
+    const Tensor loss = losses[i](leaf);
+    const Tensor plain = grad({&loss, 1}, {&leaf, 1}, {}, {.retain_graph = true})[0];
+    const Tensor with_graph = grad({&loss, 1}, {&leaf, 1}, {}, {.create_graph = true})[0];
+    // A few roundings of numbers up to 16.
+    const float tolerance = 16 * 4 * std::numeric_limits<float>::epsilon();
+    EXPECT_THAT(with_graph.to_vector<float>(),
+                testing::Pointwise(testing::FloatNear(tolerance), plain.to_vector<float>()))
+        << i;
+  }
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
 // Programs on a card, recorded as CUDA graphs: the bits of eager steps.
+#include <cmath>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/train_network.h"
@@ -16,6 +19,7 @@
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/cuda/card.h"
+#include "tests/unit/graph/user_graphs.h"
 
 namespace mezzo {
 namespace {
@@ -110,6 +114,29 @@ TEST_F(CudaReplay, RecordsOnceAndLaunchesFromThenOn) {
 }
 
 // A launch reads where in the stream its run starts.
+// Eagerly at first, then in launches.
+TEST_F(CudaReplay, AGraphPutsBuffersOfSkippedStepsBack) {
+  graph::Training trained;
+  trained.net.to(kCard);
+  graph::TrainGraph graph(trained);
+  graph.config.restore_buffers();
+  const auto statistics = [&] {
+    std::vector<std::vector<double>> numbers;
+    for (const NamedTensor& buffer : trained.net.named_buffers()) {
+      numbers.push_back(buffer.tensor.to_vector<double>());
+    }
+    return numbers;
+  };
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const amp::Batch batch = amp::small_batch(i);
+    if (i % 3 == 1) fill(batch.images, INFINITY);
+    const auto before = statistics();
+    graph(batch.images.to(kCard), batch.labels.to(kCard));
+    EXPECT_EQ(graph.updates()[0].step.found_inf, i % 3 == 1) << i;
+    EXPECT_EQ(statistics() == before, i % 3 == 1) << i;
+  }
+}
+
 TEST_F(CudaReplay, DropoutIsRecordedAndDrawsWhatItDrawsEagerly) {
   const auto step = [](Tensors in) {
     return std::vector<Tensor>{dropout(dropout(in[0] * 2, 0.3) + 1, 0.5)};

@@ -128,6 +128,15 @@ TEST(OpenImages, KnowsTrainAndValOrTest) {
   }
 }
 
+TEST(OpenImages, ValComesBeforeTest) {
+  const TempFolder folder;
+  for (const std::string name : {"train", "test", "val"}) {
+    folder.write(name + "/dog/a.png", plain_png(7));
+  }
+  EXPECT_EQ(open_images(folder.path(), Split::kTest)->describe(0),
+            folder.path("val/dog/a.png") + " (image 0)");
+}
+
 TEST(OpenImages, TrainAndTestMustFit) {
   const TempFolder folder;
   write_classes(folder, "train/");

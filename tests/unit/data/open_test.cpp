@@ -48,9 +48,9 @@ TEST(OpenDataset, SaysWhatExists) {
     return message_of<ArgumentError>([&] { open_dataset(spec, Split::kTrain); });
   };
   EXPECT_EQ(error_of("imagenet"),
-            "[data] no such data set: 'imagenet'. Known are digits, shapes, mnist:DIR, "
+            "[data] no such data set: `imagenet`. Known are digits, shapes, mnist:DIR, "
             "cifar10:DIR, images:DIR");
-  EXPECT_THAT(error_of(""), ::testing::HasSubstr("no such data set: ''"));
+  EXPECT_THAT(error_of(""), ::testing::HasSubstr("no such data set: ``"));
   EXPECT_EQ(error_of("mnist"),
             "[data] mnist needs the folder of its files: mnist. Write mnist:DIR");
   EXPECT_EQ(error_of("cifar10:"),
@@ -89,6 +89,22 @@ TEST(OpenDataset, OtherSetsAreStretchedButNeverAugmented) {
       first_batch(*map(*plain, {Resize{.height = 32, .width = 32}})));
 }
 
+TEST(OpenDataset, ImagesOfOneSizeThatAreNotSquareAreStretched) {
+  const TempFolder folder;
+  for (const std::uint8_t height : {2, 3}) {
+    const std::uint8_t width = height == 2 ? 3 : 2;
+    folder.write("t10k-images-idx3-ubyte",
+                 {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, height, 0, 0, 0, width, 9, 9, 9, 9, 9, 9});
+    folder.write("t10k-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 7});
+    const std::string spec = "mnist:" + folder.path();
+    EXPECT_EQ(open_dataset(spec, Split::kTest)->image_shape(), Shape({1, height, width}));
+    for (const std::int64_t size : {2, 3}) {
+      EXPECT_EQ(open_dataset(spec, Split::kTest, {.image_size = size})->image_shape(),
+                Shape({1, size, size}));
+    }
+  }
+}
+
 TEST(OpenDataset, PicturesAreCutToOneSize) {
   const TempFolder folder;
   for (int i = 0; i < 8; ++i) {
@@ -105,6 +121,10 @@ TEST(OpenDataset, PicturesAreCutToOneSize) {
             first_batch(*map(train, exact)));
   EXPECT_EQ(first_batch(*open_dataset(spec, Split::kTest, {.image_size = 56, .augment = true})),
             first_batch(*map(test, exact)));
+  // 256 of 224 is 60.6 of 53.
+  const auto odd = open_dataset(spec, Split::kTest, {.image_size = 53});
+  EXPECT_EQ(first_batch(*odd), first_batch(*map(test, {ResizeShortSide{.size = 61},
+                                                       CenterCrop{.height = 53, .width = 53}})));
   EXPECT_EQ(first_batch(*open_dataset(spec, Split::kTrain, {.image_size = 56, .augment = true})),
             first_batch(*map(
                 train, {RandomResizedCrop{.height = 56, .width = 56}, RandomHorizontalFlip{}})));

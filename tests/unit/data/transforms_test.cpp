@@ -117,9 +117,11 @@ TEST(ResizeShortSide, KeepsTheProportion) {
   EXPECT_EQ(resize.output_shape({3, 10, 10}), Shape({3, 256, 256}));
   EXPECT_EQ(resize.output_shape({3, 0, 0}), Shape({3, 0, 0}));
   const Image in = random_image({3, 20, 10}, 4);
-  Bytes expected(3 * 12 * 6);
-  resize_bilinear(in.view(), 12, 6, true, expected);
-  EXPECT_EQ(transformed(ResizeShortSide{.size = 6}, in).pixels, expected);
+  for (const bool antialias : {false, true}) {
+    Bytes expected(3 * 12 * 6);
+    resize_bilinear(in.view(), 12, 6, antialias, expected);
+    EXPECT_EQ(transformed(ResizeShortSide{.size = 6, .antialias = antialias}, in).pixels, expected);
+  }
 }
 
 TEST(Resize, IsResizeBilinear) {
@@ -144,17 +146,36 @@ TEST(CenterCrop, IsTheMiddle) {
 
 TEST(RandomResizedCrop, TakesAllWhenAllIsAskedFor) {
   const Image in = random_image({3, 30, 30}, 5);
-  Bytes expected(3 * 8 * 8);
-  resize_bilinear(in.view(), 8, 8, true, expected);
-  EXPECT_EQ(transformed(RandomResizedCrop{.height = 8,
-                                          .width = 8,
-                                          .min_area = 1,
-                                          .max_area = 1,
-                                          .min_ratio = 1,
-                                          .max_ratio = 1},
-                        in)
-                .pixels,
-            expected);
+  for (const bool antialias : {false, true}) {
+    Bytes expected(3 * 8 * 8);
+    resize_bilinear(in.view(), 8, 8, antialias, expected);
+    EXPECT_EQ(transformed(RandomResizedCrop{.height = 8,
+                                            .width = 8,
+                                            .min_area = 1,
+                                            .max_area = 1,
+                                            .min_ratio = 1,
+                                            .max_ratio = 1,
+                                            .antialias = antialias},
+                          in)
+                  .pixels,
+              expected);
+  }
+}
+
+// Squares of 2x2 in 3x3 pixels: each of the four is missed with a probability of (3 / 4)^100 =
+// 3e-13; the seeds are fixed.
+TEST(RandomResizedCrop, PartsReachEveryEdge) {
+  const Image in = numbered(3, 3);
+  const RandomResizedCrop crop{.height = 2,
+                               .width = 2,
+                               .min_area = 4.0 / 9,
+                               .max_area = 4.0 / 9,
+                               .min_ratio = 1,
+                               .max_ratio = 1};
+  std::set<Bytes> seen;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) seen.insert(transformed(crop, in, seed).pixels);
+  EXPECT_THAT(seen, testing::UnorderedElementsAre(Bytes{1, 2, 11, 12}, Bytes{2, 3, 12, 13},
+                                                  Bytes{11, 12, 21, 22}, Bytes{12, 13, 22, 23}));
 }
 
 // In an image whose columns and rows rise evenly, the means of a part tell where its middle is and
@@ -187,11 +208,14 @@ TEST(RandomResizedCrop, PartsLieInsideWithAreasAndRatiosAsAsked) {
 
 TEST(RandomResizedCrop, LongImagesGiveTheirMiddle) {
   // No rectangle with these areas and ratios fits into a line of 300 pixels.
-  Image in;
-  in.reshape({1, 1, 300});
-  for (std::size_t i = 0; i < 300; ++i) in.pixels[i] = static_cast<std::uint8_t>(i / 2);
-  const RandomResizedCrop crop{.height = 1, .width = 1, .min_area = 0.9};
-  EXPECT_EQ(transformed(crop, in, 1).pixels, Bytes({in.pixels[149]}));
+  for (const Shape& line : {Shape{1, 1, 300}, Shape{1, 300, 1}}) {
+    Image in;
+    in.reshape(line);
+    for (std::size_t i = 0; i < 300; ++i) in.pixels[i] = static_cast<std::uint8_t>(i < 150);
+    in.pixels[149] = in.pixels[150] = 200;
+    const RandomResizedCrop crop{.height = 1, .width = 1, .min_area = 0.9};
+    EXPECT_EQ(transformed(crop, in, 1).pixels, Bytes({200})) << line[1];
+  }
 }
 
 TEST(NumberTransforms, AreWhatTheirFormulasSay) {

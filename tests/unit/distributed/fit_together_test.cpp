@@ -130,7 +130,7 @@ TEST_F(FitTogether, EachProcessTakesItsOwnRandomNumbers) {
   const auto during = results_of<RandomPosition>(3, [](ProcessGroup& group) {
     Training training(&group);
     RandomPosition seen;
-    LambdaCallback look({.step_end = [&](FitState&) { seen = default_generator().position(); }});
+    LambdaCallback look({.on_step_end = [&](FitState&) { seen = default_generator().position(); }});
     const RandomPosition before = default_generator().position();
     training.model.fit(1, training.loader, {.callbacks = {&look}});
     EXPECT_EQ(default_generator().position().seed, before.seed);
@@ -158,10 +158,11 @@ TEST_F(FitTogether, ACallbackThatStopsOneStopsAll) {
       };
   using Functions = LambdaCallback::Functions;
   using Both = std::vector<std::int64_t>;
-  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.step_end = stop}; }), (Both{2, 2}));
-  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.epoch_end = stop}; }),
+  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.on_step_end = stop}; }),
+            (Both{2, 2}));
+  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.on_epoch_end = stop}; }),
             (Both{3, 3}));
-  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.epoch_begin = stop}; }),
+  EXPECT_EQ(steps_with([](const auto& stop) { return Functions{.on_epoch_begin = stop}; }),
             (Both{0, 0}));
 }
 

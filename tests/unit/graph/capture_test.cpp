@@ -1,5 +1,7 @@
 #include "mezzo/graph/capture.h"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -237,17 +239,26 @@ TEST(Capture, RefusesRandomNumbersOfAnotherGenerator) {
                 }),
                 HasSubstr("a generator of its own"));
   }
+  // At a place that the default one has passed, too.
+  Generator own(99);
+  const auto step = [&](Tensors in) {
+    return std::vector<Tensor>{dropout(dropout(in[0], 0.5), 0.5, true, own)};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("a generator of its own"));
 }
 
 TEST(Capture, RefusesToSeedTheDefaultGenerator) {
   const Tensor x = ones({4});
-  for (const std::uint64_t seed : {1, 2}) {
-    const auto step = [&](Tensors in) {
+  for (const auto& [seed, drawn] : {std::pair(1, 64), std::pair(2, 64), std::pair(2, 0)}) {
+    const auto step = [&, seed = seed](Tensors in) {
       manual_seed(seed);
       return std::vector<Tensor>{in[0] * 2};
     };
     manual_seed(1);
-    default_generator().reserve(64);
+    default_generator().reserve(drawn);
     const RandomPosition before = default_generator().position();
     EXPECT_THAT(message_of<ArgumentError>([&] {
                   capture(step, {&x, 1});
@@ -269,6 +280,21 @@ TEST(Capture, AChangeInPlaceIsANewValueWrittenOverTheOld) {
   ASSERT_EQ(program.nodes.size(), 3U);
   EXPECT_EQ(program.nodes[1].over, program.nodes[0].outputs);
   EXPECT_EQ(program.nodes[2].inputs[0], program.nodes[1].outputs[0]);
+}
+
+// It is of what was there before.
+TEST(Capture, RefusesAViewOfWhatWasChangedSince) {
+  const Tensor x = randn({4});
+  const auto step = [](Tensors in) {
+    const Tensor y = relu(in[0]);
+    const Tensor view = reshape(y, {2, 2});
+    add_into(y, in[0]);
+    return std::vector<Tensor>{view * 2};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("which was changed in place since"));
 }
 
 TEST(Capture, DoesNotNest) {

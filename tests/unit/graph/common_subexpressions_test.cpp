@@ -213,5 +213,41 @@ TEST(CommonSubexpressions, WhatIsReturnedTwiceStaysTwo) {
 )");
 }
 
+// Itself, or by way of several views.
+TEST(CommonSubexpressions, AStateIsReadAnewAfterHostWork) {
+  expect_no_change(kCommonSubexpressions, R"(program() {
+  state w: f32[2]
+  %0: f32[2] = exp(w)
+  host update()
+  %1: f32[2] = exp(w)
+  %2: f32[2] = add(%0, %1)
+  return %2
+}
+)");
+  expect_no_change(kCommonSubexpressions, R"(program() {
+  state w: f32[2, 1]
+  %0: f32[2] = reshape(w) {shape=[2]}
+  %1: f32[1, 2] = reshape(%0) {shape=[1, 2]}
+  %2: f32[1, 2] = exp(%1)
+  host update()
+  %3: f32[1, 2] = exp(%1)
+  %4: f32[1, 2] = add(%2, %3)
+  return %4
+}
+)");
+}
+
+TEST(CommonSubexpressions, ResultsThatLieOtherwiseAreOther) {
+  expect_no_change(kCommonSubexpressions,
+                   R"(program(x: f32[1, 2, 3, 3], y: f32[1, 2, 3, 3] channels_last) {
+  %0: f32[1, 2, 3, 3] channels_last = exp(y)
+  %1: f32[1, 2, 3, 3] channels_last = add(x, y) over(%0)
+  %2: f32[1, 2, 3, 3] = add(x, y)
+  %3: f32[1, 2, 3, 3] channels_last = mul(%1, %2)
+  return %3
+}
+)");
+}
+
 }  // namespace
 }  // namespace mezzo::graph

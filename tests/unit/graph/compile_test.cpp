@@ -110,6 +110,50 @@ TEST(Compile, ModesAndPrecisionOfANetworkAreTold) {
   EXPECT_EQ(calls, 4);
 }
 
+// Its tensors can be replaced and frozen, and the mode of a module be another than that of its
+// children.
+class Scaled : public nn::Module {
+ public:
+  Scaled() {
+    add_parameter("weight", weight);
+    add_buffer("shift", shift);
+    add("drop", drop);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = x * weight + shift;
+    return is_training() ? y * 2 : y;
+  }
+
+  Tensor weight = full({1}, 3);
+  Tensor shift = full({1}, 1);
+  nn::Dropout drop{0.5};
+};
+
+TEST(Compile, TensorsOfANetworkAreToldAndTheModeOfEachModule) {
+  Scaled net;
+  int calls = 0;
+  CompiledStep step = compile(
+      [&](Tensors in) {
+        ++calls;
+        return std::vector<Tensor>{net(in[0])};
+      },
+      {.networks = {&net}});
+  const Tensor x = ones({1});
+  const auto run = [&] { return step({&x, 1})[0].item(); };
+  EXPECT_EQ(run(), 8);
+  net.weight = full({1}, 4).set_requires_grad(true);
+  EXPECT_EQ(run(), 10);
+  net.shift = full({1}, 2);
+  EXPECT_EQ(run(), 12);
+  net.eval();
+  net.drop.train();
+  EXPECT_EQ(run(), 6);
+  EXPECT_EQ(calls, 4);
+  net.weight.set_requires_grad(false);
+  EXPECT_EQ(run(), 6);
+  EXPECT_EQ(calls, 5);
+}
+
 // Where precision is decided, there are more casts than without, and fewer.
 TEST(Compile, CastsOfOperandsShiftNoDecision) {
   const Tensor w = randn({4, 4});

@@ -1,5 +1,8 @@
 #include "mezzo/graph/executable.h"
 
+#include <optional>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +14,7 @@
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dropout.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
@@ -108,6 +112,19 @@ TEST(Executable, DropsTheSameNumbersAsTheEagerStep) {
     EXPECT_EQ(default_generator().position(), after);
     EXPECT_NE(first, second);
   }
+}
+
+// Words that no call of the program uses.
+TEST(Executable, DrawsWhatTheStepSetsAside) {
+  const Tensor x = ones({2});
+  const auto step = [](Tensors in) {
+    default_generator().reserve(8);
+    return std::vector<Tensor>{relu(in[0])};
+  };
+  default_generator().set_position({1, 16});
+  Executable executable(capture(step, {&x, 1}));
+  run(executable, x);
+  EXPECT_EQ(default_generator().position(), (RandomPosition{1, 24}));
 }
 
 TEST(Executable, HostWorkKeepsItsPlaceAndMayEndTheRun) {
@@ -219,6 +236,45 @@ TEST(Executable, RefusesGradientsOfTheRunBefore) {
   }
 }
 
+// Also in a step that leaves none: zero_grad() behind the update drops its own.
+TEST(Executable, RefusesGradientsFromBeforeAnUpdate) {
+  const Tensor weight = ones({2}).set_requires_grad(true);
+  optim::Sgd sgd({weight}, {.lr = 0.5});
+  const Tensor x = full({2}, 3);
+  const auto step = [&](Tensors in) {
+    sum(in[0] * weight).backward();
+    sgd.step();
+    sgd.zero_grad();
+    return std::vector<Tensor>{};
+  };
+  Executable executable(capture(step, {&x, 1}));
+  EXPECT_NO_THROW(run(executable, x));
+  weight.set_grad(ones({2}));
+  EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, x); }),
+              HasSubstr("has a gradient from before the run"));
+}
+
+// Whether a run is told to record or not.
+TEST(Executable, HostWorkRecordsIfTheStepDid) {
+  const Tensor x = ones({2});
+  for (const bool records : {false, true}) {
+    bool recorded = !records;
+    const auto step = [&](Tensors in) {
+      do_host_work("look", {}, {}, [&](Tensors) {
+        recorded = grad_enabled();
+        return true;
+      });
+      return std::vector<Tensor>{relu(in[0])};
+    };
+    std::optional<GradMode> mode(std::in_place, records);
+    Executable executable(capture(step, {&x, 1}));
+    mode.reset();
+    const GradMode other(!records);
+    run(executable, x);
+    EXPECT_EQ(recorded, records);
+  }
+}
+
 // What it calls is recorded and cast as if it stood where it was noted.
 TEST(Executable, HostWorkIsDoneInItsRegion) {
   const Tensor weight = ones({2, 2}).set_requires_grad(true);
@@ -267,6 +323,11 @@ TEST(Executable, RefusesOtherInputs) {
   EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, ones({4})); }),
               HasSubstr("input 0 is f32[4], the step was captured for f32[3]"));
   EXPECT_THAT(message_of<ArgumentError>([&] { executable.run({}); }), HasSubstr("has 1 inputs"));
+  const Tensor trained = ones({3}).set_requires_grad(true);
+  EXPECT_THAT(message_of<ArgumentError>([&] { run(executable, trained); }),
+              HasSubstr("requires a gradient"));
+  const NoGrad guard;
+  EXPECT_NO_THROW(run(executable, trained));
 }
 
 // What reads it behind the update could be joined with what reads it before.

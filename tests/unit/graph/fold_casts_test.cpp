@@ -244,5 +244,19 @@ TEST(FoldCasts, WhatHostWorkMayChangeIsNobodyElses) {
 )");
 }
 
+// A view of the cast's result is read when the state is another.
+TEST(FoldCasts, OfAStateStaysIfAViewIsReadAfterHostWork) {
+  expect_no_change(kFoldCasts, R"(program() {
+  state w: bf16[2, 1]
+  %0: f32[2, 1] = cast(w) {dtype=f32}
+  %1: bf16[2, 1] = cast(%0) {dtype=bf16}
+  %2: bf16[2] = reshape(%1) {shape=[2]}
+  host update()
+  %3: bf16[2] = exp(%2)
+  return %3
+}
+)");
+}
+
 }  // namespace
 }  // namespace mezzo::graph

@@ -137,6 +137,18 @@ TEST(FuseCasts, NotForProductsAndNotAcrossHostWorkThatMayChangeWhatIsRead) {
 )");
 }
 
+// What was widened, and is no longer what it was widened from.
+TEST(FuseCasts, NotIfHostWorkMayChangeTheCopy) {
+  expect_no_change(kFuseCasts, R"(program(x: bf16[4, 8]) {
+  %0: f32[4, 8] = cast(x) {dtype=f32}
+  host scale(%0)
+  %1: f32[4, 8] = exp(%0)
+  %2: bf16[4, 8] = cast(%1) {dtype=bf16}
+  return %2
+}
+)");
+}
+
 // A training at level O1, where products have 16 bits and all else is f32.
 std::vector<double> train(const CompileOptions* options, std::size_t* casts) {
   Generator generator(3);

@@ -115,6 +115,105 @@ TEST(FuseCrossEntropy, NotIfTheLogProbabilitiesAreWantedBySomebodyElse) {
 )");
 }
 
+// On the way to them, or as their gradient.
+TEST(FuseCrossEntropy, NotIfWhatIsBetweenIsWantedBySomebodyElse) {
+  expect_no_change(kFuseCrossEntropy, R"(program(x: f32[4, 8], p: f32[4, 8]) {
+  %0: f32[4, 8] = log_softmax(x) {axis=1}
+  %1: f32[4, 8] = affine(%0) {scale=-1 shift=0}
+  %2: f32[4, 8] = mul(%1, p)
+  %3: f32[] = sum(%2) {axes=[0, 1] keepdim=false f32_result=false}
+  return %3, %1
+}
+)");
+  expect_no_change(kFuseCrossEntropy, R"(program(x: f32[4, 8], p: f32[4, 8]) {
+  %0: f32[4, 8] = softmax(x) {axis=1}
+  %1: f32[4, 8] = log(%0)
+  %2: f32[4, 8] = mul(%1, p)
+  %3: f32[] = sum(%2) {axes=[0, 1] keepdim=false f32_result=false}
+  %4: f32[] = affine(%3) {scale=-1 shift=0}
+  %5: f32[4, 8] = exp(%1)
+  return %4, %5
+}
+)");
+  expect_no_change(kFuseCrossEntropy, R"(program(x: f32[4, 8], p: f32[4, 8], g: f32[]) {
+  %0: f32[4, 8] = softmax(x) {axis=1}
+  %1: f32[4, 8] = log(%0)
+  %2: f32[4, 8] = mul(%1, p)
+  %3: f32[] = sum(%2) {axes=[0, 1] keepdim=false f32_result=false}
+  %4: f32[] = affine(%3) {scale=-1 shift=0}
+  %5: f32[] = affine(g) {scale=-1 shift=0} #backward
+  %6: f32[1, 1] = reshape(%5) {shape=[1, 1]} #backward
+  %7: f32[4, 8] strides=[0, 0] = expand(%6) {shape=[4, 8]} #backward
+  %8: f32[4, 8] = mul(%7, p) #backward
+  %9: f32[4, 8] = div(%8, %0) #backward
+  %10: f32[4, 8] = softmax_grad(%9, %0) {axis=1} #backward
+  return %4, %9, %10
+}
+)");
+}
+
+TEST(FuseCrossEntropy, NotATargetThatIsBroadcastOrALossWithAxes) {
+  expect_no_change(kFuseCrossEntropy, R"(program(x: f32[4, 8], p: f32[8]) {
+  %0: f32[4, 8] = log_softmax(x) {axis=1}
+  %1: f32[4, 8] = mul(%0, p)
+  %2: f32[] = sum(%1) {axes=[0, 1] keepdim=false f32_result=false}
+  %3: f32[] = affine(%2) {scale=-1 shift=0}
+  return %3
+}
+)");
+  expect_no_change(kFuseCrossEntropy, R"(program(x: f32[4, 8], p: f32[4, 8]) {
+  %0: f32[4, 8] = log_softmax(x) {axis=1}
+  %1: f32[4, 8] = mul(%0, p)
+  %2: f32[1, 1] = sum(%1) {axes=[0, 1] keepdim=true f32_result=false}
+  %3: f32[1, 1] = affine(%2) {scale=-1 shift=0}
+  return %3
+}
+)");
+}
+
+// Host work may change a state between the call that reads it now and the one that would.
+TEST(FuseCrossEntropy, NotIfHostWorkMayChangeWhatIsRead) {
+  expect_no_change(kFuseCrossEntropy, R"(program(p: f32[4, 8]) {
+  state x: f32[4, 8]
+  %0: f32[4, 8] = log_softmax(x) {axis=1}
+  host shuffle()
+  %1: f32[4, 8] = mul(%0, p)
+  %2: f32[] = sum(%1) {axes=[0, 1] keepdim=false f32_result=false}
+  %3: f32[] = affine(%2) {scale=-1 shift=0}
+  return %3
+}
+)");
+  // The logits, the labels or the loss's gradient, before the gradient of the logits.
+  struct Case {
+    std::string inputs;
+    std::string state;
+    bool is_late;  // host work behind what reads the loss's gradient
+  };
+  for (const auto& [inputs, state, is_late] : {Case{"t: i64[4], g: f32[]", "x: f32[4, 8]", false},
+                                               Case{"x: f32[4, 8], g: f32[]", "t: i64[4]", false},
+                                               Case{"x: f32[4, 8], t: i64[4]", "g: f32[]", true}}) {
+    expect_no_change(kFuseCrossEntropy,
+                     concat("program(", inputs, ") {\n  state ", state, R"(
+  %0: f32[4, 8] = log_softmax(x) {axis=1}
+  %1: f32[4, 8] = one_hot(t) {classes=8 dtype=f32}
+  %2: f32[4, 8] = mul(%0, %1)
+  %3: f32[] = sum(%2) {axes=[0, 1] keepdim=false f32_result=false}
+  %4: f32[] = affine(%3) {scale=-1 shift=0}
+)",
+                            is_late ? "" : "  host shuffle()\n",
+                            R"(  %5: f32[] = affine(g) {scale=-1 shift=0} #backward
+)",
+                            is_late ? "  host shuffle()\n" : "",
+                            R"(  %6: f32[1, 1] = reshape(%5) {shape=[1, 1]} #backward
+  %7: f32[4, 8] strides=[0, 0] = expand(%6) {shape=[4, 8]} #backward
+  %8: f32[4, 8] = mul(%7, %1) #backward
+  %9: f32[4, 8] = log_softmax_grad(%8, %0) {axis=1} #backward
+  return %4, %9
+}
+)"));
+  }
+}
+
 // A gradient of something else, with another factor or another target.
 TEST(FuseCrossEntropy, NotIfTheGradientIsAnotherOne) {
   for (const char* of_the_product :

@@ -111,6 +111,23 @@ TEST(FuseNorm, NotIfSomebodyElseReadsWhatIsBetween) {
 )");
 }
 
+// A ReLU of the statistics, and a sum with what has a ReLU already.
+TEST(FuseNorm, NotWhatIsNoNormsResult) {
+  expect_no_change(kFuseNorm, R"(program(x: f32[4, 2]) {
+  %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=false eps=1e-05}
+  %3: f32[2] = relu(%1)
+  return %0, %3
+}
+)");
+  expect_no_change(kFuseNorm, R"(program(x: f32[4, 2]) {
+  %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=true eps=1e-05}
+  %3: f32[4, 2] = add(%0, x)
+  %4: f32[4, 2] = relu(%3)
+  return %4
+}
+)");
+}
+
 TEST(FuseNorm, NotOverACastABroadcastOrAnotherLayout) {
   expect_no_change(kFuseNorm, R"(program(x: bf16[4, 2], r: bf16[2]) {
   %0: bf16[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=false eps=1e-05}
@@ -189,6 +206,37 @@ TEST(FuseNorm, NotTheGradientOfAnotherNormOrReadByOthers) {
   %4: f32[4, 2] = exp(%3) #backward
   %5: f32[4, 2], %6: f32[2], %7: f32[2] = batch_norm_grad(%3, x, _, _, %1, %2, _) {training=true relu=false eps=1e-05} #backward
   return %4, %5
+}
+)");
+}
+
+TEST(FuseNorm, NotTheGradientWithAnotherEps) {
+  expect_no_change(kFuseNorm, R"(program(x: f32[4, 2], g: f32[4, 2]) {
+  %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=true eps=1e-05}
+  %3: f32[4, 2] = relu_grad(g, %0) #backward
+  %4: f32[4, 2], %5: f32[2], %6: f32[2] = batch_norm_grad(%3, x, _, _, %1, %2, _) {training=true relu=false eps=1} #backward
+  return %4
+}
+)");
+}
+
+// Between the two gradients: what comes in, or the weight, is another behind it.
+TEST(FuseNorm, NotTheGradientOverHostWork) {
+  expect_no_change(kFuseNorm, R"(program(x: f32[4, 2], g: f32[4, 2]) {
+  %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=true eps=1e-05}
+  %3: f32[4, 2] = relu_grad(g, %0) #backward
+  host scale(g)
+  %4: f32[4, 2], %5: f32[2], %6: f32[2] = batch_norm_grad(%3, x, _, _, %1, %2, _) {training=true relu=false eps=1e-05} #backward
+  return %4
+}
+)");
+  expect_no_change(kFuseNorm, R"(program(x: f32[4, 2], g: f32[4, 2], r: f32[4, 2]) {
+  state s: f32[2]
+  %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm_add_relu(x, s, _, _, _, r) {training=true relu=true eps=1e-05}
+  %3: f32[4, 2] = relu_grad(g, %0) #backward
+  host update() #update
+  %4: f32[4, 2], %5: f32[2], %6: f32[2] = batch_norm_grad(%3, x, s, _, %1, %2, _) {training=true relu=false eps=1e-05} #backward
+  return %4
 }
 )");
 }

@@ -46,6 +46,29 @@ TEST(JoinGradients, LeavesSumsThatOthersReadOrThatBroadcast) {
 )");
 }
 
+TEST(JoinGradients, LeavesTermsThatHostWorkMayChange) {
+  expect_no_change(
+      kJoinGradients,
+      R"(program(g: f32[4, 2], h: f32[4, 2], x: f32[4, 2], m: f32[2], v: f32[2], y: f32[4, 2]) {
+  %0: f32[4, 2] = add(g, h)
+  host scale(h)
+  %1: f32[4, 2], %2: f32[2], %3: f32[2], %4: f32[4, 2] = batch_norm_grad(%0, x, _, _, m, v, y) {training=true relu=true eps=1e-05}
+  return %1
+}
+)");
+}
+
+TEST(JoinGradients, LeavesNormsThatReadTwoAlready) {
+  expect_no_change(
+      kJoinGradients,
+      R"(program(g: f32[4, 2], h: f32[4, 2], x: f32[4, 2], m: f32[2], v: f32[2], y: f32[4, 2]) {
+  %0: f32[4, 2] = add(g, h)
+  %1: f32[4, 2], %2: f32[2], %3: f32[2], %4: f32[4, 2] = batch_norm_grad(%0, x, _, _, m, v, y, x) {training=true relu=true eps=1e-05}
+  return %1
+}
+)");
+}
+
 // Without y the kernel has no result to gather the sum in.
 TEST(JoinGradients, LeavesNormsWithoutAResidual) {
   expect_no_change(kJoinGradients,

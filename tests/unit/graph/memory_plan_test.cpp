@@ -180,6 +180,30 @@ TEST(MemoryPlan, DoesNotWriteOverAViewOfAnotherOperand) {
   EXPECT_EQ(p.plan.blocks[p["%2"]], p["%2"]);
 }
 
+// The viewed is read later than the view.
+TEST(MemoryPlan, DoesNotWriteOverAViewOfWhatIsReadLater) {
+  const Planned p(R"(program(x: f32[4]) {
+  %0: f32[4] = relu(x)
+  %1: f32[2, 2] = reshape(%0) {shape=[2, 2]}
+  %2: f32[2, 2] = exp(%1) over(%1)
+  %3: f32[4] = exp(%0)
+  return %2, %3
+}
+)");
+  EXPECT_NE(p.plan.blocks[p["%2"]], p.plan.blocks[p["%0"]]);
+}
+
+TEST(MemoryPlan, DoesNotWriteOverWhatLiesOtherwise) {
+  const Planned p(R"(program(x: f32[1, 2, 3, 3], y: f32[1, 2, 3, 3] channels_last) {
+  %0: f32[1, 2, 3, 3] channels_last = exp(y)
+  %1: f32[1, 2, 3, 3] = add(x, %0) over(%0)
+  %2: f32[1, 2, 3, 3] = exp(%1)
+  return %2
+}
+)");
+  EXPECT_NE(p.plan.blocks[p["%1"]], p.plan.blocks[p["%0"]]);
+}
+
 TEST(MemoryPlan, InputsAndReturnedValuesAreNeverWrittenOver) {
   const Planned p(R"(program(x: f32[64]) {
   state w: f32[64]

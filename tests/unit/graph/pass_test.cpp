@@ -86,7 +86,7 @@ TEST(PassRunner, LeavesOutWhatTheEnvironmentNames) {
 
 TEST(PassRunner, RefusesNamesThatNoPassHas) {
   constexpr const char* kMessage =
-      "[graph] there is no pass \"fold_cast\" to leave out. There are fold_casts, dead_code";
+      "[graph] there is no pass `fold_cast` to leave out. There are fold_casts, dead_code";
   EXPECT_EQ(message_of<ArgumentError>([] { PassRunner(kPasses, {.disabled = {"fold_cast"}}); }),
             kMessage);
   const DisabledPasses environment("dead_code,fold_cast");

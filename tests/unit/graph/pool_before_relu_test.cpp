@@ -103,6 +103,12 @@ TEST(PoolBeforeRelu, LeavesWhatOthersRead) {
   expect_left("  %3: f32[2, 3, 4, 4] channels_last = mul(%0, %0)\n", "%1, %3");
   expect_left(kPoolGrad + kReluGrad, "%1, %3, %4");
   expect_left(kPoolGrad + kReluGrad, "%1, %2, %4");
+  expect_left(kPoolGrad, "%1, %3");  // positions, by a gradient that goes elsewhere
+}
+
+// The pooled image may be another when the ReLU's gradient looks at its signs.
+TEST(PoolBeforeRelu, LeavesWhatHostWorkMayChange) {
+  expect_left("  host scale(%1)\n" + kPoolGrad + kReluGrad, "%4");
 }
 
 TEST(PoolBeforeRelu, LeavesGradientsOfSomethingElse) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/optim/adam.h"
 #include "tests/unit/graph/fake_recorder.h"
 #include "tests/unit/graph/twins.h"
@@ -186,6 +187,27 @@ TEST(QueuedUpdate, UserGraphsAreOneLaunch) {
     EXPECT_GE(skipped, 2);
     EXPECT_EQ(log.launches, 8 - kEager);
   }
+}
+
+// Also of a recorded step that is skipped.
+TEST(QueuedUpdate, UserGraphsPutBuffersBack) {
+  Training plain;
+  Training graphed;
+  RecorderLog log;
+  TrainGraph graph(graphed);
+  graph.config.enable_recording(recorded_in(log));
+  graph.config.restore_buffers();
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const amp::Batch batch = amp::small_batch(i);
+    if (i % 3 == 1) fill(batch.images, kInfinity);
+    const amp::BufferSnapshot before(plain.net);
+    plain_step(plain, std::nullopt, batch.images, batch.labels);
+    if (plain.scaler.skipped_in_a_row() > 0) before.restore();
+    graph(batch.images, batch.labels);
+    EXPECT_EQ(graph.updates()[0].step.found_inf, i % 3 == 1) << i;
+    EXPECT_TRUE(graphed.everything() == plain.everything()) << i;
+  }
+  EXPECT_EQ(log.launches, 8 - kEager);
 }
 
 // compile(): what the scaler and the optimizer are told in the step is queued, and unscale_() with

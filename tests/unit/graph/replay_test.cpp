@@ -8,6 +8,7 @@
 
 #include "mezzo/nn/dropout.h"
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
@@ -101,6 +102,28 @@ TEST(Replay, ViewsFollowParametersThatLieElsewhere) {
       const Values got = compiled({&x, 1})[0].to_vector<double>();
       EXPECT_EQ(got, step({&x, 1})[0].to_vector<double>()) << i;
     }
+  }
+}
+
+// It may keep what it gets.
+TEST(Replay, InputsThatHostWorkReadsAreNotWrittenOverByTheNextRun) {
+  RecorderLog log;
+  std::vector<Tensor> kept;
+  const auto step = [&](Tensors in) {
+    do_host_work("keep", {&in[0], 1}, {}, [&](Tensors reads) {
+      kept.push_back(reads[0]);
+      return true;
+    });
+    return std::vector<Tensor>{sum(relu(in[0]) * 2)};
+  };
+  CompiledStep compiled = compile(step, {.record = recorded_in(log)});
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = full({2}, i);
+    compiled({&x, 1});
+  }
+  ASSERT_EQ(kept.size(), 4U);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i].to_vector<double>(), Values(2, static_cast<double>(i)));
   }
 }
 

@@ -122,6 +122,30 @@ TEST(UserGraphOptimizers, StepTogether) {
   EXPECT_NE(all[0].to_vector<double>(), before);
 }
 
+// Without a scaler, where updates follow gradients.
+TEST(UserGraphOptimizers, OneWithoutGradientsHasNothingToDo) {
+  nn::Linear used(4, 1);
+  nn::Linear unused(4, 1);
+  optim::Sgd first(used.parameters(), {.lr = 0.1});
+  optim::Sgd second(unused.parameters(), {.lr = 0.1});
+  OneInput graph([&](OneInput& self, const Tensor& x) {
+    const Tensor loss = mean(used(x));
+    return self.backward(loss), loss;
+  });
+  graph.add_module(used);
+  graph.add_module(unused);
+  graph.add_optimizer(first);
+  graph.add_optimizer(second);
+  for (int i = 0; i < 2; ++i) {
+    graph(ones({2, 4}));
+    ASSERT_EQ(graph.updates().size(), 2U);
+    EXPECT_TRUE(graph.updates()[0].step.stepped);
+    EXPECT_FALSE(graph.updates()[0].step.nothing_to_do);
+    EXPECT_FALSE(graph.updates()[1].step.stepped);
+    EXPECT_TRUE(graph.updates()[1].step.nothing_to_do);
+  }
+}
+
 // The players of a game: each has its graph, and leaves nothing behind at the other's parameters.
 TEST(UserGraphOptimizers, TwoGraphsOfTwoNetworks) {
   const auto play = [](bool graphed) {

@@ -4,13 +4,17 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/nn/linear.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/matmul.h"
+#include "mezzo/ops/multi_tensor.h"
 #include "tests/unit/graph/user_graphs.h"
 
 namespace mezzo::graph {
@@ -59,6 +63,28 @@ TEST(UserGraph, HasTheBitsOfPlainCodeWithHalfParameters) {
     Training plain(1024, max_norm, true);
     Training graphed(1024, max_norm, true);
     EXPECT_EQ(train_both(plain, graphed, std::nullopt, 3), 1);
+  }
+}
+
+// Of a forward pass that overflows nothing stays: as in a loop that puts the buffers back.
+TEST(UserGraph, PutsBackTheBuffersOfASkippedStep) {
+  Training plain;
+  Training graphed;
+  TrainGraph graph(graphed);
+  graph.config.restore_buffers();
+  for (int i = 0; i < 5; ++i) {
+    const amp::Batch batch = amp::small_batch(static_cast<std::uint64_t>(i));
+    if (i % 2 == 1) fill(batch.images, std::numeric_limits<double>::infinity());
+    const amp::BufferSnapshot before(plain.net);
+    plain_step(plain, std::nullopt, batch.images, batch.labels);
+    if (plain.scaler.skipped_in_a_row() > 0) before.restore();
+    graph(batch.images, batch.labels);
+    EXPECT_EQ(graph.updates()[0].step.found_inf, i % 2 == 1);
+    EXPECT_TRUE(graphed.everything() == plain.everything()) << i;
+  }
+  EXPECT_EQ(graph.programs(), 1U);
+  for (const NamedTensor& buffer : graphed.net.named_buffers()) {
+    EXPECT_TRUE(all_finite(std::vector{buffer.tensor.astype(DType::kF32)})) << buffer.name;
   }
 }
 
@@ -111,11 +137,54 @@ TEST(UserGraph, AnotherScalerInItsPlaceIsCapturedAgain) {
   EXPECT_EQ(graph.programs(), 2U);
 }
 
+// The loss is scaled by it, and the gradients are unscaled.
+TEST(UserGraph, AScalerThatIsSetLaterIsUsed) {
+  Training plain;
+  Training graphed;
+  amp::GradScaler later({.init_scale = 64});
+  TwoInputs graph([&](TwoInputs& self, const Tensor& x, const Tensor& labels) {
+    const Tensor loss = loss_of(graphed.net, x, labels);
+    self.backward(loss);
+    return loss;
+  });
+  graph.add_module(graphed.net);
+  graph.add_optimizer(graphed.optimizer);
+  graph.set_grad_scaler(graphed.scaler);
+  for (int i = 0; i < 2; ++i) {
+    plain_step(plain, {}, kBatch.images, kBatch.labels);
+    graph(kBatch.images, kBatch.labels);
+    EXPECT_EQ(graph.updates().at(0).step.scale_used, i == 0 ? 1024 : 64);
+    EXPECT_TRUE(graphed.everything() == plain.everything()) << i;
+    graph.set_grad_scaler(later);
+    plain.scaler = amp::GradScaler({.init_scale = 64});
+  }
+}
+
+// It records, whatever its caller does, and drops gradients that others have left.
+TEST(UserGraph, TrainsWithoutRecordingAroundItAndWithGradientsFromBefore) {
+  Training plain;
+  Training graphed;
+  TrainGraph graph(graphed);
+  const NoGrad guard;
+  for (int i = 0; i < 2; ++i) {
+    {
+      const GradMode records(true);
+      plain_step(plain, {}, kBatch.images, kBatch.labels);
+    }
+    const Tensor param = graphed.net.parameters().at(0);
+    param.set_grad(ones(param.shape()));
+    graph(kBatch.images, kBatch.labels);
+    EXPECT_TRUE(graphed.everything() == plain.everything()) << i;
+  }
+}
+
 TEST(UserGraph, GradientsAreCountedInTheStepsThatAreDue) {
-  for (const int before : {0, 1}) {
+  for (const auto& [before, scales] :
+       {std::pair(0, true), std::pair(1, true), std::pair(1, false)}) {
     std::vector<std::int64_t> passes[2];
     for (const bool graphs : {false, true}) {
       Training training;
+      if (!scales) training.scaler = amp::GradScaler({}, false);
       amp::GradientStatistics statistics(training.net, {.every = 2, .activations = true});
       training.scaler.set_statistics(&statistics);
       TrainGraph graph(training);
@@ -125,10 +194,11 @@ TEST(UserGraph, GradientsAreCountedInTheStepsThatAreDue) {
         graphs ? graph(kBatch.images, kBatch.labels)
                : plain_step(training, {}, kBatch.images, kBatch.labels);
         passes[graphs ? 1 : 0].push_back(statistics.total_activations().at(0).passes);
+        passes[graphs ? 1 : 0].push_back(statistics.total().at(0).counts.total());
       }
     }
     EXPECT_EQ(passes[1], passes[0]) << before;
-    EXPECT_EQ(passes[0].back(), 2);
+    EXPECT_GT(passes[0].back(), 0);
   }
 }
 

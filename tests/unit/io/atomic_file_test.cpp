@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -180,6 +181,17 @@ TEST(AtomicFile, OfTwoWritersAtMostOneCommits) {
   }
   EXPECT_EQ(TempFolder::read(path), Bytes({2}));
   EXPECT_THAT(files_in(folder), ElementsAre("x"));
+}
+
+TEST(AtomicFile, AWriterThatGivesUpLeavesTheOtherItsFile) {
+  const TempFolder folder;
+  const std::string path = folder.path("x");
+  std::optional<AtomicFile> first(std::in_place, path);
+  AtomicFile second(path);
+  first.reset();
+  second.write(bytes_of({2}));
+  second.commit();
+  EXPECT_EQ(TempFolder::read(path), Bytes({2}));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/checkpoint.h"
+#include "mezzo/io/checkpoint_folder.h"
 #include "mezzo/io/checkpoint_manifest.h"
 #include "mezzo/io/crc32c.h"
 #include "tests/unit/data/temp_folder.h"
@@ -118,6 +119,33 @@ TEST_F(DamagedCheckpointTest, MixedUpFilesAreFound) {
   EXPECT_THAT(reason(), HasSubstr("its checksum is not the one in the manifest"));
   put("model.safetensors", files_["optimizer_2.safetensors"]);
   EXPECT_THAT(reason(), HasSubstr("damaged"));
+}
+
+// Files whose sizes and checksums are right: somebody has made the manifest anew.
+TEST_F(DamagedCheckpointTest, FilesThatHoldOtherTensorsThanListedAreFound) {
+  const std::string path = folder_.path(newest_);
+  const Manifest manifest = read_manifest(path);
+  const auto reason_with = [&](const std::vector<std::string>& names) {
+    Manifest other = manifest;
+    other.files[0].names = names;
+    const std::string text = format_manifest(other);
+    put("manifest.json", {text.begin(), text.end()});
+    return reason();
+  };
+  EXPECT_THAT(reason_with({"z.weight", "a.weight"}),
+              HasSubstr("it has the tensor 'a.steps', the manifest does not"));
+  EXPECT_THAT(reason_with({"z.weight", "a.weight", "a.steps", "b"}),
+              HasSubstr("it has no tensor 'b', the manifest lists it"));
+}
+
+// Whoever lists a folder reads no more than sizes.
+TEST_F(DamagedCheckpointTest, AFileThatIsTooLongIsSeenInTheList) {
+  data::Bytes longer = files_["model.safetensors"];
+  longer.push_back(0);
+  put("model.safetensors", longer);
+  EXPECT_THAT(
+      list_checkpoints(folder_.path()).front().problem,
+      HasSubstr(concat("it has ", longer.size(), " bytes, the manifest says ", longer.size() - 1)));
 }
 
 TEST_F(DamagedCheckpointTest, WithoutASoundOneEachIsExplained) {
@@ -237,6 +265,8 @@ std::vector<MalformedManifest> malformed_manifests() {
       {sealed(R"(,"format":"x"})"), "its format is 'x', expected 'mezzo checkpoint'"},
       {sealed(R"(,"format":"mezzo checkpoint","version":2})"),
        "written in version 2 of the format, this program reads version 1"},
+      {sealed(R"(,"format":"mezzo checkpoint","version":0})"),
+       "written in version 0 of the format, this program reads version 1"},
       {sealed(R"(,"format":"mezzo checkpoint","version":-1})"), "not a whole number from 0 on"},
       {with(R"("extra":1)"), "has the unknown field 'extra'"},
       {with(R"("files":[])"), "has no 'step'"},

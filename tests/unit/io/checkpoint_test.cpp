@@ -119,6 +119,7 @@ TEST(Checkpoint, RefusesWhatCannotBeWritten) {
   refuses({.values = {{"a", {{"\xff", true}}}}}, "not UTF-8");
   refuses({.values = {{"a", {{"b", std::string("\xff")}}}}}, "the text 'b' is not UTF-8");
   EXPECT_THAT(names_in(folder.path("x")), IsEmpty());
+  EXPECT_NO_THROW(write_checkpoint(folder.path("x"), {.groups = {{std::string(64, 'x')}}}));
   EXPECT_THAT(message_of<ArgumentError>([&] { write_checkpoint(folder.path(), {}, {.keep = -1}); }),
               HasSubstr("keep is -1"));
   EXPECT_THAT(message_of<FileError>([] { write_checkpoint("/proc/none", {}); }),
@@ -151,6 +152,10 @@ TEST(Checkpoint, TheBestStays) {
   }
   EXPECT_THAT(names_in(high.path()), ElementsAre("000002-step-1", "000005-step-1"));
   EXPECT_EQ(read_best_checkpoint(high.path(), KeepBest::kHighest).path, high.path("000002-step-1"));
+  // Nor is a first one, if its score is none.
+  const TempFolder late;
+  for (const double score : {std::nan(""), 0.5}) write_scored(late.path(), 1, score, highest);
+  EXPECT_THAT(names_in(late.path()), ElementsAre("000002-step-1"));
   // One without a score is never the best.
   write_checkpoint(high.path(), {}, highest);
   EXPECT_THAT(names_in(high.path()), ElementsAre("000002-step-1", "000006-step-0"));

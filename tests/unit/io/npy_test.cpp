@@ -6,6 +6,7 @@
 
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/error.h"
+#include "mezzo/io/npy_header.h"
 #include "tests/unit/data/temp_folder.h"
 
 namespace mezzo::io {
@@ -127,6 +128,16 @@ TEST(Npy, AllVersionsAndSpellingsAreRead) {
        }) {
     EXPECT_EQ(parse_npy(npy_bytes(1, dict, "\7")).item(), 7) << dict;
   }
+}
+
+// The malformed ones have one more.
+TEST(Npy, AsManyDimensionsAndBytesOfHeaderAsThereMayBeAreRead) {
+  const std::string shape = "(1, 1, 1, 1, 1, 2)";
+  EXPECT_EQ(parse_npy(npy_bytes(1, dict_of("|u1", shape), "\7\7")).shape(),
+            Shape({1, 1, 1, 1, 1, 2}));
+  std::string header = dict_of("|u1", "()");
+  header.resize(kMaxNpyHeader, ' ');
+  EXPECT_EQ(parse_npy(npy_bytes(2, header, "\7")).item(), 7);
 }
 
 struct MalformedNpy {

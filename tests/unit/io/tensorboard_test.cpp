@@ -372,6 +372,14 @@ TEST(Histogram, BucketsAreATenthWide) {
   }
 }
 
+TEST(Histogram, ExtremesAreThoseOfTheElements) {
+  for (const double sign : {1.0, -1.0}) {
+    const Histogram histogram = histogram_of(from_values<double>({sign * 2, sign * 5}, {2}));
+    EXPECT_EQ(histogram.min, sign > 0 ? 2 : -5);
+    EXPECT_EQ(histogram.max, sign > 0 ? 5 : -2);
+  }
+}
+
 TEST(Histogram, OfNothingIsEmpty) {
   for (const Tensor& tensor : {zeros({0}), full({2}, HUGE_VAL)}) {
     const Histogram histogram = histogram_of(tensor);

@@ -93,7 +93,7 @@ TEST(Create, ErrorsSayWhatIsPossible) {
     FAIL();
   } catch (const ArgumentError& error) {
     EXPECT_STREQ(error.what(),
-                 "[model] there is no model 'resnet19'. Choose one of lenet5, mlp, resnet20, "
+                 "[model] there is no model `resnet19`. Choose one of lenet5, mlp, resnet20, "
                  "resnet18, resnet34, resnet50, resnet101, resnet50_cifar");
   }
   EXPECT_THROW(create("lenet5", {.image_size = 64}), ArgumentError);

@@ -219,6 +219,32 @@ TEST(Module, HookSurroundsTheForwardPass) {
   EXPECT_EQ(net(input()).to_vector<float>(), (Floats{7, 13}));
 }
 
+TEST(Module, AHookMayTakeItselfAway) {
+  class Once final : public ForwardHook {
+   public:
+    Tensor around(Module& module, const Tensor& x, const Forward& forward) override {
+      module.remove_forward_hook(this);
+      return forward(x + x);
+    }
+  };
+  Scale scale(5);
+  scale.add_forward_hook(std::make_shared<Once>());
+  const auto stays = std::make_shared<DoublingHook>();
+  scale.add_forward_hook(stays);
+  const Tensor first = scale(input());
+  EXPECT_EQ(stays->seen.size(), 1U);
+  const Tensor second = scale(input());
+  EXPECT_EQ(stays->seen.size(), 2U);
+  EXPECT_EQ(first.to_vector<float>(), (second + second).to_vector<float>());
+}
+
+TEST(Module, APatternMatchesModulesBelowAlone) {
+  ExampleNet net;
+  const std::vector<Module*> all = net.matching("*");
+  EXPECT_EQ(all.size(), net.named_modules().size() - 1);
+  EXPECT_THAT(all, testing::Not(testing::Contains(&net)));
+}
+
 TEST(Module, HooksNestAndMustExist) {
   Scale scale(5);
   std::vector<int> order;

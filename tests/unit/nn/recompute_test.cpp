@@ -299,5 +299,49 @@ TEST(Recompute, NoticesWhatChangedInside) {
   EXPECT_TRUE(x.grad().defined());
 }
 
+// A module that counts its forward passes in a buffer, by itself, and gives back what it gets.
+class Counting final : public Module {
+ public:
+  Counting() {
+    add("inner", inner_);
+    add_buffer("count", count);
+  }
+  Tensor forward(const Tensor& x) override {
+    fill(count, count.item() + 1);
+    return passes_on ? x : inner_(x);
+  }
+  Tensor count = zeros({});
+  bool passes_on = false;
+
+ private:
+  Linear inner_{2, 2};
+};
+
+TEST(Recompute, LeavesBuffersAsTheForwardPassLeftThem) {
+  Counting net;
+  recompute(net);
+  sum(net(ones({3, 2}))).backward();
+  EXPECT_EQ(net.count.item(), 1);
+}
+
+TEST(Recompute, OfAModuleThatGivesBackItsInput) {
+  Counting net;
+  net.passes_on = true;
+  recompute(net);
+  const Tensor x = ones({3, 2}).set_requires_grad(true);
+  const Tensor y = net(x);
+  EXPECT_TRUE(x.is_leaf());
+  sum(y).backward();
+  ASSERT_TRUE(x.grad().defined());
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(6, 1));
+}
+
+TEST(Recompute, RecordsNothingIfNothingIsTrained) {
+  Counting net;
+  for (Tensor parameter : net.parameters()) parameter.set_requires_grad(false);
+  recompute(net);
+  EXPECT_FALSE(net(ones({3, 2})).requires_grad());
+}
+
 }  // namespace
 }  // namespace mezzo::nn

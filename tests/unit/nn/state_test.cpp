@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/random.h"
+#include "mezzo/nn/batch_norm.h"
 #include "tests/unit/nn/example_net.h"
 
 namespace mezzo::nn {
@@ -59,6 +61,22 @@ TEST(State, AllFaultsAreInOneMessageAndNothingChanges) {
             "here but f32[3] there, first.calls is i64[] here but f32[] there. Load with strict = "
             "false to take only the names in common");
   EXPECT_EQ(net.parameters()[0].to_vector<float>(), (Floats{1, 1}));
+}
+
+TEST(State, FilesFromBeforeBatchesWereCountedAreTaken) {
+  BatchNorm2d from(2);
+  fill(from.named_buffers()[1].tensor, 3);
+  std::vector<NamedTensor> state = from.state();
+  ASSERT_EQ(state.back().name, "num_batches_tracked");
+  state.pop_back();
+  BatchNorm2d to(2);
+  to(randn({4, 2, 3, 3}));
+  to.load_state(state);
+  EXPECT_EQ(to.named_buffers()[1].tensor.to_vector<float>(), (Floats{3, 3}));
+  EXPECT_EQ(to.named_buffers()[2].tensor.item(), 1) << "what it had counted";
+  state.pop_back();
+  EXPECT_THAT(message_of([&] { to.load_state(state); }),
+              testing::HasSubstr("missing: running_var."));
 }
 
 TEST(State, AMismatchOfManyNamesIsStillOneLine) {

@@ -320,7 +320,7 @@ TEST(ClassWeights, RefusesWhatDoesNotFit) {
     // As they are without weights.
     for (const Tensor& wrong :
          {zeros({4}), zeros({4, 1}, DType::kI64), zeros({3}, DType::kI64),
-          zeros({4, 3}, DType::kI64), zeros({4}, DType::kI32), zeros({4, 2})}) {
+          zeros({4, 3}, DType::kI64), zeros({4}, DType::kBool), zeros({4, 2})}) {
       const std::string error = error_of(wrong, {});
       EXPECT_THAT(error, testing::StartsWith("[cross_entropy] "));
       EXPECT_EQ(error_of(wrong, options), error);

@@ -87,6 +87,23 @@ TEST(CrossEntropy, NumbersAndTheirOneHotRowsAgree) {
   }
 }
 
+TEST(CrossEntropy, LabelsMayBeI32) {
+  const Tensor logits = randn({4, 3});
+  const Tensor labels = from_values(std::vector<std::int64_t>{2, 0, 1, 2}, {4});
+  const Tensor narrow = labels.astype(DType::kI32);
+  const CrossEntropyOptions ignores{.ignore_index = 1, .class_weights = rand({3})};
+  for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, ignores}) {
+    EXPECT_EQ(cross_entropy(logits, narrow, options).item(),
+              cross_entropy(logits, labels, options).item());
+  }
+  const Tensor pixels = randn({1, 3, 2, 2});
+  EXPECT_EQ(cross_entropy(pixels, reshape(narrow, {1, 2, 2})).item(),
+            cross_entropy(pixels, reshape(labels, {1, 2, 2})).item());
+  EXPECT_EQ(one_hot(narrow, 3).to_vector<float>(), one_hot(labels, 3).to_vector<float>());
+  EXPECT_EQ(embedding(logits, narrow).to_vector<float>(),
+            embedding(logits, labels).to_vector<float>());
+}
+
 TEST(CrossEntropy, SmoothingMixesInTheMeanOfAllClasses) {
   Generator generator(8);
   const Tensor x = randn({4, 9}, generator);

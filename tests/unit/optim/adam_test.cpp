@@ -99,12 +99,23 @@ TEST(AdamW, DecaysByDefaultWithOtherOptions) {
   EXPECT_NEAR(b.item(), 1 - 0.1 * 0.01, 0x1p-24);
 }
 
+TEST(AdamW, UpdatesParametersByTheRuleThatItIsTold) {
+  const Tensor param = ones({1}, DType::kBf16).set_requires_grad(true);
+  AdamW adam({param}, {.lr = 0.1, .param_update = ParamUpdate::kKahan});
+  param.set_grad(ones({1}, DType::kBf16));
+  adam.step();
+  ASSERT_EQ(adam.state().size(), 3U);
+  EXPECT_EQ(adam.state()[2].name, "compensation.0");
+}
+
 TEST(Adam, CountsStepsPerParameter) {
   const Tensor a = parameter({3});
   const Tensor b = parameter({3});
   Adam adam({a, b}, {.lr = 0.01});
   a.set_grad(gradient({3}, 0));
   adam.step();
+  ASSERT_EQ(adam.counters().size(), 2U);
+  EXPECT_EQ(adam.counters()[0].value, 1);
   adam.step();
   ASSERT_EQ(adam.counters().size(), 2U);
   EXPECT_EQ(adam.counters()[0].name, "step.0");
@@ -132,7 +143,7 @@ TEST(Adam, RefusesOptionsOutOfRange) {
               testing::HasSubstr("weight_decay inf"));
   Adam adam({param});
   EXPECT_THAT(message_of([&] { adam.set_state("momentum.0", ones({2})); }),
-              testing::HasSubstr("no state called 'momentum.0'"));
+              testing::HasSubstr("no state called `momentum.0`"));
   EXPECT_THAT(message_of([&] { adam.set_counter("step.0", -1); }),
               testing::HasSubstr("must not be negative"));
 }

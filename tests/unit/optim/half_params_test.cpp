@@ -228,6 +228,29 @@ void expect_resuming_is_continuing(const Maker& make, DType dtype, ParamUpdate u
   EXPECT_EQ(values_of(param), values_of(resumed)) << name_of(dtype) << static_cast<int>(update);
 }
 
+// State and parameters that are loaded into an optimizer in the midst of another training.
+TEST(HalfParams, ResumingForgetsWhatWasDoneBefore) {
+  for (const ParamUpdate update : {ParamUpdate::kMaster, ParamUpdate::kKahan}) {
+    const Tensor param = half_parameter(kShape, DType::kBf16);
+    const Tensor resumed = half_parameter(kShape, DType::kBf16);
+    Sgd sgd({param}, {.lr = 0.01, .param_update = update});
+    Sgd other({resumed}, {.lr = 0.01, .param_update = update});
+    const auto step = [](Optimizer& o, const Tensor& p, int number) {
+      p.set_grad(half_gradient(DType::kBf16, number, DType::kBf16));
+      o.step();
+    };
+    for (const int number : {0, 1}) step(sgd, param, number);
+    step(other, resumed, 5);
+    copy_elements(param, resumed);
+    for (const NamedTensor& state : sgd.state()) other.set_state(state.name, state.tensor);
+    for (const int number : {2, 3, 4}) {
+      step(sgd, param, number);
+      step(other, resumed, number);
+    }
+    EXPECT_EQ(values_of(param), values_of(resumed)) << static_cast<int>(update);
+  }
+}
+
 TEST(HalfParams, ResumingIsContinuing) {
   for (const Maker& make : makers()) {
     for (const ParamUpdate update : kUpdates) {
@@ -304,9 +327,9 @@ TEST(HalfParams, RefusesWhatDoesNotFitNamingTheParameter) {
   EXPECT_THAT(message_of([&] {
                 sgd.set_state("master.0", ones({2, 3}));
               }),
-              testing::HasSubstr("no state called 'master.0': parameter 0 (f32[2, 3])"));
+              testing::HasSubstr("no state called `master.0`: parameter 0 (f32[2, 3])"));
   EXPECT_THAT(message_of([&] { sgd.set_state("compensation.1", ones({4})); }),
-              testing::HasSubstr("no state called 'compensation.1'"));
+              testing::HasSubstr("no state called `compensation.1`"));
   EXPECT_THAT(message_of([&] { sgd.set_state("master.1", ones({5})); }),
               testing::HasSubstr("is f32[5], parameter 1 is f16[4]"));
   EXPECT_THAT(message_of([&] { sgd.set_counter("rounding.seed", 1); }),

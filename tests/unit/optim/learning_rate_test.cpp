@@ -96,7 +96,7 @@ TEST(LearningRate, RefusesWhatIsNone) {
               }),
               testing::HasSubstr("must not be negative: -3"));
   EXPECT_THAT(message_of([&] { sgd.set_counter("updates", -1); }),
-              testing::HasSubstr("'updates' must not be negative"));
+              testing::HasSubstr("`updates` must not be negative"));
 }
 
 }  // namespace

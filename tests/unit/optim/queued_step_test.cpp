@@ -1,5 +1,7 @@
 // Steps that are queued apart from what the host does for them: the bits of those done at once, and
 // nothing at all behind a closed gate.
+#include "mezzo/optim/queued_step.h"
+
 #include <functional>
 #include <limits>
 #include <memory>
@@ -189,6 +191,27 @@ TEST(QueuedStep, WhatOthersLoadMeanwhileStays) {
   queued.finish(false);
   ASSERT_EQ(sgd.state().size(), 1U);
   EXPECT_EQ(sgd.state()[0].tensor.to_vector<double>(), Doubles(4, 1));
+}
+
+TEST(QueuedStep, ARandomPositionThatOthersLoadMeanwhileStays) {
+  const Tensor param = ones({4}, DType::kBf16).set_requires_grad(true);
+  Sgd sgd({param}, {.param_update = ParamUpdate::kStochastic});
+  const auto offset = [&] {
+    for (const NamedCounter& counter : sgd.counters()) {
+      if (counter.name == "rounding.offset") return counter.value;
+    }
+    return std::int64_t{-1};
+  };
+  QueuedStep queued(sgd);
+  param.set_grad(ones({4}));
+  queued.prepare(1);
+  EXPECT_GT(offset(), 0);
+  queued.finish(false);
+  EXPECT_EQ(offset(), 0);
+  queued.prepare(1);
+  sgd.set_counter("rounding.offset", 96);
+  queued.finish(false);
+  EXPECT_EQ(offset(), 96);
 }
 
 TEST(QueuedStep, RenewsThe16BitCopiesOfParameters) {

@@ -176,6 +176,10 @@ TEST(Sgd, RefusesWhatItCannotTrain) {
   EXPECT_THAT(error_of({fine}, {.momentum = 0.9, .dampening = NAN}),
               testing::HasSubstr("must be finite"));
   EXPECT_THAT(error_of({fine}, {.nesterov = true}), testing::HasSubstr("needs a momentum"));
+  EXPECT_THAT(error_of({fine}, {.momentum = 0.9, .dampening = 0.5, .nesterov = true}),
+              testing::HasSubstr("and no dampening: 0.9 and 0.5"));
+  const Tensor column = alias(ones({2, 2}), {2}, {2}, 0).set_requires_grad(true);
+  EXPECT_THAT(error_of({column}), testing::HasSubstr("parameter 0 (f32[2]) is not dense"));
 }
 
 TEST(Sgd, RefusesGradientsAndStateThatDoNotFit) {
@@ -190,13 +194,13 @@ TEST(Sgd, RefusesGradientsAndStateThatDoNotFit) {
       testing::HasSubstr("the gradient of parameter 1 (f32[2]) is bf16[2], it must be f32. "));
   EXPECT_EQ(first.to_vector<float>(), before);
   EXPECT_THAT(message_of([&] { sgd.set_state("momentum.2", ones({2})); }),
-              testing::HasSubstr("no state called 'momentum.2'"));
+              testing::HasSubstr("no state called `momentum.2`"));
   EXPECT_THAT(message_of([&] { sgd.set_state("momentum.1x", ones({2})); }),
               testing::HasSubstr("no state called"));
   EXPECT_THAT(message_of([&] { sgd.set_state("momentum.1", ones({3})); }),
               testing::HasSubstr("is f32[3], parameter 1 is f32[2]"));
   EXPECT_THAT(message_of([&] { sgd.set_counter("step.0", 1); }),
-              testing::HasSubstr("no counter called 'step.0'"));
+              testing::HasSubstr("no counter called `step.0`"));
 }
 
 }  // namespace

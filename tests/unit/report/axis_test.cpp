@@ -57,6 +57,9 @@ TEST(Axis, OneNumberLiesInTheMiddleAmongRoundOnes) {
   const Axis axis(AxisKind::kLinear, 80, 80, 0, 100);
   EXPECT_NEAR(axis.place(80), 50, 1e-9);
   EXPECT_THAT(texts_of(axis), ElementsAre("76", "78", "80", "82", "84"));
+  // Two that only rounding tells apart are one.
+  EXPECT_THAT(texts_of(Axis(AxisKind::kLinear, 80, 80 + 1e-9, 0, 100)),
+              ElementsAre("76", "78", "80", "82", "84"));
 }
 
 // Every tick has a place between 10 and 20, and there are not many.

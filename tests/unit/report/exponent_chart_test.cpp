@@ -45,6 +45,14 @@ TEST(ExponentBars, ExtremesOfF32HaveAPlace) {
   expect_sound(bars_to_svg(histogram_of("w", {0x1p-149F, 0x1.fffffep127F}), {.shift = -40}));
 }
 
+TEST(ExponentBars, TheLargestAndTheRarestAreSeen) {
+  EXPECT_EQ(count_of_text(bars_to_svg(histogram_of("w", {0x1p20F}), {}), "class=\"over\""), 1U);
+  std::vector<float> values(10'000, 1);
+  values.push_back(0x1p-20F);
+  const std::string svg = bars_to_svg(histogram_of("w", values), {});
+  EXPECT_EQ(count_of_text(svg, "height=\"1\" class=\"weak\""), 1U);
+}
+
 TEST(ExponentBars, WithoutGradientsThereIsNoDrawing) {
   EXPECT_THAT(bars_to_svg(histogram_of("w", {0, kInf}), {}), HasSubstr("No gradients"));
   EXPECT_THAT(bars_to_svg({}, {}), HasSubstr("No gradients"));
@@ -61,6 +69,7 @@ TEST(ExponentHeatMap, OneRowPerParameterWithItsNumbers) {
   EXPECT_THAT(svg, HasSubstr(">50.0 %<"));  // lost
   EXPECT_THAT(svg, HasSubstr(">75.0 %<"));  // zero
   EXPECT_THAT(svg, HasSubstr("at 2^10"));
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));  // of a row without gradients
   EXPECT_THAT(heat_map_to_svg({}, {}), HasSubstr("No gradients"));
 }
 
@@ -81,6 +90,13 @@ TEST(ExponentHeatMap, ShadesAreByRow) {
   const std::string svg = heat_map_to_svg(histograms, {});
   EXPECT_EQ(count_of_text(svg, "class=\"kept\" fill-opacity=\"1\""), 1U);
   EXPECT_EQ(count_of_text(svg, "fill-opacity"), 1U);
+}
+
+TEST(ExponentHeatMap, TheRarestBinadeHasAShade) {
+  std::vector<float> values(10'000, 1);
+  values.push_back(0x1p-20F);
+  const std::vector<amp::GradientHistogram> histograms{histogram_of("w", values)};
+  EXPECT_EQ(count_of_text(heat_map_to_svg(histograms, {}), "class=\"weak\" fill-opacity"), 1U);
 }
 
 TEST(ExponentHeatMap, ManyRowsStaySmall) {

@@ -70,6 +70,34 @@ TEST(LineChart, LongSeriesAreAveragedBeforeABand) {
   EXPECT_THAT(to_svg({.series = {line(300)}}), Not(HasSubstr("class=\"band")));
 }
 
+// Of the points that share a place, those that have a number make the mean.
+TEST(LineChart, OneOfManyThatIsNotFiniteLeavesNoGap) {
+  Series series = line(100'000);
+  series.points[5'000].y = kNan;
+  EXPECT_EQ(count_of_text(to_svg({.series = {series}}), "class=\"line"), 1U);
+}
+
+// Such as a loss of 0, which has no logarithm.
+TEST(LineChart, ABandThatEndsAtZeroHasAPlaceOnALogarithmicAxis) {
+  Series series = line(100'000);
+  for (std::size_t i = 0; i < series.points.size(); i += 10) series.points[i].y = 0;
+  const std::string svg = to_svg({.y_axis = AxisKind::kLog10, .series = {series}});
+  expect_sound(svg);
+  EXPECT_EQ(count_of_text(svg, "class=\"band"), 1U);
+  EXPECT_THAT(svg, Not(HasSubstr("inf")));
+}
+
+TEST(LineChart, StepsHoldAValueUntilTheNextPoint) {
+  const std::vector<Series> series{{.name = "a", .points = {{0, 1}, {10, 2}, {20, 3}}}};
+  const std::size_t plain = count_of_text(to_svg({.series = series}), "L");
+  EXPECT_EQ(count_of_text(to_svg({.is_stepped = true, .series = series}), "L"), plain + 2);
+}
+
+TEST(LineChart, TheAxisReachesToTheLastMark) {
+  const LineChart chart{.series = {line(1000)}, .marks = {{.x = 2000, .title = "later"}}};
+  EXPECT_THAT(to_svg(chart), HasSubstr(">2000<"));
+}
+
 TEST(LineChart, MarksAreDrawnOncePerPlace) {
   LineChart chart{.series = {line(1000)}};
   for (int i = 0; i < 100; ++i) chart.marks.push_back({.x = 500, .title = "skipped & <gone>"});

@@ -126,6 +126,17 @@ TEST(Page, ComparesSeveralRuns) {
   EXPECT_THAT(html, HasSubstr("<td>50.0 %</td>"));
 }
 
+// Whose steps they were, one chart of all runs could not say.
+TEST(Page, MarksSkippedStepsInChartsOfTheirRunAlone) {
+  RunData run = example_run(20, 4);
+  run.steps[7].skipped = true;
+  const std::string one = to_html({.title = "t", .runs = {run}});
+  const std::size_t marks = count_of_text(one, "class=\"mark\"");
+  ASSERT_GT(marks, 0U);
+  const std::string two = to_html({.title = "t", .runs = {run, run}});
+  EXPECT_EQ(count_of_text(two, "class=\"mark\""), 2 * marks);
+}
+
 TEST(Page, ListsTheFirstOfVeryManySkippedSteps) {
   RunData run = example_run(200, 4);
   for (StepRecord& step : run.steps) step.skipped = true;

@@ -30,6 +30,7 @@ TEST(ReportText, OnlyNothingIsNoneAndOnlyEverythingIsAll) {
   EXPECT_EQ(format_part(1e-9), "less than 0.01 %");
   EXPECT_EQ(format_part(0.0025), "0.25 %");
   EXPECT_EQ(format_part(0.1234), "12.3 %");
+  EXPECT_EQ(format_part(0.99995), "more than 99.99 %");  // not 100.0 %
   EXPECT_EQ(format_part(0.999999), "more than 99.99 %");
   EXPECT_EQ(format_part(1), "all");
 }

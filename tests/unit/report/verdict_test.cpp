@@ -61,6 +61,8 @@ TEST(Verdict, TheScaleOfTheRunIsShownIfItHadOne) {
   run.dtype = DType::kF16;
   run.gradients = {histogram_of("w", {0x1p-28F, 0x1p-3F})};
   EXPECT_EQ(shown_shift(run), 10);
+  run.steps.front().scale = 65536;  // that of the end counts
+  EXPECT_EQ(shown_shift(run), 10);
   const auto sentences = verdict(run);
   EXPECT_THAT(sentences, Contains(HasSubstr("With the scale 2¹⁰")));
   EXPECT_THAT(sentences, Contains(HasSubstr("four times as large is 2¹⁶")));
@@ -91,6 +93,28 @@ TEST(Verdict, Bf16LosesWhatIsBelowF32) {
   RunData run = example_run(1);
   run.gradients = {histogram_of("w", {1, 0x1p-130F})};
   EXPECT_THAT(verdict(run), Contains(HasSubstr("it would still lose 50.0 % of them")));
+}
+
+TEST(Verdict, Bf16LosesWhatIsBelowF32InEitherKindOfGradients) {
+  RunData run = example_run(1);
+  run.gradients = {histogram_of("w", {1, 0x1p-130F})};
+  run.activation_gradients = {histogram_of("conv", {1, 1})};
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("it would still lose 25.0 % of them")));
+}
+
+TEST(Verdict, TheLargestOfF32AreBeyondBf16) {
+  RunData run = example_run(1);
+  run.gradients = {histogram_of("w", {1, std::numeric_limits<float>::max()})};
+  const double overflowing = run.gradients[0].overflowing_in(DType::kBf16);
+  ASSERT_GT(overflowing, 0);
+  EXPECT_THAT(verdict(run), Contains(HasSubstr("bf16 has the range of f32; it would")));
+}
+
+TEST(Verdict, TheMostAffectedComesFirst) {
+  RunData run = example_run(1);
+  run.gradients = {histogram_of("a", {1, 1, 1, 0x1p-28F}), histogram_of("b", {1, 0x1p-28F})};
+  EXPECT_THAT(verdict(run), Contains("Most affected by f16 without scaling: b (50.0 %), "
+                                     "a (25.0 %)."));
 }
 
 }  // namespace

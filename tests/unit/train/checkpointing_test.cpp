@@ -123,6 +123,26 @@ TEST(Restore, RefusesTheCheckpointOfAnotherOptimizer) {
               HasSubstr("is of Adam with 6 parameters, here is Adam with 5"));
 }
 
+// In which a position would mean another batch.
+TEST(Restore, RefusesAnotherOrderOfBatches) {
+  Training training(adam());
+  const io::Checkpoint checkpoint = training.saved();
+  const data::LoaderOptions same{.batch_size = 4, .seed = 5};
+  const auto error_of = [&](const data::LoaderOptions& options) {
+    data::DataLoader loader(*training.digits, options);
+    return message_of<ArgumentError>([&] { restore({*training.step, loader}, checkpoint); });
+  };
+  data::LoaderOptions options = same;
+  options.shuffle = false;
+  EXPECT_THAT(error_of(options), HasSubstr("the loader was one with shuffle 1, now it is 0"));
+  options = same;
+  options.drop_remainder = true;
+  EXPECT_THAT(error_of(options), HasSubstr("with drop_remainder 0, now it is 1"));
+  options = same;
+  options.seed = 6;
+  EXPECT_THAT(error_of(options), HasSubstr("with seed 5, now it is 6"));
+}
+
 TEST(Restore, TakesCheckpointsThatDoNotSayWhoseTheyAre) {
   Training training(adam());
   training.do_steps(2);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -44,13 +45,71 @@ TEST(CheckOptions, SoManyEpochsThatStepsCannotBeCountedAreRefused) {
               HasSubstr("[--epochs] must be at least 1 and at most 1000000000"));
 }
 
-// Whatever changes the bits, whether it is given now or was given before.
-TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
-  const auto resumes = [](const RunOptions& before, const RunOptions& now) {
-    io::Checkpoint checkpoint;
-    add_configuration(checkpoint, configuration_of(before));
-    check_configuration(checkpoint, configuration_of(now));
+TEST(CheckOptions, EachIsWithinItsBounds) {
+  using Change = void (*)(RunOptions&);
+  const std::pair<Change, const char*> changes[] = {
+      {[](RunOptions& o) { o.momentum = -0.5; }, "[--momentum] must be in [0, 1): -0.5"},
+      {[](RunOptions& o) { o.lr_gamma = 0; }, "[--lr-gamma] must be in (0, 1]: 0"},
+      {[](RunOptions& o) { o.lr_gamma = 1.5; }, "[--lr-gamma] must be in (0, 1]: 1.5"},
+      {[](RunOptions& o) { o.checkpoints.every = 5; }, "[--checkpoint-dir] is missing"},
+      {[](RunOptions& o) { o.checkpoints = {.folder = "x", .every = -1}; }, "[--checkpoint-every]"},
+      {[](RunOptions& o) { o.checkpoints = {.folder = "x", .keep = -1}; }, "[--keep]"},
   };
+  for (const auto& [change, message] : changes) {
+    RunOptions options;
+    change(options);
+    EXPECT_THAT(message_of<ArgumentError>([&] { check_options(options); }), HasSubstr(message));
+  }
+}
+
+// Goes on with a run that was begun by other options.
+void resumes(const RunOptions& before, const RunOptions& now) {
+  io::Checkpoint checkpoint;
+  add_configuration(checkpoint, configuration_of(before));
+  check_configuration(checkpoint, configuration_of(now));
+}
+
+TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
+  using Change = void (*)(RunOptions&);
+  const Change changes[] = {
+      [](RunOptions& o) { o.model = "mlp"; },
+      [](RunOptions& o) { o.data = "shapes"; },
+      [](RunOptions& o) { o.policy.level = amp::Level::kO3; },
+      [](RunOptions& o) { o.policy.lower = DType::kF16; },
+      [](RunOptions& o) { ++o.batch_size; },
+      [](RunOptions& o) { o.image_size = 30; },
+      [](RunOptions& o) { o.lr = 0.5; },
+      [](RunOptions& o) { o.momentum = 0.5; },
+      [](RunOptions& o) { o.weight_decay = 0.5; },
+      [](RunOptions& o) { o.schedule = ScheduleKind::kLinear; },
+      [](RunOptions& o) { o.lr_init = 0.5; },
+      [](RunOptions& o) { o.lr_end = 0.5; },
+      [](RunOptions& o) { o.lr_gamma = 0.5; },
+      [](RunOptions& o) { o.warmup_epochs = 0.5; },
+      [](RunOptions& o) { o.label_smoothing = 0.5; },
+      [](RunOptions& o) { ++o.seed; },
+      [](RunOptions& o) { o.shuffle = !o.shuffle; },
+      [](RunOptions& o) { o.augment = !o.augment; },
+  };
+  for (const Change& change : changes) {
+    RunOptions other;
+    change(other);
+    EXPECT_THROW(resumes({}, other), ArgumentError) << &change - changes;
+  }
+  const Change harmless[] = {
+      [](RunOptions& o) { o.workers = 3; },         [](RunOptions& o) { o.epochs = 7; },
+      [](RunOptions& o) { o.steps = 7; },           [](RunOptions& o) { o.graph = true; },
+      [](RunOptions& o) { o.recompute = {"fc1"}; },
+  };
+  for (const Change& change : harmless) {
+    RunOptions other;
+    change(other);
+    EXPECT_NO_THROW(resumes({}, other)) << &change - harmless;
+  }
+}
+
+// Whether it is given now or was given before.
+TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
   const RunOptions plain{.policy = {.level = amp::Level::kAuto}};
   RunOptions kept = plain;
   kept.precision.keep_float32 = {"fc"};
@@ -63,13 +122,34 @@ TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
   RunOptions scaled = plain;
   scaled.loss_scale = {.kind = LossScaling::Kind::kStatic, .scale = 1024};
   EXPECT_NO_THROW(resumes(plain, plain));
+  RunOptions unscaled = plain;
+  unscaled.loss_scale.kind = LossScaling::Kind::kNone;
+  EXPECT_NO_THROW(resumes(plain, unscaled)) << "which is what bf16 has by default";
   for (const RunOptions* other : {&kept, &lowered, &norms, &painted, &scaled}) {
     EXPECT_THROW(resumes(plain, *other), ArgumentError);
     EXPECT_THROW(resumes(*other, plain), ArgumentError);
     EXPECT_NO_THROW(resumes(*other, *other));
   }
   EXPECT_THAT(message_of<ArgumentError>([&] { resumes(scaled, plain); }),
-              HasSubstr("begun with --loss-scale 1024, not (not given)"));
+              HasSubstr("begun with --loss-scale 1024, not none"));
+}
+
+TEST(ScheduleOf, HasTheNumbersOfTheOptions) {
+  const RunOptions options{.lr = 0.5,
+                           .schedule = ScheduleKind::kLinear,
+                           .lr_init = 0.125,
+                           .lr_end = 0.25,
+                           .lr_gamma = 0.75,
+                           .warmup_epochs = 0.35};
+  const Schedule schedule = schedule_of(options, 10, 40);
+  EXPECT_EQ(schedule.kind, ScheduleKind::kLinear);
+  EXPECT_EQ(schedule.lr, 0.5);
+  EXPECT_EQ(schedule.init_lr, 0.125);
+  EXPECT_EQ(schedule.end_lr, 0.25);
+  EXPECT_EQ(schedule.gamma, 0.75);
+  EXPECT_EQ(schedule.steps_per_epoch, 10);
+  EXPECT_EQ(schedule.total_steps, 40);
+  EXPECT_EQ(schedule.warmup_steps, 4) << "3.5, rounded";
 }
 
 TEST(ScheduleOf, TheLargestRatesGiveFiniteOnes) {

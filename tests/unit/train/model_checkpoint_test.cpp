@@ -1,6 +1,7 @@
 // ModelCheckpoint: which checkpoints there are, and what it remembers.
 #include "mezzo/train/model_checkpoint.h"
 
+#include <filesystem>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -51,6 +52,15 @@ TEST(ModelCheckpoint, KnowsTheBestByAnotherNameOfItsMetric) {
   EXPECT_EQ(resumed.best(), accuracy);
 }
 
+TEST(ModelCheckpoint, WritesNothingAnewOfATrainingThatIsDone) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path()};
+  for (int i = 0; i < 2; ++i) {
+    Small({0.1, 0.2}).fit(2, config, folder.path());
+    EXPECT_THAT(io::names_in(folder.path()), ElementsAre("000001-step-2", "000002-step-4"));
+  }
+}
+
 TEST(ModelCheckpoint, RemembersTheBestAfterAResume) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path(), .best = "score"};
@@ -82,6 +92,12 @@ TEST(ModelCheckpoint, LeavesCheckpointsOfAnotherTrainingAlone) {
   EXPECT_THAT(message_of<ArgumentError>([&] { Small({0.5}).fit(1, config); }),
               HasSubstr("holds checkpoints of another run"));
   EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
+  // Also if the best one is all that is left.
+  for (const io::CheckpointInfo& info : io::list_checkpoints(folder.path())) {
+    std::filesystem::remove_all(info.path);
+  }
+  EXPECT_THAT(message_of<ArgumentError>([&] { Small({0.5}).fit(1, config); }),
+              HasSubstr("best holds checkpoints of another run"));
 }
 
 TEST(ModelCheckpoint, TwoTrainingsOfOneCallbackFollowEachOther) {

@@ -1,16 +1,20 @@
 #include "mezzo/train/model.h"
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
 #include "mezzo/models/mlp.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/ops/matmul.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/message_of.h"
 
@@ -104,9 +108,51 @@ TEST(Model, ValidatesOnWhatItTrainsOnWithoutTouchingTheOrder) {
   Model model(*fixture.net, loss_function, *fixture.optimizer);
   std::vector<std::int64_t> epochs;
   LambdaCallback watch(
-      {.epoch_begin = [&](FitState&) { epochs.push_back(fixture.loader->position().epoch); }});
+      {.on_epoch_begin = [&](FitState&) { epochs.push_back(fixture.loader->position().epoch); }});
   model.fit(3, *fixture.loader, {.callbacks = {&watch}, .validation = fixture.loader.get()});
   EXPECT_THAT(epochs, testing::ElementsAre(0, 1, 2));
+}
+
+TEST(Model, EvaluatesAllFromWhereverTheLoaderStands) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  const auto whole = model.eval(*f.loader);
+  f.loader->seek({.epoch = 0, .step = 3});
+  EXPECT_EQ(model.eval(*f.loader), whole);
+  EXPECT_EQ(f.loader->position(), (data::LoaderPosition{.epoch = 0, .step = 3}));
+}
+
+// The policy of the step is for the network, wherever it computes; a loss is f32.
+TEST(Model, EvaluatesAndPredictsAtTheLevelOfItsStep) {
+  Fixture f;
+  const amp::Policy policy{.level = amp::Level::kO3, .lower = DType::kBf16};
+  std::vector<DType> seen;
+  const auto loss = [&](const Tensor& logits, const Tensor& labels) {
+    seen.push_back(matmul(logits, ones({10, 1})).dtype());
+    return cross_entropy(logits, labels);
+  };
+  Model plain(*f.net, loss, *f.optimizer);
+  Model model(amp::TrainOneStepWithLossScale(*f.net, loss, *f.optimizer, amp::GradScaler({}, false),
+                                             {.policy = policy}),
+              loss);
+  const Tensor input = full({1, 1, 28, 28}, 0.3);
+  const NoGrad no_grad;
+  EXPECT_EQ(model.predict(input).to_vector<float>(),
+            amp::forward(*f.net, input, policy).to_vector<float>());
+  EXPECT_NE(model.predict(input).to_vector<float>(), plain.predict(input).to_vector<float>());
+  EXPECT_NE(model.eval(*f.loader), plain.eval(*f.loader));
+  const amp::Autocast region(DType::kF16);
+  model.eval(*f.loader);
+  EXPECT_THAT(seen, testing::Each(DType::kF32));
+}
+
+TEST(Model, CountsStepsThatAreSkippedForTheirLoss) {
+  Fixture f;
+  const auto endless = [](const Tensor& logits, const Tensor& labels) {
+    return cross_entropy(logits, labels) * std::numeric_limits<double>::infinity();
+  };
+  Model model(*f.net, endless, *f.optimizer);
+  EXPECT_EQ(model.fit(1, *f.loader).skipped_steps, 4);
 }
 
 TEST(Model, TwoFitsAreOneLongOne) {
@@ -133,15 +179,29 @@ TEST(Model, TakesALearningRateForEachStep) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
   std::vector<double> seen;
-  LambdaCallback watch({.step_end = [&](FitState& state) { seen.push_back(state.lr); }});
+  LambdaCallback watch({.on_step_end = [&](FitState& state) { seen.push_back(state.lr); }});
   model.fit(1, *f.loader, {.callbacks = {&watch}, .lr = {0.1, 0.2, 0.05}});
   EXPECT_THAT(seen, ElementsAre(0.1, 0.2, 0.05, 0.05));
+}
+
+TEST(Model, SeesTheLearningRateThatACallbackHasSet) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  std::vector<double> seen;
+  LambdaCallback script({.on_step_begin =
+                             [](FitState& state) {
+                               state.model.optimizer().set_lr(0.5 *
+                                                              static_cast<double>(state.step));
+                             },
+                         .on_step_end = [&](FitState& state) { seen.push_back(state.lr); }});
+  model.fit(1, *f.loader, {.callbacks = {&script}, .steps = 3});
+  EXPECT_THAT(seen, ElementsAre(0.5, 1, 1.5));
 }
 
 TEST(Model, ChecksAllLearningRatesBeforeItTrains) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
-  for (const double bad : {-1.0, std::nan("")}) {
+  for (const double bad : {-1.0, std::nan(""), 1e39}) {
     const auto before = f.net->parameters()[0].to_vector<float>();
     Diary diary;
     EXPECT_THAT(message_of<ArgumentError>([&] {
@@ -172,7 +232,7 @@ TEST(Model, LayersThatWereSetToEvalStaySo) {
   nn::Module& layer = *f.net->children()[0].module;
   layer.eval();
   std::vector<bool> modes;
-  LambdaCallback watch({.step_begin = [&](FitState&) {
+  LambdaCallback watch({.on_step_begin = [&](FitState&) {
     modes.push_back(f.net->is_training());
     modes.push_back(layer.is_training());
   }});
@@ -190,7 +250,7 @@ TEST(Model, LayersThatWereSetToEvalStaySo) {
 TEST(Model, ACallbackCanEndTheTraining) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);
-  LambdaCallback stop({.step_end = [](FitState& state) { state.stop = state.step == 2; }});
+  LambdaCallback stop({.on_step_end = [](FitState& state) { state.stop = state.step == 2; }});
   Diary diary;
   const FitResult result =
       model.fit(5, *f.loader, {.callbacks = {&stop, &diary}, .validation = f.loader.get()});
@@ -230,6 +290,50 @@ TEST(StopOnDivergence, WaitsForItsPatience) {
   state.result.loss = nan;
   guard.on_step_end(state);
   EXPECT_TRUE(state.stop);
+}
+
+TEST(StopOnDivergence, BeginsAnewUnlessItGoesOn) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  EXPECT_THROW(StopOnDivergence({.factor = 1}), ArgumentError);
+  StopOnDivergence guard({.factor = 2, .patience = 1});
+  FitState state{.model = model};
+  const auto stops_at = [&](double loss) {
+    guard.on_train_begin(state);
+    state.stop = false;
+    state.result.loss = loss;
+    guard.on_step_end(state);
+    return state.stop;
+  };
+  EXPECT_FALSE(stops_at(1));
+  EXPECT_FALSE(stops_at(5)) << "another training";
+  state.resumed_from = "folder";
+  EXPECT_TRUE(stops_at(11)) << "the same";
+}
+
+// Of an epoch that a resumed training begins in its middle, as of a whole one.
+TEST(TimeMonitor, SharesTheTimeAmongTheStepsThatWereDone) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  std::FILE* out = std::tmpfile();
+  TimeMonitor monitor(out);
+  StepTimer timer;
+  FitState state{.model = model, .step_in_epoch = 3};
+  monitor.on_epoch_begin(state);
+  timer.on_step_begin(state);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+  while (std::chrono::steady_clock::now() < end) {
+  }
+  timer.on_step_end(state);
+  state.step_in_epoch = 5;
+  monitor.on_epoch_end(state);
+  EXPECT_GE(timer.median_ms(), 5);
+  std::rewind(out);
+  double epoch_ms = 0;
+  double step_ms = 0;
+  EXPECT_EQ(std::fscanf(out, "epoch time: %lf ms, per step time: %lf ms", &epoch_ms, &step_ms), 2);
+  std::fclose(out);
+  EXPECT_NEAR(epoch_ms, 2 * step_ms, 0.002) << "both have three digits";
 }
 
 TEST(StopOnDivergence, TakesNegativeLossesForWhatTheyAre) {

@@ -1,6 +1,7 @@
 #include "mezzo/train/profile.h"
 
 #include <set>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -175,6 +176,23 @@ TEST(Profile, OfABenchHasEveryPhaseAndOnlyStepsThatCount) {
   EXPECT_EQ(convolutions, 2 * 3);
   EXPECT_THAT(phases, ElementsAre(StepPhase::kForward, StepPhase::kBackward, StepPhase::kUpdate));
   EXPECT_LE(ms, result.total_ms);
+}
+
+// Whose passes join operations.
+TEST(Profile, OfGraphModeHasOtherOperations) {
+  const auto ops = [](bool graph) {
+    RunOptions options;
+    options.model = "lenet5";
+    options.batch_size = 4;
+    options.graph = graph;
+    Profile profile;
+    RunObserver observer;
+    bench(options, {.warmup = 1, .steps = 1, .profile = &profile}, observer);
+    std::set<std::string> names;
+    for (const ProfileRow& row : profile.rows()) names.insert(row.op);
+    return names;
+  };
+  EXPECT_NE(ops(true), ops(false));
 }
 
 }  // namespace

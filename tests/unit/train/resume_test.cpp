@@ -58,7 +58,7 @@ class Process {
   // Trains, and breaks off in one step or stops after another, if there are such.
   FitResult fit(std::int64_t every_steps, std::int64_t broken_step = -1,
                 std::int64_t stopped_step = -1) {
-    LambdaCallback watch({.step_end = [&](FitState& state) {
+    LambdaCallback watch({.on_step_end = [&](FitState& state) {
       const amp::TrainStepResult& result = state.result;
       log[state.step] = {result.loss,
                          result.scale,
@@ -138,13 +138,36 @@ TEST(FitResume, GoesOnAsIfItHadNeverStopped) {
   for (const std::int64_t step : {3, 6, 12}) expect_unbroken(0, step);
 }
 
+// Killed behind its last step, before what comes at the end of the epoch.
+TEST(FitResume, TheEndOfTheLastEpochIsStillToCome) {
+  const TempFolder folder;
+  const auto fit = [&](double score, bool breaks) {
+    Small small({score});
+    ModelCheckpoint checkpoints({.folder = folder.path(), .every_steps = 1, .best = "score"});
+    LambdaCallback watch({.on_epoch_end = [=](FitState&) {
+      if (breaks) throw Broken();
+    }});
+    return small.model.fit(1, small.loader,
+                           {.callbacks = {&checkpoints, &watch},
+                            .validation = &small.test_loader,
+                            .resume = folder.path()});
+  };
+  EXPECT_THROW(fit(0.25, true), Broken);
+  const FitResult result = fit(0.5, false);
+  EXPECT_EQ(result.steps, 2);
+  EXPECT_EQ(result.metrics, (std::map<std::string, double>{{"score", 0.5}}));
+  EXPECT_THAT(io::names_in(folder.path("best")), testing::ElementsAre("000001-step-2"));
+}
+
 TEST(FitResume, AFinishedTrainingHasNothingLeftToDo) {
   const TempFolder folder;
   Process first(folder.path());
-  first.fit(0);
+  const FitResult done = first.fit(0);
   Process second(folder.path(), 99);
   const FitResult result = second.fit(0);
   EXPECT_TRUE(second.log.empty());
+  EXPECT_EQ(result.metrics.size(), 2U);
+  EXPECT_EQ(result.metrics, done.metrics);
   EXPECT_EQ(result.steps, kSteps);
   EXPECT_EQ(result.epochs, kEpochs);
 }
@@ -184,7 +207,7 @@ TEST(FitResume, AStoppedTrainingGoesOn) {
 
 // Losses as the callbacks behind it see them, by the step.
 LambdaCallback::Functions with_losses(const std::vector<double>& losses) {
-  return {.step_end = [losses](FitState& state) {
+  return {.on_step_end = [losses](FitState& state) {
     state.result.loss = losses.at(static_cast<std::size_t>(state.step - 1));
   }};
 }
@@ -213,7 +236,7 @@ TEST(FitResume, CallbacksOfOneKindKeepWhatIsTheirs) {
   StopOnDivergence third(strict);  // was not there before: begins
   bool first_has_stopped = false;
   LambdaCallback watch(
-      {.epoch_begin = [&](FitState&) { first_has_stopped = first.has_stopped(); }});
+      {.on_epoch_begin = [&](FitState&) { first_has_stopped = first.has_stopped(); }});
   EXPECT_EQ(fit(3, {&watch, &first, &second, &third}).steps, 5);
   EXPECT_FALSE(first_has_stopped) << "it has loaded what the second one saved";
   EXPECT_TRUE(second.has_stopped());
@@ -291,6 +314,29 @@ TEST(FitResume, CallbacksForgetWhatTheyLoadedIfTheRestDoesNotFit) {
   fit(Small({}), {&others, &three});
   EXPECT_EQ(three.value(), 7);
   EXPECT_EQ(others.best(), 0.2);
+}
+
+// Of which it says that it does not fit only when it has loaded it.
+class LateRefusing final : public Callback {
+ public:
+  void save(io::Checkpoint& checkpoint) const override {
+    checkpoint.values[section("late")] = {{"value", value}};
+  }
+  void load(const io::Checkpoint& checkpoint) override {
+    value = checkpoint.value<std::int64_t>(section("late"), "value");
+    if (value == 7) throw Broken();
+  }
+  std::int64_t value = 7;
+};
+
+TEST(FitResume, ACallbackThatRefusesForgetsItsPart) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path()};
+  LateRefusing callback;
+  Small({0.1}).fit(1, config, {}, &callback);
+  callback.value = 3;
+  EXPECT_THROW(Small({0.1}).fit(2, config, folder.path(), &callback), Broken);
+  EXPECT_EQ(callback.value, 3);
 }
 
 TEST(StopOnDivergence, LoadsAllOrNothing) {

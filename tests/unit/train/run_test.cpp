@@ -1,12 +1,18 @@
 #include "mezzo/train/run.h"
 
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/data/digits.h"
+#include "mezzo/train/configuration.h"
+#include "mezzo/train/step_statistics.h"
+#include "tests/unit/data/temp_folder.h"
+#include "tests/unit/io/checkpoint_sample.h"
 
 namespace mezzo::train {
 namespace {
@@ -15,8 +21,12 @@ class Events final : public RunObserver {
  public:
   void on_step(const StepEvent& event) override { steps.push_back(event); }
   void on_epoch(const EpochEvent& event) override { epochs.push_back(event); }
+  void on_first_batch(const data::Batch& batch, const data::Dataset&) override {
+    first_indices = batch.indices;
+  }
   std::vector<StepEvent> steps;
   std::vector<EpochEvent> epochs;
+  std::vector<std::int64_t> first_indices;
 };
 
 DataPair small_digits() {
@@ -68,6 +78,79 @@ TEST(Run, TheSameOptionsGiveTheSameBits) {
     for (std::size_t i = 0; i < 10; ++i) {
       EXPECT_EQ(first.steps[i].report.loss, second.steps[i].report.loss) << i;
     }
+  }
+}
+
+TEST(Run, OptionsReachWhatTheyAreFor) {
+  const DataPair data = small_digits();
+  const auto losses = [&](auto change) {
+    Events events;
+    RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
+    options.steps = 3;
+    change(options);
+    run(options, data, events);
+    return std::pair(events.first_indices,
+                     std::vector<double>{events.steps[0].report.loss, events.steps[2].report.loss});
+  };
+  const auto [indices, plain] = losses([](RunOptions&) {});
+  const auto [ordered, other] = losses([](RunOptions& o) { o.shuffle = false; });
+  std::vector<std::int64_t> in_order(32);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  EXPECT_EQ(ordered, in_order);
+  EXPECT_NE(indices, in_order);
+  EXPECT_NE(losses([](RunOptions& o) { o.seed = 2; }).first, indices);
+  EXPECT_NE(losses([](RunOptions& o) { o.label_smoothing = 0.1; }).second[0], plain[0]);
+  EXPECT_NE(losses([](RunOptions& o) { o.momentum = 0; }).second[1], plain[1]);
+  EXPECT_NE(losses([](RunOptions& o) { o.weight_decay = 0.1; }).second[1], plain[1]);
+  EXPECT_THROW(losses([](RunOptions& o) { o.recompute = {"fc9"}; }), ArgumentError);
+}
+
+TEST(Run, ChecksTheOptionsOfCheckpointsInAFolder) {
+  const data::TempFolder folder;
+  Events events;
+  RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
+  options.steps = 7;
+  options.checkpoints = {.folder = folder.path(), .every = 2, .keep = 2};
+  const Evaluation test = run(options, small_digits(), events).test;
+  EXPECT_THAT(io::names_in(folder.path()), testing::ElementsAre("000003-step-6", "000004-step-7"));
+  // One that has nothing left to do is judged all the same.
+  options.checkpoints.resume = true;
+  EXPECT_EQ(run(options, small_digits(), events).test.loss, test.loss);
+  EXPECT_EQ(events.steps.size(), 7U);
+}
+
+TEST(Run, EachStepHasTheRateOfItsPlaceInTheSchedule) {
+  Events events;
+  RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
+  options.schedule = ScheduleKind::kLinear;
+  options.steps = 4;
+  run(options, small_digits(), events);
+  std::vector<double> rates;
+  for (const StepEvent& step : events.steps) rates.push_back(step.lr);
+  EXPECT_EQ(rates, schedule_of(options, 40, 4).values());
+}
+
+// Smoothed labels are for training, and the level is for both.
+TEST(Run, TestsAsEvaluateDoes) {
+  const DataPair data = small_digits();
+  Events events;
+  RunOptions options = options_for(amp::Level::kO2, DType::kBf16);
+  options.steps = 2;
+  options.label_smoothing = 0.2;
+  std::unique_ptr<nn::Module> net;
+  const Evaluation test = run(options, data, events, &net).test;
+  EXPECT_EQ(evaluate(*net, *data.test, 32, options.policy).loss, test.loss);
+  EXPECT_NE(evaluate(*net, *data.test, 32, {.level = amp::Level::kO0}).loss, test.loss);
+}
+
+TEST(Run, StoppedBehindItsLastStepItIsDone) {
+  const DataPair data = small_digits();
+  for (const std::size_t last : {2, 3}) {
+    Events events;
+    RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
+    options.steps = 3;
+    options.should_stop = [&] { return events.steps.size() == last; };
+    EXPECT_EQ(run(options, data, events).stopped, last == 2) << last;
   }
 }
 
@@ -132,6 +215,34 @@ TEST(Run, TheScalerIsOnForF16AndOffForBf16) {
   EXPECT_FALSE(make_scaler({}, {amp::Level::kO0, DType::kF16}).is_enabled());
   const auto fixed = make_scaler({LossScaling::Kind::kStatic, 128}, {amp::Level::kO2, DType::kF16});
   EXPECT_EQ(fixed.get_scale(), 128);
+  EXPECT_FALSE(
+      make_scaler({LossScaling::Kind::kNone}, {amp::Level::kO2, DType::kF16}).is_enabled());
+  EXPECT_TRUE(
+      make_scaler({LossScaling::Kind::kDynamic}, {amp::Level::kO2, DType::kBf16}).is_enabled());
+}
+
+TEST(StepStatistics, AreOfWhatWasAdded) {
+  StepStatistics statistics;
+  for (const double ms : {3.0, 1.0, 2.0}) {
+    amp::TrainStepResult step;
+    step.forward_ms = ms;
+    step.backward_ms = 10 * ms;
+    step.update_ms = 100 * ms;
+    step.skipped = ms == 1;
+    statistics.add(step);
+  }
+  RunResult result;
+  statistics.write(result, 5);
+  EXPECT_EQ(result.steps, 3);
+  EXPECT_EQ(result.skipped_steps, 1);
+  EXPECT_EQ(result.total_ms, 666);
+  EXPECT_EQ(result.step_ms_median, 222);
+  EXPECT_EQ(result.step_ms_min, 111);
+  EXPECT_EQ(result.step_ms_max, 333);
+  EXPECT_EQ(result.forward_ms_median, 2);
+  EXPECT_EQ(result.backward_ms_median, 20);
+  EXPECT_EQ(result.update_ms_median, 200);
+  EXPECT_EQ(result.images_per_s, 1000 * 5 / 222.0);
 }
 
 TEST(Run, AStaticScaleStays) {

@@ -40,6 +40,12 @@ TEST(Schedule, StepsAreTheCourses) {
        0.00999999978, 0.00999999978, 0.00100000005, 0.00100000005, 9.99999975e-05, 9.99999975e-05});
 }
 
+TEST(Schedule, StepsFallAtTheirTenths) {
+  const Schedule schedule{.kind = ScheduleKind::kSteps, .lr = 1, .total_steps = 10};
+  EXPECT_EQ(schedule.values(),
+            (std::vector<double>{1, 1, 1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001}));
+}
+
 TEST(Schedule, PolyIsTheCourses) {
   expect_rates(
       course(ScheduleKind::kPoly, 6),

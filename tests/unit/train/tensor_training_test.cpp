@@ -110,7 +110,7 @@ TEST(TensorTraining, GraphModeHasTheBitsOfEagerMode) {
 
 // Breaks off in a step, if there is one.
 FitResult train_tagging(Tagging& tagging, const std::string& folder, std::int64_t broken_step) {
-  LambdaCallback breaks({.step_end = [=](FitState& state) {
+  LambdaCallback breaks({.on_step_end = [=](FitState& state) {
     if (state.step == broken_step) throw std::runtime_error("broken off");
   }});
   ModelCheckpoint checkpoints({.folder = folder, .every_steps = 2});

@@ -1,0 +1,115 @@
+#include "mezzo/cli/events.h"
+
+#include "mezzo/core/cpu.h"
+#include "mezzo/core/parallel.h"
+#include "mezzo/ops/tf32.h"
+#include "mezzo/train/configuration.h"
+
+namespace mezzo::cli {
+namespace {
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json();
+}
+
+std::optional<std::string> text_if_given(const train::LossScaling& scaling) {
+  const std::string text = train::text_of(scaling);
+  return text.empty() ? std::optional<std::string>() : text;
+}
+
+}  // namespace
+
+Json data_fields(const train::RunOptions& options) {
+  return {{"data", options.data}, {"image_size", options.image_size}, {"workers", options.workers}};
+}
+
+Json step_fields(const train::RunOptions& options) {
+  return {{"recompute", options.recompute},
+          {"graph", options.graph},
+          {"lr", options.lr},
+          {"momentum", options.momentum},
+          {"weight_decay", options.weight_decay},
+          {"label_smoothing", options.label_smoothing},
+          {"loss_scale", or_null(text_if_given(options.loss_scale))},
+          {"seed", options.seed}};
+}
+
+Json training_fields(const train::RunOptions& options) {
+  Json fields = data_fields(options);
+  fields.update(step_fields(options));
+  fields.update({{"augment", options.augment},
+                 {"epochs", options.epochs},
+                 {"steps", or_null(options.steps)},
+                 {"weights", options.weights},
+                 {"zero_init_residual", options.zero_init_residual},
+                 {"lr_schedule", train::name_of(options.schedule)},
+                 {"options", train::configuration_of(options)}});
+  return fields;
+}
+
+Json start_event(const std::string& command, const train::RunOptions& options, const Json& own) {
+  Json event = {{"event", "start"},
+                {"command", command},
+                {"model", options.model},
+                {"level", amp::name_of(options.policy.level)},
+                {"dtype", name_of(options.policy.dtype())},
+                {"keep_f32", options.precision.keep_float32},
+                {"lower", options.precision.lower},
+                {"keep_batchnorm_fp32", or_null(options.precision.keep_batchnorm_fp32)},
+                {"batch_size", options.batch_size}};
+  event.update(own);
+  event.update({{"processes", options.process_count()},
+                {"threads", num_threads()},
+                {"device", concat(options.device)},
+                {"tf32", is_tf32_allowed()},
+                {"cpu", cpu_name()},
+                {"avx512_bf16", cpu_features().avx512_bf16}});
+  return event;
+}
+
+Json begin_result(const train::RunOptions& options) {
+  return {{"event", "result"},
+          {"model", options.model},
+          {"level", amp::name_of(options.policy.level)},
+          {"dtype", name_of(options.policy.dtype())}};
+}
+
+Json result_event(const train::RunOptions& options, const Measured& measured, const Json& own) {
+  Json event = begin_result(options);
+  event["batch_size"] = options.batch_size;
+  event["step_ms_median"] = measured.step_ms_median;
+  event["images_per_s"] = measured.images_per_s;
+  event["peak_bytes"] = measured.peak_bytes;
+  event["skipped_steps"] = measured.skipped_steps;
+  event.update(own);
+  event["accuracy"] = measured.test.has_value() ? Json(measured.test->accuracy) : Json();
+  event["loss"] = measured.test.has_value() ? Json(measured.test->loss) : Json();
+  return event;
+}
+
+Json result_event(const train::RunOptions& options, const train::RunResult& result,
+                  bool with_data) {
+  Measured measured{.step_ms_median = result.step_ms_median,
+                    .images_per_s = result.images_per_s,
+                    .peak_bytes = result.peak_bytes,
+                    .skipped_steps = result.skipped_steps};
+  Json own{{"steps", result.steps},
+           {"step_ms_min", result.step_ms_min},
+           {"step_ms_max", result.step_ms_max},
+           {"forward_ms", result.forward_ms_median},
+           {"backward_ms", result.backward_ms_median},
+           {"update_ms", result.update_ms_median}};
+  if (with_data) {
+    measured.test = result.test;
+    own["epochs"] = result.epochs;
+    own["wait_ms"] = result.wait_ms_mean;
+  }
+  return result_event(options, measured, own);
+}
+
+Json stopped_event(const train::RunResult& result) {
+  return {{"event", "stopped"}, {"step", result.steps}};
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,87 @@
+#include "mezzo/cli/json_lines.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::cli {
+namespace {
+
+// Paths and names may be any bytes, JSON is UTF-8.
+std::string line_of(const Json& event) {
+  return event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Every line begins so, the first of a run that was killed as far as it came.
+constexpr std::string_view kLineBegin = R"({"event":")";
+
+// A name that was mistyped must not cost a file: logs are emptied, or go on behind their last line.
+void check_is_log(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(kLineBegin.size(), '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  if (!kLineBegin.starts_with(begin)) {
+    fail<FileError>("json", path, ": exists and is no log of mezzo. Name another file");
+  }
+}
+
+// Of a regular file; there is nothing to take out of others.
+void drop_lines(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    std::filesystem::resize_file(path, 0, ignored);
+  }
+}
+
+// A run that was killed while it wrote left a line without an end.
+void drop_torn_line(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<std::int64_t>(file.tellg());
+  std::int64_t whole = size;
+  for (; whole > 0; --whole) {
+    file.seekg(whole - 1);
+    if (file.get() == '\n') break;
+  }
+  if (whole < size) {
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(whole), ignored);
+  }
+}
+
+}  // namespace
+
+JsonLines::JsonLines(const std::string& path, bool append) : path_(path), append_(append) {
+  if (path.empty()) return;
+  check_is_log(path);
+  file_.open(path, std::ios::app);
+  if (!file_)
+    fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");
+}
+
+void JsonLines::begin(const Json& event) { first_ = line_of(event); }
+
+void JsonLines::open() {
+  if (!std::exchange(is_open_, true)) append_ ? drop_torn_line(path_) : drop_lines(path_);
+  if (!first_.empty()) put(std::exchange(first_, {}));
+}
+
+void JsonLines::write(const Json& event) {
+  if (path_.empty()) return;
+  open();
+  put(line_of(event));
+}
+
+void JsonLines::put(const std::string& line) {
+  file_ << line << std::endl;
+  if (!file_) fail<DiskError>("json", path_, ": writing failed. Is the disk full?");
+}
+
+}  // namespace mezzo::cli

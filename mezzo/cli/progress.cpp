@@ -1,0 +1,99 @@
+#include "mezzo/cli/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "mezzo/cli/print.h"
+#include "mezzo/cli/table.h"
+
+namespace mezzo::cli {
+namespace {
+
+std::string format_seconds(double seconds) {
+  const long whole = std::lround(seconds);
+  return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+Progress::Progress(JsonLines& json, std::string label, bool quiet)
+    : json_(json),
+      label_(std::move(label)),
+      quiet_(quiet),
+      is_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() { clear_line(); }
+
+void Progress::on_start(std::int64_t total_steps) {
+  total_steps_ = total_steps;
+  start_ = std::chrono::steady_clock::now();
+}
+
+void Progress::on_resume(const std::string& path, std::int64_t step) {
+  first_step_ = step;
+  json_.write({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
+  if (!quiet_) write_error("{}  goes on from {}, after step {}\n", label_, path, step);
+}
+
+void Progress::on_step(const train::StepEvent& event) {
+  const amp::TrainStepResult& report = event.report;
+  json_.write({{"event", "step"},
+               {"step", event.step},
+               {"epoch", event.epoch},
+               {"loss", report.loss},
+               {"lr", event.lr},
+               {"scale", report.scale},
+               {"found_inf", report.overflow || report.nonfinite_loss},
+               {"skipped", report.skipped},
+               {"first_bad", report.first_bad},
+               {"ms", report.total_ms()},
+               {"wait_ms", event.wait_ms}});
+  if (!quiet_ && is_terminal_) draw(event);
+}
+
+void Progress::on_epoch(const train::EpochEvent& event) {
+  json_.write({{"event", "epoch"},
+               {"epoch", event.epoch},
+               {"train_loss", event.train_loss},
+               {"loss", event.test.loss},
+               {"accuracy", event.test.accuracy},
+               {"seconds", event.seconds}});
+  if (quiet_) return;
+  clear_line();
+  write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %, {}\n", label_,
+              event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
+              100 * event.test.accuracy, format_seconds(event.seconds));
+}
+
+void Progress::draw(const train::StepEvent& event) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_draw_ < kRedraw && event.step < total_steps_) return;
+  last_draw_ = now;
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  // By the steps of this part of a run that was resumed.
+  const auto steps_done = static_cast<double>(event.step - first_step_);
+  const auto steps_left = static_cast<double>(total_steps_ - event.step);
+  write_error("\r\033[K{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
+              bar(event.step, total_steps_), without_sign(event.report.loss),
+              event.report.total_ms(), format_seconds(elapsed / steps_done * steps_left));
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void Progress::clear_line() {
+  if (line_open_) write_error("\r\033[K");
+  line_open_ = false;
+}
+
+std::string bar(std::int64_t done, std::int64_t total) {
+  constexpr std::int64_t kWidth = 24;
+  const auto filled = static_cast<std::size_t>(done * kWidth / std::max<std::int64_t>(total, 1));
+  return fmt::format("[{:<{}}] {}/{}", std::string(filled, '='), kWidth, done, total);
+}
+
+}  // namespace mezzo::cli

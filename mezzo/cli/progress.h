@@ -1,0 +1,42 @@
+// How far a run has come.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "mezzo/cli/json_lines.h"
+#include "mezzo/train/run.h"
+
+namespace mezzo::cli {
+
+// Shows steps on a terminal as a bar, elsewhere as a line per epoch, and writes events.
+class Progress final : public train::RunObserver {
+ public:
+  Progress(JsonLines& json, std::string label, bool quiet);
+  ~Progress() override;
+  void on_start(std::int64_t total_steps) override;
+  void on_resume(const std::string& path, std::int64_t step) override;
+  void on_step(const train::StepEvent& event) override;
+  void on_epoch(const train::EpochEvent& event) override;
+
+ private:
+  void draw(const train::StepEvent& event);
+  void clear_line();
+
+  JsonLines& json_;
+  std::string label_;
+  bool quiet_;
+  bool is_terminal_;
+  bool line_open_ = false;
+  std::int64_t total_steps_ = 0;
+  std::int64_t first_step_ = 0;  // that an earlier part of the run came to
+  std::chrono::steady_clock::time_point start_{};
+  std::chrono::steady_clock::time_point last_draw_{};
+};
+
+// `[======            ] 10/30`
+std::string bar(std::int64_t done, std::int64_t total);
+constexpr std::chrono::milliseconds kRedraw{100};  // between two states of a bar
+
+}  // namespace mezzo::cli

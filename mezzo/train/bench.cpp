@@ -1,0 +1,68 @@
+// Steps on generated input, timed.
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/random.h"
+#include "mezzo/models/model.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/train/configuration.h"
+#include "mezzo/train/profile.h"
+#include "mezzo/train/run.h"
+#include "mezzo/train/step_statistics.h"
+#include "mezzo/train/trainer.h"
+
+namespace mezzo::train {
+namespace {
+
+data::Batch generated_batch(std::int64_t size, const Shape& image, std::int64_t classes) {
+  data::Batch batch;
+  batch.images = to_format(randn({size, image[0], image[1], image[2]}), Format::kChannelsLast);
+  batch.labels = empty({size}, DType::kI64);
+  auto* label = batch.labels.mutable_data<std::int64_t>();
+  for (std::int64_t i = 0; i < size; ++i) label[i] = i % classes;
+  return batch;
+}
+
+}  // namespace
+
+RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer) {
+  check_options(options);
+  constexpr std::int64_t kMostSteps = 1'000'000'000;
+  check_arg(bench.warmup >= 0 && bench.warmup <= kMostSteps && bench.steps >= 1 &&
+                bench.steps <= kMostSteps,
+            "bench", "--warmup must not be negative and --steps at least 1, both at most ",
+            kMostSteps, ": ", bench.warmup, " and ", bench.steps);
+  const models::ModelConfig usual = models::usual_config(options.model);
+  const std::int64_t size = options.image_size > 0 ? options.image_size : usual.image_size;
+  const Shape image{usual.in_channels, size, size};
+  std::function<void(amp::StepPhase)> on_phase;
+  std::optional<ListenToKernels> listening;
+  if (bench.profile != nullptr) {
+    on_phase = [&](amp::StepPhase phase) { bench.profile->begin(phase); };
+    listening.emplace(*bench.profile);
+  }
+  Trainer trainer(options, image, usual.num_classes, on_phase);
+  data::Batch batch = generated_batch(options.batch_size, image, usual.num_classes);
+  batch.images = batch.images.to(options.device);
+  batch.labels = batch.labels.to(options.device);
+  reset_peak_memory(options.device);
+  observer.on_start(bench.warmup + bench.steps);
+  StepStatistics statistics;
+  for (std::int64_t i = 0; i < bench.warmup + bench.steps; ++i) {
+    if (bench.profile != nullptr && i == bench.warmup) bench.profile->reset();
+    // What a card's libraries try out at first, and take memory for, no later step takes.
+    const bool is_card = !options.device.is_cpu();
+    if (is_card && i == bench.warmup) reset_peak_memory(options.device);
+    const amp::TrainStepResult report = trainer.model.train_step()(batch.images, batch.labels);
+    if (i >= bench.warmup) statistics.add(report);
+    observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
+  }
+  RunResult result;
+  statistics.write(result, images_of_step(options));
+  result.peak_bytes = memory_stats(options.device).peak_bytes;
+  return result;
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,62 @@
+// What a run tells its observer, and its result.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "mezzo/data/dataset.h"
+#include "mezzo/train/callback.h"
+#include "mezzo/train/run.h"
+#include "mezzo/train/schedule.h"
+#include "mezzo/train/step_statistics.h"
+
+namespace mezzo::train {
+
+// Tells the observer what fit() does, sets the learning rates, and gathers the result.
+class RunReporter final : public Callback {
+ public:
+  // `images` are those that the network is trained on. All must outlive it.
+  RunReporter(const RunOptions& options, const Schedule& schedule, const data::Dataset& images,
+              RunObserver& observer)
+      : options_(options), schedule_(schedule), images_(images), observer_(observer) {}
+
+  void on_train_begin(FitState& state) override;
+  void on_epoch_begin(FitState& state) override;
+  void on_step_begin(FitState& state) override;
+  void on_step_end(FitState& state) override;
+  void on_epoch_end(FitState& state) override;
+  void save(io::Checkpoint& checkpoint) const override;
+  void load(const io::Checkpoint& checkpoint) override;
+
+  RunResult result(const FitResult& fit) const;
+  // False if the run had nothing left to do, or was stopped in the middle of an epoch.
+  bool has_evaluated() const { return test_.has_value(); }
+
+  static Evaluation evaluation_of(const std::map<std::string, double>& metrics);
+
+ private:
+  // Of the steps of an epoch.
+  struct MeanOfSteps {
+    double value = 0;
+    std::int64_t steps = 0;
+
+    void add(double loss) { value += (loss - value) / static_cast<double>(++steps); }
+  };
+
+  const RunOptions& options_;
+  const Schedule& schedule_;
+  const data::Dataset& images_;
+  RunObserver& observer_;
+  StepStatistics statistics_;
+  MeanOfSteps mean_loss_;
+  std::optional<Evaluation> test_{};  // of the epoch that ended last
+  std::int64_t steps_ = 0;            // of this part of the run
+  double waited_ms_ = 0;              // for their batches
+  std::int64_t peak_bytes_ = 0;
+  std::chrono::steady_clock::time_point start_{};  // of the epoch
+};
+
+}  // namespace mezzo::train

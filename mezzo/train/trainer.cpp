@@ -1,0 +1,65 @@
+#include "mezzo/train/trainer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mezzo/graph/train_step.h"
+#include "mezzo/nn/recompute.h"
+#include "mezzo/ops/losses.h"
+
+namespace mezzo::train {
+namespace {
+
+// Null if the options do not ask for any.
+std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
+                                                         const RunOptions& options) {
+  if (options.histogram_every == 0) return nullptr;
+  return std::make_unique<amp::GradientStatistics>(
+      net, amp::GradientStatistics::Options{.every = options.histogram_every,
+                                            .activations = options.activation_gradients});
+}
+
+Tensor plain_loss(const Tensor& logits, const Tensor& labels) {
+  return cross_entropy(logits, labels);
+}
+
+void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const std::vector<nn::Module*> modules = net.matching(pattern);
+    check_arg(!modules.empty(), "recompute", "no module matches `", pattern,
+              "`. `mezzo plan` shows the paths");
+    for (nn::Module* module : modules) nn::recompute(*module);
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
+                 std::function<void(amp::StepPhase)> on_phase)
+    : net(make_model(options, image_shape, classes)),
+      policy(apply_precision(*net, options, image_shape)),
+      statistics(make_statistics(*net, options)),
+      optimizer(
+          net->parameters(),
+          {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
+      model(amp::TrainOneStepWithLossScale(
+                *net,
+                [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
+                  return cross_entropy(logits, labels, {.label_smoothing = smoothing});
+                },
+                optimizer, make_scaler(options.loss_scale, options.policy),
+                {.policy = policy,
+                 .statistics = statistics.get(),
+                 .processes = options.processes,
+                 .on_phase = std::move(on_phase)}),
+            plain_loss) {
+  recompute_matching(*net, options.recompute);
+  if (options.graph) model.train_step().set_execution(graph::captured(*net));
+}
+
+std::int64_t images_of_step(const RunOptions& options) {
+  return options.batch_size * options.process_count();
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,30 @@
+// What trains in a run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "mezzo/amp/gradient_statistics.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/train/model.h"
+#include "mezzo/train/run.h"
+
+namespace mezzo::train {
+
+// Network, optimizer and model of a run, for images of that shape.
+struct Trainer {
+  Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
+          std::function<void(amp::StepPhase)> on_phase = {});
+
+  std::unique_ptr<nn::Module> net;
+  amp::Policy policy;
+  std::unique_ptr<amp::GradientStatistics> statistics;
+  optim::Sgd optimizer;
+  Model model;
+};
+
+// Images of a step, in all processes.
+std::int64_t images_of_step(const RunOptions& options);
+
+}  // namespace mezzo::train
