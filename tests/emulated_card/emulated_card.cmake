@@ -72,7 +72,7 @@ function(mezzo_add_emulated_card)
   mezzo_compile_for_host(mezzo_emulated_card)
   set_target_properties(mezzo_emulated_card PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(mezzo_emulated_card PRIVATE OpenMP::OpenMP_CXX mezzo_warnings mezzo_sanitize)
-  target_include_directories(mezzo_emulated_card PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_include_directories(mezzo_emulated_card PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/generated")
   # Waiting for other threads is what takes the time, and compiling.
   target_compile_options(mezzo_emulated_card PRIVATE -O1)
 endfunction()

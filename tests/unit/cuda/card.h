@@ -1,10 +1,13 @@
 // The card that tests compute on.
 #pragma once
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/device_backend.h"
+#include "mezzo/core/tensor.h"
 
 namespace mezzo {
 
@@ -18,5 +21,8 @@ class OnCard : public Base {
     if (!has_device(kCard)) GTEST_SKIP() << "there is no CUDA card";
   }
 };
+
+// The elements, wherever they are.
+inline std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
 
 }  // namespace mezzo

@@ -31,8 +31,6 @@ using testing::HasSubstr;
 
 class CudaDevice : public OnCard<> {};
 
-std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
-
 TEST_F(CudaDevice, ElementsComeBackAsTheyWent) {
   const Tensor x = randn({3, 5, 7, 2});
   EXPECT_EQ(floats(x.to(kCard)), floats(x));

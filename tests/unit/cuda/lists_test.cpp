@@ -19,8 +19,6 @@ namespace {
 
 class CudaLists : public OnCard<> {};
 
-std::vector<float> floats(const Tensor& tensor) { return tensor.to_vector<float>(); }
-
 TEST_F(CudaLists, ListsMayBeginWithNothing) {
   const Tensor none = zeros({0}).to(kCard);
   EXPECT_TRUE(all_finite(std::vector<Tensor>{none, full({3}, 1).to(kCard)}));
