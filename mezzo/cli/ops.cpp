@@ -2,6 +2,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
+#include "mezzo/core/error.h"
 #include "mezzo/ops/describe.h"
 
 namespace mezzo::cli {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mezzo/cli/print.h"
+#include "mezzo/cli/table.h"
 
 namespace mezzo::cli {
 namespace {

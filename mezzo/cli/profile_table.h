@@ -3,6 +3,7 @@
 
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/train/profile.h"
+#include "mezzo/train/run.h"
 
 namespace mezzo::cli {
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "mezzo/core/dtype.h"
+
 namespace mezzo {
 
 struct CpuFeatures {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/amp/plan.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"

@@ -9,6 +9,7 @@
 
 #include "mezzo/data/dataset.h"
 #include "mezzo/train/callback.h"
+#include "mezzo/train/model.h"
 #include "mezzo/train/run.h"
 #include "mezzo/train/schedule.h"
 #include "mezzo/train/step_statistics.h"
