@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
