@@ -26,8 +26,8 @@ TEST_F(CudaLists, ListsMayBeginWithNothing) {
   EXPECT_FALSE(all_finite(std::vector<Tensor>{none, full({3}, INFINITY).to(kCard)}));
   EXPECT_TRUE(all_finite(std::vector<Tensor>{none}));
   const Tensor grad = full({3}, 1).to(kCard);
-  const SgdTensors updates[] = {{.param = zeros({0}).to(kCard), .grad = none},
-                                {.param = copy_of(grad), .grad = grad}};
+  const SgdTensors updates[] = {{.param = zeros({0}).to(kCard), .grad = none, .momentum = {}},
+                                {.param = copy_of(grad), .grad = grad, .momentum = {}}};
   sgd_step(updates, {.lr = 0.25});
   EXPECT_EQ(floats(updates[1].param), std::vector<float>(3, 0.75F));
   sgd_step({updates, 1}, {.lr = 0.25});
