@@ -239,7 +239,7 @@ TEST_F(Events, AReportSaysWhatHappened) {
 // Of a shell that ignores it, as nohup does of another: the run goes on to its end.
 TEST_F(Events, ASignalThatWasIgnoredStaysIgnored) {
   const std::string script =
-      concat("trap '' TERM; ", MEZZO_COMMAND, " train --model mlp --steps 100 --batch-size 16 ",
+      concat("trap '' TERM; ", MEZZO_COMMAND, " train --model mlp --steps 2000 --batch-size 16 ",
              "--quiet --json ", path("log"), " >/dev/null 2>&1 & pid=$!; until grep -q '\"step\"' ",
              path("log"), " 2>/dev/null; do sleep 0.02; done; kill -TERM $pid; wait $pid");
   EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 0);
