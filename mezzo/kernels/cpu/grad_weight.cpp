@@ -115,6 +115,23 @@ void gather(const Plan& plan, const float* sums, const WeightSteps& steps, float
   });
 }
 
+// The same where the sums lie in place of the result: those of a panel take the room of its 16
+// output channels.
+void gather_in_place(const Plan& plan, const WeightSteps& steps, float* numbers) {
+  const std::int64_t channel = plan.vectors() * kPanel;
+  parallel_for(plan.out_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+    const Tensor room = empty({kPanel * channel});
+    float* const sums = room.mutable_data<float>();
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      float* const out = numbers + panel * kPanel * channel;
+      std::copy_n(out, kPanel * channel, sums);
+      for (std::int64_t o = 0; o < kPanel; ++o) {
+        gather_channel(plan, sums + o * kPanel, steps, out + o * channel);
+      }
+    }
+  });
+}
+
 }  // namespace mezzo::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -130,6 +147,7 @@ using grad_weight::products_for;
 
 HWY_EXPORT(grad_weight);
 HWY_EXPORT(gather);
+HWY_EXPORT(gather_in_place);
 
 }  // namespace
 
@@ -154,8 +172,11 @@ Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x, con
   const WeightSteps steps = *weight_steps(result);
   problem.channels_last = steps.channel == 1;
   const Plan plan(problem, num_threads());
-  if (plan.sums_are_weight()) {
+  if (plan.sums_fit_weight()) {
     HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, result.mutable_data<float>());
+    if (!plan.sums_are_weight()) {
+      HWY_DYNAMIC_DISPATCH(gather_in_place)(plan, steps, result.mutable_data<float>());
+    }
     return result;
   }
   const Tensor sums = empty({plan.sum_count()});

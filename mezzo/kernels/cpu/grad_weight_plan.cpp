@@ -152,11 +152,15 @@ void Plan::divide_panels(std::int64_t parts) {
   }
 }
 
+bool Plan::sums_fit_weight() const {
+  return chunk_parts == 1 && problem.in_channels % kPanel == 0 &&
+         problem.out_channels % kPanel == 0;
+}
+
 bool Plan::sums_are_weight() const {
   // Rows of a weight with many taps lie far apart: for every chunk anew, that would take longer.
-  const bool fits = taps.size() == 1 || (problem.channels_last && chunks.size() == 1);
-  return fits && chunk_parts == 1 && problem.in_channels % kPanel == 0 &&
-         problem.out_channels % kPanel == 0;
+  const bool is_near = taps.size() == 1 || (problem.channels_last && chunks.size() == 1);
+  return is_near && sums_fit_weight();
 }
 
 std::int64_t Plan::sum_count() const {

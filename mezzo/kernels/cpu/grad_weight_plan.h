@@ -107,6 +107,8 @@ struct Plan {
 
   // Groups of 16 rows of the result's transposed form: (input panel, tap).
   std::int64_t vectors() const { return in_panels * static_cast<std::int64_t>(taps.size()); }
+  // True if all sums are as many as the weight has numbers, so that they can lie in its place.
+  bool sums_fit_weight() const;
   // True if the sums of whole panels, one after the other, are the weight [o][tap][i] itself.
   bool sums_are_weight() const;
   // Elements of all sums, [chunk part][panel][vector][16][16], or of the weight.

@@ -14,8 +14,8 @@ using kernels::winograd::kPoints;
 using kernels::winograd::RoundedWeight;
 using kernels::winograd::TileGroups;
 
-// All tiles of a batch of images.
-struct AllTiles {
+// Tiles of a batch of images, and what they are transformed to.
+struct ReadTiles {
   const TileGroups& groups;
   const Copies& copies;
 };
@@ -25,7 +25,7 @@ struct AllTiles {
 template <class W>
 class OutputWorker {
  public:
-  OutputWorker(const Convolution& convolution, const RoundedWeight& weight, const AllTiles& tiles)
+  OutputWorker(const Convolution& convolution, const RoundedWeight& weight, const ReadTiles& tiles)
       : block_(convolution, weight),
         convolution_(convolution),
         tiles_(tiles),
@@ -78,14 +78,14 @@ class OutputWorker {
 
   KernelBlock<W> block_;
   const Convolution& convolution_;
-  const AllTiles& tiles_;
+  const ReadTiles& tiles_;
   Blocks products_;
   Tensor part_;
   Tensor results_;
 };
 
 template <class Out>
-void multiply_all(const Convolution& convolution, const AllTiles& tiles,
+void multiply_all(const Convolution& convolution, const ReadTiles& tiles,
                   const RoundedWeight& weight, const float* bias, Out* y, const Strides& strides) {
   kernels::visit_vector_dtype(weight.numbers.dtype(), [&]<class W>() {
     parallel_for(convolution.weight().blocks, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -100,12 +100,15 @@ void multiply_all(const Convolution& convolution, const AllTiles& tiles,
 void convolve_by_outputs(const Convolution& convolution, const Tensor& x,
                          const RoundedWeight& weight, const float* bias, const Tensor& y) {
   const std::int64_t count = convolution.tiling.tiles();
-  const TileGroups groups(convolution.tiling, 0, count);
-  const Copies copies(convolution.in, count);
-  read_images(convolution.tiling, x, groups.tiles(), copies);
-  visit_images(x, y, [&]<class T, class Out>(const T*, Out* results) {
-    multiply_all(convolution, {groups, copies}, weight, bias, results, y.strides());
-  });
+  const std::int64_t step = convolution.tiles_in_memory();
+  const Copies copies(convolution.in, step);
+  for (std::int64_t begin = 0; begin < count; begin += step) {
+    const TileGroups groups(convolution.tiling, begin, std::min(count, begin + step));
+    read_images(convolution.tiling, x, groups.tiles(), copies);
+    visit_images(x, y, [&]<class T, class Out>(const T*, Out* results) {
+      multiply_all(convolution, {groups, copies}, weight, bias, results, y.strides());
+    });
+  }
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

@@ -19,9 +19,10 @@ std::int64_t equal_parts(std::int64_t count, std::int64_t most, std::int64_t par
 // written once for them. More leave the caches, fewer make the weight pass by too often.
 std::int64_t balanced_tiles(std::int64_t in, std::int64_t out) { return in * out / (in + out); }
 
-// Transformed, a large weight and the sums of its gradient take four times its bytes, at the
-// beginning of a backward pass, when memory is scarcest.
-constexpr std::int64_t kMostWeightBytes = 5 << 20;
+// Transformed, a large weight and the sums of its gradient take four times its bytes, and images
+// more than twice theirs, at the beginning of a backward pass, when memory is scarcest. Of each so
+// much is in memory at a time.
+constexpr std::int64_t kMostBytes = 5 << 20;
 
 std::size_t group_of(const Tile& tile) {
   const bool fewer_columns = tile.columns < kResults;
@@ -50,7 +51,11 @@ bool Convolution::has_large_weight(int threads) const {
 
 std::int64_t Convolution::outputs_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, 0) * kColumns;
-  return std::max<std::int64_t>(1, kMostWeightBytes / bytes) * kColumns;
+  return std::max<std::int64_t>(1, kMostBytes / bytes) * kColumns;
+}
+
+std::int64_t Convolution::tiles_in_memory() const {
+  return equal_parts(tiling.tiles(), std::max<std::int64_t>(1, kMostBytes / tile_bytes(in, 0)), 1);
 }
 
 std::int64_t Convolution::tiles_at_a_time(int threads) const {
@@ -76,12 +81,11 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, out);
   const std::int64_t count = parts();
   if (count > 1) {
-    constexpr std::int64_t kMostBytes = 768 << 10;  // beside the sums
-    return equal_parts(ceil_div(tiling.tiles(), count), kMostBytes / bytes, 1);
+    constexpr std::int64_t kBesideSums = 768 << 10;
+    return equal_parts(ceil_div(tiling.tiles(), count), kBesideSums / bytes, 1);
   }
   // All threads wait for each other twice each time: not for less than this.
   constexpr std::int64_t kFewestBytes = 1 << 20;
-  constexpr std::int64_t kMostBytes = 20 << 20;
   return equal_parts(tiling.tiles(),
                      std::clamp(balanced_tiles(in, out), kFewestBytes / bytes + 1,
                                 std::max<std::int64_t>(kMostBytes / bytes, 1)),
@@ -89,7 +93,7 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
 }
 
 std::int64_t WeightGradient::panels_at_a_time() const {
-  return std::max<std::int64_t>(1, kMostWeightBytes / (tile_bytes(in, 0) * kPanel));
+  return std::max<std::int64_t>(1, kMostBytes / (tile_bytes(in, 0) * kPanel));
 }
 
 }  // namespace mezzo::kernels::winograd

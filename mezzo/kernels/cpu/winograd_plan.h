@@ -152,6 +152,8 @@ struct Convolution {
   bool has_large_weight(int threads) const;
   // Outputs whose transformed weight is in memory at a time, a multiple of kColumns.
   std::int64_t outputs_at_a_time() const;
+  // Tiles whose transformed numbers are in memory at a time, if threads share them.
+  std::int64_t tiles_in_memory() const;
   // Tiles that one thread transforms, multiplies and brings back at a time.
   std::int64_t tiles_at_a_time(int threads) const;
 };

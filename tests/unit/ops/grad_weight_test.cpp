@@ -44,6 +44,7 @@ std::vector<GradWeightCase> cases() {
       {{2, 16, 3, 3}, 16, {5, 5}, {.padding = {4, 4, 4, 4}}},
       {{6, 32, 17, 31}, 24, {3, 3}, {.padding = {1, 1, 1, 1}}},
       {{3, 16, 40, 40}, 16, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
+      {{3, 32, 40, 38}, 48, {3, 3}, {.stride = 2, .padding = {1, 1, 1, 1}}},
       {{9, 80, 5, 5}, 72, {1, 1}},
       {{4, 6, 14, 14}, 16, {5, 5}},
       {{3, 3, 9, 11}, 33, {3, 3}, {.padding = {1, 1, 1, 1}}},
@@ -156,6 +157,26 @@ TEST(GradWeightPlan, ImagesAreOneWhereEachPixelIsMetOnce) {
   EXPECT_EQ(pixels_of_tiles(1, Products::kTiles), 400);
   EXPECT_EQ(pixels_of_tiles(1, Products::kPairs), 8 * 49);
   EXPECT_EQ(pixels_of_tiles(3, Products::kTiles), 8 * 64);
+}
+
+// The sums then lie in place of the result, and take no memory of their own.
+TEST(GradWeightPlan, SumsOfWholePanelsFitTheWeight) {
+  const auto fit = [](std::int64_t in, std::int64_t out, int threads) {
+    const kernels::grad_weight::Problem problem{.images = 16,
+                                                .in_channels = in,
+                                                .out_channels = out,
+                                                .x = {14, 14},
+                                                .y = {14, 14},
+                                                .kernel = 3,
+                                                .attrs = {.padding = {1, 1, 1, 1}},
+                                                .products = Products::kPairs};
+    return kernels::grad_weight::Plan(problem, threads).sums_fit_weight();
+  };
+  EXPECT_TRUE(fit(512, 512, 2));
+  EXPECT_TRUE(fit(16, 32, 1));
+  EXPECT_FALSE(fit(16, 32, 2)) << "each thread has sums of its own";
+  EXPECT_FALSE(fit(512, 500, 2));
+  EXPECT_FALSE(fit(500, 512, 2));
 }
 
 TEST_P(GradWeight, IsRoundedOnceToTheResultsDtype) {
