@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <span>
 
 #include "mezzo/graph/gradients_by_updates.h"
@@ -181,27 +182,88 @@ std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, 
   return place;
 }
 
-void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
+MemoryPeak peak_of(const Program& program, const std::vector<Life>& lives, const MemoryPlan& plan) {
   std::vector<ValueId> blocks;
+  std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
   for (ValueId v = 0; v < program.values.size(); ++v) {
-    if (plan.homes[v] == Home::kArena && plan.blocks[v] == v) blocks.push_back(v);
+    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
+    const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes(), program.device));
+    change[lives[v].first] += bytes;
+    change[lives[v].last + 1] -= bytes;
+    blocks.push_back(v);
   }
-  std::ranges::stable_sort(blocks, std::greater<>(),
-                           [&](ValueId v) { return program.spec(v).bytes(); });
-  plan.offsets.assign(program.values.size(), 0);
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  const auto most = std::ranges::max_element(change);
+  const auto at = static_cast<std::size_t>(most - change.begin());
+  std::erase_if(blocks, [&](ValueId v) { return !meet(lives[v], {at, at}); });
+  return {static_cast<std::size_t>(*most), std::move(blocks)};
+}
+
+// A block of the arena, with the bytes that it takes there.
+struct PlacedBlock {
+  ValueId value{};
+  std::size_t bytes = 0;
+  Life life;
+  std::size_t offset = 0;
+
+  std::size_t end() const { return offset + bytes; }
+};
+
+// Gives one block after the other the lowest place that is free. Returns the bytes of the arena.
+std::size_t place_in_order(std::span<PlacedBlock> blocks) {
+  std::size_t arena = 0;
   std::vector<std::pair<std::size_t, std::size_t>> taken;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     taken.clear();
-    for (std::size_t k = 0; k < i; ++k) {
-      const ValueId other = blocks[k];
-      if (!meet(lives[blocks[i]], lives[other])) continue;
-      const std::size_t begin = plan.offsets[other];
-      taken.emplace_back(begin, begin + aligned(program.spec(other).bytes(), program.device));
+    for (const PlacedBlock& other : blocks.first(i)) {
+      if (meet(blocks[i].life, other.life)) taken.emplace_back(other.offset, other.end());
     }
-    const std::size_t bytes = aligned(program.spec(blocks[i]).bytes(), program.device);
-    plan.offsets[blocks[i]] = lowest_gap(taken, bytes);
-    plan.arena_bytes = std::max(plan.arena_bytes, plan.offsets[blocks[i]] + bytes);
+    blocks[i].offset = lowest_gap(taken, blocks[i].bytes);
+    arena = std::max(arena, blocks[i].end());
   }
+  return arena;
+}
+
+std::vector<PlacedBlock> largest_first(const Program& program, const std::vector<Life>& lives,
+                                       const MemoryPlan& plan) {
+  std::vector<PlacedBlock> blocks;
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
+    blocks.push_back({v, aligned(program.spec(v).bytes(), program.device), lives[v]});
+  }
+  std::ranges::stable_sort(blocks, std::greater<>(), &PlacedBlock::bytes);
+  return blocks;
+}
+
+// What is alive at the peak before all else, in the order in which it comes: it lies one upon the
+// other without a gap, and what is free of its place before and behind the peak is one room on top,
+// for a backward pass reads the last results first.
+std::vector<PlacedBlock> peak_first(std::vector<PlacedBlock> blocks, const MemoryPeak& peak) {
+  const std::set<ValueId> at_peak(peak.blocks.begin(), peak.blocks.end());
+  const auto others = std::stable_partition(
+      blocks.begin(), blocks.end(),
+      [&](const PlacedBlock& block) { return at_peak.contains(block.value); });
+  std::stable_sort(blocks.begin(), others, [](const PlacedBlock& a, const PlacedBlock& b) {
+    return a.life.first < b.life.first;
+  });
+  return blocks;
+}
+
+void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
+  const MemoryPeak peak = peak_of(program, lives, plan);
+  plan.least_bytes = peak.bytes;
+  std::vector<PlacedBlock> blocks = largest_first(program, lives, plan);
+  plan.arena_bytes = place_in_order(blocks);
+  if (plan.arena_bytes > plan.least_bytes) {
+    std::vector<PlacedBlock> others = peak_first(blocks, peak);
+    const std::size_t arena = place_in_order(others);
+    if (arena < plan.arena_bytes) {
+      plan.arena_bytes = arena;
+      blocks = std::move(others);
+    }
+  }
+  plan.offsets.assign(program.values.size(), 0);
+  for (const PlacedBlock& block : blocks) plan.offsets[block.value] = block.offset;
 }
 
 // Where the arena is free from the update of a run to the reader in the next one: none is worth a
@@ -229,23 +291,6 @@ void arrange_rooms(const Program& program, const std::vector<Life>& lives, Memor
   }
 }
 
-MemoryPeak peak_of(const Program& program, const std::vector<Life>& lives, const MemoryPlan& plan) {
-  std::vector<ValueId> blocks;
-  std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
-  for (ValueId v = 0; v < program.values.size(); ++v) {
-    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
-    const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes(), program.device));
-    change[lives[v].first] += bytes;
-    change[lives[v].last + 1] -= bytes;
-    blocks.push_back(v);
-  }
-  std::partial_sum(change.begin(), change.end(), change.begin());
-  const auto most = std::ranges::max_element(change);
-  const auto at = static_cast<std::size_t>(most - change.begin());
-  std::erase_if(blocks, [&](ValueId v) { return !meet(lives[v], {at, at}); });
-  return {static_cast<std::size_t>(*most), std::move(blocks)};
-}
-
 }  // namespace
 
 bool is_parameter_copy(const Program& program, const Node& node) {
@@ -260,7 +305,6 @@ MemoryPlan plan_memory(const Program& program, bool copies_results) {
   arrange(program, lives, plan);
   // What is recorded reads weights where they stand.
   if (!copies_results) arrange_rooms(program, lives, plan);
-  plan.least_bytes = peak_of(program, lives, plan).bytes;
   return plan;
 }
 

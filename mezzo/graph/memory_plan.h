@@ -34,7 +34,8 @@ struct MemoryPlan {
 // Results are alive from the node that makes them to the last one that reads them or a view of
 // them. Larger ones are placed first, each as low as what is alive at the same time allows
 // (the greedy-by-size rule of Pisarchyk and Lee, "Efficient memory management for deep neural net
-// inference", 2020).
+// inference", 2020); where the arena is smaller for it, what is alive at the peak is placed before
+// all else, in the order in which it comes.
 //
 // `copies_results`: what the program returns is going to be copied out of the arena, except for
 // gradients of leaves, which may be as large as all parameters, and what is not dense.

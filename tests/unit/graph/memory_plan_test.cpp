@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/capture.h"
@@ -49,6 +49,24 @@ TEST(MemoryPlan, AChainTakesTwoBlocksAtATime) {
   EXPECT_EQ(p.home("x"), Home::kOutside);
   EXPECT_EQ(p.home("%3"), Home::kFresh);
   EXPECT_EQ(p.plan.offsets[p["%0"]], p.plan.offsets[p["%2"]]);
+}
+
+// The largest first, %4 takes the place that %0 leaves, and there is too little beside it for %3.
+TEST(MemoryPlan, LeavesNoGapAtThePeakWhereLargeBlocksFirstWould) {
+  const Planned p(R"(program(x: f32[1024], y: f32[512], z: f32[768]) {
+  %0: f32[1024] = relu(x)
+  %1: f32[1024] = relu(x)
+  %2: f32[] = sum(%0) {axes=[0] keepdim=false f32_result=true}
+  %3: f32[512] = relu(y)
+  %4: f32[768] = relu(z)
+  %5: f32[] = sum(%1) {axes=[0] keepdim=false f32_result=true}
+  %6: f32[] = sum(%3) {axes=[0] keepdim=false f32_result=true}
+  %7: f32[] = sum(%4) {axes=[0] keepdim=false f32_result=true}
+  return
+}
+)");
+  EXPECT_EQ(p.plan.least_bytes, 4096U + 2048 + 3072 + 64);
+  EXPECT_EQ(p.plan.arena_bytes, p.plan.least_bytes);
 }
 
 // A norm of the backward pass, with `reader` behind it.
@@ -266,7 +284,7 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
     }
   }
   EXPECT_GT(checked, 1000U);
-  EXPECT_LE(plan.arena_bytes, plan.least_bytes + plan.least_bytes / 20);
+  EXPECT_LE(plan.arena_bytes, plan.least_bytes + plan.least_bytes / 100);
 }
 
 }  // namespace
