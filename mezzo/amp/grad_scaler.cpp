@@ -86,7 +86,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
 // A captured step reads the scale from a tensor, in which every run puts its own.
 Tensor GradScaler::scale_captured(const Tensor& loss) {
   if (!factor_.defined() || factor_.device() != loss.device()) {
-    factor_ = ones({}, DType::kF32, loss.device());
+    factor_ = ones({}, DType::kF32, Format::kContiguous, loss.device());
   }
   const auto put_scale = [this, factor = factor_](std::span<const Tensor>) {
     if (!used_.has_value()) used_ = state_->scale();

@@ -213,7 +213,7 @@ std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
     if (!grad.defined()) {
       check_arg(output.numel() == 1, "backward", "the tensor has shape ", output.shape(),
                 ". Reduce it to a scalar, or pass the gradient to start from");
-      grad = full(output.shape(), 1, output.dtype(), output.device());
+      grad = full(output.shape(), 1, output.dtype(), Format::kContiguous, output.device());
     }
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
               ", the tensor ", output.shape(), ". Give it the shape of the tensor");

@@ -154,9 +154,10 @@ Tensor empty_pinned(const Shape& shape, DType dtype = DType::kF32,
                     Format format = Format::kContiguous);
 Tensor zeros(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous,
              Device device = kCpuDevice);
-Tensor ones(const Shape& shape, DType dtype = DType::kF32, Device device = kCpuDevice);
-Tensor full(const Shape& shape, double value, DType dtype = DType::kF32,
+Tensor ones(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous,
             Device device = kCpuDevice);
+Tensor full(const Shape& shape, double value, DType dtype = DType::kF32,
+            Format format = Format::kContiguous, Device device = kCpuDevice);
 // 0, 1, ..., n - 1.
 Tensor arange(std::int64_t n, DType dtype = DType::kF32);
 // A tensor holding a copy of `values` in row-major order. Throws ArgumentError if the count

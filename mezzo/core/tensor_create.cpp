@@ -75,12 +75,12 @@ Tensor zeros(const Shape& shape, DType dtype, Format format, Device device) {
   return result;
 }
 
-Tensor ones(const Shape& shape, DType dtype, Device device) {
-  return full(shape, 1, dtype, device);
+Tensor ones(const Shape& shape, DType dtype, Format format, Device device) {
+  return full(shape, 1, dtype, format, device);
 }
 
-Tensor full(const Shape& shape, double value, DType dtype, Device device) {
-  const Tensor result = empty(shape, dtype, Format::kContiguous, device);
+Tensor full(const Shape& shape, double value, DType dtype, Format format, Device device) {
+  const Tensor result = empty(shape, dtype, format, device);
   fill(result, value);
   return result;
 }

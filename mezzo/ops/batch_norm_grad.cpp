@@ -159,7 +159,7 @@ BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& 
   const Tensor x = cast(saved.x, dtype);
   const Tensor centered = x - (attrs.training ? mean(x, axes, true) : spread(saved.mean));
   const Tensor var = attrs.training ? mean(centered * centered, axes, true) : spread(saved.var);
-  const Tensor rstd = ones({}, dtype, x.device()) / sqrt(var + attrs.eps);
+  const Tensor rstd = ones({}, dtype, Format::kContiguous, x.device()) / sqrt(var + attrs.eps);
   const Tensor normal = centered * rstd;
   const Tensor scale = saved.weight.defined() ? rstd * spread(saved.weight) : rstd;
 

@@ -113,7 +113,8 @@ namespace {
 
 // The loss of that answer everywhere.
 Tensor loss_of_answer(const Tensor& logits, double answer) {
-  const Tensor target = expand(full({}, answer, DType::kF32, logits.device()), logits.shape());
+  const Tensor target =
+      expand(full({}, answer, DType::kF32, Format::kContiguous, logits.device()), logits.shape());
   return call_one(ops::binary_cross_entropy_with_logits, {&logits, &target});
 }
 

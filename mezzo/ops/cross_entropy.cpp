@@ -65,7 +65,8 @@ Tensor weighted_target(const Tensor& probabilities, double smoothing, const Tens
 
 // 1 for labels that do not count, else 0; f32 [n].
 Tensor ignored_labels(const Tensor& labels, std::int64_t ignore_index) {
-  const Tensor number = full({}, static_cast<double>(ignore_index), DType::kI64, labels.device());
+  const Tensor number = full({}, static_cast<double>(ignore_index), DType::kI64,
+                             Format::kContiguous, labels.device());
   const Tensor distance = (labels - number).astype(DType::kF32);
   return relu(1.0 - distance * distance);
 }

@@ -181,7 +181,8 @@ extern const OpDef max_grad{
         [](Backward& ctx) {
           const Tensor x = ctx.input(1);
           const Tensor y = ctx.input(2);
-          const Tensor share = mezzo::max_grad(ones(y.shape(), y.dtype(), y.device()), x, y);
+          const Tensor share =
+              mezzo::max_grad(ones(y.shape(), y.dtype(), Format::kContiguous, y.device()), x, y);
           ctx.set(0, sum_to(ctx.grad() * share, y.shape(), ctx.grad_dtype(0)));
         },
     .grad_inputs = 0b001,
