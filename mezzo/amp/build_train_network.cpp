@@ -5,7 +5,7 @@
 
 #include "mezzo/amp/level.h"
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/log.h"
 
 namespace mezzo::amp {

@@ -1,4 +1,4 @@
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 
 #include <algorithm>
 #include <chrono>

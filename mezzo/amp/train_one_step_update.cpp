@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/amp/gradient_statistics.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/log.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/capture_hook.h"

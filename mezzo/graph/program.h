@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mezzo/amp/policy.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/op.h"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/metrics.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo::train {

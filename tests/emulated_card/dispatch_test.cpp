@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/models/model.h"
 #include "mezzo/ops/kernel_listener.h"

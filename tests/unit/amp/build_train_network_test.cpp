@@ -3,7 +3,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/module_precision.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"

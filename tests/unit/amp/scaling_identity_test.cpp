@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/nn/activation.h"
 #include "mezzo/nn/container.h"

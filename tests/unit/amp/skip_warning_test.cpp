@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"

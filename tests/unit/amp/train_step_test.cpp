@@ -8,7 +8,7 @@
 
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/adam.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"

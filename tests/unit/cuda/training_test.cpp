@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/data/digits.h"
 #include "mezzo/io/npy.h"

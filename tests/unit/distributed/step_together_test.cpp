@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/half_parameters.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/sgd.h"

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/train_step.h"
 #include "tests/unit/graph/fake_recorder.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mezzo/amp/half_parameters.h"
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/nn/nn.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/amp/train_network.h"
+#include "mezzo/amp/train_one_step.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/ops/losses.h"
 #include "tests/unit/amp/small_net.h"
