@@ -53,7 +53,7 @@ TEST(Upload, IsTheTensorOnTheCard) {
 }
 
 TEST(Upload, WaitsForWorkThatUsedItsMemoryAndForNoLater) {
-  Tensor before = full({kSize}, 2, DType::kF32, kCard);
+  Tensor before = full({kSize}, 2, DType::kF32, Format::kContiguous, kCard);
   const void* const block = before.address();
   const Tensor doubled = before + before;
   before = Tensor();
@@ -74,9 +74,9 @@ TEST(Upload, WaitsForWorkThatUsedItsMemoryAndForNoLater) {
 }
 
 TEST(Upload, MayGoBeforeItIsDone) {
-  const void* const block = full({kSize}, 1, DType::kF32, kCard).address();
+  const void* const block = full({kSize}, 1, DType::kF32, Format::kContiguous, kCard).address();
   static_cast<void>(Upload(full({kSize}, 7), kCard));
-  const Tensor next = full({kSize}, 2, DType::kF32, kCard);
+  const Tensor next = full({kSize}, 2, DType::kF32, Format::kContiguous, kCard);
   expect_again(next.address(), block);
   synchronize(kCard);
   ASSERT_EQ(cudaStreamSynchronize(copy_stream()), cudaSuccess);

@@ -39,7 +39,7 @@ TEST_F(CudaDevice, ElementsComeBackAsTheyWent) {
   EXPECT_EQ(floats(permute(x, {3, 1, 0, 2}).to(kCard)), floats(permute(x, {3, 1, 0, 2})));
   EXPECT_EQ(full({}, 3.5).to(kCard).item(), 3.5);
   EXPECT_EQ(floats(zeros({4}, DType::kF16, Format::kContiguous, kCard)), floats(zeros({4})));
-  EXPECT_EQ(full({3}, 7, DType::kI64, kCard).to_vector<std::int64_t>(),
+  EXPECT_EQ(full({3}, 7, DType::kI64, Format::kContiguous, kCard).to_vector<std::int64_t>(),
             (std::vector<std::int64_t>{7, 7, 7}));
 }
 
