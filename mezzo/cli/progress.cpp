@@ -42,6 +42,9 @@ void Progress::on_resume(const std::string& path, std::int64_t step) {
 
 void Progress::on_step(const train::StepEvent& event) {
   const amp::TrainStepResult& report = event.report;
+  scale_ = report.scale;
+  is_scaled_ = is_scaled_ || scale_ != 1;
+  skipped_ += report.skipped ? 1 : 0;
   json_.write({{"event", "step"},
                {"step", event.step},
                {"epoch", event.epoch},
@@ -63,11 +66,20 @@ void Progress::on_epoch(const train::EpochEvent& event) {
                {"loss", event.test.loss},
                {"accuracy", event.test.accuracy},
                {"seconds", event.seconds}});
-  if (quiet_) return;
-  clear_line();
-  write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %, {}\n", label_,
-              event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
-              100 * event.test.accuracy, format_seconds(event.seconds));
+  if (!quiet_) {
+    clear_line();
+    write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %{}, {}\n",
+                label_, event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
+                100 * event.test.accuracy, scaling(), format_seconds(event.seconds));
+  }
+  skipped_ = 0;
+}
+
+// Nothing of a run without a loss scale, which skips a step only for a loss that is not finite.
+std::string Progress::scaling() const {
+  // An f32 number, in as few digits as tell it from others.
+  const auto scale = static_cast<float>(scale_);
+  return (is_scaled_ ? fmt::format(", scale {}", scale) : "") + skipped_text(skipped_);
 }
 
 void Progress::draw(const train::StepEvent& event) {
@@ -88,6 +100,10 @@ void Progress::draw(const train::StepEvent& event) {
 void Progress::clear_line() {
   if (line_open_) write_error("\r\033[K");
   line_open_ = false;
+}
+
+std::string skipped_text(std::int64_t steps) {
+  return steps > 0 ? fmt::format(", {} step{} skipped", steps, steps == 1 ? "" : "s") : "";
 }
 
 std::string bar(std::int64_t done, std::int64_t total) {

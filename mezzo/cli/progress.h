@@ -22,6 +22,7 @@ class Progress final : public train::RunObserver {
 
  private:
   void draw(const train::StepEvent& event);
+  std::string scaling() const;
   void clear_line();
 
   JsonLines& json_;
@@ -31,10 +32,15 @@ class Progress final : public train::RunObserver {
   bool line_open_ = false;
   std::int64_t total_steps_ = 0;
   std::int64_t first_step_ = 0;  // that an earlier part of the run came to
+  bool is_scaled_ = false;       // the loss, by another number than 1 in some step
+  double scale_ = 1;             // of the latest step
+  std::int64_t skipped_ = 0;     // steps of the epoch so far
   std::chrono::steady_clock::time_point start_{};
   std::chrono::steady_clock::time_point last_draw_{};
 };
 
+// `, 1 step skipped`; nothing of none.
+std::string skipped_text(std::int64_t steps);
 // `[======            ] 10/30`
 std::string bar(std::int64_t done, std::int64_t total);
 constexpr std::chrono::milliseconds kRedraw{100};  // between two states of a bar

@@ -34,9 +34,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
   } else {
     write_out(", no step was left to do");
   }
-  if (result.skipped_steps > 0)
-    write_out(", {} step{} skipped", result.skipped_steps, result.skipped_steps == 1 ? "" : "s");
-  write_out("\n");
+  write_out("{}\n", skipped_text(result.skipped_steps));
 }
 
 void check_files(const TrainOptions& options) {

@@ -13,6 +13,7 @@
 namespace mezzo::cli_tests {
 namespace {
 
+using testing::ContainsRegex;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -90,6 +91,17 @@ TEST_F(Events, StepsHaveTheScaleThatTheyUsed) {
   EXPECT_THAT(values_of(events, "step", "lr"), Each(100));
   EXPECT_EQ(events.back()["skipped_steps"], 3);
   EXPECT_THAT(output, HasSubstr(", 3 steps skipped\n"));
+}
+
+// Its line: the scale of its last step, and of its own steps those that were skipped.
+TEST_F(Events, AnEpochsLineHasTheScaleAndWhatWasSkipped) {
+  const std::string train = "train --model mlp --batch-size 5000 --epochs 2 ";
+  const Outcome scaled = run(train + "--dtype f16 --loss-scale 1e30");
+  EXPECT_THAT(scaled.errors, ContainsRegex("epoch 1: .*, scale 1e\\+30, 2 steps skipped, "));
+  EXPECT_THAT(scaled.errors, ContainsRegex("epoch 2: .*, scale 1e\\+30, 2 steps skipped, "));
+  EXPECT_THAT(scaled.output, HasSubstr(", 4 steps skipped\n"));
+  const Outcome plain = run(train);
+  EXPECT_THAT(plain.errors, ContainsRegex("epoch 2: .*, accuracy [0-9.]+ %, [0-9]+s"));
 }
 
 TEST_F(Events, ALossThatIsNotFiniteIsFound) {
