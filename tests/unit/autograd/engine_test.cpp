@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/allocator.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
@@ -168,6 +169,14 @@ TEST(Backward, AnUnreadParameterCopyEndsWithAChangeAndOneOfDetachDoesNot) {
   fill(weight, 0);
   EXPECT_THROW(low.to_vector<float>(), ArgumentError);
   EXPECT_EQ(kept.to_vector<float>(), (Floats{1, 2}));
+}
+
+// The copy holds the parameter that it is made from, which holds the copy.
+TEST(Backward, AParameterEndsThoughACopyOfItWasNeverRead) {
+  const auto live_bytes = [] { return cpu_allocator().stats().live_bytes; };
+  const std::int64_t before = live_bytes();
+  leaf({1, 2}, {2}).astype(DType::kBf16);
+  EXPECT_EQ(live_bytes(), before);
 }
 
 // The copy of the copy makes the copy, too.
@@ -376,8 +385,8 @@ TEST(Backward, ANormWithAResidualAddsAllGradients) {
     return loss;
   };
   for (const int readers : {1, 2, 3, 4}) {
-    const auto expected = static_cast<float>(readers * (readers + 1) / 2);
-    const Floats all(4, expected);
+    const int sum_of_factors = readers * (readers + 1) / 2;
+    const Floats all(4, static_cast<float>(sum_of_factors));
     read_often(norm(), readers).backward();
     EXPECT_EQ(residual.grad().to_vector<float>(), all) << readers;
     residual.clear_grad();

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "mezzo/core/error.h"
 #include "tests/unit/threads.h"
 
 namespace mezzo {
@@ -198,6 +199,14 @@ TEST(RandomTensors, TakeTheirPartOfTheStream) {
   EXPECT_NE(a.to_vector<float>(), b.to_vector<float>());
   generator.set_position({13, 16});
   EXPECT_EQ(randn({3, 5}, generator).to_vector<float>(), b.to_vector<float>());
+}
+
+TEST(RandomTensors, OnlyTheBeginOfABlockIsATensor) {
+  const RandomPosition begin{0x123456789ABCDEFU, (std::uint64_t{5} << 34U) + 8};
+  EXPECT_EQ(position_from(to_tensor(begin).data<std::int64_t>()), begin);
+  for (const std::uint64_t beside : {1U, 2U, 3U}) {
+    EXPECT_THROW(to_tensor({begin.seed, begin.offset + beside}), ArgumentError);
+  }
 }
 
 }  // namespace

@@ -113,7 +113,27 @@ TEST_F(CudaReplay, RecordsOnceAndLaunchesFromThenOn) {
   EXPECT_EQ(live[7], live[3]) << "launches take no memory";
 }
 
-// A launch reads where in the stream its run starts.
+// What is derived from them, or was saved of them, is known to be old, though a launch does not say
+// what it changes.
+TEST_F(CudaReplay, RunningStatisticsCountAsChanged) {
+  amp::SmallNet net;
+  net.to(kCard);
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.1});
+  amp::TrainOneStepWithLossScale step(net, amp::class_loss, optimizer, amp::GradScaler());
+  step.set_execution(graph::captured(net));
+  const auto buffers = net.named_buffers();
+  ASSERT_EQ(buffers.size(), 3U);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    std::vector<std::uint64_t> before;
+    for (const auto& buffer : buffers) before.push_back(buffer.tensor.version());
+    const amp::Batch batch = amp::small_batch(i);
+    step(batch.images.to(kCard), batch.labels.to(kCard));
+    for (std::size_t k = 0; k < buffers.size(); ++k) {
+      EXPECT_GT(buffers[k].tensor.version(), before[k]) << buffers[k].name << " in step " << i;
+    }
+  }
+}
+
 // Eagerly at first, then in launches.
 TEST_F(CudaReplay, AGraphPutsBuffersOfSkippedStepsBack) {
   graph::Training trained;
@@ -137,6 +157,7 @@ TEST_F(CudaReplay, AGraphPutsBuffersOfSkippedStepsBack) {
   }
 }
 
+// A launch reads where in the stream its run starts.
 TEST_F(CudaReplay, DropoutIsRecordedAndDrawsWhatItDrawsEagerly) {
   const auto step = [](Tensors in) {
     return std::vector<Tensor>{dropout(dropout(in[0] * 2, 0.3) + 1, 0.5)};

@@ -48,6 +48,8 @@ class Init : public testing::Test {
 TEST_F(Init, Fans) {
   EXPECT_EQ(fans_of(weight).in, 288);
   EXPECT_EQ(fans_of(weight).out, 576);
+  EXPECT_EQ(fans_of(empty({4, 2, 3, 5})).in, 30);
+  EXPECT_EQ(fans_of(empty({4, 2, 3, 5})).out, 60);
   EXPECT_EQ(fans_of(empty({10, 84})).in, 84);
   EXPECT_EQ(fans_of(empty({10, 84})).out, 10);
   EXPECT_THROW(fans_of(empty({10})), ArgumentError);
@@ -100,6 +102,18 @@ TEST_F(Init, Xavier) {
   EXPECT_LE(moments_of(weight).max, std::sqrt(3.0) * deviation * (1 + 1e-6));
   xavier_normal(weight, 2);
   expect_moments(weight, 0, 2 * deviation);
+}
+
+TEST_F(Init, AViewGetsTheNumbersAndWhatLiesBesideItNone) {
+  const Tensor whole = zeros({5, 7});
+  Generator once(3);
+  uniform(alias(whole, {5, 3}, {7, 1}, 2), 1, 2, once);
+  const Tensor expected = zeros({5, 7});
+  const Tensor dense = empty({5, 3});
+  Generator again(3);
+  uniform(dense, 1, 2, again);
+  copy_elements(dense, alias(expected, {5, 3}, {7, 1}, 2));
+  EXPECT_EQ(whole.to_vector<float>(), expected.to_vector<float>());
 }
 
 TEST_F(Init, Kaiming) {
