@@ -299,6 +299,20 @@ TEST(Onnx, MeansOfWindows) {
   onnx::ModelProto model = exported(net, {2, 8, 8});
   EXPECT_THAT(checked_output(model), ElementsAre("N", "2", "4", "4"));
   EXPECT_EQ(node(model, "AveragePool").attribute(3).i(), 1);
+  // A window as large as the image is not the mean of the image where it moves over a padding.
+  Net padded(
+      [](const Tensor& x) { return avg_pool2d(x, {.kernel = 4, .stride = 1, .padding = 1}); });
+  onnx::ModelProto windows = exported(padded, {2, 4, 4});
+  EXPECT_THAT(checked_output(windows), ElementsAre("N", "2", "3", "3"));
+  EXPECT_EQ(count_ops(windows)["GlobalAveragePool"], 0);
+}
+
+// What a network gives out has a node of its own, also if it is what the network was given.
+TEST(Onnx, OneTimesTheInputIsANode) {
+  Net same([](const Tensor& x) { return x * 1; });
+  onnx::ModelProto model = exported(same, {3});
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "3"));
+  EXPECT_EQ(count_ops(model)["Identity"], 1);
 }
 
 TEST(Onnx, RefusesWhatItCannotSay) {
