@@ -81,7 +81,7 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
   const std::int64_t bytes = tile_bytes(in, out);
   const std::int64_t count = parts();
   if (count > 1) {
-    constexpr std::int64_t kBesideSums = 768 << 10;
+    constexpr std::int64_t kBesideSums = 768 << 10;  // bytes, in the same cache
     return equal_parts(ceil_div(tiling.tiles(), count), kBesideSums / bytes, 1);
   }
   // All threads wait for each other twice each time: not for less than this.
