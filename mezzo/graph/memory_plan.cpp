@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <span>
 
 #include "mezzo/graph/gradients_by_updates.h"
@@ -182,23 +181,6 @@ std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, 
   return place;
 }
 
-MemoryPeak peak_of(const Program& program, const std::vector<Life>& lives, const MemoryPlan& plan) {
-  std::vector<ValueId> blocks;
-  std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
-  for (ValueId v = 0; v < program.values.size(); ++v) {
-    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
-    const auto bytes = static_cast<std::int64_t>(aligned(program.spec(v).bytes(), program.device));
-    change[lives[v].first] += bytes;
-    change[lives[v].last + 1] -= bytes;
-    blocks.push_back(v);
-  }
-  std::partial_sum(change.begin(), change.end(), change.begin());
-  const auto most = std::ranges::max_element(change);
-  const auto at = static_cast<std::size_t>(most - change.begin());
-  std::erase_if(blocks, [&](ValueId v) { return !meet(lives[v], {at, at}); });
-  return {static_cast<std::size_t>(*most), std::move(blocks)};
-}
-
 // A block of the arena, with the bytes that it takes there.
 struct PlacedBlock {
   ValueId value{};
@@ -207,7 +189,36 @@ struct PlacedBlock {
   std::size_t offset = 0;
 
   std::size_t end() const { return offset + bytes; }
+  bool is_alive_at(std::size_t node) const { return meet(life, {node, node}); }
 };
+
+// Those of a plan, still without a place.
+std::vector<PlacedBlock> blocks_of_arena(const Program& program, const MemoryPlan& plan) {
+  const std::vector<Life> lives = lives_of_blocks(program, plan);
+  std::vector<PlacedBlock> blocks;
+  for (ValueId v = 0; v < program.values.size(); ++v) {
+    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
+    blocks.push_back({v, aligned(program.spec(v).bytes(), program.device), lives[v]});
+  }
+  return blocks;
+}
+
+// When most is alive, and how much.
+struct Peak {
+  std::size_t node = 0;
+  std::size_t bytes = 0;
+};
+
+Peak peak_of(const Program& program, std::span<const PlacedBlock> blocks) {
+  std::vector<std::int64_t> change(program.nodes.size() + 2, 0);
+  for (const PlacedBlock& block : blocks) {
+    change[block.life.first] += static_cast<std::int64_t>(block.bytes);
+    change[block.life.last + 1] -= static_cast<std::int64_t>(block.bytes);
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  const auto most = std::ranges::max_element(change);
+  return {static_cast<std::size_t>(most - change.begin()), static_cast<std::size_t>(*most)};
+}
 
 // Gives one block after the other the lowest place that is free. Returns the bytes of the arena.
 std::size_t place_in_order(std::span<PlacedBlock> blocks) {
@@ -224,38 +235,27 @@ std::size_t place_in_order(std::span<PlacedBlock> blocks) {
   return arena;
 }
 
-std::vector<PlacedBlock> largest_first(const Program& program, const std::vector<Life>& lives,
-                                       const MemoryPlan& plan) {
-  std::vector<PlacedBlock> blocks;
-  for (ValueId v = 0; v < program.values.size(); ++v) {
-    if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
-    blocks.push_back({v, aligned(program.spec(v).bytes(), program.device), lives[v]});
-  }
-  std::ranges::stable_sort(blocks, std::greater<>(), &PlacedBlock::bytes);
-  return blocks;
-}
-
 // What is alive at the peak before all else, in the order in which it comes: it lies one upon the
 // other without a gap, and what is free of its place before and behind the peak is one room on top,
 // for a backward pass reads the last results first.
-std::vector<PlacedBlock> peak_first(std::vector<PlacedBlock> blocks, const MemoryPeak& peak) {
-  const std::set<ValueId> at_peak(peak.blocks.begin(), peak.blocks.end());
-  const auto others = std::stable_partition(
-      blocks.begin(), blocks.end(),
-      [&](const PlacedBlock& block) { return at_peak.contains(block.value); });
+std::vector<PlacedBlock> peak_first(std::vector<PlacedBlock> blocks, std::size_t peak) {
+  const auto others =
+      std::stable_partition(blocks.begin(), blocks.end(),
+                            [&](const PlacedBlock& block) { return block.is_alive_at(peak); });
   std::stable_sort(blocks.begin(), others, [](const PlacedBlock& a, const PlacedBlock& b) {
     return a.life.first < b.life.first;
   });
   return blocks;
 }
 
-void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
-  const MemoryPeak peak = peak_of(program, lives, plan);
+// Gives the blocks their places.
+void arrange(const Program& program, std::vector<PlacedBlock>& blocks, MemoryPlan& plan) {
+  const Peak peak = peak_of(program, blocks);
   plan.least_bytes = peak.bytes;
-  std::vector<PlacedBlock> blocks = largest_first(program, lives, plan);
+  std::ranges::stable_sort(blocks, std::greater<>(), &PlacedBlock::bytes);
   plan.arena_bytes = place_in_order(blocks);
   if (plan.arena_bytes > plan.least_bytes) {
-    std::vector<PlacedBlock> others = peak_first(blocks, peak);
+    std::vector<PlacedBlock> others = peak_first(blocks, peak.node);
     const std::size_t arena = place_in_order(others);
     if (arena < plan.arena_bytes) {
       plan.arena_bytes = arena;
@@ -268,7 +268,7 @@ void arrange(const Program& program, const std::vector<Life>& lives, MemoryPlan&
 
 // Where the arena is free from the update of a run to the reader in the next one: none is worth a
 // larger arena. The largest first, since packing those later takes longest.
-void arrange_rooms(const Program& program, const std::vector<Life>& lives, MemoryPlan& plan) {
+void arrange_rooms(const Program& program, std::span<const PlacedBlock> blocks, MemoryPlan& plan) {
   std::vector<PackedRoom> wanted = rooms_wanted(program);
   std::ranges::stable_sort(wanted, std::greater<>(), &PackedRoom::bytes);
   std::vector<std::pair<std::size_t, std::size_t>> taken;
@@ -276,11 +276,9 @@ void arrange_rooms(const Program& program, const std::vector<Life>& lives, Memor
     const Life beginning{0, room.reader};
     const Life end{room.writer, program.nodes.size()};
     taken.clear();
-    for (ValueId v = 0; v < program.values.size(); ++v) {
-      if (plan.homes[v] != Home::kArena || plan.blocks[v] != v) continue;
-      if (!meet(lives[v], beginning) && !meet(lives[v], end)) continue;
-      const std::size_t bytes = aligned(program.spec(v).bytes(), program.device);
-      taken.emplace_back(plan.offsets[v], plan.offsets[v] + bytes);
+    for (const PlacedBlock& block : blocks) {
+      if (!meet(block.life, beginning) && !meet(block.life, end)) continue;
+      taken.emplace_back(block.offset, block.end());
     }
     for (const PackedRoom& other : plan.packed_rooms) {  // in the end, all of them are in use
       taken.emplace_back(other.offset, other.offset + aligned(other.bytes, program.device));
@@ -301,16 +299,21 @@ bool is_parameter_copy(const Program& program, const Node& node) {
 
 MemoryPlan plan_memory(const Program& program, bool copies_results) {
   MemoryPlan plan = Blocks(program, copies_results).take();
-  const std::vector<Life> lives = lives_of_blocks(program, plan);
-  arrange(program, lives, plan);
+  std::vector<PlacedBlock> blocks = blocks_of_arena(program, plan);
+  arrange(program, blocks, plan);
   // What is recorded reads weights where they stand.
-  if (!copies_results) arrange_rooms(program, lives, plan);
+  if (!copies_results) arrange_rooms(program, blocks, plan);
   return plan;
 }
 
 MemoryPeak memory_peak(const Program& program) {
-  const MemoryPlan plan = Blocks(program, false).take();
-  return peak_of(program, lives_of_blocks(program, plan), plan);
+  const std::vector<PlacedBlock> blocks = blocks_of_arena(program, Blocks(program, false).take());
+  const Peak peak = peak_of(program, blocks);
+  MemoryPeak result{.bytes = peak.bytes, .blocks = {}};
+  for (const PlacedBlock& block : blocks) {
+    if (block.is_alive_at(peak.node)) result.blocks.push_back(block.value);
+  }
+  return result;
 }
 
 }  // namespace mezzo::graph

@@ -17,6 +17,7 @@ using testing::ContainsRegex;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class Events : public Command {
  protected:
@@ -101,7 +102,9 @@ TEST_F(Events, AnEpochsLineHasTheScaleAndWhatWasSkipped) {
   EXPECT_THAT(scaled.errors, ContainsRegex("epoch 2: .*, scale 1e\\+30, 2 steps skipped, "));
   EXPECT_THAT(scaled.output, HasSubstr(", 4 steps skipped\n"));
   const Outcome plain = run(train);
-  EXPECT_THAT(plain.errors, ContainsRegex("epoch 2: .*, accuracy [0-9.]+ %, [0-9]+s"));
+  EXPECT_THAT(plain.errors, HasSubstr("epoch 2: "));
+  EXPECT_THAT(plain.errors, Not(HasSubstr(", scale ")));
+  EXPECT_THAT(plain.errors, Not(HasSubstr(" skipped")));
 }
 
 TEST_F(Events, ALossThatIsNotFiniteIsFound) {
