@@ -6,6 +6,7 @@
 #include "mezzo/kernels/cpu/conv2d_planar.h"
 #include "mezzo/kernels/cpu/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/conv2d_row_sums.h"
 #include "mezzo/kernels/cpu/conv2d_taps.h"
 #include "mezzo/kernels/cpu/conv2d_whole.h"
 #include "mezzo/kernels/cpu/conv2d_widened.h"
@@ -188,6 +189,7 @@ extern const KernelList conv2d_grad_input{
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
       {"cpu_taps", conv::supports_taps_grad_input, conv::run_taps_grad_input},
       {"cpu_planar", conv::supports_planar_grad_input, conv::run_planar_grad_input},
+      {"cpu_row_sums", conv::supports_row_sums, conv::run_row_sums},
       {"cpu_joined", conv::supports_joined_grad_input, conv::run_joined_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
       {kWidened, onednn::supports_widened, grad_input_widened}}}};

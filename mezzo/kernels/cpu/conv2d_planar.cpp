@@ -11,6 +11,7 @@
 #include "mezzo/kernels/cpu/conv2d_planar-inl.h"
 #include "mezzo/kernels/cpu/conv2d_planar_call.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/conv2d_row_sums.h"
 #include "mezzo/kernels/cpu/interleave-inl.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/planar_rows-inl.h"
@@ -233,6 +234,12 @@ planar::Problem turned_problem(const Problem& p) {
   return turned;
 }
 
+// Its count is of one pixel, and none of it waits for memory.
+bool are_row_sums_faster(const Problem& p, const planar::Problem& turned) {
+  const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
+  return 8 * lanes * row_sums_instructions(p) < 5 * instructions(turned);
+}
+
 Support supports_operands(const KernelArgs& args) {
   const DType dtype = args.input(0).dtype();
   if (!is_vector_dtype(dtype) || args.output().dtype() != dtype) {
@@ -264,7 +271,11 @@ Support supports_planar_grad_input(const KernelArgs& args) {
   if (!operands) return operands;
   const Problem p = gradient_problem(args, Pass::kGradInput);
   if (p.attrs.stride != Size2d(1)) return Support::no("only for gradients at stride 1");
-  return supports_problem(turned_problem(p), args.input(0).dtype());
+  const planar::Problem turned = turned_problem(p);
+  if (supports_row_sums(args) && are_row_sums_faster(p, turned)) {
+    return Support::no("cpu_row_sums is faster");
+  }
+  return supports_problem(turned, args.input(0).dtype());
 }
 
 void run_planar(const KernelArgs& args) {

@@ -11,6 +11,7 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/tiles.h"
 #include "mezzo/kernels/cpu/windows.h"
 #include "mezzo/ops/all.h"
 #include "mezzo/ops/dispatch.h"
@@ -99,8 +100,9 @@ HWY_EXPORT(sum_windows);
 
 // One thread's time relative to the kernels behind this one (docs/benchmarks/convolutions.md): 0.2
 // to 0.8 where this holds, 0.9 to 1.8 at stride 1, up to 1.6 for fewer channels of the result, and
-// 0.3 to 2.1 for more channels of the image.
+// 0.3 to 2.1 for more channels of the image. Without the tile unit, cpu_row_sums is faster.
 Support is_worth_it(const Problem& p) {
+  if (p.dtype != DType::kBf16 || !has_tiles()) return Support::no("only for bf16 on the tile unit");
   if (p.attrs.stride == Size2d(1)) return Support::no("only at a stride");
   if (p.weight[1] > 8) return Support::no("only for images of few channels");
   return p.weight[0] >= 32 ? Support::yes() : Support::no("only for many channels of the result");

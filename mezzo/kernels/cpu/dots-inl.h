@@ -10,6 +10,13 @@
 
 namespace mezzo::kernels {
 
+// Two neighbouring numbers, in every lane.
+MEZZO_DOT_TARGET inline __m512bh pair_at(const char* from) {
+  std::int32_t pair = 0;
+  std::memcpy(&pair, from, sizeof(pair));
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+}
+
 // Of kRows rows by kVectors times 16 columns. All loops over it are unrolled, or it would not stay
 // in registers.
 template <int kRows, int kVectors>
@@ -44,14 +51,6 @@ struct DotSums {
         }
       }
     }
-  }
-
- private:
-  // Two neighbouring numbers of a row, in every lane.
-  MEZZO_DOT_TARGET static __m512bh pair_at(const char* from) {
-    std::int32_t pair = 0;
-    std::memcpy(&pair, from, sizeof(pair));
-    return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
   }
 };
 

@@ -1,0 +1,89 @@
+// Gradients by images, row by row: what each pixel of the result's gradient adds to a row of the
+// image are kernel.w * channels numbers that lie side by side, so that vectors of them are full
+// where the channels alone would leave most of one empty.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "mezzo/ops/window.h"
+
+namespace mezzo::kernels::row_sums {
+
+struct Problem {
+  std::int64_t images = 0, channels = 0, out_channels = 0;
+  Size2d image{}, result{}, kernel{}, stride{};
+  Sides padding{};
+  bool by_dots = false;  // pairs of bf16 channels of the result at a time
+
+  // What a pixel adds to a row.
+  std::int64_t piece() const { return kernel.w * channels; }
+  // Products of each of those numbers under one row of the kernel.
+  std::int64_t steps() const { return by_dots ? (out_channels + 1) / 2 : out_channels; }
+  // Pixels of a row of the image with its padding, as far as pieces or the image reach.
+  std::int64_t row_pixels() const {
+    return std::max((result.w - 1) * stride.w + kernel.w, padding.left + image.w);
+  }
+};
+
+// A row of the result's gradient and the row of the kernel that it meets.
+struct Tap {
+  const char* pixels = nullptr;
+  const char* weight = nullptr;  // [vector of a piece][step]
+};
+
+// The sum that makes one row of an image: all taps, added to zeros.
+struct RowSum {
+  std::vector<Tap> taps;
+  std::int64_t pixels = 0, pixel_bytes = 0;
+  std::int64_t steps = 0;
+  std::int64_t vectors = 0;  // of a piece
+  std::int64_t last = 0;     // numbers of the last one that count
+  float* row = nullptr;      // whole vectors are written at its end
+  std::int64_t apart = 0;    // numbers from a pixel's piece to the next one's
+};
+
+// A block of sums that are in registers together.
+struct Block {
+  std::int64_t pixel = 0, vector = 0;
+};
+inline constexpr int kBlockPixels = 8;
+inline constexpr int kBlockVectors = 2;
+
+// Calls body.operator()<pixels, vectors>(block) for blocks that cover a row, of about the same
+// number of pixels: a small one would wait for its sums.
+template <int kVectors, class Body>
+void for_blocks_of(const RowSum& sum, std::int64_t vector, const Body& body) {
+  for (std::int64_t pixel = 0; pixel < sum.pixels;) {
+    const std::int64_t left = sum.pixels - pixel;
+    const std::int64_t blocks = (left + kBlockPixels - 1) / kBlockPixels;
+    const std::int64_t count = (left + blocks - 1) / blocks;
+    const Block block{pixel, vector};
+    switch (count) {
+      case 1: body.template operator()<1, kVectors>(block); break;
+      case 2: body.template operator()<2, kVectors>(block); break;
+      case 3: body.template operator()<3, kVectors>(block); break;
+      case 4: body.template operator()<4, kVectors>(block); break;
+      case 5: body.template operator()<5, kVectors>(block); break;
+      case 6: body.template operator()<6, kVectors>(block); break;
+      case 7: body.template operator()<7, kVectors>(block); break;
+      default: body.template operator()<kBlockPixels, kVectors>(block); break;
+    }
+    pixel += count;
+  }
+}
+
+template <class Body>
+void for_blocks(const RowSum& sum, const Body& body) {
+  std::int64_t vector = 0;
+  for (; vector + kBlockVectors <= sum.vectors; vector += kBlockVectors) {
+    for_blocks_of<kBlockVectors>(sum, vector, body);
+  }
+  if (vector < sum.vectors) for_blocks_of<1>(sum, vector, body);
+}
+
+// By bf16 dot products; needs AVX512-BF16.
+void add_row_by_dots(const RowSum& sum);
+
+}  // namespace mezzo::kernels::row_sums
