@@ -30,12 +30,11 @@ Tensor pack(const Problem& p, const float* weight) {
   Tensor packed = empty({p.kernel.h, vectors, p.out_channels, lanes()});
   float* to = packed.mutable_data<float>();
   for (std::int64_t k = 0; k < p.kernel.h; ++k) {
-    for (std::int64_t first = 0; first < p.piece(); first += lanes()) {
-      const std::int64_t count = std::min(lanes(), p.piece() - first);
+    for_row(p.piece(), [&](std::int64_t first, auto part) HWY_ATTR {
       for (std::int64_t o = 0; o < p.out_channels; ++o, to += lanes()) {
-        store(load_part(weight + (o * p.kernel.h + k) * p.piece() + first, count), to);
+        store(load(weight + (o * p.kernel.h + k) * p.piece() + first, part), to);
       }
-    }
+    });
   }
   return packed;
 }
