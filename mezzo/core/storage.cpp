@@ -47,13 +47,21 @@ void Storage::drop_derived() {
   if (DerivedCopies* derived = derived_.load(std::memory_order_acquire)) derived->clear();
 }
 
+void Storage::fill_held_of_derived() {
+  for (const DerivedCopies::Entry& entry : derived().all(version())) {
+    const auto* const copy = dynamic_cast<const Storage*>(entry.copy.get());
+    const bool is_held = entry.copy->use_count() > 2;  // by others than its two entries
+    if (copy != nullptr && is_held && !copy->is_materialized()) copy->data();
+  }
+}
+
 void Storage::materialize() const {
   const std::lock_guard lock(contents_->filling_);
   if (ready_.load(std::memory_order_acquire)) return;
   check_arg(
       contents_->is_current(), "storage",
       "elements are needed that were to be computed when they are first read, but what they are "
-      "computed from was changed in place since. Change it only after the backward pass");
+      "computed from was changed in place since. Read them first, by to_vector() for example");
   void* block = allocate_on(device_, bytes_);
   try {
     contents_->fill(block);

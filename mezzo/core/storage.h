@@ -55,6 +55,12 @@ class Storage final : public RefCounted {
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
+  // Fills the lazy copies of the contents that somebody holds: called before a change, they stay
+  // what they were copies of.
+  void fill_held_copies() {
+    if (derived_.load(std::memory_order_acquire) != nullptr) fill_held_of_derived();
+  }
+
   // The recipe of a lazy storage, null for an ordinary one.
   LazyContents* lazy_contents() const { return contents_.get(); }
   // Copies of the contents in other dtypes and layouts.
@@ -65,6 +71,7 @@ class Storage final : public RefCounted {
 
  private:
   void materialize() const;
+  void fill_held_of_derived();
 
   mutable void* data_ = nullptr;
   std::size_t bytes_ = 0;

@@ -94,7 +94,7 @@ const void* Tensor::raw_data() const { return checked_data(dtype()); }
 
 void* Tensor::mutable_raw_data() const {
   void* data = checked_data(dtype());
-  bump_version();
+  count_change();
   return data;
 }
 

@@ -68,7 +68,7 @@ class Tensor {
   template <class T>
   T* mutable_data() const {
     void* data = checked_data(kDTypeOf<T>);
-    bump_version();
+    count_change();
     return static_cast<T*>(data);
   }
   const void* raw_data() const;
@@ -118,6 +118,10 @@ class Tensor {
 
  private:
   void* checked_data(DType dtype) const;
+  void count_change() const {
+    storage()->fill_held_copies();
+    bump_version();
+  }
 
   Ref<TensorImpl> impl_;
 };

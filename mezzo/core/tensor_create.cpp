@@ -116,6 +116,7 @@ template Tensor from_values(std::span<const bool>, const Shape&);
 
 void fill(const Tensor& tensor, double value) {
   if (!tensor.device().is_cpu()) {
+    tensor.storage()->fill_held_copies();
     if (tensor.numel() > 0) backend_of(tensor.device()).fill(tensor, value);
     return tensor.bump_version();
   }
@@ -164,6 +165,7 @@ void copy_elements(const Tensor& source, const Tensor& destination) {
   check_arg(source.shape() == destination.shape(), "copy", "shapes differ: ", source.shape(),
             " and ", destination.shape(), ". Use reshape() or expand() first");
   const Device device = destination.device();
+  destination.storage()->fill_held_copies();
   if (source.device() != device) {
     if (!lie_alike(source, destination)) return copy_elements(source.to(device), destination);
     copy_bytes(destination.address(), device, source.address(), source.device(), source.bytes());

@@ -213,6 +213,7 @@ void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, con
   check_arg(spec.shape == destination.shape() && spec.dtype == destination.dtype(), op.name,
             "the result is ", spec.dtype, spec.shape, ", the destination ", destination,
             ". Change a tensor of the result's dtype and shape");
+  destination.storage()->fill_held_copies();
   Tensor output = destination;
   if (current_capture != nullptr) [[unlikely]] {
     current_capture->on_change({op, operands.view(), attrs, {&output, 1}});

@@ -222,6 +222,7 @@ Tensor unfilled_source(const Tensor& x) {
 
 RenewedCopy RenewedCopy::find(const Tensor& param) {
   RenewedCopy renewed;
+  param.storage()->fill_held_copies();
   if (param.dtype() != DType::kF32) return renewed;
   for (const DType dtype : {DType::kBf16, DType::kF16}) {
     const Ref<RefCounted> found = intact_copy(param, dtype);

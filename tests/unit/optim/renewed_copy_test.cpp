@@ -3,6 +3,7 @@
 #include <memory>
 #include <string_view>
 
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/kernel_listener.h"
 #include "mezzo/ops/shape_ops.h"
@@ -109,6 +110,30 @@ TEST(RenewedCopy, WhatSomebodyHoldsStaysAsItWas) {
   sgd.step();
   EXPECT_TRUE(cast(held, DType::kF32).to_vector<float>() == before);
   EXPECT_TRUE(read_copy(param, DType::kBf16) == fresh_copy(param, DType::kBf16));
+}
+
+// Also if nobody has read it yet, whoever changes the parameter.
+TEST(RenewedCopy, WhatSomebodyHoldsIsFilledBeforeTheParameterChanges) {
+  const Tensor param = parameter_of(ramp(1, 0.01F));
+  Sgd sgd({param}, {.lr = 1});
+  const std::function<void()> changes[] = {
+      [&] { sgd.step(); },
+      [&] { fill(param.detach(), 3); },
+      [&] { copy_elements(full({kCount}, 4), param.detach()); },
+      [&] { param.mutable_data<float>()[0] = 5; },
+      [&] { add_into(param.detach(), full({kCount}, 6)); },
+  };
+  for (const auto& change : changes) {
+    set_grad_of(param, 1);
+    const std::vector<float> before = fresh_copy(param, DType::kF16);
+    const Tensor held = param.astype(DType::kF16);
+    const Tensor detached = param.astype(DType::kBf16).detach();
+    const std::vector<float> rounded = fresh_copy(param, DType::kBf16);
+    change();
+    EXPECT_TRUE(held.to_vector<float>() == before);
+    EXPECT_TRUE(detached.to_vector<float>() == rounded);
+    EXPECT_TRUE(read_copy(param, DType::kF16) == fresh_copy(param, DType::kF16));
+  }
 }
 
 TEST(RenewedCopy, IsGivenUpOnceNobodyAsksForIt) {
