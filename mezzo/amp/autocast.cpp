@@ -22,6 +22,12 @@ bool takes_part(const Tensor& input) { return input.defined() && amp::takes_part
 }  // namespace
 
 void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
+  // Beside f64, which was chosen for a reason, nothing is rounded: the result would be f64 all the
+  // same, of fewer bits.
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Tensor& input = operands[i];
+    if (op.precision.may_cast(i) && input.defined() && input.dtype() == DType::kF64) return;
+  }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
     if (!op.precision.may_cast(i) || !takes_part(input) || input.dtype() == dtype) continue;

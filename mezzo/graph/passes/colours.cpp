@@ -6,12 +6,15 @@
 namespace mezzo::graph {
 namespace {
 
+// Beside f64 nothing is cast, as in a region (amp/autocast.cpp).
 bool can_cast_some_input(const Program& program, const Node& node) {
   bool any = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId value = node.inputs[i];
-    any = any || (value != kNoValue && node.op->precision.may_cast(i) &&
-                  amp::takes_part(program.spec(value).dtype));
+    if (value == kNoValue || !node.op->precision.may_cast(i)) continue;
+    const DType dtype = program.spec(value).dtype;
+    if (dtype == DType::kF64) return false;
+    any = any || amp::takes_part(dtype);
   }
   return any;
 }

@@ -83,6 +83,16 @@ TEST(Autocast, LeavesF64AndIntegersAlone) {
   EXPECT_EQ((arange(3, DType::kI64) + arange(3, DType::kI64)).dtype(), DType::kI64);
 }
 
+// 1 + 2^-9 is no bf16 number. f64 beside it would not bring back what is lost.
+TEST(Autocast, RoundsNothingBesideF64) {
+  const Tensor fine = full({2, 2}, 1.001953125);
+  const Tensor wide = full({2, 2}, 1, DType::kF64);
+  const Autocast at_auto(DType::kBf16);
+  EXPECT_EQ(matmul(wide, fine).to_vector<double>()[0], 2 * 1.001953125);
+  const Autocast at_o2({.level = Level::kO2, .lower = DType::kBf16});
+  EXPECT_EQ((wide * fine).to_vector<double>()[0], 1.001953125);
+}
+
 TEST(Autocast, RefusesADTypeThatIsNotLower) {
   EXPECT_THROW(Autocast{DType::kF32}, ArgumentError);
   EXPECT_THROW(Autocast{DType::kI64}, ArgumentError);

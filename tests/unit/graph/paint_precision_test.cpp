@@ -266,12 +266,13 @@ TEST(PaintPrecision, LeavesWhatMayNotBeCast) {
   %5: f64[8, 8] = add(d, %1) [auto/bf16]
   %6: f32[8, 8] = exp(x) [auto/bf16]
   %7: f64[8, 8] = add(%6, d) [auto/bf16]
+  %8: f64[8, 8] = matmul(x, d) [O2/bf16]
   host watch(%5)
   return %3
 }
 )");
   EXPECT_EQ(paints_of(program),
-            "cast -, relu -, one_hot -, cross_entropy -, add -, exp f32, add -, watch -");
+            "cast -, relu -, one_hot -, cross_entropy -, add -, exp f32, add -, matmul -, watch -");
   EXPECT_EQ(program.nodes[0].reason, "it is the cast that was asked for");
 }
 
