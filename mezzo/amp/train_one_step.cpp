@@ -97,7 +97,6 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
   if (options_.processes != nullptr && options_.processes->size() == 1) {
     options_.processes = nullptr;
   }
-  scaler_.set_statistics(options_.statistics);
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
     logging::warn_once(
         "bf16 has the range of f32: its gradients do not underflow, and the loss scaling that was "
@@ -112,7 +111,10 @@ TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const
   }
   drop_gradients();
   result_ = {.scale = scaler_.get_scale()};
-  if (options_.statistics != nullptr) options_.statistics->begin_step(result_.scale);
+  if (options_.statistics != nullptr) {
+    scaler_.set_statistics(options_.statistics);  // another scaler may have taken its place
+    options_.statistics->begin_step(result_.scale);
+  }
   buffers_.begin();
   phase_ = StepPhase::kForward;
   phase_begin_ = std::chrono::steady_clock::now();

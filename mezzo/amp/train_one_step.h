@@ -187,8 +187,9 @@ class TrainOneStepWithLossScale {
   bool has_begun_ = false;
   Losses losses_;  // not looked at yet
   std::optional<UpdateOnDevice> update_;
-  std::size_t update_params_ = 0;  // that the optimizer had when it was made
-  TrainStepResult result_;         // of the step that is under way
+  std::size_t update_params_ = 0;         // that the optimizer had when it was made
+  UpdateOnDevice::Checks update_checks_;  // what it was made for
+  TrainStepResult result_;                // of the step that is under way
   StepPhase phase_ = StepPhase::kForward;
   std::chrono::steady_clock::time_point phase_begin_{};
   std::int64_t skipped_in_a_row_ = 0;
@@ -199,7 +200,7 @@ class TrainOneStepWithLossScale {
 //   level  keep_batchnorm_fp32  cast_model_type  loss_scale_manager
 //   O0     -                    -                none
 //   O1     false                f32              none
-//   O2     true                 dtype            DynamicLossScaleManager() for f16, none for bf16
+//   O2     true                 dtype            DynamicLossScaleManager() for f16, else none
 //   O3     false                dtype            none
 //   auto   false                f32              none
 // At O1 and auto normalisations are f32 whatever keep_batchnorm_fp32 says, as there.

@@ -101,14 +101,16 @@ void TrainOneStepWithLossScale::queue_update() {
     buffers_.complete();
   };
   const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
-  if (!update_.has_value() || update_params_ != optimizer_.params().size()) {
+  // Where nothing is scaled, gradients are checked if their norm is known for free.
+  const bool checks_gradients =
+      scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
+  const UpdateOnDevice::Checks checks{.gradients = checks_gradients,
+                                      .losses = skips_nonfinite_loss()};
+  if (!update_.has_value() || update_params_ != optimizer_.params().size() ||
+      update_checks_ != checks) {
     update_params_ = optimizer_.params().size();
-    // Where nothing is scaled, gradients are checked if their norm is known for free.
-    const bool checks_gradients =
-        scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
-    update_.emplace(
-        players(), static_cast<std::size_t>(options_.micro_batches),
-        UpdateOnDevice::Checks{.gradients = checks_gradients, .losses = skips_nonfinite_loss()});
+    update_checks_ = checks;
+    update_.emplace(players(), static_cast<std::size_t>(options_.micro_batches), checks);
   }
   do_queued_work("update", losses.tensors, optimizer_.params(), prepare, queue);
   do_host_work("finish_update", {}, {}, [this, weights = losses.weights](std::span<const Tensor>) {

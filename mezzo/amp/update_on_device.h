@@ -39,6 +39,7 @@ class UpdateOnDevice {
   struct Checks {
     bool gradients = false;  // if one is not finite, no optimizer steps
     bool losses = false;     // likewise
+    bool operator==(const Checks&) const = default;
   };
   // What was found.
   struct Outcome {

@@ -158,6 +158,31 @@ TEST(TrainStep, AnOverflowChangesNothingAndShrinksTheScale) {
   EXPECT_NE(training.state(), before);
 }
 
+TEST(TrainStep, AnotherScalerIsCheckedByItsOwnRules) {
+  Training training(no_scaler());
+  training(small_batch(1));
+  const auto before = training.state();
+  training.step.scaler() = scaler_at(kHuge);
+  const TrainStepResult result = training(small_batch(2));
+  EXPECT_TRUE(result.skipped && result.overflow);
+  EXPECT_TRUE(training.state() == before);
+  training.step.scaler() = static_grad_scaler(8);
+  EXPECT_FALSE(training(small_batch(3)).skipped);
+}
+
+TEST(TrainStep, AnotherScalerIsShownToTheStatistics) {
+  SmallNet net;
+  optim::Sgd optimizer(net.parameters(), {.lr = 0.1});
+  GradientStatistics statistics(net, {.every = 1});
+  TrainOneStepWithLossScale step(net, class_loss, optimizer, no_scaler(),
+                                 {.statistics = &statistics});
+  const Batch batch = small_batch(1);
+  step(batch.images, batch.labels);
+  step.scaler() = scaler_at(8);
+  step(batch.images, batch.labels);
+  EXPECT_EQ(statistics.counted_steps(), 2);
+}
+
 TEST(TrainStep, ASkippedStepUsesUpNoLearningRate) {
   Training training(scaler_at(4));
   training.optimizer.set_lr({0.01, 0.02, 0.03});
