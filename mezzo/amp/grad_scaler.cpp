@@ -262,26 +262,34 @@ void GradScaler::set_growth_interval(std::int64_t interval) {
   check_unchecked_growth("grad_scaler", interval);
 }
 
-void GradScaler::end_iteration() {
+bool GradScaler::has_checked() const { return !entries_.empty() || tensors_.checked; }
+
+GradScaler::Found GradScaler::end_iteration() {
+  Found found = tensors_;
+  for (const Entry& entry : entries_) {
+    found.gradients |= entry.has_gradients;
+    found.overflow |= entry.first_bad.has_value();
+  }
   entries_.clear();
   unscaled_.clear();
-  tensors_overflowed_ = false;
+  tensors_ = {};
   used_.reset();
+  return found;
+}
+
+void GradScaler::count_skips(const Found& found) {
+  if (found.gradients) skipped_in_a_row_ = found.overflow ? skipped_in_a_row_ + 1 : 0;
 }
 
 void GradScaler::update() {
   if (!enabled_) return;
   if (note_if_captured("grad_scaler.update", {}, [this] { update(); })) return;
-  check_arg(!entries_.empty() || !unscaled_.empty(), "grad_scaler",
+  check_arg(has_checked(), "grad_scaler",
             "no gradients were checked since the last update(). Call step() or unscale_() first");
-  const bool overflow =
-      tensors_overflowed_ ||
-      std::ranges::any_of(entries_, [](const Entry& entry) { return entry.first_bad.has_value(); });
-  const bool any = !unscaled_.empty() || std::ranges::any_of(entries_, &Entry::has_gradients);
-  end_iteration();
-  if (!any) return;
-  skipped_in_a_row_ = overflow ? skipped_in_a_row_ + 1 : 0;
-  state_->update(overflow);
+  const Found found = end_iteration();
+  if (!found.gradients) return;
+  count_skips(found);
+  state_->update(found.overflow);
   if (checks_) warn_of_skips(skipped_in_a_row_, state_->scale(), "a gradient is not finite");
 }
 
@@ -290,11 +298,11 @@ void GradScaler::update(double new_scale) {
   const auto again = [this, new_scale] { update(new_scale); };
   if (note_if_captured("grad_scaler.update", {}, again)) return;
   check_arg(
-      !used_.has_value() || !entries_.empty() || !unscaled_.empty(), "grad_scaler",
+      !used_.has_value() || has_checked(), "grad_scaler",
       "the scale cannot change between scale() and step(): gradients of this iteration carry ",
       *used_, ". Call step() first, or discard() and drop the gradients");
   state_->set_scale(new_scale);
-  end_iteration();
+  count_skips(end_iteration());
 }
 
 void GradScaler::discard() {
@@ -307,12 +315,14 @@ std::optional<std::size_t> GradScaler::unscale(std::span<const Tensor> tensors) 
   check_not_unscaled(tensors);
   check_f32_gradients(tensors);
   if (!used_.has_value()) used_ = state_->scale();
+  tensors_.checked = true;
+  tensors_.gradients |= has_gradients(tensors);
   const std::optional<std::size_t> bad = check_gradients(tensors, 1 / *used_);
   for (const Tensor& tensor : tensors) {
     unscaled_.push_back(tensor.impl());
     if (bad.has_value()) tensor.clear_grad();
   }
-  tensors_overflowed_ |= bad.has_value();
+  tensors_.overflow |= bad.has_value();
   return bad;
 }
 
@@ -326,6 +336,8 @@ std::optional<std::size_t> GradScaler::backward(GradManager& manager,
                                                 std::span<const Tensor> losses,
                                                 std::span<const Tensor> dys, bool unscale_grad,
                                                 std::optional<bool> update_scale) {
+  // Before gradients are added to those that are divided already.
+  if (unscale_grad) check_not_unscaled(manager.attached_tensors());
   // Losses are scaled rather than dys, so that it happens in f32 for a 16-bit loss too.
   std::vector<Tensor> wide(dys.begin(), dys.end());
   for (Tensor& dy : wide) {

@@ -55,7 +55,9 @@ class GradScaler {
   GradScaler& operator=(GradScaler&&) = default;
   ~GradScaler() = default;
 
-  // loss * scale, in f32: the scaled loss of a 16-bit loss would overflow.
+  // loss * scale, in f32: the scaled loss of a 16-bit loss would overflow. Its gradient, which is
+  // the scale, is an f16 number for a loss that was computed in f16: there the scale has to stay
+  // under 2^16. Compute losses in f32, as regions and training steps do.
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(std::span<const Tensor> losses);
 
@@ -67,9 +69,9 @@ class GradScaler {
 
   // Steps the optimizer if all its gradients are finite, whatever other optimizers met. Unless
   // unscale_() did it, the division by the scale happens inside the optimizer's pass, and the
-  // gradients themselves stay scaled. Without any gradient there is nothing to do, and the result
-  // says so. Throws ArgumentError if called twice for an optimizer since the last update(), and
-  // before scale().
+  // gradients themselves stay scaled (those of a scale below 1 are divided before they are
+  // checked). Without any gradient there is nothing to do, and the result says so. Throws
+  // ArgumentError if called twice for an optimizer since the last update(), and before scale().
   StepResult step(optim::Optimizer& optimizer);
   // The same for several optimizers that step all or, if one met a non-finite gradient, none: the
   // players of a game must not get out of step. One result for each.
@@ -94,9 +96,9 @@ class GradScaler {
   // once of a floor that is too high or of many skipped steps (loss_scale.h). Throws ArgumentError
   // if nothing was unscaled or stepped.
   void update();
-  // Ends the iteration with that scale; the count towards growth is left as it is. Throws
-  // ArgumentError between scale() and the first step() or unscale_(): the gradients of this
-  // iteration carry another scale.
+  // Ends the iteration with that scale; skips are counted, and the count towards growth is left as
+  // it is. Throws ArgumentError between scale() and the first step() or unscale_(): the gradients
+  // of this iteration carry another scale.
   void update(double new_scale);
   // Ends the iteration without a trace, for gradients that are not going to be used.
   void discard();
@@ -174,6 +176,13 @@ class GradScaler {
     bool steps(bool skip) const { return has_gradients && !skip; }
   };
 
+  // What the iteration's gradients were like.
+  struct Found {
+    bool checked = false;  // somebody looked, and there may have been none
+    bool gradients = false;
+    bool overflow = false;
+  };
+
   // The only look at gradients: the index of the first parameter with one that is not finite, after
   // they were multiplied by `factor`. With a factor of 1 nothing is written.
   std::optional<std::size_t> check_gradients(std::span<const Tensor> params, double factor) const;
@@ -188,7 +197,9 @@ class GradScaler {
   void check_not_stepped(const Entry* entry) const;
   StepResult settle(Entry& entry, bool skip) const;
   StepResult apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const;
-  void end_iteration();
+  bool has_checked() const;
+  Found end_iteration();
+  void count_skips(const Found& found);
 
   std::shared_ptr<LossScaleState> state_;
   bool enabled_;
@@ -197,7 +208,7 @@ class GradScaler {
   Tensor factor_;               // the same as a tensor, for captured steps
   std::vector<Entry> entries_;
   std::vector<const TensorImpl*> unscaled_;  // by unscale()
-  bool tensors_overflowed_ = false;          // what unscale() found
+  Found tensors_;                            // by unscale()
   std::int64_t skipped_in_a_row_ = 0;
   GradientStatistics* statistics_ = nullptr;
 };

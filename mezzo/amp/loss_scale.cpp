@@ -99,7 +99,7 @@ LossScaleOptions loss_scale_preset(std::string_view name) {
 std::span<const std::string_view> loss_scale_preset_names() { return kPresetNames; }
 
 LossScaleOptions fixed_loss_scale(double scale) {
-  return {.init_scale = scale, .growth_interval = 0, .min_scale = scale};
+  return {.init_scale = scale, .growth_interval = 0, .min_scale = scale, .is_fixed = true};
 }
 
 void warn_of_skips(std::int64_t skipped_in_a_row, double scale, std::string_view what) {
@@ -134,15 +134,9 @@ void LossScaleState::update(bool overflow) {
   }
 }
 
-// A scale that can neither grow nor shrink stays, whatever it was set to since.
-bool LossScaleState::is_fixed() const {
-  return options_.growth_interval == 0 && options_.min_scale == options_.init_scale &&
-         options_.at_floor == AtFloor::kHold;
-}
-
 void LossScaleState::on_overflow() {
   growth_tracker_ = 0;
-  if (is_fixed()) return;
+  if (options_.is_fixed) return;
   if (hysteresis_left_ > 0) --hysteresis_left_;
   if (hysteresis_left_ > 0) return;
   const double floor = std::max(options_.min_scale, kNoFloor);

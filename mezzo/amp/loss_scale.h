@@ -41,6 +41,7 @@ struct LossScaleOptions {
   Refill refill = Refill::kGrowth;
   AtCeiling at_ceiling = AtCeiling::kHold;
   AtFloor at_floor = AtFloor::kHold;
+  bool is_fixed = false;  // no overflow reduces it, at whatever value it was set or loaded
 };
 
 // The loss scaling of other frameworks by name, with their defaults; what we do differently stands
@@ -87,7 +88,6 @@ class LossScaleState {
   void set_growth_interval(std::int64_t interval);
 
  private:
-  bool is_fixed() const;
   void on_overflow();
   void on_overflow_at_floor() const;
   void on_good_step();

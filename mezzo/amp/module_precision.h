@@ -15,10 +15,11 @@
 
 namespace mezzo::amp {
 
-// Everything in the module is computed in `dtype` (f32, bf16 or f16): its input, the inputs of its
-// operations and its parameters are cast, as MindSpore's Cell.to_float does; the output is what
-// comes out. Parameters stay f32. A second call replaces the first. Gives the module back.
-// Throws ArgumentError for other dtypes.
+// Everything in the module is computed in `dtype` (f32, bf16 or f16): its input and the inputs of
+// its operations, parameters among them, are cast, as by MindSpore's Cell.to_float; but for inputs
+// that no operation casts, as biases of convolutions, scales and shifts of normalisations, and the
+// tables of embeddings. The output is what comes out. Parameters themselves stay f32. A second call
+// replaces the first. Gives the module back. Throws ArgumentError for other dtypes.
 nn::Module& to_float(nn::Module& module, DType dtype);
 
 // MindSpore's flags: what is set to true is what the module computes in. Throws ArgumentError

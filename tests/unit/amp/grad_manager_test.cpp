@@ -167,6 +167,33 @@ TEST(GradManager, MicroBatchesAreUnscaledOnce) {
   EXPECT_EQ(grad_of(p.a), (std::vector<float>{6, 8}));
 }
 
+TEST(GradManager, GradientsThatAreUnscaledAlreadyAreLeftAlone) {
+  Pair p;
+  GradManager gm;
+  gm.attach(p.a);
+  GradScaler scaler({.init_scale = 8});
+  gm.record();
+  scaler.backward(gm, p.loss(), Tensor(), true, false);
+  gm.record();
+  EXPECT_THROW(scaler.backward(gm, p.loss()), ArgumentError);
+  EXPECT_EQ(grad_of(p.a), (std::vector<float>{3, 4}));
+}
+
+TEST(GradManager, NothingToUnscaleIsNoGoodStep) {
+  Pair p;
+  GradScaler scaler({.init_scale = 8, .growth_interval = 1});
+  const Tensor without[] = {p.a};
+  EXPECT_FALSE(scaler.unscale(without).has_value());
+  scaler.update();
+  EXPECT_FALSE(scaler.unscale({}).has_value());
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), 8);
+  p.a.set_grad(ones({2}));
+  scaler.unscale(without);
+  scaler.update();
+  EXPECT_EQ(scaler.get_scale(), 16);
+}
+
 TEST(GradManager, AnOverflowDropsTheGradientsAndTheOptimizerStandsStill) {
   Pair p;
   p.b = from_values({std::numeric_limits<float>::infinity(), 1.0F}, {2});

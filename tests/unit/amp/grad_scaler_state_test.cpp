@@ -237,6 +237,21 @@ TEST(GradScalerIteration, CountsSkippedStepsInARow) {
   EXPECT_EQ(scaler.skipped_in_a_row(), 1);
 }
 
+TEST(GradScalerIteration, SettingTheScaleCountsSkipsToo) {
+  GradScaler scaler({.init_scale = 64});
+  std::vector<std::int64_t> in_a_row;
+  for (const float grad : {kInf, kInf, 1.0F, kInf}) {
+    OneParameter net;
+    scaler.scale(net.loss(1)).backward();
+    net.w.set_grad(from_values({grad}, {1}));
+    in_a_row.push_back(scaler.step(net.optimizer).skipped_in_a_row);
+    scaler.update(16);
+  }
+  EXPECT_EQ(in_a_row, (std::vector<std::int64_t>{1, 2, 0, 1}));
+  scaler.update(8);  // of no iteration
+  EXPECT_EQ(scaler.skipped_in_a_row(), 1);
+}
+
 TEST(GradScalerIteration, SeveralLossesAreScaledAlike) {
   GradScaler scaler({.init_scale = 64});
   OneParameter a;

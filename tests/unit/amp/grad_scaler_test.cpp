@@ -116,6 +116,16 @@ TEST(GradScaler, ALossIn16BitsIsScaledInF32) {
   EXPECT_EQ(scaler.scale(loss).item(), 4 * 65536);
 }
 
+// The gradient of the loss is the scale. Where the loss was computed in f16, that is an f16 number.
+TEST(GradScaler, AnF16LossTakesScalesUpTo2To15) {
+  for (const double scale : {0x1p15, 0x1p16}) {
+    const Tensor w = from_values({0.25F}, {1}).set_requires_grad(true);
+    GradScaler scaler({.init_scale = scale});
+    scaler.scale(sum(w).astype(DType::kF16)).backward();
+    EXPECT_EQ(std::isfinite(w.grad().item()), scale == 0x1p15);
+  }
+}
+
 TEST(GradScaler, DisabledPassesThrough) {
   TwoGradients net;
   GradScaler scaler({}, false);

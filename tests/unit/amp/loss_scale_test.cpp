@@ -111,6 +111,13 @@ TEST(LossScale, AFixedOneStaysWhereItWasSet) {
   EXPECT_EQ(trajectory(state, "OF"), (Scales{16, 16}));
 }
 
+// One that begins at its floor and does not grow by itself is not fixed for that.
+TEST(LossScale, OneThatWasLoadedAboveItsFloorShrinks) {
+  LossScaleState state({.init_scale = 1, .growth_interval = 0});
+  state.restore(64, 0, 1);
+  EXPECT_EQ(trajectory(state, "OF"), (Scales{32, 32}));
+}
+
 TEST(LossScale, RefusesOptionsThatMakeNoSense) {
   const auto message = [](const LossScaleOptions& options) -> std::string {
     try {
