@@ -208,7 +208,12 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                                                  window.span(), stride);
     if (options.padding.is_same()) {
       const Size2d more = beyond_windows(window.span(), stride);
-      attrs.output_padding = {options.output_padding.h + more.h, options.output_padding.w + more.w};
+      const Size2d asked = options.output_padding;
+      check_arg(asked == Size2d(0) || (asked.h + more.h < stride.h && asked.w + more.w < stride.w),
+                "conv_transpose2d", "the kernel covers ", window.span(),
+                " pixels, to which Padding::kSame adds ", more, " to reach the stride ", stride,
+                ": there is no room for an output_padding of ", asked, ". Use 0");
+      attrs.output_padding = {asked.h + more.h, asked.w + more.w};
     }
   }
   return call_one(ops::conv_transpose2d, {&x, &weight, &bias}, attrs);

@@ -24,7 +24,8 @@ struct ConvTranspose2dOptions {
 //
 // Sums are kept in f32 as those of conv2d(), and the bias is added to them there. Throws
 // ArgumentError for shapes that do not fit, and for an output_padding that is not smaller than the
-// stride. Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
+// stride, with what Padding::kSame adds for a kernel that is smaller than the stride. Dumoulin and
+// Visin, "A guide to convolution arithmetic for deep learning", 2016.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),
                         const ConvTranspose2dOptions& options = {});
 

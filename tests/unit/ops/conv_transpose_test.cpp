@@ -101,6 +101,19 @@ TEST(ConvTranspose2d, SamePaddingMultipliesTheSizeByTheStride) {
   }
 }
 
+TEST(ConvTranspose2d, SamePaddingLeavesNoRoomForMoreBehindASmallKernel) {
+  const Tensor x = random_tensor({1, 2, 4, 5}, 1);
+  const auto result = [&](std::int64_t kernel) {
+    return conv_transpose2d(x, random_tensor({2, 3, kernel, kernel}, 2), {},
+                            {.stride = 2, .padding = Padding::kSame, .output_padding = 1});
+  };
+  EXPECT_EQ(result(2).shape(), Shape({1, 3, 9, 11}));
+  EXPECT_THAT(message_of<ArgumentError>([&] { result(1); }),
+              HasSubstr("the kernel covers [1, 1] pixels, to which Padding::kSame adds "
+                        "[1, 1] to reach the stride [2, 2]: there is no room for an "
+                        "output_padding of [1, 1]"));
+}
+
 TEST(ConvTranspose2d, GradientsAreThoseOfDouble) {
   const ConvTranspose2dOptions options{.stride = 2, .padding = 1, .output_padding = 1, .groups = 2};
   const auto gradients = [&](DType dtype, bool create_graph) {
