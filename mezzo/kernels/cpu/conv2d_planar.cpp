@@ -78,7 +78,8 @@ class Worker {
         y_(call.y.template mutable_data<T>()),
         lines_(zeros({static_cast<std::int64_t>(plan.rows.remainders.size()) * rows_.lines()})),
         sums_step_(plan.line()),
-        sums_(empty({problem_.out_channels * sums_step_ + kInterleavedPixels})) {
+        sums_(empty({problem_.out_channels * sums_step_ + kInterleavedPixels})),
+        interleaver_(problem_.out_channels) {
     if (call.bias != nullptr) std::copy_n(call.bias, problem_.out_channels, bias_);
     list_taps();
   }
@@ -142,7 +143,7 @@ class Worker {
     T* to = y_ + (image * problem_.y.h + chunk.first_row) * width * problem_.out_channels;
     const float* from = sums();
     for (std::int64_t r = 0; r < chunk.rows(); ++r, from += plan_.pitch()) {
-      interleave(from, sums_step_, problem_.out_channels, width, to);
+      interleaver_.write(from, sums_step_, width, to);
       to += width * problem_.out_channels;
     }
   }
@@ -156,6 +157,7 @@ class Worker {
   Tensor lines_;  // of a remainder of rows, of columns, of a channel
   std::int64_t sums_step_;
   Tensor sums_;  // of an output channel, as many as a line has
+  Interleaver<T> interleaver_;
   std::vector<const float*> taps_;
   float bias_[kMostChannels] = {};
 };
