@@ -217,6 +217,8 @@ std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
     }
     check_arg(grad.shape() == output.shape(), "backward", "the gradient has shape ", grad.shape(),
               ", the tensor ", output.shape(), ". Give it the shape of the tensor");
+    check_arg(is_floating(grad.dtype()), "backward", "the gradient is ", grad.dtype(),
+              ", it must be floating-point as the tensor (", output, ") is. Use astype()");
     seeds.push_back(std::move(grad));
   }
   return seeds;

@@ -21,8 +21,8 @@ struct BackwardOptions {
 // needs a scalar output), to the `grad` of every leaf that still requires one. Gradients have the
 // leaf's dtype, and memory of their own; with create_graph they hold the graph that made them, and
 // with it themselves: clear them when they are not needed any more, or use grad().
-// A graph is walked by one thread at a time. Throws ArgumentError if an output was not recorded, or
-// the graph was already freed.
+// A graph is walked by one thread at a time. Throws ArgumentError if an output was not recorded,
+// for gradients of another shape or of integers, or if the graph was already freed.
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               BackwardOptions options = {});
 

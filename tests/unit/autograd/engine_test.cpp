@@ -427,5 +427,13 @@ TEST(Backward, GradientsAreThoseWithoutAGraph) {
   }
 }
 
+TEST(Backward, GradientsToStartFromFitTheirTensors) {
+  const Tensor y = leaf({1, 2}, {2}) * 3;
+  EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({3})); }),
+              testing::HasSubstr("the gradient has shape [3], the tensor [2]"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { y.backward(ones({2}, DType::kI64)); }),
+              testing::HasSubstr("the gradient is i64, it must be floating-point"));
+}
+
 }  // namespace
 }  // namespace mezzo
