@@ -6,6 +6,8 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
@@ -133,6 +135,20 @@ TEST(RenewedCopy, WhatSomebodyHoldsIsFilledBeforeTheParameterChanges) {
     EXPECT_TRUE(held.to_vector<float>() == before);
     EXPECT_TRUE(detached.to_vector<float>() == rounded);
     EXPECT_TRUE(read_copy(param, DType::kF16) == fresh_copy(param, DType::kF16));
+  }
+}
+
+// What a loss remembers of its history is none of that, though it outlives the update.
+TEST(RenewedCopy, ALossThatIsKeptHoldsNone) {
+  const Tensor weight = full({64, 64}, 0.01).set_requires_grad(true);
+  Sgd sgd({weight}, {.lr = 0.1});
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    const Tensor loss = sum(matmul(full({64, 64}, 1, dtype), weight.astype(dtype)));
+    loss.backward();
+    const CastCount casts;
+    sgd.step();
+    EXPECT_EQ(casts.count, 0) << dtype;
+    sgd.zero_grad();
   }
 }
 
