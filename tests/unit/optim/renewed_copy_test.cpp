@@ -147,7 +147,7 @@ TEST(RenewedCopy, ALossThatIsKeptHoldsNone) {
     loss.backward();
     const CastCount casts;
     sgd.step();
-    EXPECT_EQ(casts.count, 0) << dtype;
+    EXPECT_EQ(casts.count, 0) << name_of(dtype);
     sgd.zero_grad();
   }
 }
