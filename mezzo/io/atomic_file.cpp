@@ -11,12 +11,20 @@
 #include "mezzo/io/file_calls.h"
 
 namespace mezzo::io {
+namespace {
+
+// Whether something that must stay has the name, itself or by way of links: /dev/stdout is one, and
+// a command that replaced it would take it from all others.
+bool is_no_file(const std::string& path) {
+  struct stat found {};
+  return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string_view op)
     : path_(std::move(path)), temporary_(concat(path_, ".tmp.", ::getpid())), op_(op) {
-  struct stat old {};
-  const bool replaces = ::lstat(path_.c_str(), &old) == 0;
-  if (replaces && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode)) {
+  if (is_no_file(path_)) {
     fail<FileError>(op_, path_, ": cannot be replaced: it is not a regular file. Check the path");
   }
   // Only a process that was killed and had the same id leaves this name behind. Removed rather than
@@ -35,7 +43,8 @@ AtomicFile::AtomicFile(std::string path, std::string_view op)
   device_ = created.st_dev;
   inode_ = created.st_ino;
   // Where it is refused (another owner, a file system without permissions) the default stays.
-  if (replaces && S_ISREG(old.st_mode)) {
+  struct stat old {};
+  if (::lstat(path_.c_str(), &old) == 0 && S_ISREG(old.st_mode)) {
     static_cast<void>(::fchmod(file_, old.st_mode & 0777U));
   }
 }

@@ -13,14 +13,16 @@ namespace mezzo::io {
 // it durable and gives it its name in one step, so that others see the old contents or the new,
 // never a part. Without commit() the temporary is removed and the old file stays as it was.
 //
-// A file that is replaced passes on its permissions. A symbolic link is replaced, not followed.
+// A file that is replaced passes on its permissions. A symbolic link to a file is replaced, not
+// followed.
 // Two writers of one path at the same time are not served: at most one of them commits.
 //
 // All failures are FileErrors `[op] PATH: what failed: the system's text. What to do.`
 class AtomicFile {
  public:
   // Creates the temporary. Throws FileError if it cannot be created, and if something that is not a
-  // regular file, such as a folder or a device, has the name. `op` is what errors begin with.
+  // regular file, such as a folder or a device, has the name, be it by way of a link. `op` is what
+  // errors begin with.
   explicit AtomicFile(std::string path, std::string_view op = "file");
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

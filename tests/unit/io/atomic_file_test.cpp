@@ -108,6 +108,27 @@ TEST(AtomicFile, ReplacesLinksAndLeavesTheirTargets) {
   EXPECT_FALSE(std::filesystem::is_symlink(folder.path("link")));
 }
 
+// /dev/stdout is such a link, and is for all programs.
+TEST(AtomicFile, LinksToWhatIsNoFileStay) {
+  const TempFolder folder;
+  ASSERT_EQ(mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/null", folder.path("device"));
+  std::filesystem::create_symlink("device", folder.path("by_two_links"));
+  std::filesystem::create_symlink("pipe", folder.path("to_pipe"));
+  std::filesystem::create_symlink(".", folder.path("to_folder"));
+  for (const char* name : {"device", "by_two_links", "to_pipe", "to_folder"}) {
+    const std::string path = folder.path(name);
+    const std::string expected =
+        "[file] " + path + ": cannot be replaced: it is not a regular file. Check the path";
+    EXPECT_EQ(message_of<FileError>([&] { write_file(path, bytes_of({1})); }), expected);
+    EXPECT_EQ(message_of<FileError>([&] { check_writable(path); }), expected);
+    EXPECT_TRUE(std::filesystem::is_symlink(path)) << name;
+  }
+  std::filesystem::create_symlink("nowhere", folder.path("dangling"));
+  write_file(folder.path("dangling"), bytes_of({1}));
+  EXPECT_EQ(TempFolder::read(folder.path("dangling")), Bytes({1}));
+}
+
 TEST(AtomicFile, MissingFoldersAndOddTargetsAreNamed) {
   const TempFolder folder;
   const std::string path = folder.path("none/x");
