@@ -1,5 +1,6 @@
 #include "mezzo/cli/json_lines.h"
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -80,8 +81,12 @@ void JsonLines::write(const Json& event) {
 }
 
 void JsonLines::put(const std::string& line) {
+  errno = 0;
   file_ << line << std::endl;
-  if (!file_) fail<DiskError>("json", path_, ": writing failed. Is the disk full?");
+  if (file_) return;
+  fail<DiskError>("json", path_,
+                  errno == EPIPE ? ": what read it is gone. Write to a file instead"
+                                 : ": writing failed. Is the disk full?");
 }
 
 }  // namespace mezzo::cli

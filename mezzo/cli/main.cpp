@@ -6,6 +6,9 @@
 #include <exception>
 #include <string>
 
+#include <poll.h>
+#include <unistd.h>
+
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/strict_values.h"
@@ -72,17 +75,38 @@ int run(int argc, char** argv) {
   }
 }
 
+// Signals that would end a run where a failing write can tell of it.
+void leave_failures_to_writes() {
+#if defined(SIGXFSZ)
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f`
+#endif
+#if defined(SIGPIPE)
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of a pipe is gone
+#endif
+}
+
+// Whether standard output is a pipe that nobody reads any more. That is asked of the pipe: which of
+// many writes failed, and why, is not known at the end.
+bool is_reader_gone() {
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+// Of a command that is done: its status, unless what it printed is lost. A reader that leaves, as
+// `head` does, has read what it wanted.
+int status_with_output(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  if (is_reader_gone()) return status;
+  return report("[output] writing to standard output failed. Is the disk full?", kFailed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   mezzo::cli::wait_for_signals();
-#if defined(SIGXFSZ)
-  std::signal(SIGXFSZ, SIG_IGN);  // then a write beyond `ulimit -f` is an error like others
-#endif
+  leave_failures_to_writes();
   try {
-    const int status = run(argc, argv);
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    return report("[output] writing to standard output failed. Is the disk full?", kFailed);
+    return status_with_output(run(argc, argv));
   } catch (const mezzo::nn::StateMismatch& error) {
     return report(in_terms_of_options(error), kWrongUsage);
   } catch (const mezzo::ArgumentError& error) {

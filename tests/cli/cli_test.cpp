@@ -1,8 +1,9 @@
-// The `mezzo` command as a user meets it: exit status, one clear line for wrong input, JSON lines.
+// The `mezzo` command as a user meets it: exit status, tables, files, JSON lines.
 #include <algorithm>
 #include <set>
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "mezzo/core/error.h"
 #include "tests/cli/command.h"
@@ -173,6 +174,41 @@ TEST_F(Command, ARunOutlivesWhatShowsItsProgress) {
   const std::string options = "--model mlp --batch-size 500 --json " + path("log.jsonl");
   EXPECT_EQ(run("train --steps 1 " + options + " 2>/dev/full && true").status, 0);
   EXPECT_EQ(read_events("log.jsonl").back()["event"], "result");
+}
+
+// What a run shows goes into a pipe that nobody reads any more.
+TEST_F(Command, ARunOutlivesTheReaderOfItsOutput) {
+  const std::string train = concat("train --model mlp --batch-size 500 --epochs 3 --save ",
+                                   path("w"), " --json ", path("log.jsonl"));
+  const std::string line =
+      concat("{ ", MEZZO_COMMAND, " ", train, " 2>&1; echo $? >", path("status"), "; } | true");
+  EXPECT_EQ(run_line(line).status, 0);
+  EXPECT_EQ(read_text("status"), "0\n");
+  EXPECT_EQ(read_events("log.jsonl").back()["event"], "result");
+  EXPECT_TRUE(fs::exists(path("w")));
+}
+
+TEST_F(Command, AReaderThatLeavesHasReadWhatItWanted) {
+  for (const char* command : {"ops", "ops --markdown", "plan resnet50", "--help"}) {
+    for (const char* reader : {"true", "head -c 1"}) {
+      SCOPED_TRACE(concat(command, " | ", reader));
+      run_line(concat("{ ", MEZZO_COMMAND, " ", command, " 2>", path("errors"), "; echo $? >",
+                      path("status"), "; } | ", reader));
+      EXPECT_EQ(read_text("status"), "0\n");
+      EXPECT_EQ(read_text("errors"), "");
+    }
+  }
+}
+
+TEST_F(Command, ALogWhoseReaderLeavesIsAFailureOnTheWay) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const std::string line =
+      concat("head -c 1 ", path("pipe"), " & ", MEZZO_COMMAND,
+             " train --model mlp --batch-size 16 --epochs 100000 --quiet --json ", path("pipe"));
+  const Outcome outcome = run_line(line);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.errors, concat("mezzo: [json] ", path("pipe"),
+                                   ": what read it is gone. Write to a file instead\n"));
 }
 
 TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
