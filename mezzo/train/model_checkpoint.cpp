@@ -1,9 +1,11 @@
 #include "mezzo/train/model_checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "mezzo/io/atomic_file.h"
+#include "mezzo/io/checkpoint_folder.h"
 #include "mezzo/io/file_calls.h"
 #include "mezzo/train/model.h"
 
@@ -36,6 +38,7 @@ void ModelCheckpoint::on_train_begin(FitState& state) {
   check_arg(state.has_validation, kOp, "there is no best `", config_.best,
             "` without a validation. Give FitOptions one");
   best_name_ = state.model.metric(config_.best).name();
+  if (!state.resumed_from.empty()) recall_best();
 }
 
 void ModelCheckpoint::after_step(FitState& state) {
@@ -57,7 +60,7 @@ void ModelCheckpoint::on_train_end(FitState& state) {
 
 // What is there would be removed, the best one at once: a run that was to be resumed, most likely.
 void ModelCheckpoint::check_unused() const {
-  for (const std::string& folder : {config_.folder, config_.folder + "/best"}) {
+  for (const std::string& folder : {config_.folder, best_folder()}) {
     check_arg(io::list_checkpoints(folder).empty(), kOp, folder,
               " holds checkpoints of another run. Resume it, or name another folder");
   }
@@ -83,7 +86,18 @@ void ModelCheckpoint::write_best(FitState& state) {
   if (!writes(state)) return;
   io::Checkpoint checkpoint = state.capture();
   checkpoint.score = value;
-  io::write_checkpoint(config_.folder + "/best", checkpoint, {.keep = 1});
+  io::write_checkpoint(best_folder(), checkpoint, {.keep = 1});
+}
+
+std::string ModelCheckpoint::best_folder() const { return config_.folder + "/best"; }
+
+// A part of the training that kept no best one left one there, and does not remember it.
+void ModelCheckpoint::recall_best() {
+  const std::vector<io::CheckpointInfo> kept = io::list_checkpoints(best_folder());
+  const auto sound = std::ranges::find(kept, "", &io::CheckpointInfo::problem);
+  if (sound == kept.end()) return;
+  const auto value = best_in(io::parse_manifest_of(sound->path).checkpoint);
+  if (value.has_value()) best_ = value;
 }
 
 // Under the metric's own name, whatever name it was asked for by, once that is known.
@@ -92,16 +106,15 @@ void ModelCheckpoint::save(io::Checkpoint& checkpoint) const {
   checkpoint.values[kBest][best_name_.empty() ? config_.best : best_name_] = *best_;
 }
 
-void ModelCheckpoint::load(const io::Checkpoint& checkpoint) {
+void ModelCheckpoint::load(const io::Checkpoint& checkpoint) { best_ = best_in(checkpoint); }
+
+std::optional<double> ModelCheckpoint::best_in(const io::Checkpoint& checkpoint) const {
   const auto section = checkpoint.values.find(kBest);
-  if (section != checkpoint.values.end()) {
-    for (const std::string& name : {config_.best, metric_name(config_.best)}) {
-      if (!section->second.contains(name)) continue;
-      best_ = checkpoint.value<double>(kBest, name);
-      return;
-    }
+  if (section == checkpoint.values.end()) return std::nullopt;
+  for (const std::string& name : {config_.best, metric_name(config_.best)}) {
+    if (section->second.contains(name)) return checkpoint.value<double>(kBest, name);
   }
-  best_.reset();
+  return std::nullopt;
 }
 
 }  // namespace mezzo::train

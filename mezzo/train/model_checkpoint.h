@@ -48,6 +48,10 @@ class ModelCheckpoint final : public Callback {
   void check_unused() const;
   void write(FitState& state);
   void write_best(FitState& state);
+  void recall_best();
+  std::string best_folder() const;
+  // The best so far that a checkpoint remembers, by the metric of the options.
+  std::optional<double> best_in(const io::Checkpoint& checkpoint) const;
 
   CheckpointConfig config_;
   std::optional<std::int64_t> written_{};  // the step of the last one; none before a training

@@ -71,6 +71,34 @@ TEST(ModelCheckpoint, RemembersTheBestAfterAResume) {
   EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-12"));
 }
 
+// A part that keeps no best one does not remember it, and the one that is kept does.
+TEST(ModelCheckpoint, KnowsTheBestThatIsKept) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path(), .best = "score"};
+  Small({0.1, 0.9}).fit(2, config, folder.path());
+  Small({0.5}).fit(3, {.folder = folder.path()}, folder.path());
+  Small({0.6, 0.7}).fit(5, config, folder.path());
+  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000002-step-4"));
+  Small({0.95}).fit(6, config, folder.path());
+  EXPECT_THAT(io::names_in(folder.path("best")), ElementsAre("000003-step-12"));
+  EXPECT_EQ(io::list_checkpoints(folder.path("best")).front().score, 0.95);
+}
+
+// Its score says nothing of another metric.
+TEST(ModelCheckpoint, ABestOneByAnotherMetricIsReplaced) {
+  const TempFolder folder;
+  Small({0.9}).fit(1, {.folder = folder.path(), .best = "score"});
+  Small small({0.1});
+  small.model.add_metric(make_metric("accuracy"));
+  ModelCheckpoint checkpoints({.folder = folder.path(), .best = "accuracy"});
+  const FitOptions options{.callbacks = {&checkpoints},
+                           .validation = &small.test_loader,
+                           .resume = folder.path()};
+  const double accuracy = small.model.fit(2, small.loader, options).metrics.at("accuracy");
+  EXPECT_EQ(checkpoints.best(), accuracy);
+  EXPECT_EQ(io::list_checkpoints(folder.path("best")).front().step, 4);
+}
+
 TEST(ModelCheckpoint, WritesEverySoManyStepsOrEpochsAndAtTheEnd) {
   const auto names = [](const CheckpointConfig& config, const TempFolder& folder) {
     Small(std::vector<double>(7)).fit(7, config);
