@@ -41,8 +41,8 @@ struct FitState {
   // The checkpoint that the training goes on from; empty if it begins. The counts above and the
   // metrics are then those of the whole training.
   std::string resumed_from{};
-  // Everything that is needed to go on from here; for after_step(), after_epoch() and
-  // on_train_end().
+  // Everything that is needed to go on from here; for after_step(), after_epoch(),
+  // on_evaluation_failed() and on_train_end().
   std::function<io::Checkpoint()> capture{};
   // A callback sets this to end the training after this step. An epoch that is left in its middle
   // has no end: no evaluation and no on_epoch_end().
@@ -63,6 +63,9 @@ class Callback {
   virtual void on_step_end(FitState&) {}
   // After the epoch's evaluation, if there is one.
   virtual void on_epoch_end(FitState&) {}
+  // Instead, if the evaluation threw, which then ends fit(): a moment for a checkpoint, too. A
+  // training that goes on from it begins with the evaluation.
+  virtual void on_evaluation_failed(FitState&) {}
   virtual void on_train_end(FitState&) {}
 
   // After on_step_end() and on_epoch_end() of all callbacks, when each has taken note of the step
@@ -165,6 +168,7 @@ class LambdaCallback final : public Callback {
     Function on_step_end{};
     Function after_step{};
     Function on_epoch_end{};
+    Function on_evaluation_failed{};
     Function after_epoch{};
     Function on_train_end{};
   };
@@ -175,6 +179,9 @@ class LambdaCallback final : public Callback {
   void on_step_end(FitState& state) override { call(functions_.on_step_end, state); }
   void after_step(FitState& state) override { call(functions_.after_step, state); }
   void on_epoch_end(FitState& state) override { call(functions_.on_epoch_end, state); }
+  void on_evaluation_failed(FitState& state) override {
+    call(functions_.on_evaluation_failed, state);
+  }
   void after_epoch(FitState& state) override { call(functions_.after_epoch, state); }
   void on_train_end(FitState& state) override { call(functions_.on_train_end, state); }
 

@@ -163,19 +163,37 @@ class Loop {
     agree_to_stop();
     // What is in it set to eval(), such as frozen batch norms, stays so.
     if (!model_.net().is_training()) model_.net().train();
-    for (data::Batch batch; state_.step < state_.total_steps && !state_.stop;) {
+    for (data::Batch batch; state_.step < state_.total_steps && !state_.stop && !is_at_end();) {
       if (!next_batch(batch)) break;
       run_step(batch);
     }
     state_.epoch_is_complete = is_at_end() || loader_.position().step == 0;
     if (state_.stop && !state_.epoch_is_complete) return;
+    // Before the epoch is left: a checkpoint of here goes on with the evaluation.
+    if (options_.validation != nullptr) evaluate();
     go_to_next_epoch();
     epochs_done_ += state_.epoch_is_complete ? 1 : 0;
-    if (options_.validation != nullptr) state_.metrics = model_.eval(*options_.validation);
     each(&Callback::on_epoch_end);
     each(&Callback::after_epoch);
     agree_to_stop();
     state_.step_in_epoch = 0;
+  }
+
+  void evaluate() {
+    try {
+      state_.metrics = model_.eval(*options_.validation);
+    } catch (...) {
+      save_in_spite();
+      throw;
+    }
+  }
+
+  // What is wrong already is not to be hidden by what goes wrong then.
+  void save_in_spite() {
+    try {
+      each(&Callback::on_evaluation_failed);
+    } catch (...) {  // NOLINT(bugprone-empty-catch)
+    }
   }
 
   bool next_batch(data::Batch& batch) {

@@ -54,7 +54,12 @@ void ModelCheckpoint::after_epoch(FitState& state) {
   }
 }
 
-void ModelCheckpoint::on_train_end(FitState& state) {
+// The epoch's steps are done, and may have taken a day.
+void ModelCheckpoint::on_evaluation_failed(FitState& state) { write_last(state); }
+
+void ModelCheckpoint::on_train_end(FitState& state) { write_last(state); }
+
+void ModelCheckpoint::write_last(FitState& state) {
   if (state.step != written_) write(state);
 }
 

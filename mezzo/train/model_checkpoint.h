@@ -34,9 +34,10 @@ class ModelCheckpoint final : public Callback {
   // not go on from the folder finds another one's checkpoints there. Throws FileError if the folder
   // cannot be written to.
   void on_train_begin(FitState& state) override;
-  // These three throw FileError, see io::write_checkpoint().
+  // These four throw FileError, see io::write_checkpoint().
   void after_step(FitState& state) override;
   void after_epoch(FitState& state) override;
+  void on_evaluation_failed(FitState& state) override;
   void on_train_end(FitState& state) override;
   void save(io::Checkpoint& checkpoint) const override;
   void load(const io::Checkpoint& checkpoint) override;
@@ -47,6 +48,7 @@ class ModelCheckpoint final : public Callback {
  private:
   void check_unused() const;
   void write(FitState& state);
+  void write_last(FitState& state);  // unless it is written
   void write_best(FitState& state);
   void recall_best();
   std::string best_folder() const;

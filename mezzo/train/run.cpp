@@ -77,8 +77,14 @@ amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& polic
 }
 
 DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
-  return {data::open_dataset(spec, data::Split::kTrain, options),
-          data::open_dataset(spec, data::Split::kTest, options)};
+  DataPair data{data::open_dataset(spec, data::Split::kTrain, options),
+                data::open_dataset(spec, data::Split::kTest, options)};
+  // Else the first evaluation would say it, of a network's layer.
+  const Shape train = data.train->image_shape();
+  const Shape test = data.test->image_shape();
+  check_arg(train == test, "data", spec, ": training images are ", train, ", test images ", test,
+            ". Bring them to one size by --image-size, or use files of one set");
+  return data;
 }
 
 DataPair open_data(const RunOptions& options) {

@@ -151,6 +151,7 @@ struct DataPair {
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> test;
 };
+// Throws what open_dataset() throws, and ArgumentError if their images differ in shape.
 DataPair open_data(const std::string& spec, const data::OpenOptions& options = {});
 // Those of a run: its data, image size and augmentation.
 DataPair open_data(const RunOptions& options);

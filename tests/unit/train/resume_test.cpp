@@ -159,6 +159,44 @@ TEST(FitResume, TheEndOfTheLastEpochIsStillToCome) {
   EXPECT_THAT(io::names_in(folder.path("best")), testing::ElementsAre("000001-step-2"));
 }
 
+// The steps of its epoch are done, and what comes then is the unbroken training.
+TEST(FitResume, AnEvaluationThatFailsLosesNoStep) {
+  const TempFolder whole;
+  const TempFolder broken;
+  const auto config = [](const TempFolder& folder) {
+    return CheckpointConfig{.folder = folder.path(), .best = "score"};
+  };
+  manual_seed(1);
+  Small({0.1, 0.2, 0.3}).fit(3, config(whole));
+  manual_seed(1);
+  // There is no second score, which is what fails.
+  EXPECT_THROW(Small({0.1}).fit(3, config(broken)), std::out_of_range);
+  EXPECT_THAT(io::names_in(broken.path()),
+              testing::ElementsAre("000001-step-2", "000002-step-4", "best"));
+  EXPECT_EQ(Small({0.2, 0.3}).fit(3, config(broken), broken.path()).steps, 6);
+  const auto last = [](const std::string& folder) {
+    return io::read_latest_checkpoint(folder).checkpoint;
+  };
+  EXPECT_TRUE(io::same_checkpoint(last(broken.path()), last(whole.path())));
+  EXPECT_TRUE(io::same_checkpoint(last(broken.path("best")), last(whole.path("best"))));
+}
+
+// Also within an epoch that is cut short; what saving throws does not hide what was wrong.
+TEST(FitResume, AnEvaluationThatFailsIsWhatIsThrown) {
+  const TempFolder folder;
+  Small small({});
+  std::int64_t failed_after = 0;
+  LambdaCallback watch({.on_evaluation_failed = [&](FitState& state) {
+    failed_after = state.step;
+    throw Broken();
+  }});
+  EXPECT_THROW(
+      small.model.fit(1, small.loader,
+                      {.callbacks = {&watch}, .steps = 1, .validation = &small.test_loader}),
+      std::out_of_range);
+  EXPECT_EQ(failed_after, 1);
+}
+
 TEST(FitResume, AFinishedTrainingHasNothingLeftToDo) {
   const TempFolder folder;
   Process first(folder.path());

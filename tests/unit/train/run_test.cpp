@@ -245,6 +245,29 @@ TEST(StepStatistics, AreOfWhatWasAdded) {
   EXPECT_EQ(result.images_per_s, 1000 * 5 / 222.0);
 }
 
+// An MNIST folder of one black image each, of these heights and 4 pixels wide.
+std::string write_mnist(const data::TempFolder& folder, std::uint8_t train, std::uint8_t test) {
+  const auto write = [&](const std::string& prefix, std::uint8_t height) {
+    data::Bytes images{0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, height, 0, 0, 0, 4};
+    images.resize(images.size() + std::size_t{4} * height);
+    folder.write(prefix + "-images-idx3-ubyte", images);
+    folder.write(prefix + "-labels-idx1-ubyte", {0, 0, 8, 1, 0, 0, 0, 1, 7});
+  };
+  write("train", train);
+  write("t10k", test);
+  return "mnist:" + folder.path();
+}
+
+TEST(OpenData, SetsOfOtherShapesAreRefused) {
+  const data::TempFolder folder;
+  const std::string spec = write_mnist(folder, 4, 6);
+  EXPECT_EQ(message_of<ArgumentError>([&] { open_data(spec); }),
+            "[data] " + spec +
+                ": training images are [1, 4, 4], test images [1, 6, 4]. Bring them to one size by "
+                "--image-size, or use files of one set");
+  EXPECT_EQ(open_data(spec, {.image_size = 4}).test->image_shape(), Shape({1, 4, 4}));
+}
+
 TEST(Run, AStaticScaleStays) {
   auto scaler = make_scaler({LossScaling::Kind::kStatic, 128}, {amp::Level::kO2, DType::kF16});
   scaler.state().update(true);
