@@ -33,6 +33,8 @@ ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(co
 void ModelCheckpoint::on_train_begin(FitState& state) {
   const bool goes_on = !state.resumed_from.empty() || written_.has_value();
   if (!goes_on && writes(state)) check_unused();
+  // Better now than after the first epoch. A training that is done has nothing to write.
+  if (state.step < state.total_steps && writes(state)) check_writable();
   written_ = state.resumed_from.empty() ? -1 : state.step;
   if (config_.best.empty()) return;
   check_arg(state.has_validation, kOp, "there is no best `", config_.best,
@@ -69,9 +71,11 @@ void ModelCheckpoint::check_unused() const {
     check_arg(io::list_checkpoints(folder).empty(), kOp, folder,
               " holds checkpoints of another run. Resume it, or name another folder");
   }
-  // Better now than after the first epoch.
+}
+
+void ModelCheckpoint::check_writable() const {
   io::make_folders(config_.folder, kOp);
-  const io::AtomicFile probe(config_.folder + "/probe", kOp);
+  io::check_writable(config_.folder + "/probe", kOp);
 }
 
 void ModelCheckpoint::write(FitState& state) {

@@ -47,6 +47,7 @@ class ModelCheckpoint final : public Callback {
 
  private:
   void check_unused() const;
+  void check_writable() const;
   void write(FitState& state);
   void write_last(FitState& state);  // unless it is written
   void write_best(FitState& state);

@@ -1,12 +1,14 @@
 // ModelCheckpoint: which checkpoints there are, and what it remembers.
 #include "mezzo/train/model_checkpoint.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/io/file_calls.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
 #include "tests/unit/message_of.h"
@@ -91,9 +93,8 @@ TEST(ModelCheckpoint, ABestOneByAnotherMetricIsReplaced) {
   Small small({0.1});
   small.model.add_metric(make_metric("accuracy"));
   ModelCheckpoint checkpoints({.folder = folder.path(), .best = "accuracy"});
-  const FitOptions options{.callbacks = {&checkpoints},
-                           .validation = &small.test_loader,
-                           .resume = folder.path()};
+  const FitOptions options{
+      .callbacks = {&checkpoints}, .validation = &small.test_loader, .resume = folder.path()};
   const double accuracy = small.model.fit(2, small.loader, options).metrics.at("accuracy");
   EXPECT_EQ(checkpoints.best(), accuracy);
   EXPECT_EQ(io::list_checkpoints(folder.path("best")).front().step, 4);
@@ -126,6 +127,23 @@ TEST(ModelCheckpoint, LeavesCheckpointsOfAnotherTrainingAlone) {
   }
   EXPECT_THAT(message_of<ArgumentError>([&] { Small({0.5}).fit(1, config); }),
               HasSubstr("best holds checkpoints of another run"));
+}
+
+// Not after an epoch that would then be lost. A training that is done has nothing to write.
+TEST(ModelCheckpoint, AsksBeforeItTrainsWhetherItsFolderCanBeWritten) {
+  const TempFolder folder;
+  const CheckpointConfig config{.folder = folder.path()};
+  Small({0.1}).fit(1, config);
+  std::int64_t steps = 0;
+  LambdaCallback count({.on_step_end = [&](FitState&) { ++steps; }});
+  io::set_file_call_hook(
+      [](const io::FileCallInfo& info) { return info.call == io::FileCall::kCreate ? EROFS : 0; });
+  const std::string message =
+      message_of<FileError>([&] { Small({0.2}).fit(2, config, folder.path(), &count); });
+  EXPECT_NO_THROW(Small({0.2}).fit(1, config, folder.path(), &count));
+  io::set_file_call_hook({});
+  EXPECT_THAT(message, HasSubstr("Read-only file system. Write to another folder"));
+  EXPECT_EQ(steps, 0);
 }
 
 TEST(ModelCheckpoint, TwoTrainingsOfOneCallbackFollowEachOther) {
