@@ -7,6 +7,7 @@
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/event_log.h"
 #include "mezzo/cli/events.h"
+#include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
@@ -85,7 +86,7 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
   logs.report.begin(label_of(run), run, data);
   EventLog log(log_folder(logs.folder, number, run), progress);
   ReportObserver observer(logs.report, log);
-  const train::RunResult result = train::run(run, data, observer);
+  const train::RunResult result = progress.run(run, data, observer);
   logs.json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
   return result;
 }
@@ -110,7 +111,7 @@ void run_compare(CompareOptions options) {
     if (!result.stopped) rows.push_back(table_row(runs[i], result));
   }
   if (rows.size() > 1) write_out("{}", format_table(rows));
-  logs.report.write();
+  on_the_way([&] { logs.report.write(); });
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.
     distributed::meet(*processes);

@@ -3,6 +3,7 @@
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/events.h"
+#include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
@@ -68,7 +69,9 @@ void run_eval(const EvalOptions& options) {
   const Evaluated evaluated = evaluate(options, run, *images, *net);
   const Measured& measured = evaluated.measured;
   json.write(result_event(run, measured, {{"images", images->size()}}));
-  if (!options.logits.empty()) write_logits(options.logits, evaluated.logits);
+  if (!options.logits.empty()) {
+    on_the_way([&] { write_logits(options.logits, evaluated.logits); });
+  }
   write_out("{} at {}: accuracy {:.2f} %, loss {:.4f} on {} images, {:.0f} images/s, peak {}\n",
             run.model, text_of(run.policy), 100 * measured.test->accuracy,
             without_sign(measured.test->loss), images->size(), measured.images_per_s,

@@ -29,6 +29,16 @@ Progress::Progress(JsonLines& json, std::string label, bool quiet)
 
 Progress::~Progress() { clear_line(); }
 
+train::RunResult Progress::run(const train::RunOptions& options, const train::DataPair& data,
+                               train::RunObserver& observer, std::unique_ptr<nn::Module>* trained) {
+  try {
+    return train::run(options, data, observer, trained);
+  } catch (const FileError& error) {
+    if (!has_begun_) throw;
+    throw Error(error.what());
+  }
+}
+
 void Progress::on_start(std::int64_t total_steps) {
   total_steps_ = total_steps;
   start_ = std::chrono::steady_clock::now();
@@ -41,6 +51,7 @@ void Progress::on_resume(const std::string& path, std::int64_t step) {
 }
 
 void Progress::on_step(const train::StepEvent& event) {
+  has_begun_ = true;
   const amp::TrainStepResult& report = event.report;
   scale_ = report.scale;
   is_scaled_ = is_scaled_ || scale_ != 1;

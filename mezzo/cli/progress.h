@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "mezzo/cli/json_lines.h"
@@ -20,6 +21,11 @@ class Progress final : public train::RunObserver {
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
 
+  // train::run() with an observer that tells this one. What comes behind the first step is on the
+  // way.
+  train::RunResult run(const train::RunOptions& options, const train::DataPair& data,
+                       train::RunObserver& observer, std::unique_ptr<nn::Module>* trained = nullptr);
+
  private:
   void draw(const train::StepEvent& event);
   std::string scaling() const;
@@ -30,6 +36,7 @@ class Progress final : public train::RunObserver {
   bool quiet_;
   bool is_terminal_;
   bool line_open_ = false;
+  bool has_begun_ = false;  // a step is done
   std::int64_t total_steps_ = 0;
   std::int64_t first_step_ = 0;  // that an earlier part of the run came to
   bool is_scaled_ = false;       // the loss, by another number than 1 in some step

@@ -5,6 +5,7 @@
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/event_log.h"
 #include "mezzo/cli/events.h"
+#include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
@@ -44,15 +45,21 @@ void check_files(const TrainOptions& options) {
   check_distinct({json, page, {"--save", options.save}});  // over --weights, if wanted
 }
 
+// Behind something that failed: what fails here, too, is not said, for one line of error is enough.
+template <class Write>
+void write_in_spite(const Write& write) {
+  try {
+    write();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
 // The weights and the page. Where one cannot be written, the other is, and then that is an error.
 void write_both(const std::string& save, const nn::Module& trained, const RunReport& report) {
   try {
     if (!save.empty()) io::write_safetensors(save, trained.state());
   } catch (const Error&) {
-    try {
-      report.write();
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): one line of error is enough
-    }
+    write_in_spite([&] { report.write(); });
     throw;
   }
   report.write();
@@ -79,10 +86,17 @@ void run_train(TrainOptions options) {
   const StopOnSignal stop;
   run.should_stop = [] { return StopOnSignal::was_asked(); };
   if (!options.save.empty()) io::check_writable(options.save, "--save");
-  const train::RunResult result = train::run(run, data, observer, &trained);
-  json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
+  train::RunResult result;
+  try {
+    result = progress.run(run, data, observer, &trained);
+    json.write(result.stopped ? stopped_event(result) : result_event(run, result, true));
+  } catch (...) {
+    // Steps are worth more than what failed behind them.
+    if (trained != nullptr) write_in_spite([&] { write_both(options.save, *trained, report); });
+    throw;
+  }
   if (!result.stopped) print_result(run, result);
-  write_both(options.save, *trained, report);
+  on_the_way([&] { write_both(options.save, *trained, report); });
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.
     distributed::meet(*processes);

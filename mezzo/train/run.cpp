@@ -34,8 +34,9 @@ CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
           .best = options.keep_best ? "accuracy" : ""};
 }
 
+// `is_trained` becomes true with the last step.
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
-                RunObserver& observer) {
+                RunObserver& observer, bool& is_trained) {
   data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
                                         .shuffle = options.shuffle,
                                         .drop_remainder = true,
@@ -53,7 +54,10 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
   RunReporter reporter(options, schedule, *data.train, observer);
   std::optional<ModelCheckpoint> checkpoints;
-  FitOptions fit{.callbacks = {&reporter}, .steps = total_steps, .validation = &test_loader};
+  LambdaCallback watch({.on_step_end = [&is_trained](FitState& state) {
+    is_trained = state.stop || state.step == state.total_steps;
+  }});
+  FitOptions fit{.callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};
   if (!options.checkpoints.folder.empty()) {
     fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options.checkpoints)));
     if (options.checkpoints.resume) fit.resume = options.checkpoints.folder;
@@ -62,7 +66,6 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   if (!reporter.has_evaluated() && !result.stopped) {
     result.test = RunReporter::evaluation_of(trainer.model.eval(test_loader));
   }
-  if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
   return result;
 }
 
@@ -120,8 +123,19 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
               std::unique_ptr<nn::Module>* trained) {
   check_options(options);
   Trainer trainer(options, data.train->image_shape(), data.train->num_classes());
-  RunResult result = train(trainer, options, data, observer);
-  if (trained != nullptr) *trained = std::move(trainer.net);
+  const auto hand_over = [&] {
+    if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
+    if (trained != nullptr) *trained = std::move(trainer.net);
+  };
+  bool is_trained = false;
+  RunResult result;
+  try {
+    result = train(trainer, options, data, observer, is_trained);
+  } catch (...) {
+    if (is_trained) hand_over();
+    throw;
+  }
+  hand_over();
   return result;
 }
 

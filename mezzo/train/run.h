@@ -160,7 +160,8 @@ DataPair open_data(const RunOptions& options);
 // it after each epoch. Times and the peak of memory are those of this call, steps and skipped steps
 // those of the whole run, also of its part before a checkpoint. The same options give the same
 // result, bit for bit, on the same machine with the same number of threads. The trained network is
-// moved to `trained` if that is not null. Throws ArgumentError or FileError for options that cannot
+// moved to `trained` if that is not null, also if something fails behind the last step, such as the
+// evaluation or the last checkpoint. Throws ArgumentError or FileError for options that cannot
 // work, before the first step.
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained = nullptr);

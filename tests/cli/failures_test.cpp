@@ -1,0 +1,78 @@
+// What fails while a run goes on: exit status 1, and what can be written is.
+#include <algorithm>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "mezzo/core/error.h"
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+using testing::HasSubstr;
+
+class Failures : public Command {
+ protected:
+  void SetUp() override {
+    Command::SetUp();
+    fs::create_directory(folder_ / "out");
+  }
+
+  // Trains, with a shell command in between: the log goes through a pipe that is read on only when
+  // that is done, and has no room for so many steps.
+  Outcome train_with(const std::string& middle, const std::string& options) const {
+    const std::string log = path("pipe");
+    fs::remove(log);
+    EXPECT_EQ(mkfifo(log.c_str(), 0600), 0);
+    return run_line(concat("{ read -r first; ", middle, "; cat >", path("rest"), "; } <", log,
+                           " & ", MEZZO_COMMAND, " train --model mlp --amp O0 --batch-size 8 ",
+                           "--steps 900 --quiet --json ", log, " ", options));
+  }
+};
+
+TEST_F(Failures, AFolderThatIsRemovedMeanwhileIsNoWrongInput) {
+  const Outcome outcome = train_with("rm -r " + path("out"),
+                                     concat("--save ", path("out/w"), " --report ", path("page")));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.errors, concat("mezzo: [safetensors] ", path("out/w"),
+                                   ": cannot be created: No such file or directory. Check that the "
+                                   "folder exists\n"));
+  EXPECT_THAT(read_text("page"), HasSubstr("</html>"));
+  EXPECT_EQ(run("train --steps 1 --save " + path("out/w")).status, 2) << "before it begins";
+}
+
+TEST_F(Failures, ACheckpointFolderThatSomeoneElseWritesToIsNoWrongInput) {
+  const std::string folder = path("run");
+  const Outcome outcome = train_with(concat("exec flock ", folder, " cat >", path("rest")),
+                                     "--checkpoint-every 850 --checkpoint-dir " + folder);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("another process is writing a checkpoint"));
+}
+
+// The training is done by then.
+TEST_F(Failures, WeightsAndPageAreWrittenWhereTheLastCheckpointIsNot) {
+  const std::string folder = path("run");
+  const Outcome outcome = train_with(concat("rm -r ", folder, "; echo >", folder),
+                                     concat("--checkpoint-dir ", folder, " --save ", path("w"),
+                                            " --report ", path("page"), " --histogram-every 300"));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("run: cannot be created: File exists"));
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 1) << outcome.errors;
+  EXPECT_THAT(read_text("page"), HasSubstr("Parameter gradients"));
+  EXPECT_EQ(run("eval --model mlp --weights " + path("w")).status, 0);
+}
+
+// What was not trained to its end is no weights.
+TEST_F(Failures, ARunThatFailsInItsMiddleSavesNothing) {
+  const std::string folder = path("run");
+  const Outcome outcome =
+      train_with(concat("rm -r ", folder, "; echo >", folder),
+                 concat("--checkpoint-every 850 --checkpoint-dir ", folder, " --save ", path("w")));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_FALSE(fs::exists(path("w")));
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests
