@@ -12,13 +12,14 @@ void EventLog::on_resume(const std::string& path, std::int64_t step) {
   next_.on_resume(path, step);
 }
 
-void EventLog::on_start(std::int64_t total_steps) {
-  if (!folder_.empty()) writer_ = std::make_unique<io::EventWriter>(folder_, options_);
-  next_.on_start(total_steps);
+void EventLog::open() {
+  if (folder_.empty() || writer_ != nullptr) return;
+  writer_ = std::make_unique<io::EventWriter>(folder_, options_);
 }
 
 void EventLog::on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
   constexpr std::int64_t kColumns = 8;
+  open();
   if (writer_ != nullptr) {
     const std::vector<data::Image> pictures = first_pictures(batch, dataset);
     const data::Image sheet = data::contact_sheet(pictures, kColumns);
@@ -39,6 +40,7 @@ void EventLog::on_step(const train::StepEvent& event) {
 }
 
 void EventLog::on_epoch(const train::EpochEvent& event) {
+  open();
   if (writer_ != nullptr) {
     writer_->add_scalar("test/loss", event.test.loss, step_);
     writer_->add_scalar("test/accuracy", event.test.accuracy, step_);

@@ -17,8 +17,9 @@ class EventLog final : public train::RunObserver {
   EventLog(std::string folder, train::RunObserver& next)
       : folder_(std::move(folder)), next_(next) {}
   void on_resume(const std::string& path, std::int64_t step) override;
-  // Throws FileError if the folder cannot be written.
-  void on_start(std::int64_t total_steps) override;
+  void on_start(std::int64_t total_steps) override { next_.on_start(total_steps); }
+  // Makes the file, so that a run that is refused leaves none. Throws FileError if the folder
+  // cannot be written.
   void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
@@ -27,6 +28,8 @@ class EventLog final : public train::RunObserver {
   }
 
  private:
+  void open();
+
   std::string folder_;
   train::RunObserver& next_;
   io::EventWriterOptions options_{};

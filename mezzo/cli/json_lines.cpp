@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/file_calls.h"
 
 namespace mezzo::cli {
 namespace {
@@ -62,27 +63,30 @@ void drop_torn_line(const std::string& path) {
 JsonLines::JsonLines(const std::string& path, bool append) : path_(path), append_(append) {
   if (path.empty()) return;
   check_is_log(path);
+  std::error_code ignored;
+  const auto found = std::filesystem::symlink_status(path, ignored);
+  is_new_ = found.type() == std::filesystem::file_type::not_found;
+  errno = 0;
   file_.open(path, std::ios::app);
-  if (!file_)
-    fail<FileError>("json", path, ": cannot be written. Name a file in a folder that exists");
+  if (!file_) io::fail_file("json", path, "cannot be written", errno);
 }
 
-void JsonLines::begin(const Json& event) { first_ = line_of(event); }
-
-void JsonLines::open() {
-  if (!std::exchange(is_open_, true)) append_ ? drop_torn_line(path_) : drop_lines(path_);
-  if (!first_.empty()) put(std::exchange(first_, {}));
+JsonLines::~JsonLines() {
+  std::error_code ignored;
+  if (is_new_ && !has_lines_) std::filesystem::remove(path_, ignored);
 }
+
+void JsonLines::begin(const Json& event) { waiting_ += line_of(event) + "\n"; }
 
 void JsonLines::write(const Json& event) {
   if (path_.empty()) return;
-  open();
-  put(line_of(event));
+  if (!std::exchange(has_lines_, true)) append_ ? drop_torn_line(path_) : drop_lines(path_);
+  put(std::exchange(waiting_, {}) + line_of(event) + "\n");
 }
 
-void JsonLines::put(const std::string& line) {
+void JsonLines::put(const std::string& lines) {
   errno = 0;
-  file_ << line << std::endl;
+  file_ << lines << std::flush;
   if (file_) return;
   fail<DiskError>("json", path_,
                   errno == EPIPE ? ": what read it is gone. Write to a file instead"

@@ -17,20 +17,25 @@ class JsonLines {
   // the file cannot be written, or exists and is no log. It stays as it is until the first line is
   // written.
   explicit JsonLines(const std::string& path, bool append = false);
-  // Keeps the first event of a run until there is another one: a run that is refused before its
-  // first step leaves the log of an earlier one alone.
+  JsonLines(const JsonLines&) = delete;
+  JsonLines& operator=(const JsonLines&) = delete;
+  // A new file into which nothing was written goes again.
+  ~JsonLines();
+
+  // Keeps an event that a run begins with until there is one of what it does: a run that is refused
+  // before its first step leaves the log of an earlier one alone.
   void begin(const Json& event);
   void write(const Json& event);
 
  private:
-  void open();
-  void put(const std::string& line);
+  void put(const std::string& lines);
 
   std::string path_;
   std::ofstream file_;
-  std::string first_;  // a line that waits
+  std::string waiting_;  // lines of begin()
   bool append_ = false;
-  bool is_open_ = false;
+  bool is_new_ = false;
+  bool has_lines_ = false;
 };
 
 }  // namespace mezzo::cli

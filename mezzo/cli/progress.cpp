@@ -46,7 +46,7 @@ void Progress::on_start(std::int64_t total_steps) {
 
 void Progress::on_resume(const std::string& path, std::int64_t step) {
   first_step_ = step;
-  json_.write({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
+  json_.begin({{"event", "resume"}, {"checkpoint", path}, {"step", step}});
   if (!quiet_) write_error("{}  goes on from {}, after step {}\n", label_, path, step);
 }
 

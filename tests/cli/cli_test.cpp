@@ -221,6 +221,28 @@ TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
   EXPECT_EQ(read_events("log.jsonl").size(), events);
 }
 
+TEST_F(Command, ARefusedRunLeavesNoEmptyLogs) {
+  const std::string checkpoints = " --model mlp --batch-size 500 --quiet --checkpoint-dir " +
+                                  path("run") + " --steps ";
+  ASSERT_EQ(run("train" + checkpoints + "1").status, 0);
+  const std::string logs = " --json " + path("log") + " --logdir " + path("events");
+  EXPECT_EQ(run("train" + checkpoints + "2" + logs).status, 2);
+  EXPECT_EQ(run("train --resume --seed 7" + checkpoints + "2" + logs).status, 2);
+  EXPECT_EQ(run("train --save /no/such/folder/w" + logs).status, 2);
+  EXPECT_EQ(run("compare --keep-f32 fc9" + logs).status, 2);
+  EXPECT_EQ(run("bench --warmup -1 --json " + path("log")).status, 2);
+  EXPECT_FALSE(fs::exists(path("log")));
+  EXPECT_FALSE(fs::exists(path("events")));
+}
+
+TEST_F(Command, ALogThatCannotBeWrittenSaysWhy) {
+  EXPECT_EQ(run("plan mlp --json " + path("")).errors,
+            concat("mezzo: [json] ", path(""),
+                   ": cannot be written: Is a directory. It is a folder: name a file\n"));
+  EXPECT_THAT(run("plan mlp --json " + path("none/log")).errors,
+              HasSubstr("cannot be written: No such file or directory. Check that the folder"));
+}
+
 TEST_F(Command, AFileThatIsNoLogIsLeftAlone) {
   const std::string options =
       " --model mlp --batch-size 500 --quiet --steps 1 --json " + path("log");
