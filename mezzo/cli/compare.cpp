@@ -92,8 +92,10 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
 }
 
 void run_compare(CompareOptions options) {
-  check_distinct(
-      {{"--weights", options.run.weights}, {"--json", options.json}, {"--report", options.report}});
+  const NamedFile json{"--json", options.json};
+  const NamedFile page{"--report", options.report};
+  check_distinct({{"--weights", options.run.weights}, json, page});
+  check_outputs({json, page}, {.folders = {{"--logdir", options.logdir}}, .data = options.run.data});
   std::vector<train::RunOptions> runs = parsed_runs(options);
   const auto processes = share_work(options);
   for (train::RunOptions& run : runs) run.processes = processes.get();

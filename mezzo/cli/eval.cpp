@@ -54,21 +54,23 @@ Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
 }
 
 void run_eval(const EvalOptions& options) {
-  check_distinct(
-      {{"--weights", options.run.weights}, {"--json", options.json}, {"--logits", options.logits}});
+  const NamedFile json{"--json", options.json};
+  const NamedFile logits{"--logits", options.logits};
+  check_distinct({{"--weights", options.run.weights}, json, logits});
+  check_outputs({json, logits}, {.data = options.run.data});
   const train::RunOptions run = options.parsed();
   apply_machine_options(options);
   const auto images =
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
-  JsonLines json(options.json);
+  JsonLines log(options.json);
   Json own = data_fields(run);
   own["weights"] = run.weights;
-  json.begin(start_event("eval", run, own));
+  log.begin(start_event("eval", run, own));
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
   const Evaluated evaluated = evaluate(options, run, *images, *net);
   const Measured& measured = evaluated.measured;
-  json.write(result_event(run, measured, {{"images", images->size()}}));
+  log.write(result_event(run, measured, {{"images", images->size()}}));
   if (!options.logits.empty()) {
     on_the_way([&] { write_logits(options.logits, evaluated.logits); });
   }

@@ -21,7 +21,9 @@ struct ExportOptions {
 };
 
 void run_export(const ExportOptions& options) {
-  check_distinct({{"--weights", options.run.weights}, {"--out", options.out}});
+  const NamedFile out{"--out", options.out};
+  check_distinct({{"--weights", options.run.weights}, out});
+  check_outputs({out});
   const train::RunOptions& run = options.run;
   models::ModelConfig config = models::usual_config(run.model);
   if (options.channels != 0) config.in_channels = options.channels;

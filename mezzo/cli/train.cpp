@@ -42,7 +42,12 @@ void check_files(const TrainOptions& options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
   check_distinct({{"--weights", options.run.weights}, json, page});
-  check_distinct({json, page, {"--save", options.save}});  // over --weights, if wanted
+  const NamedFile save{"--save", options.save};
+  check_distinct({json, page, save});  // over --weights, if wanted
+  check_outputs({json, page, save},
+                {.folders = {{"--checkpoint-dir", options.run.checkpoints.folder},
+                             {"--logdir", options.logdir}},
+                 .data = options.run.data});
 }
 
 // Behind something that failed: what fails here, too, is not said, for one line of error is enough.

@@ -1,5 +1,9 @@
 #include "mezzo/data/open.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,10 +63,29 @@ struct InFolder {
   std::string_view name;
   std::unique_ptr<Dataset> (*open)(const std::string& folder, Split split);
   Transforms (*transforms)(const Dataset& set, const OpenOptions& options);
+  std::array<std::string_view, 3> endings{};  // of its files; the first ones
 };
-constexpr InFolder kInFolder[] = {{"mnist", open_mnist, stretching},
-                                  {"cifar10", open_cifar10, for_cifar10},
-                                  {"images", open_images, for_images}};
+constexpr InFolder kInFolder[] = {{"mnist", open_mnist, stretching, {"-ubyte", "-ubyte.gz"}},
+                                  {"cifar10", open_cifar10, for_cifar10, {".bin"}},
+                                  {"images", open_images, for_images, {".jpg", ".jpeg", ".png"}}};
+
+bool ends_as_one_of(const InFolder& set, std::string name) {
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char letter) { return std::tolower(letter); });
+  return std::ranges::any_of(set.endings, [&](std::string_view ending) {
+    return !ending.empty() && name.ends_with(ending);
+  });
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  // With its last slash off, which would be a part of its own.
+  const fs::path outer = fs::weakly_canonical(fs::absolute(fs::path(folder) / ".", error), error);
+  const fs::path inner = fs::weakly_canonical(fs::absolute(path, error), error);
+  const fs::path rest = inner.lexically_relative(outer);
+  return !error && !rest.empty() && *rest.begin() != "..";
+}
 
 std::unique_ptr<Dataset> transformed(std::unique_ptr<Dataset> set, Transforms transforms) {
   return transforms.empty() ? std::move(set) : map(std::move(set), std::move(transforms));
@@ -108,6 +131,15 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
     return transformed(std::move(opened), std::move(transforms));
   }
   fail(kOp, "no such data set: `", spec, "`. Known are ", known_specs());
+}
+
+bool is_file_of(std::string_view spec, const std::string& path) {
+  const std::size_t colon = spec.find(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string folder(spec.substr(colon + 1));
+  return std::ranges::any_of(kInFolder, [&](const InFolder& set) {
+    return spec.substr(0, colon) == set.name && ends_as_one_of(set, path) && lies_in(path, folder);
+  });
 }
 
 }  // namespace mezzo::data

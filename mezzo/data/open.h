@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "mezzo/data/dataset.h"
@@ -32,5 +33,9 @@ struct OpenOptions {
 // where the files are not what they should be.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const OpenOptions& options = {});
+
+// Whether a file of that path is one of the set's, or would become one: it lies in the folder of
+// `spec` and ends as its files do.
+bool is_file_of(std::string_view spec, const std::string& path);
 
 }  // namespace mezzo::data

@@ -44,6 +44,60 @@ TEST_F(Command, ANewFileIsTheSameWithAndWithoutItsFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
+TEST_F(Command, NoFileTakesThePlaceOfAFolder) {
+  const std::string place = path("place");
+  for (const std::string& arguments : {
+           "train --steps 1 --checkpoint-dir " + place + " --json " + place,
+           "train --steps 1 --checkpoint-dir " + place + "/run --save " + path("./place"),
+           "train --steps 1 --logdir " + place + "/ --report " + place,
+           "compare --steps 1 --logdir " + place + " --json " + place,
+       }) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_THAT(outcome.errors, HasSubstr(": is the folder of --")) << arguments;
+    EXPECT_FALSE(fs::exists(place)) << arguments;
+  }
+  const std::string within = "train --steps 1 --checkpoint-dir " + place + " --logdir " + place;
+  EXPECT_EQ(run(within + " --json " + place + "/log --save " + place + "/w").status, 2)
+      << "there is no such folder yet";
+  fs::create_directory(place);
+  EXPECT_EQ(run(within + " --json " + place + "/log --save " + place + "/w").status, 0);
+}
+
+TEST_F(Command, NoFileIsWrittenIntoACheckpoint) {
+  ASSERT_EQ(run("train --steps 1 --checkpoint-dir " + path("run")).status, 0);
+  const std::string in_checkpoint = path("run/000001-step-1/");
+  const std::string weights = " --weights " + path("run");
+  for (const std::string& arguments : {
+           "eval --logits " + in_checkpoint + "model.safetensors" + weights,
+           "eval --json " + in_checkpoint + "log" + weights,
+           "export --out " + in_checkpoint + "manifest.json" + weights,
+           "train --steps 1 --save " + in_checkpoint + "model.safetensors" + weights,
+           "train --steps 1 --report " + in_checkpoint + "page" + weights,
+       }) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_THAT(outcome.errors, HasSubstr(": lies in a checkpoint")) << arguments;
+  }
+  EXPECT_EQ(run("eval --logits " + path("run/logits.npy") + weights).status, 0);
+}
+
+TEST_F(Command, NoFileOfTheDataIsReplaced) {
+  write_cifar10(folder_);
+  const std::string batch = path("test_batch.bin");
+  const std::string before = read_text("test_batch.bin");
+  const std::string data = " --model mlp --data cifar10:" + path("");
+  ASSERT_EQ(run("train --batch-size 4 --steps 1 --save " + path("w") + data).status, 0);
+  for (const std::string& arguments :
+       {"train --steps 1 --save " + batch, "compare --steps 1 --report " + batch,
+        "eval --weights " + path("w") + " --logits " + batch}) {
+    const Outcome outcome = run(arguments + data);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_THAT(outcome.errors, HasSubstr("a file of --data")) << arguments;
+    EXPECT_EQ(read_text("test_batch.bin"), before) << arguments;
+  }
+}
+
 TEST_F(Command, WeightsMayBeSavedWhereTheyCameFrom) {
   ASSERT_EQ(run("train --steps 1 --save " + path("w")).status, 0);
   const std::string before = read_text("w");

@@ -130,6 +130,28 @@ TEST(OpenDataset, PicturesAreCutToOneSize) {
                 train, {RandomResizedCrop{.height = 56, .width = 56}, RandomHorizontalFlip{}})));
 }
 
+TEST(IsFileOf, AsksForThePlaceAndTheEnding) {
+  const TempFolder folder;
+  const auto is_file = [&](const std::string& kind, const std::string& path) {
+    return is_file_of(kind + folder.path(), folder.path(path));
+  };
+  EXPECT_TRUE(is_file("mnist:", "train-images-idx3-ubyte"));
+  EXPECT_TRUE(is_file("mnist:", "./t10k-labels-idx1-ubyte.gz"));
+  EXPECT_TRUE(is_file("cifar10:", "test/test_batch.bin"));
+  EXPECT_TRUE(is_file("images:", "train/new_class/1.JPG"));
+  EXPECT_FALSE(is_file("images:", "weights.safetensors"));
+  EXPECT_FALSE(is_file("cifar10:", "1.png"));
+  EXPECT_FALSE(is_file("images:", "../1.png"));
+  EXPECT_FALSE(is_file("digits", "1.png"));
+  EXPECT_FALSE(is_file("none:", "1.png"));
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_TRUE(is_file_of("images:.", "1.png"));
+  EXPECT_TRUE(is_file_of("images:" + folder.path(), "./1.png"));
+  EXPECT_FALSE(is_file_of("images:val", "1.png"));
+  std::filesystem::current_path(before);
+}
+
 TEST(OpenDataset, RefusesImpossibleSizes) {
   for (const std::int64_t size : {-1, 4097}) {
     EXPECT_EQ(message_of<ArgumentError>(
