@@ -33,8 +33,7 @@ double BatchWatch::total_ms() const { return std::accumulate(ms_.begin(), ms_.en
 
 void BatchWatch::draw(Clock::time_point now) {
   last_draw_ = now;
-  write_error("\r\033[K{}  {}", label_, bar(static_cast<std::int64_t>(ms_.size()), batches_));
-  std::fflush(stderr);
+  draw_line(fmt::format("{}  {}", label_, bar(static_cast<std::int64_t>(ms_.size()), batches_)));
   line_open_ = true;
 }
 

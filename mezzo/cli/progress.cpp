@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "mezzo/cli/print.h"
@@ -17,6 +18,13 @@ namespace {
 std::string format_seconds(double seconds) {
   const long whole = std::lround(seconds);
   return whole < 60 ? fmt::format("{}s", whole) : fmt::format("{}m{:02}s", whole / 60, whole % 60);
+}
+
+std::size_t terminal_width() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : kUsual;
 }
 
 }  // namespace
@@ -101,10 +109,10 @@ void Progress::draw(const train::StepEvent& event) {
   // By the steps of this part of a run that was resumed.
   const auto steps_done = static_cast<double>(event.step - first_step_);
   const auto steps_left = static_cast<double>(total_steps_ - event.step);
-  write_error("\r\033[K{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
-              bar(event.step, total_steps_), without_sign(event.report.loss),
-              event.report.total_ms(), format_seconds(elapsed / steps_done * steps_left));
-  std::fflush(stderr);
+  draw_line(fmt::format("{}  {}  loss {:.4f}  {:.1f} ms/step  {} left", label_,
+                        bar(event.step, total_steps_), without_sign(event.report.loss),
+                        event.report.total_ms(),
+                        format_seconds(elapsed / steps_done * steps_left)));
   line_open_ = true;
 }
 
@@ -115,6 +123,12 @@ void Progress::clear_line() {
 
 std::string skipped_text(std::int64_t steps) {
   return steps > 0 ? fmt::format(", {} step{} skipped", steps, steps == 1 ? "" : "s") : "";
+}
+
+void draw_line(const std::string& text) {
+  // In the last column a cursor may be on the next line already.
+  write_error("\r\033[K{}", text.substr(0, terminal_width() - 1));
+  std::fflush(stderr);
 }
 
 std::string bar(std::int64_t done, std::int64_t total) {

@@ -24,7 +24,8 @@ class Progress final : public train::RunObserver {
   // train::run() with an observer that tells this one. What comes behind the first step is on the
   // way.
   train::RunResult run(const train::RunOptions& options, const train::DataPair& data,
-                       train::RunObserver& observer, std::unique_ptr<nn::Module>* trained = nullptr);
+                       train::RunObserver& observer,
+                       std::unique_ptr<nn::Module>* trained = nullptr);
 
  private:
   void draw(const train::StepEvent& event);
@@ -50,6 +51,9 @@ class Progress final : public train::RunObserver {
 std::string skipped_text(std::int64_t steps);
 // `[======            ] 10/30`
 std::string bar(std::int64_t done, std::int64_t total);
+// In the place of the line before it on the terminal of standard error, cut to its width: of a line
+// that goes on in a second one, the next would leave the first.
+void draw_line(const std::string& text);
 constexpr std::chrono::milliseconds kRedraw{100};  // between two states of a bar
 
 }  // namespace mezzo::cli
