@@ -2,16 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace mezzo::train {
 
-// The upper one of the two middle values if there are two; 0 without values.
+// The mean of the two middle values if there are two; 0 without values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  if (values.size() % 2 != 0) return *middle;
+  return std::midpoint(*std::max_element(values.begin(), middle), *middle);
 }
 
 }  // namespace mezzo::train

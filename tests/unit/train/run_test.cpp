@@ -10,6 +10,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/data/digits.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/median.h"
 #include "mezzo/train/step_statistics.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
@@ -219,6 +220,14 @@ TEST(Run, TheScalerIsOnForF16AndOffForBf16) {
       make_scaler({LossScaling::Kind::kNone}, {amp::Level::kO2, DType::kF16}).is_enabled());
   EXPECT_TRUE(
       make_scaler({LossScaling::Kind::kDynamic}, {amp::Level::kO2, DType::kBf16}).is_enabled());
+}
+
+TEST(Median, IsTheMeanOfTheMiddleOnes) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median({7}), 7);
+  EXPECT_EQ(median({9, 1, 4}), 4);
+  EXPECT_EQ(median({3, 1}), 2);
+  EXPECT_EQ(median({10, 2, 100, 4}), 7);
 }
 
 TEST(StepStatistics, AreOfWhatWasAdded) {
