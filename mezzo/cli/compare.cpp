@@ -17,6 +17,7 @@
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/table.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
 namespace {
@@ -95,7 +96,8 @@ void run_compare(CompareOptions options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
   check_distinct({{"--weights", options.run.weights}, json, page});
-  check_outputs({json, page}, {.folders = {{"--logdir", options.logdir}}, .data = options.run.data});
+  check_outputs({json, page},
+                {.folders = {{"--logdir", options.logdir}}, .data = options.run.data});
   std::vector<train::RunOptions> runs = parsed_runs(options);
   const auto processes = share_work(options);
   for (train::RunOptions& run : runs) run.processes = processes.get();
@@ -103,7 +105,10 @@ void run_compare(CompareOptions options) {
   const std::string title = fmt::format("{} on {}", runs.front().model, runs.front().data);
   RunReport report(title, options.report);
   const train::DataPair data = train::open_data(runs.front());
-  for (train::RunOptions& run : runs) fit_epochs(options, *data.train, run);
+  for (train::RunOptions& run : runs) {
+    fit_epochs(options, *data.train, run);
+    train::set_image_size(run, data.train->image_shape());
+  }
   Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
   std::vector<std::vector<std::string>> rows{kHeader};
   const StopOnSignal stop;

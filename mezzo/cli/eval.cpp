@@ -14,6 +14,7 @@
 #include "mezzo/io/npy.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
 namespace {
@@ -58,10 +59,11 @@ void run_eval(const EvalOptions& options) {
   const NamedFile logits{"--logits", options.logits};
   check_distinct({{"--weights", options.run.weights}, json, logits});
   check_outputs({json, logits}, {.data = options.run.data});
-  const train::RunOptions run = options.parsed();
+  train::RunOptions run = options.parsed();
   apply_machine_options(options);
   const auto images =
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
+  train::set_image_size(run, images->image_shape());
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines log(options.json);
   Json own = data_fields(run);

@@ -44,6 +44,11 @@ Json training_fields(const train::RunOptions& options) {
                  {"weights", options.weights},
                  {"zero_init_residual", options.zero_init_residual},
                  {"lr_schedule", train::name_of(options.schedule)},
+                 {"warmup_epochs", options.warmup_epochs},
+                 {"lr_init", options.lr_init},
+                 {"lr_end", options.lr_end},
+                 {"lr_gamma", options.lr_gamma},
+                 {"shuffle", options.shuffle},
                  {"options", train::configuration_of(options)}});
   return fields;
 }

@@ -17,6 +17,7 @@
 #include "mezzo/distributed/average.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
+#include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
 namespace {
@@ -81,6 +82,7 @@ void run_train(TrainOptions options) {
   RunReport report(fmt::format("{} on {}", name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, *data.train, run);
+  train::set_image_size(run, data.train->image_shape());
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
   Progress progress(json, run.model, options.quiet);

@@ -1,6 +1,7 @@
 #include "mezzo/train/configuration.h"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "mezzo/core/error.h"
@@ -64,6 +65,10 @@ void check_options(const RunOptions& options) {
             "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
   check_arg(options.histogram_every >= 0, "--histogram-every",
             "must not be negative: ", options.histogram_every);
+}
+
+void set_image_size(RunOptions& options, const Shape& image) {
+  if (image[1] == image[2]) options.image_size = image[1];
 }
 
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
@@ -143,10 +148,30 @@ void add_configuration(io::Checkpoint& checkpoint, const Configuration& configur
   for (const auto& [name, value] : configuration) checkpoint.values[kConfiguration][name] = value;
 }
 
+namespace {
+
+// A folder may be spelt in several ways: `mnist:./ds/` is `mnist:ds`.
+std::string in_one_spelling(const std::string& data) {
+  const std::size_t colon = data.find(':');
+  if (colon == std::string::npos) return data;
+  // With a part behind it that goes away again, a folder ends in one slash.
+  const auto folder = std::filesystem::path(data.substr(colon + 1)) / ".";
+  return data.substr(0, colon + 1) + folder.lexically_normal().string();
+}
+
+bool is_same(const std::string& name, const std::string& before, const std::string& now) {
+  if (name == "--data") return in_one_spelling(before) == in_one_spelling(now);
+  // Earlier versions wrote 0 for the data's own size.
+  if (name == "--image-size" && before == "0") return true;
+  return before == now;
+}
+
+}  // namespace
+
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
   for (const auto& [name, value] : now) {
     const auto& before = checkpoint.value<std::string>(kConfiguration, name);
-    check_arg(before == value, "--resume", "the run was begun with ", name, " ", in_words(before),
+    check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ", in_words(before),
               ", not ", in_words(value), ". Give the same options, or another --checkpoint-dir");
   }
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "mezzo/core/shape.h"
 #include "mezzo/io/checkpoint.h"
 #include "mezzo/train/schedule.h"
 
@@ -18,6 +19,10 @@ inline constexpr std::int64_t kMostEpochs = 1'000'000'000;
 
 // Throws ArgumentError naming the first option that cannot work, whatever model and data are.
 void check_options(const RunOptions& options);
+
+// Names the size of the images that a run has, [c, h, w], where it was left to the data. Of images
+// that are not square it stays theirs.
+void set_image_size(RunOptions& options, const Shape& image);
 
 // The learning rates of a run with so many steps.
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,

@@ -69,6 +69,16 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   return result;
 }
 
+bool goes_on(const CheckpointingOptions& options) {
+  return options.resume && !io::list_checkpoints(options.folder).empty();
+}
+
+RunOptions resolve(RunOptions options, const DataPair& data) {
+  set_image_size(options, data.train->image_shape());
+  if (goes_on(options.checkpoints)) options.weights.clear();  // the checkpoint brings others
+  return options;
+}
+
 }  // namespace
 
 amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& policy) {
@@ -122,7 +132,8 @@ amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Sh
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained) {
   check_options(options);
-  Trainer trainer(options, data.train->image_shape(), data.train->num_classes());
+  const RunOptions resolved = resolve(options, data);
+  Trainer trainer(resolved, data.train->image_shape(), data.train->num_classes());
   const auto hand_over = [&] {
     if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
     if (trained != nullptr) *trained = std::move(trainer.net);
@@ -130,7 +141,7 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   bool is_trained = false;
   RunResult result;
   try {
-    result = train(trainer, options, data, observer, is_trained);
+    result = train(trainer, resolved, data, observer, is_trained);
   } catch (...) {
     if (is_trained) hand_over();
     throw;

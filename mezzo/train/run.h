@@ -156,7 +156,8 @@ DataPair open_data(const std::string& spec, const data::OpenOptions& options = {
 // Those of a run: its data, image size and augmentation.
 DataPair open_data(const RunOptions& options);
 
-// Creates the model (initialised from the seed, or from options.weights), trains it and evaluates
+// Creates the model (initialised from the seed, or from options.weights, which a run that goes on
+// from a checkpoint does not read), trains it and evaluates
 // it after each epoch. Times and the peak of memory are those of this call, steps and skipped steps
 // those of the whole run, also of its part before a checkpoint. The same options give the same
 // result, bit for bit, on the same machine with the same number of threads. The trained network is

@@ -363,6 +363,7 @@ TEST_F(Command, AStartNamesTheOptionsOfItsCommand) {
   ASSERT_EQ(run("eval --weights " + path("w") + log).status, 0);
   const Json eval = read_events("log").front();
   EXPECT_EQ(eval["data"], "digits");
+  EXPECT_EQ(eval["image_size"], 28);
   EXPECT_EQ(eval["weights"], path("w"));
   EXPECT_FALSE(eval.contains("lr") || eval.contains("augment") || eval.contains("steps") ||
                eval.contains("loss_scale"));

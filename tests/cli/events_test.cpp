@@ -61,20 +61,29 @@ TEST_F(Events, StartHasTheOptionsThatWereGiven) {
   EXPECT_EQ(start["momentum"], 0.5);
   EXPECT_EQ(start["weight_decay"], 0.25);
   EXPECT_EQ(start["loss_scale"], "dynamic");
-  const Json half_cosine =
+  EXPECT_EQ(start["image_size"], 28) << "the data's own";
+  EXPECT_EQ(start["shuffle"], true);
+  const Json climbing =
       events_of_run(a_step +
                     "--no-shuffle --lr-schedule half-cosine --lr-end 0.002 "
                     "--warmup-epochs 0.5 --lr-init 0.003 --dtype f16 --loss-scale none")
-          .front()["options"];
+          .front();
+  EXPECT_EQ(climbing["lr_end"], 0.002);
+  EXPECT_EQ(climbing["lr_init"], 0.003);
+  EXPECT_EQ(climbing["warmup_epochs"], 0.5);
+  EXPECT_EQ(climbing["shuffle"], false);
+  const Json half_cosine = climbing["options"];
   EXPECT_EQ(half_cosine["--lr-schedule"], "half-cosine");
   EXPECT_EQ(half_cosine["--lr-end"], "0.002");
   EXPECT_EQ(half_cosine["--lr-init"], "0.003");
   EXPECT_EQ(half_cosine["shuffling"], "off");
   EXPECT_EQ(half_cosine["--loss-scale"], "none");
   const Json exponential =
-      events_of_run(a_step + "--lr-schedule exponential --lr-gamma 0.5").front()["options"];
-  EXPECT_EQ(exponential["--lr-gamma"], "0.5");
-  EXPECT_EQ(exponential["shuffling"], "on");
+      events_of_run(a_step + "--lr-schedule exponential --lr-gamma 0.5").front();
+  EXPECT_EQ(exponential["lr_gamma"], 0.5);
+  EXPECT_EQ(exponential["options"]["--lr-gamma"], "0.5");
+  EXPECT_EQ(exponential["options"]["shuffling"], "on");
+  EXPECT_EQ(exponential["options"]["--image-size"], "28");
   const Json bench = events_of_run(
                          "bench --model resnet20 --image-size 16 --recompute layer?.? "
                          "--warmup 0 --steps 1 --batch-size 2")

@@ -162,6 +162,20 @@ TEST_F(Command, WhereARunGoesOnIsProgress) {
   EXPECT_THAT(done.output, HasSubstr("no step was left to do\n"));
 }
 
+TEST_F(Command, ResumeTakesTheSameRunInOtherWords) {
+  ASSERT_EQ(run("train --model mlp --steps 1 --quiet --save " + path("w")).status, 0);
+  const std::string options = concat("train --model mlp --batch-size 500 --quiet --resume ",
+                                     "--checkpoint-dir ", path("run"), " --weights ", path("w"));
+  ASSERT_EQ(run(options + " --steps 1").status, 0);
+  EXPECT_EQ(run(options + " --steps 2 --image-size 28").status, 0);
+  EXPECT_EQ(run(options + " --steps 3 --image-size 32").status, 2);
+  fs::remove(path("w"));  // the checkpoint has newer ones
+  const Outcome outcome = run(options + " --steps 3 --report " + path("page"));
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  fs::remove_all(path("run"));
+  EXPECT_EQ(run(options + " --steps 1").status, 2) << "which begins anew";
+}
+
 TEST_F(Command, ResumeRefusesOtherOptionsAndMissingFolders) {
   const std::string options = "train --batch-size 500 --steps 2 --quiet ";
   ASSERT_EQ(run(options + "--checkpoint-dir " + path("run")).status, 0);

@@ -91,10 +91,11 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.shuffle = !o.shuffle; },
       [](RunOptions& o) { o.augment = !o.augment; },
   };
+  const RunOptions begun{.image_size = 28};
   for (const Change& change : changes) {
-    RunOptions other;
+    RunOptions other = begun;
     change(other);
-    EXPECT_THROW(resumes({}, other), ArgumentError) << &change - changes;
+    EXPECT_THROW(resumes(begun, other), ArgumentError) << &change - changes;
   }
   const Change harmless[] = {
       [](RunOptions& o) { o.workers = 3; },         [](RunOptions& o) { o.epochs = 7; },
@@ -106,6 +107,25 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
     change(other);
     EXPECT_NO_THROW(resumes({}, other)) << &change - harmless;
   }
+}
+
+TEST(CheckConfiguration, OneThingMayBeSaidInSeveralWays) {
+  const std::pair<const char*, const char*> same[] = {{"mnist:ds", "mnist:./ds"},
+                                                      {"mnist:ds/", "mnist:ds"},
+                                                      {"images:a/../b//c", "images:b/c/."},
+                                                      {"cifar10:.", "cifar10:./"},
+                                                      {"mnist:/ds/", "mnist:/ds"}};
+  for (const auto& [before, now] : same) {
+    EXPECT_NO_THROW(resumes({.data = before}, {.data = now})) << before << " " << now;
+  }
+  EXPECT_THROW(resumes({.data = "mnist:ds"}, {.data = "mnist:/ds"}), ArgumentError);
+  EXPECT_THROW(resumes({.data = "mnist:ds"}, {.data = "images:ds"}), ArgumentError);
+  RunOptions options;
+  set_image_size(options, {1, 28, 28});
+  EXPECT_NO_THROW(resumes(options, {.image_size = 28}));
+  EXPECT_NO_THROW(resumes({}, options)) << "as earlier versions have it";
+  set_image_size(options = {}, {1, 28, 20});
+  EXPECT_EQ(options.image_size, 0);
 }
 
 // Whether it is given now or was given before.
