@@ -90,8 +90,9 @@ amp::Policy parse_policy(const std::string& text, const std::optional<std::strin
   check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
             "` is not that of the level `", text, "`. Leave one of the two out");
   const auto lower = parse_dtype(name);
-  check_arg(lower.has_value() && (is_lower(*lower) || *level == amp::Level::kO0), "--dtype", "`",
-            name, "` is no lower precision. There are bf16 and f16");
+  const bool is_all_f32 = *level == amp::Level::kO0 && lower == DType::kF32;
+  check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32), has_own ? option : "--dtype",
+            "`", name, "` is no lower precision. There are bf16 and f16");
   return {.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
 }
 
@@ -263,11 +264,11 @@ void add_device_options(CLI::App& command, SharedOptions& options) {
 }
 
 void apply_machine_options(const SharedOptions& options) {
-  constexpr int kMostThreads = 1024;
+  constexpr std::int64_t kMostThreads = 1024;
   if (options.threads.has_value()) {
     check_arg(*options.threads >= 1 && *options.threads <= kMostThreads, "--threads",
               "must be from 1 to ", kMostThreads, ": ", *options.threads);
-    set_num_threads(*options.threads);
+    set_num_threads(static_cast<int>(*options.threads));
   }
   if (options.tf32) allow_tf32(true);
 }

@@ -23,7 +23,7 @@ struct SharedOptions {
   std::string device = "cpu";
   std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
   bool tf32 = false;
-  std::optional<int> threads{};  // as many as there are cores
+  std::optional<std::int64_t> threads{};  // as many as there are cores
   std::string json{};
   std::string report{};
   std::string logdir{};

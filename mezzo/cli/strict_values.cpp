@@ -47,10 +47,12 @@ std::string check_size(const std::string& text) {
   return "must be at least 1: " + text + ". Leave the option out for the usual";
 }
 
+// One that is beyond f64 is an infinity to the parser, or 0.
 std::string check_number(const std::string& text) {
   double number = 0;
-  const bool is_number = CLI::detail::lexical_cast(text, number);
-  return is_number ? std::string() : "`" + text + "` is not a number";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error != std::errc::invalid_argument && end == text.data() + text.size();
+  return is_number ? std::string() : "`" + text + "` is not a decimal number";
 }
 
 void refuse_odd_values_of(CLI::Option& option) {

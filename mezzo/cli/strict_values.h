@@ -16,8 +16,8 @@ void add_size(CLI::App& command, const std::string& name, std::int64_t& size,
 // Has every option of the subcommands refuse empty text, which a variable that is not set leaves
 // and which would read as if the option were not there, and integers that CLI11 reads otherwise
 // than a person: 010 as 8, -1 as a large unsigned number, and what is too large as the largest.
-// Flags take no value. Where a command has arguments beside its options, those are not taken for
-// more values of a list, which commas separate.
+// Other numbers are decimal, too. Flags take no value. Where a command has arguments beside its
+// options, those are not taken for more values of a list, which commas separate.
 void refuse_odd_values(CLI::App& app);
 
 }  // namespace mezzo::cli

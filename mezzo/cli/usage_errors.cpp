@@ -45,6 +45,9 @@ std::vector<std::string> option_names(const CLI::App& command) {
 std::string unexpected(const CLI::App& command, const std::string& word) {
   if (!word.starts_with('-')) return "`" + word + "` belongs to no option";
   const std::string name = word.substr(0, word.find('='));
+  if (std::ranges::count(option_names(command), name) > 0) {
+    return "`" + name + "` stands behind `--`, where no options are read";
+  }
   return "there is no option `" + name + "`" + suggestion(name, option_names(command));
 }
 

@@ -1,5 +1,6 @@
 #include "mezzo/core/log.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -54,6 +55,14 @@ unsigned enabled_topics() {
   return mask;
 }
 
+// One line, whatever names from files and the environment hold.
+std::string without_controls(std::string_view line) {
+  std::string text(line);
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
+
 struct State {
   std::mutex mutex;
   Sink sink;
@@ -84,8 +93,9 @@ void write_line(Topic topic, std::string_view line) {
     return;
   }
   const std::string_view name = name_of(topic);
-  std::fprintf(stderr, "mezzo %.*s: %.*s\n", static_cast<int>(name.size()), name.data(),
-               static_cast<int>(line.size()), line.data());
+  const std::string text = without_controls(line);
+  std::fprintf(stderr, "mezzo %.*s: %s\n", static_cast<int>(name.size()), name.data(),
+               text.c_str());
 }
 
 void warn_once(std::string_view line) {

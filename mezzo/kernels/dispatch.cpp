@@ -47,6 +47,7 @@ std::vector<std::string> names_in_environment() {
   std::vector<std::string> names;
   std::istringstream list(text != nullptr ? text : "");
   for (std::string name; std::getline(list, name, ',');) {
+    if (name.empty()) continue;
     if (!can_be_disabled(name)) {
       logging::warn_once(concat("MEZZO_DISABLE_KERNELS names `", name,
                                 "`, and there is no such kernel in this build. `mezzo ops` lists "

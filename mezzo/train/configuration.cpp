@@ -47,8 +47,8 @@ void check_options(const RunOptions& options) {
             "must be in [0, 1]: ", options.label_smoothing);
   check_arg(!options.zero_init_residual || options.weights.empty(), "--zero-init-residual",
             "says how weights begin, and --weights brings others. Leave one of the two out");
-  check_arg(options.checkpoints.every >= 0, "--checkpoint-every",
-            "must not be negative: ", options.checkpoints.every);
+  const std::int64_t every = options.checkpoints.every.value_or(0);
+  check_arg(every >= 0, "--checkpoint-every", "must not be negative: ", every);
   if (options.policy.level == amp::Level::kO0) {
     check_arg(
         options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
@@ -59,7 +59,7 @@ void check_options(const RunOptions& options) {
   const std::int64_t keep = options.checkpoints.keep.value_or(0);
   check_arg(keep >= 0, "--keep", "must not be negative: ", keep);
   check_arg(!options.checkpoints.folder.empty() ||
-                (!options.checkpoints.resume && options.checkpoints.every == 0 &&
+                (!options.checkpoints.resume && !options.checkpoints.every.has_value() &&
                  !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
             "--checkpoint-dir",
             "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
@@ -171,8 +171,9 @@ bool is_same(const std::string& name, const std::string& before, const std::stri
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
   for (const auto& [name, value] : now) {
     const auto& before = checkpoint.value<std::string>(kConfiguration, name);
-    check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ", in_words(before),
-              ", not ", in_words(value), ". Give the same options, or another --checkpoint-dir");
+    check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ",
+              in_words(before), ", not ", in_words(value),
+              ". Give the same options, or another --checkpoint-dir");
   }
 }
 

@@ -29,7 +29,7 @@ data::Shard shard_of(const RunOptions& options) {
 
 CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
   return {.folder = options.folder,
-          .every_steps = options.every,
+          .every_steps = options.every.value_or(0),
           .keep = options.keep.value_or(CheckpointConfig{}.keep),
           .best = options.keep_best ? "accuracy" : ""};
 }
@@ -57,7 +57,8 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   LambdaCallback watch({.on_step_end = [&is_trained](FitState& state) {
     is_trained = state.stop || state.step == state.total_steps;
   }});
-  FitOptions fit{.callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};
+  FitOptions fit{
+      .callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};
   if (!options.checkpoints.folder.empty()) {
     fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options.checkpoints)));
     if (options.checkpoints.resume) fit.resume = options.checkpoints.folder;

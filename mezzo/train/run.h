@@ -39,9 +39,9 @@ struct LossScaling {
 amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& policy);
 
 struct CheckpointingOptions {
-  std::string folder{};                // empty: no checkpoints
-  std::int64_t every = 0;              // steps; 0: after each epoch
-  std::optional<std::int64_t> keep{};  // the newest so many stay, 3 if it is not given; 0: all
+  std::string folder{};                 // empty: no checkpoints
+  std::optional<std::int64_t> every{};  // steps; 0, or not given: after each epoch
+  std::optional<std::int64_t> keep{};   // the newest so many stay, 3 if it is not given; 0: all
   bool keep_best = false;  // besides, the one with the best test accuracy, in `FOLDER/best`
   bool resume = false;     // go on from the newest sound one, if there is one
 };

@@ -38,7 +38,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"compare --levels , --steps 2", "--levels: the list before `--steps` is empty"},
       {"compare --levels ,", "a value is missing after `--levels`"},
       {"train --keep-f32 , --steps 2", "--keep-f32: the list before `--steps` is empty"},
-      {"train --lr fast", "--lr: `fast` is not a number"},
+      {"train --lr fast", "--lr: `fast` is not a decimal number"},
       {"train --no-shuffle=3", "`--no-shuffle` takes no value"},
       {"eval", "[eval] --weights is required"},
       {"train --lr-init 0.1", "[--lr-init] is read by --warmup-epochs alone"},
@@ -115,6 +115,22 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"bench --warmup 9223372036854775807", "at most 1000000000"},
       {"train --checkpoint-dir /proc/none", "/proc/none"},
       {"train --keep 5", "[--checkpoint-dir] is missing"},
+      {"train --checkpoint-every 0", "[--checkpoint-dir] is missing"},
+      {"export --model mlp --image-size 4000000000 --out x",
+       "[mlp] images [1, 4000000000, 4000000000] have more numbers than can be counted"},
+      {"train --amp O2/", "[--amp] `` is no lower precision"},
+      {"train --amp O2/f32", "[--amp] `f32` is no lower precision"},
+      {"train --amp O0/i64", "[--amp] `i64` is no lower precision"},
+      {"compare --levels O0/f64", "[--levels] `f64` is no lower precision"},
+      {"train --amp O0 --dtype u8", "[--dtype] `u8` is no lower precision"},
+      {"train -- --json", "`--json` stands behind `--`, where no options are read"},
+      {"train --threads 99999999999", "[--threads] must be from 1 to 1024: 99999999999"},
+      {"train --lr 0x10", "--lr: `0x10` is not a decimal number"},
+      {"train --lr 0x1p-3", "--lr: `0x1p-3` is not a decimal number"},
+      {"train --lr ' 0.1'", "--lr: ` 0.1` is not a decimal number"},
+      {"train --lr 0.1x", "--lr: `0.1x` is not a decimal number"},
+      {"train --lr 1e400", "[--lr] must be positive and finite in f32: inf"},
+      {"train --lr nan", "[--lr] must be positive and finite in f32: nan"},
   };
   for (const WrongInput& wrong : cases) {
     const Outcome outcome = run(wrong.arguments);
@@ -144,6 +160,9 @@ TEST_F(CommandWithVariable, AnUnknownLogTopicDrawsOneLine) {
             "mezzo warning: [MEZZO_LOG] unknown topic: `dispatsh`. Use dispatch, amp, data, or all "
             "for every one.\n");
   EXPECT_EQ(errors_under("MEZZO_LOG", "data", "plan lenet5"), "");
+  EXPECT_EQ(errors_under("MEZZO_LOG", "a\nb", "plan lenet5"),
+            "mezzo warning: [MEZZO_LOG] unknown topic: `a b`. Use dispatch, amp, data, or all for "
+            "every one.\n");
 }
 
 TEST_F(CommandWithVariable, AnUnknownKernelDrawsOneLine) {
@@ -151,6 +170,7 @@ TEST_F(CommandWithVariable, AnUnknownKernelDrawsOneLine) {
   const char* const a_step = "train --steps 1 --quiet";
   EXPECT_THAT(errors_under(variable, "cpu_panel", a_step),
               HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, and there is no such kernel"));
+  EXPECT_EQ(errors_under(variable, ",", a_step), "");
   EXPECT_EQ(errors_under(variable,
                          "cpu_panels,cpu_pack,cpu_norm_again,cpu_norm_ahead,cpu_grad_rows", a_step),
             "");
@@ -222,8 +242,8 @@ TEST_F(Command, ARefusedRunLeavesTheLogOfAnotherOneAlone) {
 }
 
 TEST_F(Command, ARefusedRunLeavesNoEmptyLogs) {
-  const std::string checkpoints = " --model mlp --batch-size 500 --quiet --checkpoint-dir " +
-                                  path("run") + " --steps ";
+  const std::string checkpoints =
+      " --model mlp --batch-size 500 --quiet --checkpoint-dir " + path("run") + " --steps ";
   ASSERT_EQ(run("train" + checkpoints + "1").status, 0);
   const std::string logs = " --json " + path("log") + " --logdir " + path("events");
   EXPECT_EQ(run("train" + checkpoints + "2" + logs).status, 2);
