@@ -1,0 +1,177 @@
+// What the command says of arguments and environment variables that it does not know.
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+using testing::HasSubstr;
+
+// Wrong input ends with status 2 and exactly one line, and leaves nothing behind.
+struct WrongInput {
+  const char* arguments;
+  const char* message;
+};
+
+TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
+  const WrongInput cases[] = {
+      {"", "a command is missing. See `mezzo --help`"},
+      {"--nosuch", "there is no option `--nosuch`. See `mezzo --help`"},
+      {"--versio", "there is no option `--versio`. Did you mean `--version`? See `mezzo --help`"},
+      {"trian", "no command `trian`. Did you mean `train`? See `mezzo --help`"},
+      {"frobnicate", "no command `frobnicate`. See `mezzo --help`"},
+      {"ttrainn", "no command `ttrainn`. Did you mean `train`?"},
+      {"ttraiinn", "no command `ttraiinn`. See `mezzo --help`"},
+      {"train --modle=lenet5", "[train] there is no option `--modle`. Did you mean `--model`?"},
+      {"train --colour", "no option `--colour`. See `mezzo train --help`"},
+      {"train lenet5", "`lenet5` belongs to no option"},
+      {"train --epochs", "a value is missing after `--epochs`"},
+      {"train --epochs 1 --epochs 2", "`--epochs` was given twice"},
+      {"compare --levels , --steps 2", "--levels: the list before `--steps` is empty"},
+      {"compare --levels ,", "a value is missing after `--levels`"},
+      {"train --keep-f32 , --steps 2", "--keep-f32: the list before `--steps` is empty"},
+      {"train --lr fast", "--lr: `fast` is not a decimal number"},
+      {"train --no-shuffle=3", "`--no-shuffle` takes no value"},
+      {"eval", "[eval] --weights is required"},
+      {"train --lr-init 0.1", "[--lr-init] is read by --warmup-epochs alone"},
+      {"train --lr-schedule steps --lr-end 0.1", "--lr-schedule linear and half-cosine alone"},
+      {"train --lr-gamma 0.5", "--lr-schedule exponential alone"},
+      {"train --model lenet6", "lenet6"},
+      {"train --model lenet6", "resnet50"},
+      {"train --amp O4", "O0, O1, auto, O2 and O3"},
+      {"train --amp O2/f16 --dtype bf16", "`bf16` is not that of the level `O2/f16`"},
+      {"eval --weights x --batch-size 0", "[--batch-size] must be at least 1: 0"},
+      {"train --keep-f32 fc9", "`fc9` is neither an operation nor the path of a module"},
+      {"train --keep-batchnorm-fp32 maybe", "neither true nor false"},
+      {"plan --model lenet6", "lenet6"},
+      {"plan --batch-size 0", "--batch-size"},
+      {"plan --image-size 5", "image"},
+      {"train --dtype f8", "bf16 and f16"},
+      {"train --dtype f64", "bf16 and f16"},
+      {"train --loss-scale fast", "--loss-scale"},
+      {"train --loss-scale -1", "--loss-scale"},
+      {"train --loss-scale 0.5", "--loss-scale"},
+      {"train --lr-schedule zigzag", "zigzag"},
+      {"train --lr 0", "[--lr] must be positive"},
+      {"train --epochs 0", "--epochs"},
+      {"train --steps 0", "--steps"},
+      {"train --batch-size 0", "batch"},
+      {"train --batch-size 10001", "10001"},
+      {"train --momentum 1", "--momentum"},
+      {"train --threads -1", "--threads"},
+      {"train --batch-size many", "--batch-size"},
+      {"train --data mnits", "mnits"},
+      {"train --data mnist:/no/such/folder", "/no/such/folder"},
+      {"train --data cifar10:/no/such/folder", "/no/such/folder"},
+      {"train --data images:/no/such/folder", "/no/such/folder"},
+      {"train --image-size -1", "--image-size"},
+      {"train --image-size 0", "--image-size: must be at least 1: 0"},
+      {"export --classes 0 --out /dev/null", "--classes: must be at least 1: 0"},
+      {"export --classes -1 --out /dev/null", "--classes: must be at least 1: -1"},
+      {"train --image-size 5000", "image size"},
+      {"train --workers -1", "--workers"},
+      {"train --workers 5000", "workers"},
+      {"train --weights /no/such/file", "/no/such/file"},
+      {"train --json /no/such/folder/log.json", "/no/such/folder/log.json"},
+      {"train --logdir /dev/null/log", "/dev/null: cannot be created"},
+      {"train --label-smoothing 2", "--label-smoothing"},
+      {"train --model mlp --zero-init-residual", "mlp has no residual blocks"},
+      {"train --zero-init-residual --weights w.safetensors", "--weights brings others"},
+      {"train --loss-scale inf", "--loss-scale"},
+      {"train --loss-scale 1e39", "--loss-scale"},
+      {"train --threads 100000", "--threads"},
+      {"train --report /no/such/folder/run.html", "/no/such/folder/run.html"},
+      {"compare --report /no/such/folder/run.html", "/no/such/folder/run.html"},
+      {"train --keep-best", "[--checkpoint-dir] is missing"},
+      {"eval --weights /", "/: holds no checkpoint"},
+      {"train --histogram-every 5", "--report"},
+      {"train --activation-gradients", "--report"},
+      {"train --report run.html --histogram-every -1", "--histogram-every"},
+      {"train --report run.html --histogram-every 0 --activation-gradients", "--histogram-every"},
+      {"compare --levels O0,O7", "O7"},
+      {"eval --model lenet5", "--weights"},
+      {"bench --model resnet50 --image-size -3", "--image-size"},
+      {"ops no_such_op", "no_such_op"},
+      {"ops add --markdown", "--markdown"},
+      {"plan lenet5 --model mlp", "--model"},
+      {"eval --model lenet5 --weights ''", "--weights: an empty value"},
+      {"train --steps 010", "`010` is not a whole decimal number"},
+      {"train --seed -1", "`-1` is not a whole decimal number of at least 0"},
+      {"train --seed 18446744073709551616", "beyond 64 bits"},
+      {"train --batch-size 9223372036854775808", "beyond 64 bits"},
+      {"bench --modle mlp", "See `mezzo bench --help`"},
+      {"train --save /no/such/folder/w", "[--save] /no/such/folder/w"},
+      {"train --threads 0", "from 1 to 1024: 0"},
+      {"eval --weights none --logits /no/such/folder/l.npy", "none"},
+      {"train --model \"$(printf 'le\\nnet')\"", "`le net`"},
+      {"bench --warmup 9223372036854775807", "at most 1000000000"},
+      {"train --checkpoint-dir /proc/none", "/proc/none"},
+      {"train --keep 5", "[--checkpoint-dir] is missing"},
+      {"train --checkpoint-every 0", "[--checkpoint-dir] is missing"},
+      {"export --model mlp --image-size 4000000000 --out x",
+       "[mlp] images [1, 4000000000, 4000000000] have more numbers than can be counted"},
+      {"train --amp O2/", "[--amp] `` is no lower precision"},
+      {"train --amp O2/f32", "[--amp] `f32` is no lower precision"},
+      {"train --amp O0/i64", "[--amp] `i64` is no lower precision"},
+      {"compare --levels O0/f64", "[--levels] `f64` is no lower precision"},
+      {"train --amp O0 --dtype u8", "[--dtype] `u8` is no lower precision"},
+      {"train -- --json", "`--json` stands behind `--`, where no options are read"},
+      {"train --threads 99999999999", "[--threads] must be from 1 to 1024: 99999999999"},
+      {"train --lr 0x10", "--lr: `0x10` is not a decimal number"},
+      {"train --lr 0x1p-3", "--lr: `0x1p-3` is not a decimal number"},
+      {"train --lr ' 0.1'", "--lr: ` 0.1` is not a decimal number"},
+      {"train --lr 0.1x", "--lr: `0.1x` is not a decimal number"},
+      {"train --lr 1e400", "[--lr] must be positive and finite in f32: inf"},
+      {"train --lr nan", "[--lr] must be positive and finite in f32: nan"},
+  };
+  for (const WrongInput& wrong : cases) {
+    const Outcome outcome = run(wrong.arguments);
+    EXPECT_EQ(outcome.status, 2) << wrong.arguments << "\n" << outcome.errors;
+    EXPECT_THAT(outcome.errors, HasSubstr(wrong.message)) << wrong.arguments;
+    EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1)
+        << wrong.arguments << "\n"
+        << outcome.errors;
+    EXPECT_EQ(outcome.output, "") << wrong.arguments;
+  }
+}
+
+class CommandWithVariable : public Command {
+ protected:
+  // What a command that succeeds says on standard error, with an environment variable set.
+  std::string errors_under(const char* variable, const char* value, const std::string& arguments) {
+    setenv(variable, value, 1);
+    const Outcome outcome = run(arguments);
+    unsetenv(variable);
+    EXPECT_EQ(outcome.status, 0);
+    return outcome.errors;
+  }
+};
+
+TEST_F(CommandWithVariable, AnUnknownLogTopicDrawsOneLine) {
+  EXPECT_EQ(errors_under("MEZZO_LOG", "dispatsh,data", "plan lenet5"),
+            "mezzo warning: [MEZZO_LOG] unknown topic: `dispatsh`. Use dispatch, amp, data, or all "
+            "for every one.\n");
+  EXPECT_EQ(errors_under("MEZZO_LOG", "data", "plan lenet5"), "");
+  EXPECT_EQ(errors_under("MEZZO_LOG", "a\nb", "plan lenet5"),
+            "mezzo warning: [MEZZO_LOG] unknown topic: `a b`. Use dispatch, amp, data, or all for "
+            "every one.\n");
+}
+
+TEST_F(CommandWithVariable, AnUnknownKernelDrawsOneLine) {
+  const char* const variable = "MEZZO_DISABLE_KERNELS";
+  const char* const a_step = "train --steps 1 --quiet";
+  EXPECT_THAT(errors_under(variable, "cpu_panel", a_step),
+              HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, and there is no such kernel"));
+  EXPECT_EQ(errors_under(variable, ",", a_step), "");
+  EXPECT_EQ(errors_under(variable,
+                         "cpu_panels,cpu_pack,cpu_norm_again,cpu_norm_ahead,cpu_grad_rows", a_step),
+            "");
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests
