@@ -117,7 +117,8 @@ class Recorder final : public CaptureHook {
   }
 
   void on_host_call(HostCall call) override {
-    leaves_.separate_from(call.leaves);
+    // What is queued and what is done in parts only reads gradients.
+    if (call.prepare == nullptr && call.by_leaf == nullptr) CapturedLeaves::separate(call.leaves);
     Node node{.phase = call.leaves.empty() ? phase() : Phase::kUpdate,
               .path = nn::current_module_path()};
     for (const Tensor& tensor : call.reads) node.inputs.push_back(value_of(tensor));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "mezzo/amp/autocast.h"
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/grad_mode.h"
@@ -12,6 +13,12 @@ namespace {
 
 bool has_gradient_of_this_run(const Tensor& leaf) {
   return leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr;
+}
+
+// True for a result of the step that nobody holds besides its leaf. What exists between runs, such
+// as the number 1 that a backward pass begins with, would stay changed.
+bool is_own(const Tensor& grad) {
+  return placeholder_of(grad) != nullptr && grad.is_unshared() && grad.is_one_block();
 }
 
 // False if the leaf is there already.
@@ -50,17 +57,12 @@ std::vector<Tensor> CapturedLeaves::added_to() const {
   return result;
 }
 
-void CapturedLeaves::separate_from(std::span<const Tensor> changed) const {
-  for (const Tensor& other : leaves_) {
-    if (!has_gradient_of_this_run(other)) continue;
-    const auto is_other = [&](const Tensor& leaf) { return leaf.impl() == other.impl(); };
-    const auto shares = [&](const Tensor& leaf) {
-      return leaf.grad().defined() && leaf.grad().storage() == other.grad().storage();
-    };
-    if (std::ranges::any_of(changed, shares) && std::ranges::none_of(changed, is_other)) {
-      const NoGrad guard;
-      other.set_grad(affine(other.grad(), 1, -0.0));  // plus minus zero is every number itself
-    }
+void CapturedLeaves::separate(std::span<const Tensor> changed) {
+  const NoGrad guard;
+  const amp::NoAutocast outside;
+  for (const Tensor& leaf : changed) {
+    if (!leaf.grad().defined() || is_own(leaf.grad())) continue;
+    leaf.set_grad(affine(leaf.grad().detach(), 1, -0.0));  // plus minus zero is every number itself
   }
 }
 

@@ -24,9 +24,9 @@ class CapturedLeaves {
   // Those that get one which is added to what they had: the step has not dropped that first.
   std::vector<Tensor> added_to() const;
 
-  // What changes a gradient in place copies one that another leaf shares, which a run cannot tell
-  // from one of its own: leaves besides these get a copy beforehand.
-  void separate_from(std::span<const Tensor> changed) const;
+  // Gradients that host work is about to change in place: one that anybody else can see, or whose
+  // elements do not lie in a block of their own, is replaced by a copy, as it is eagerly.
+  static void separate(std::span<const Tensor> changed);
   // Throws ArgumentError if that is the memory of a gradient from before: what a leaf had before
   // would be added to its gradient in every run.
   void check_not_from_before(const Storage* used) const;

@@ -1,7 +1,6 @@
 // The gradients of leaves while host work of a captured step sees and changes them.
 #include <algorithm>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "mezzo/core/storage.h"
@@ -40,28 +39,25 @@ void Executable::find_read_gradients() {
   }
 }
 
-// Each is the only handle of its memory, as it is behind a backward pass: what changes gradients in
-// place copies those that somebody else has, too.
+// What changes gradients in place copies those that somebody else has, too. The capture has given
+// those that are changed a value of their own (CapturedLeaves::separate()), so that in the arena
+// each is the only handle of its memory, as it is behind a backward pass. What lies outside is not.
 void Executable::lend_gradients(const Instruction& instruction) const {
   const Node& node = *instruction.node;
   const std::size_t first = node.inputs.size() - node.leaves.size();
-  std::unordered_map<ValueId, Tensor> lent;
   for (std::size_t i = 0; i < node.leaves.size(); ++i) {
     const ValueId value = node.inputs[first + i];
-    Tensor grad = *instruction.inputs[first + i];
-    if (value != kNoValue && is_lasting(value) && !node.is_queued()) {
-      Tensor& own = lent[value];
-      if (!own.defined()) own = own_handle(grad);
-      grad = own;
-    }
-    node.leaves[i].set_grad(std::move(grad));
+    const Tensor& grad = *instruction.inputs[first + i];
+    const bool is_own = value != kNoValue && memory_.homes[value] == Home::kArena;
+    node.leaves[i].set_grad(is_own && !node.is_queued() ? own_handle(grad) : grad);
   }
 }
 
 // Host work may have put another tensor in the place of a gradient: what reads that later, views of
 // it too, shall see it.
 void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
-  if (memory_.homes[value] == Home::kReaders) return;  // nobody reads it behind this
+  // Nobody reads the first behind this, and of the second no work that changes gradients has any.
+  if (memory_.homes[value] == Home::kReaders || memory_.homes[value] == Home::kOutside) return;
   const Tensor& before = slots_[value];
   if (before.defined() && grad.address() == before.address() &&
       ValueSpec::of(grad) == program_.spec(value)) {
