@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/core/random.h"
 #include "mezzo/core/random_fills.h"
 #include "mezzo/graph/captured_leaves.h"
 #include "mezzo/graph/captured_paints.h"
+#include "mezzo/graph/captured_random.h"
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/all.h"
@@ -34,10 +34,7 @@ class Preparing {
 class Recorder final : public CaptureHook {
  public:
   explicit Recorder(const CaptureOptions& options)
-      : options_(options),
-        before_(default_generator().position()),
-        start_(default_generator().reserve(0)),
-        paints_(kCapture, options.paints) {
+      : options_(options), random_(kCapture), paints_(kCapture, options.paints) {
     for (const NamedTensor& entry : options.names) names_.emplace(entry.tensor.impl(), entry.name);
   }
 
@@ -156,7 +153,7 @@ class Recorder final : public CaptureHook {
     paints_.check_all_taken();
     for (const auto& [storage, known] : outside_) leaves_.check_not_from_before(storage);
     program_.adds_to = leaves_.added_to();
-    program_.random_words = words_drawn();
+    program_.random_words = random_.words_drawn();
     program_.device = device_.value_or(kCpuDevice);
     is_finished_ = true;
     return std::move(program_);
@@ -165,7 +162,7 @@ class Recorder final : public CaptureHook {
   // Undoes what the step did to the world.
   void clean_up() {
     leaves_.clean_up(!is_finished_);
-    default_generator().set_position(before_);
+    random_.clean_up();
   }
 
  private:
@@ -197,7 +194,7 @@ class Recorder final : public CaptureHook {
       node.inputs.push_back(input->defined() ? value_of(*input) : kNoValue);
     }
     if (RandomPosition* position = node.attrs.random_position()) {
-      make_relative(call, *position);
+      random_.make_relative(call, *position);
       node.inputs.back() = random_start();
     }
     if (options_.defer_casts && is_in_region() && phase() != Phase::kBackward) {
@@ -206,30 +203,11 @@ class Recorder final : public CaptureHook {
     return node;
   }
 
-  // The numbers of the default generator lie between where the run began and where it has come to.
-  void make_relative(const FinishedCall& call, RandomPosition& position) {
-    drawn_to_ = std::max(drawn_to_, default_generator().position().offset);
-    const bool is_drawn = position.offset >= start_.offset && position.offset < drawn_to_;
-    const bool is_empty = call.outputs[0].numel() == 0;
-    check_arg(position.seed == start_.seed && (is_drawn || is_empty), kCapture, call.op.name,
-              " takes random numbers from a generator of its own. In a captured step use "
-              "default_generator()");
-    position = {0, position.offset - start_.offset};
-  }
-
-  std::uint64_t words_drawn() const {
-    const RandomPosition end = default_generator().position();
-    check_arg(end.seed == start_.seed && end.offset >= start_.offset, kCapture,
-              "the step seeds default_generator() or moves it back, which a run would not do. Do "
-              "that outside of the step");
-    return end.offset - start_.offset;
-  }
-
   ValueId random_start() {
     ValueId& start = program_.random_start;
     const Device device = device_.value_or(kCpuDevice);
-    if (start == kNoValue) start = program_.add_state(to_tensor(start_).to(device), "random_start");
-    return start;
+    if (start != kNoValue) return start;
+    return start = program_.add_state(to_tensor(random_.start()).to(device), "random_start");
   }
 
   ValueId add_result(const Tensor& tensor) {
@@ -300,9 +278,7 @@ class Recorder final : public CaptureHook {
   }
 
   const CaptureOptions& options_;
-  RandomPosition before_;       // the place of the generator
-  RandomPosition start_;        // the same at a whole block of words, where a run begins
-  std::uint64_t drawn_to_ = 0;  // the furthest place that the step has come to
+  CapturedRandom random_;
   Program program_;
   int backward_depth_ = 0;
   std::unordered_map<const TensorImpl*, std::string> names_;
