@@ -1,10 +1,11 @@
 #include "mezzo/graph/capture.h"
 
-#include <algorithm>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/core/log.h"
 #include "mezzo/core/random_fills.h"
 #include "mezzo/graph/captured_leaves.h"
 #include "mezzo/graph/captured_paints.h"
@@ -47,7 +48,7 @@ class Recorder final : public CaptureHook {
               "in[0].detach().set_requires_grad(true)");
     const ValueSpec spec = ValueSpec::of(tensor);
     const ValueId value = program_.add_input(spec, name);
-    Tensor stand = placeholder(spec, tensor.device(), concat("the input ", name));
+    Tensor stand = placeholder(spec, tensor.device(), concat("the input ", name), state_);
     know(stand, value);
     placeholder_of(stand)->is_input = true;
     return stand;
@@ -79,7 +80,8 @@ class Recorder final : public CaptureHook {
   }
 
   Tensor make_result(const TensorSpec& spec, Device device) override {
-    return placeholder(ValueSpec::dense(spec.shape, spec.dtype, spec.format), device, "a result");
+    return placeholder(ValueSpec::dense(spec.shape, spec.dtype, spec.format), device, "a result",
+                       state_);
   }
 
   void on_call(const FinishedCall& call, Inputs over) override {
@@ -99,7 +101,9 @@ class Recorder final : public CaptureHook {
     leaves_.check_not_from_before(destination.storage().get());
     check_arg(contents != nullptr && !contents->is_input, kCapture, call.op.name, " changes ",
               destination,
-              " in place, which exists outside of the step. Do that outside, or as host work");
+              " in place, which exists outside of the step, or was made in it by no operation, as "
+              "zeros() does, and is the same tensor in every run. Begin with the result of an "
+              "operation; what exists outside change there, or as host work");
     check_arg(destination.is_one_block(), kCapture, call.op.name,
               " changes a part of a tensor in place, ", destination,
               " with gaps between its elements. Change a copy of it, or the whole tensor");
@@ -143,7 +147,11 @@ class Recorder final : public CaptureHook {
 
   // The program, which returns these tensors and the gradients that are left at leaves.
   Program finish(std::span<const Tensor> outputs) {
-    for (const Tensor& output : outputs) program_.outputs.push_back(value_of(output));
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      check_arg(outputs[i].defined(), kCapture, "result ", i,
+                " of the step is undefined. Return tensors");
+      program_.outputs.push_back(value_of(outputs[i]));
+    }
     for (const Tensor& leaf : leaves_.with_gradient()) {
       leaves_.note_gradient(leaf);
       program_.leaves.push_back(leaf);
@@ -163,9 +171,19 @@ class Recorder final : public CaptureHook {
   void clean_up() {
     leaves_.clean_up(!is_finished_);
     random_.clean_up();
+    state_->is_over = true;
+    if (is_finished_ && leaves_.exist_outside() && state_->placeholders > 0) warn_of_what_is_kept();
   }
 
  private:
+  void warn_of_what_is_kept() const {
+    logging::warn_once(concat(
+        "[capture] something outside of the step keeps tensors that it computes, ",
+        state_->placeholders.load(),
+        " of them. The capture computed none, and runs do not renew them: state that one run hands "
+        "to the next is frozen. Have the step return it, and hand it over as an input"));
+  }
+
   // Operations may be made of calls that a region leaves alone, see WithoutPrecisionHook.
   static bool is_in_region() { return amp::is_autocast_enabled() && precision_hook() != nullptr; }
 
@@ -218,7 +236,11 @@ class Recorder final : public CaptureHook {
 
   std::vector<Known>& known_in(const Tensor& tensor) {
     Placeholder* contents = placeholder_of(tensor);
-    return contents != nullptr ? contents->values : outside_[tensor.storage().get()];
+    if (contents == nullptr) return outside_[tensor.storage().get()];
+    check_arg(contents->is_of(*state_), kCapture, "the step uses ", tensor,
+              ", which is of another capture, of this step or another one, and was never computed. "
+              "Compute it within the step whenever that is called, or outside before it");
+    return contents->values;
   }
 
   void know(const Tensor& tensor, ValueId value) {
@@ -231,9 +253,9 @@ class Recorder final : public CaptureHook {
     for (const Known& known : known_in(tensor)) {
       if (is_of(known, tensor)) return refreshed(known.value, tensor);
     }
-    check_arg(placeholder_of(tensor) == nullptr, kCapture, "the step holds on to ", tensor,
-              ", which was changed in place since or belongs to another capture. Compute it within "
-              "the step");
+    check_arg(placeholder_of(tensor) == nullptr, kCapture, "the step reads ", tensor,
+              ", which was changed in place since through another view of its memory. Change and "
+              "read it through one tensor; views of that can be taken behind the change");
     return add_state(tensor);
   }
 
@@ -278,6 +300,7 @@ class Recorder final : public CaptureHook {
   }
 
   const CaptureOptions& options_;
+  std::shared_ptr<CaptureState> state_ = std::make_shared<CaptureState>();
   CapturedRandom random_;
   Program program_;
   int backward_depth_ = 0;

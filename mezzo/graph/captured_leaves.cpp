@@ -44,6 +44,11 @@ void CapturedLeaves::note_dropped(std::span<const Tensor> leaves) {
   }
 }
 
+bool CapturedLeaves::exist_outside() const {
+  return std::ranges::none_of(leaves_,
+                              [](const Tensor& leaf) { return placeholder_of(leaf) != nullptr; });
+}
+
 std::vector<Tensor> CapturedLeaves::with_gradient() const {
   std::vector<Tensor> result;
   std::ranges::copy_if(leaves_, std::back_inserter(result), has_gradient_of_this_run);

@@ -40,7 +40,8 @@ class CapturedPaints {
   static constexpr const char* kOtherCalls =
       "the step makes other calls where values have other dtypes: ";
   static constexpr const char* kAdvice =
-      ". Decide by what the step was given, or leave out the pass paint_precision";
+      ". Decide by what the step was given, keep no results from call to call, or leave out the "
+      "pass paint_precision";
 
   bool is_next(const OpDef& op) const {
     return taken_ < paints_->size() && (*paints_)[taken_].op == &op;

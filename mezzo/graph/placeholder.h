@@ -1,6 +1,8 @@
 // What stands for tensors while a step is captured and nothing is computed.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,32 +24,52 @@ inline bool is_of(const Known& known, const Tensor& tensor) {
          known.spec.shape == tensor.shape() && known.spec.strides == tensor.strides();
 }
 
+// One capture, for all that stands for its values: some of that may outlive it.
+struct CaptureState {
+  std::atomic<bool> is_over = false;
+  std::atomic<int> placeholders = 0;  // that somebody holds
+};
+
 // What stands for the elements of a result. It knows the values that lie in its storage, so that
 // they are forgotten with it: another storage may have its address later.
 class Placeholder final : public LazyContents {
  public:
-  explicit Placeholder(std::string what) : what_(std::move(what)) {}
+  Placeholder(std::string what, std::shared_ptr<CaptureState> capture)
+      : what_(std::move(what)), capture_(std::move(capture)) {
+    ++capture_->placeholders;
+  }
+  ~Placeholder() override { --capture_->placeholders; }
+  Placeholder(const Placeholder&) = delete;
+  Placeholder& operator=(const Placeholder&) = delete;
 
   void fill(void* /*destination*/) override {
+    check_arg(
+        !capture_->is_over, "capture", what_,
+        " of a step is used outside of it, and was never computed: it is of the capture, which "
+        "computes nothing. Have the step return it, or compute it outside");
     fail("capture", "the step depends on data: it asks for the elements of ", what_,
          " while it is captured, when nothing is computed. Keep values as tensors, or look at them "
          "after the run");
   }
   bool is_current() const override { return true; }
+  bool is_of(const CaptureState& capture) const { return capture_.get() == &capture; }
 
   std::vector<Known> values;
   bool is_input = false;
 
  private:
   std::string what_;
+  std::shared_ptr<CaptureState> capture_;
 };
 
 inline Placeholder* placeholder_of(const Tensor& tensor) {
   return dynamic_cast<Placeholder*>(tensor.storage()->lazy_contents());
 }
 
-inline Tensor placeholder(const ValueSpec& spec, Device device, std::string what) {
-  return stand_in(spec, device, Ref<LazyContents>(new Placeholder(std::move(what))));
+inline Tensor placeholder(const ValueSpec& spec, Device device, std::string what,
+                          std::shared_ptr<CaptureState> capture) {
+  return stand_in(spec, device,
+                  Ref<LazyContents>(new Placeholder(std::move(what), std::move(capture))));
 }
 
 }  // namespace mezzo::graph

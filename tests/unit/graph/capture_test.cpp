@@ -1,10 +1,13 @@
 #include "mezzo/graph/capture.h"
 
+#include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/graph/verify.h"
@@ -206,6 +209,102 @@ TEST(Capture, RefusesAViewOfWhatWasChangedSince) {
                 capture(step, {&x, 1});
               }),
               HasSubstr("which was changed in place since"));
+}
+
+// The program knows what was changed under the geometry of the change only.
+TEST(Capture, RefusesTheWholeOfWhatWasChangedInPart) {
+  const Tensor x = randn({4});
+  const auto step = [](Tensors in) {
+    const Tensor y = relu(in[0]);
+    add_into(slice(y, 0, 0, 2), slice(in[0], 0, 0, 2));
+    return std::vector<Tensor>{y * 2};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("Change and read it through one tensor"));
+}
+
+TEST(Capture, RefusesToAddIntoWhatNoOperationMade) {
+  const Tensor x = randn({4});
+  const auto step = [](Tensors in) {
+    const Tensor total = zeros({4});
+    for (const double factor : {1., 2.}) add_into(total, in[0] * factor);
+    return std::vector<Tensor>{total};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("made in it by no operation, as zeros() does"));
+}
+
+TEST(Capture, NamesAResultThatIsUndefined) {
+  const Tensor x = randn({4});
+  const auto step = [](Tensors in) { return std::vector<Tensor>{in[0] * 2, Tensor()}; };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("result 1 of the step is undefined"));
+}
+
+// Values are numbered anew: it would be taken for any of them.
+TEST(Capture, RefusesWhatAnotherCaptureMade) {
+  const Tensor x = randn({4});
+  Tensor table;
+  const auto step = [&](Tensors in) {
+    if (!table.defined()) table = relu(in[0]);
+    return std::vector<Tensor>{in[0] * 2 + table};
+  };
+  capture(step, {&x, 1});
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(step, {&x, 1});
+              }),
+              HasSubstr("of another capture"));
+  const auto changes = [&](Tensors in) {
+    add_into(table, in[0]);
+    return std::vector<Tensor>{};
+  };
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                capture(changes, {&x, 1});
+              }),
+              HasSubstr("of another capture"));
+}
+
+TEST(Capture, SaysThatWhatItMadeWasNeverComputed) {
+  const Tensor x = randn({4});
+  Tensor kept;
+  const auto step = [&](Tensors in) {
+    kept = relu(in[0]);
+    return std::vector<Tensor>{kept * 2};
+  };
+  capture(step, {&x, 1});
+  EXPECT_THAT(message_of<ArgumentError>([&] { (void)(kept * 2); }),
+              HasSubstr("was never computed"));
+  EXPECT_THAT(message_of<ArgumentError>([&] { (void)kept.to_vector<double>(); }),
+              HasSubstr("was never computed"));
+}
+
+// State that a member hands from call to call would be what it is at the capture in every run. As
+// many as no other test keeps: each warning is given once.
+TEST(Capture, WarnsOfResultsThatAreKept) {
+  const Tensor x = randn({4});
+  for (const bool keeps : {false, true}) {
+    std::vector<Tensor> states;
+    const auto step = [&](Tensors in) {
+      Tensor y = in[0];
+      for (int i = 0; i < 17; ++i) {
+        y = relu(y);
+        if (keeps) states.push_back(y.detach());
+      }
+      return std::vector<Tensor>{y};
+    };
+    std::string lines;
+    logging::set_sink([&](logging::Topic, std::string_view line) { lines += line; });
+    capture(step, {&x, 1});
+    logging::set_sink({});
+    EXPECT_EQ(lines.find("keeps tensors that it computes, 17 of them") != std::string::npos, keeps)
+        << lines;
+  }
 }
 
 TEST(Capture, DoesNotNest) {
