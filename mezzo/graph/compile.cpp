@@ -189,6 +189,9 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
 }
 
 std::vector<Tensor> CompiledStep::operator()(std::span<const Tensor> inputs) {
+  check_arg(is_running_ != nullptr, "compile",
+            "the step was moved to another one. Call that one instead");
+  const OneRun run(*is_running_, "compile");
   return find_or_capture(inputs).executable.run(inputs);
 }
 

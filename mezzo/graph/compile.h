@@ -1,6 +1,7 @@
 // compile(): a step that is captured when it is first called, and replayed from then on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "mezzo/graph/capture.h"
 #include "mezzo/graph/executable.h"
+#include "mezzo/graph/one_run.h"
 #include "mezzo/graph/pass.h"
 #include "mezzo/graph/replay.h"
 #include "mezzo/nn/module.h"
@@ -50,6 +52,9 @@ Program painted_forward(const Step& step, std::span<const Tensor> inputs,
 // A step, and the programs that were captured of it. It is captured again for inputs of another
 // shape, dtype or memory format, in another mode, with recording or a region of mixed precision
 // switched differently. The networks and all else that the step refers to must outlive it.
+//
+// A step has one caller at a time: results lie in memory that all runs use. A call while another
+// one runs, by another thread or from within the step, throws ArgumentError.
 class CompiledStep {
  public:
   explicit CompiledStep(Step step, CompileOptions options = {});
@@ -76,6 +81,8 @@ class CompiledStep {
   Step step_;
   CompileOptions options_;
   std::vector<std::unique_ptr<Entry>> entries_;  // the last used one is the last
+  // Null once it was moved from.
+  std::unique_ptr<std::atomic<bool>> is_running_ = std::make_unique<std::atomic<bool>>(false);
 };
 
 CompiledStep compile(Step step, CompileOptions options = {});

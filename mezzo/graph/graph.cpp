@@ -151,6 +151,7 @@ std::uint64_t GraphBase::mode() {
 }
 
 std::vector<Tensor> GraphBase::run(std::span<const Tensor> inputs) {
+  const OneRun one(is_running_, kOp);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_arg(inputs[i].defined(), kOp, "input ", i, " is undefined. Hand over a tensor");
   }

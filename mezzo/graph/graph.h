@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -134,6 +135,7 @@ class GraphBase {
   std::vector<GraphUpdate> updates_;
   std::optional<CompiledStep> step_;
   std::uint64_t changes_ = 0;  // of the configuration that it was made with
+  std::atomic<bool> is_running_ = false;
 };
 
 template <class T>
@@ -174,6 +176,9 @@ inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
 // checked and clipped, the optimizers step or skip, the scale moves on, and the gradients of
 // optimizers and networks are dropped, as they are before the run. Each run has its own update:
 // gradients cannot be gathered over several.
+//
+// A graph has one caller at a time: a call while another one runs, by another thread or from within
+// build(), throws ArgumentError.
 //
 // A graph without optimizer records nothing: it is for inference. Which mode its networks are in is
 // up to the user, as with those of all graphs. Checkpoints hold the state of networks, optimizers

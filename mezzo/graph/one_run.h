@@ -1,0 +1,28 @@
+// OneRun: a step is run by one caller at a time.
+#pragma once
+
+#include <atomic>
+
+#include "mezzo/core/error.h"
+
+namespace mezzo::graph {
+
+// A run, for as long as it exists. A second one would overwrite the results of the first.
+class OneRun {
+ public:
+  // Throws ArgumentError if there is a run already. `op` is what the message begins with.
+  OneRun(std::atomic<bool>& is_running, const char* op) : is_running_(is_running) {
+    check_arg(
+        !is_running.exchange(true), op,
+        "the step is called while it runs, by another thread or by itself. Have one caller at a "
+        "time, or a step for each");
+  }
+  ~OneRun() { is_running_ = false; }
+  OneRun(const OneRun&) = delete;
+  OneRun& operator=(const OneRun&) = delete;
+
+ private:
+  std::atomic<bool>& is_running_;
+};
+
+}  // namespace mezzo::graph

@@ -1,0 +1,83 @@
+// What a compiled step notices by itself, and what it refuses.
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/autocast.h"
+#include "mezzo/core/random.h"
+#include "mezzo/graph/compile.h"
+#include "mezzo/graph/graph.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/optim/sgd.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::graph {
+namespace {
+
+using testing::HasSubstr;
+using Tensors = std::span<const Tensor>;
+using Floats = std::vector<double>;
+
+TEST(CompileGuards, SaysThatAStepWasMovedAway) {
+  CompiledStep step = compile([](Tensors in) { return std::vector<Tensor>{in[0] * 2}; });
+  CompiledStep other = std::move(step);
+  const Tensor x = ones({2});
+  EXPECT_EQ(other({&x, 1})[0].to_vector<double>(), (Floats{2, 2}));
+  const auto call = [&] { step({&x, 1}); };  // NOLINT(bugprone-use-after-move): that is the test
+  EXPECT_THAT(message_of<ArgumentError>(call), HasSubstr("was moved to another one"));
+}
+
+TEST(CompileGuards, RefusesAStepThatCallsItself) {
+  CompiledStep* self = nullptr;
+  int runs = 0;
+  CompiledStep step = compile([&](Tensors in) {
+    do_host_work("again", in, {}, [&](Tensors reads) {
+      if (++runs == 2) (*self)(reads);
+      return true;
+    });
+    return std::vector<Tensor>{in[0] * 2};
+  });
+  self = &step;
+  const Tensor x = ones({2});
+  step({&x, 1});
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                step({&x, 1});
+              }),
+              HasSubstr("the step is called while it runs"));
+  EXPECT_EQ(step({&x, 1})[0].to_vector<double>(), (Floats{2, 2}));
+}
+
+class Doubling : public Graph<Tensor(Tensor)> {
+ public:
+  std::function<bool()> during = [] { return true; };
+
+ private:
+  Tensor build(const Tensor& x) override {
+    do_host_work("during", {}, {}, [this](Tensors) { return during(); });
+    return x * 2;
+  }
+};
+
+// The second thread comes while the first one is in the midst of a run.
+TEST(CompileGuards, RefusesASecondThread) {
+  Doubling graph;
+  const Tensor x = ones({2});
+  std::string message;
+  graph.during = [&] {
+    std::thread([&] { message = message_of<ArgumentError>([&] { graph(x); }); }).join();
+    return true;
+  };
+  EXPECT_EQ(graph(x).to_vector<double>(), (Floats{2, 2}));
+  EXPECT_THAT(message, HasSubstr("the step is called while it runs"));
+}
+
+}  // namespace
+}  // namespace mezzo::graph
