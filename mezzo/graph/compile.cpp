@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
@@ -131,6 +132,32 @@ Program painted_forward(const Step& step, std::span<const Tensor> inputs,
   return forward;
 }
 
+namespace {
+
+// What a program reads besides its inputs, and what it updates.
+std::vector<Tensor> tensors_between_runs(const Program& program) {
+  std::map<const TensorImpl*, Tensor> found;
+  for (const Value& value : program.values) {
+    if (value.tensor.defined()) found.emplace(value.tensor.impl(), value.tensor);
+  }
+  for (const Node& node : program.nodes) {
+    for (const Tensor& leaf : node.leaves) found.emplace(leaf.impl(), leaf);
+  }
+  std::vector<Tensor> tensors;
+  tensors.reserve(found.size());
+  for (const auto& [impl, tensor] : found) tensors.push_back(tensor);
+  return tensors;
+}
+
+std::vector<bool> which_are_trained(const std::vector<Tensor>& tensors) {
+  std::vector<bool> trained;
+  trained.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) trained.push_back(tensor.requires_grad());
+  return trained;
+}
+
+}  // namespace
+
 // Everything that a program is made for.
 struct CompiledStep::Key {
   std::vector<ValueSpec> inputs{};
@@ -145,7 +172,19 @@ struct CompiledStep::Key {
 };
 
 struct CompiledStep::Entry {
+  Entry(Key made_for, Program program, std::unique_ptr<WorkRecorder> recorder)
+      : key(std::move(made_for)),
+        tensors(tensors_between_runs(program)),
+        trained(which_are_trained(tensors)),
+        executable(std::move(program), std::move(recorder)) {}
+
+  bool is_for(const Key& other) const {
+    return key == other && which_are_trained(tensors) == trained;
+  }
+
   Key key;
+  std::vector<Tensor> tensors;
+  std::vector<bool> trained;
   Executable executable;
 };
 
@@ -174,7 +213,7 @@ CompiledStep::Key CompiledStep::key_of(std::span<const Tensor> inputs) const {
 CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> inputs) {
   Key key = key_of(inputs);
   const auto found = std::ranges::find_if(
-      entries_, [&](const std::unique_ptr<Entry>& entry) { return entry->key == key; });
+      entries_, [&](const std::unique_ptr<Entry>& entry) { return entry->is_for(key); });
   if (found != entries_.end()) {
     std::rotate(found, found + 1, entries_.end());
     return *entries_.back();
@@ -183,8 +222,8 @@ CompiledStep::Entry& CompiledStep::find_or_capture(std::span<const Tensor> input
   std::unique_ptr<WorkRecorder> recorder = make_recorder(device, options_.record);
   Program program = capture_improved(step_, inputs, options_, nullptr, recorder != nullptr);
   if (entries_.size() == options_.most_programs) entries_.erase(entries_.begin());
-  entries_.push_back(std::unique_ptr<Entry>(
-      new Entry{std::move(key), Executable(std::move(program), std::move(recorder))}));
+  entries_.push_back(
+      std::make_unique<Entry>(std::move(key), std::move(program), std::move(recorder)));
   return *entries_.back();
 }
 

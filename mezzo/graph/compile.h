@@ -51,7 +51,8 @@ Program painted_forward(const Step& step, std::span<const Tensor> inputs,
 
 // A step, and the programs that were captured of it. It is captured again for inputs of another
 // shape, dtype or memory format, in another mode, with recording or a region of mixed precision
-// switched differently. The networks and all else that the step refers to must outlive it.
+// switched differently, or if one of the tensors that it knows is trained and was not, or the other
+// way round. The networks and all else that the step refers to must outlive it.
 //
 // A step has one caller at a time: results lie in memory that all runs use. A call while another
 // one runs, by another thread or from within the step, throws ArgumentError.

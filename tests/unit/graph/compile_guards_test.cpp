@@ -26,6 +26,29 @@ using testing::HasSubstr;
 using Tensors = std::span<const Tensor>;
 using Floats = std::vector<double>;
 
+// The leaf is in no network: only the program knows of it.
+TEST(CompileGuards, ALeafThatIsFrozenOrThawedIsCapturedAgain) {
+  Tensor w = ones({2}).set_requires_grad(true);
+  const Tensor v = ones({2}).set_requires_grad(true);
+  optim::Sgd sgd({w, v}, {.lr = 1});
+  CompiledStep step = compile([&](Tensors in) {
+    sum((w + v) * in[0]).backward();
+    sgd.step();
+    sgd.zero_grad();
+    return std::vector<Tensor>{};
+  });
+  const Tensor x = ones({2});
+  step({&x, 1});
+  w.set_requires_grad(false);
+  step({&x, 1});
+  EXPECT_EQ(w.to_vector<double>(), (Floats{0, 0}));
+  EXPECT_EQ(v.to_vector<double>(), (Floats{-1, -1}));
+  w.set_requires_grad(true);
+  for (int i = 0; i < 2; ++i) step({&x, 1});
+  EXPECT_EQ(w.to_vector<double>(), (Floats{-2, -2}));
+  EXPECT_EQ(step.programs(), 2U);
+}
+
 TEST(CompileGuards, SaysThatAStepWasMovedAway) {
   CompiledStep step = compile([](Tensors in) { return std::vector<Tensor>{in[0] * 2}; });
   CompiledStep other = std::move(step);
