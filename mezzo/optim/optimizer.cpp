@@ -215,6 +215,9 @@ void Optimizer::set_lr(const LearningRate& lr) {
 }
 
 void Optimizer::set_lr(const LearningRate& lr, std::size_t group) {
+  check_arg(capture_hook() == nullptr, name_,
+            "set_lr() within a captured step would be done at the capture, and in no run. Call it "
+            "between runs, or set an array of learning rates");
   check_group(group);
   check_lr(lr);
   rates_[group] = lr;

@@ -86,7 +86,8 @@ class Optimizer {
   // exist.
   double lr(std::size_t group = 0) const;
   // Sets the learning rate of all groups, or of one, instead of a number or an array that was set
-  // before. Throws ArgumentError for negative ones, and for a group that does not exist.
+  // before. Throws ArgumentError for negative ones, for a group that does not exist, and while a
+  // step is captured.
   void set_lr(const LearningRate& lr);
   void set_lr(const LearningRate& lr, std::size_t group);
   // Updates done, which is the place in an array of learning rates: calls of step() that found a

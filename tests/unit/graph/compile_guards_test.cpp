@@ -49,6 +49,24 @@ TEST(CompileGuards, ALeafThatIsFrozenOrThawedIsCapturedAgain) {
   EXPECT_EQ(step.programs(), 2U);
 }
 
+TEST(CompileGuards, RefusesALearningRateThatTheStepSets) {
+  const Tensor w = ones({2}).set_requires_grad(true);
+  optim::Sgd sgd({w}, {.lr = 1});
+  CompiledStep step = compile([&](Tensors in) {
+    sum(w * in[0]).backward();
+    sgd.set_lr(sgd.lr() * 0.5);
+    sgd.step();
+    sgd.zero_grad();
+    return std::vector<Tensor>{};
+  });
+  const Tensor x = ones({2});
+  EXPECT_THAT(message_of<ArgumentError>([&] {
+                step({&x, 1});
+              }),
+              HasSubstr("set_lr() within a captured step"));
+  EXPECT_EQ(sgd.lr(), 1);
+}
+
 TEST(CompileGuards, SaysThatAStepWasMovedAway) {
   CompiledStep step = compile([](Tensors in) { return std::vector<Tensor>{in[0] * 2}; });
   CompiledStep other = std::move(step);
