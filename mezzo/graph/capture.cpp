@@ -150,7 +150,7 @@ class Recorder final : public CaptureHook {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       check_arg(outputs[i].defined(), kCapture, "result ", i,
                 " of the step is undefined. Return tensors");
-      program_.outputs.push_back(value_of(outputs[i]));
+      program_.outputs.push_back(value_of(as_wanted(outputs[i], i)));
     }
     for (const Tensor& leaf : leaves_.with_gradient()) {
       leaves_.note_gradient(leaf);
@@ -192,6 +192,15 @@ class Recorder final : public CaptureHook {
   static void check_is_not_refused(const OpDef& op) {
     const amp::Policy& policy = amp::autocast_policy();
     if (amp::action_for(policy, op) == amp::CastAction::kRefuse) amp::refuse(policy, op);
+  }
+
+  // A result in the dtype that its caller wants. The cast is none of the step's calls.
+  Tensor as_wanted(const Tensor& result, std::size_t i) {
+    if (options_.result_dtypes == nullptr || i >= options_.result_dtypes->size()) return result;
+    const DType dtype = (*options_.result_dtypes)[i].value_or(result.dtype());
+    const amp::NoAutocast outside;
+    const Preparing preparing(is_preparing_);
+    return dtype != result.dtype() ? result.detach().astype(dtype) : result;
   }
 
   void apply_paint(const OpDef& op, Operands& operands) {

@@ -30,6 +30,8 @@ struct CaptureOptions {
   // Regions cast nothing, and the calls outside of backward passes are painted, in the order in
   // which a deferred capture of the same step had them; see paints_of().
   const std::vector<Paint>* paints = nullptr;
+  // What results of the step are cast to, in their order; null and none: they stay as they come.
+  const std::vector<std::optional<DType>>* result_dtypes = nullptr;
   // Parts of the program are going to be recorded; see CaptureHook::records().
   bool records = false;
 };

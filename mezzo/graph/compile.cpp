@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/graph/passes/paint_precision.h"
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/ops/grad_mode.h"
 
@@ -77,6 +78,19 @@ bool is_on(const PassRunner& runner, const Pass& pass) {
   return std::ranges::any_of(runner.passes(), [&](const Pass& p) { return p.run == pass.run; });
 }
 
+// What the caller of the step gets eagerly: the dtypes of its results, as far as the forward part
+// makes them.
+std::vector<std::optional<DType>> result_dtypes(const Program& program, const Program& forward) {
+  const std::vector<DType> dtypes = dtypes_of_autocast(forward);
+  std::vector<std::optional<DType>> result;
+  for (std::size_t i = 0; i + program.leaves.size() < program.outputs.size(); ++i) {
+    const ValueId output = program.outputs[i];
+    const bool is_made = std::ranges::find(forward.outputs, output) != forward.outputs.end();
+    result.push_back(is_made ? std::optional(dtypes[output]) : std::nullopt);
+  }
+  return result;
+}
+
 // The step with its calls painted. The first capture finds out where its regions are; only if there
 // are any, the calls are painted and captured again with the casts that this takes.
 Program capture_painted(const Step& step, std::span<const Tensor> inputs, CaptureOptions options,
@@ -85,10 +99,12 @@ Program capture_painted(const Step& step, std::span<const Tensor> inputs, Captur
   Program program = capture(step, inputs, options);
   Program forward = forward_part(program);
   if (!has_regions(forward)) return program;
+  const std::vector<std::optional<DType>> results = result_dtypes(program, forward);
   append(log, runner.run_only(kPaintPrecision.name, forward));
   const std::vector<Paint> paints = paints_of(forward);
   options.defer_casts = false;
   options.paints = &paints;
+  options.result_dtypes = &results;
   return capture(step, inputs, options);
 }
 
@@ -171,6 +187,8 @@ struct CompiledStep::Key {
   bool operator==(const Key&) const = default;
 };
 
+// A program, and which of the tensors between runs were trained at its capture: those that are in
+// none of the networks are known behind it only.
 struct CompiledStep::Entry {
   Entry(Key made_for, Program program, std::unique_ptr<WorkRecorder> recorder)
       : key(std::move(made_for)),

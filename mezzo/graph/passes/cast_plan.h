@@ -45,6 +45,8 @@ class CastPlanner {
   // The casts of the program as it is painted now. Throws ArgumentError if an operation does not
   // take the dtypes that reach it.
   CastPlan plan();
+  // By value, what they have then: as of the last plan().
+  const std::vector<DType>& dtypes() const { return dtypes_; }
   // The dtypes of a node's outputs for inputs of these dtypes; those of absent ones do not count.
   // Throws like plan().
   const std::vector<DType>& output_dtypes(std::size_t node, const std::vector<DType>& inputs);

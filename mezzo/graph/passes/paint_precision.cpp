@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,12 @@ namespace {
 
 using Nodes = std::vector<std::size_t>;
 using Side = std::vector<std::size_t> Neighbours::*;
+
+// What is decided of a node before its neighbours are looked at.
+std::optional<DType> paint_of(const Mark& mark) {
+  if (mark.colour == Colour::kWhite) return mark.lower;
+  return mark.colour == Colour::kBlack ? std::optional(DType::kF32) : std::nullopt;
+}
 
 class Painter {
  public:
@@ -70,11 +77,7 @@ class Painter {
   }
 
   void paint_decided() {
-    for (std::size_t i = 0; i < marks_.size(); ++i) {
-      program_.nodes[i].paint.reset();
-      if (is(i, Colour::kWhite)) program_.nodes[i].paint = marks_[i].lower;
-      if (is(i, Colour::kBlack)) program_.nodes[i].paint = DType::kF32;
-    }
+    for (std::size_t i = 0; i < marks_.size(); ++i) program_.nodes[i].paint = paint_of(marks_[i]);
   }
 
   // Step 1. It costs nothing: where such a node has other inputs, they are widened to the f32 one
@@ -228,5 +231,12 @@ class Painter {
 }  // namespace
 
 std::size_t paint_precision(Program& program) { return Painter(program).run(); }
+
+std::vector<DType> dtypes_of_autocast(Program program) {
+  for (Node& node : program.nodes) node.paint = paint_of(mark_of(program, node));
+  CastPlanner planner(program);
+  planner.plan();
+  return planner.dtypes();
+}
 
 }  // namespace mezzo::graph

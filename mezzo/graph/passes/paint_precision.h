@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "mezzo/graph/program.h"
 
@@ -30,5 +31,9 @@ namespace mezzo::graph {
 //
 // Throws ArgumentError if an operation is refused in 16 bits, as autocast does.
 std::size_t paint_precision(Program& program);
+
+// The dtypes of the values as autocast makes them, which decides nothing that is left to what
+// comes.
+std::vector<DType> dtypes_of_autocast(Program program);
 
 }  // namespace mezzo::graph

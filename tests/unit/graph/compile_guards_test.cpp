@@ -120,5 +120,23 @@ TEST(CompileGuards, RefusesASecondThread) {
   EXPECT_THAT(message, HasSubstr("the step is called while it runs"));
 }
 
+// Whatever is decided for the sum, the caller has the dtype that the region gives.
+TEST(CompileGuards, ResultsHaveTheDtypesThatTheyHaveEagerly) {
+  const Tensor w = randn({8, 8});
+  const auto step = [&](Tensors in) {
+    const amp::Autocast region(DType::kBf16);
+    const Tensor y = linear(in[0], w);
+    const Tensor sum = y + in[0];
+    return std::vector<Tensor>{sum, y, relu(sum), relu(y), in[0]};
+  };
+  const Tensor x = randn({4, 8});
+  const std::vector<Tensor> eager = step({&x, 1});
+  EXPECT_EQ(eager[0].dtype(), DType::kF32);
+  const std::vector<Tensor> captured = compile(step)({&x, 1});
+  for (std::size_t i = 0; i < eager.size(); ++i) {
+    EXPECT_EQ(captured[i].dtype(), eager[i].dtype()) << i;
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::graph
