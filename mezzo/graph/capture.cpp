@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/core/log.h"
 #include "mezzo/core/random_fills.h"
 #include "mezzo/graph/captured_leaves.h"
 #include "mezzo/graph/captured_paints.h"
@@ -172,18 +171,13 @@ class Recorder final : public CaptureHook {
     leaves_.clean_up(!is_finished_);
     random_.clean_up();
     state_->is_over = true;
-    if (is_finished_ && leaves_.exist_outside() && state_->placeholders > 0) warn_of_what_is_kept();
   }
+
+  // Once that is done: true if something outside of the step holds on to what it has made. The
+  // program itself holds on to leaves that it has made.
+  bool is_kept() const { return state_->placeholders > leaves_.made_by_step(); }
 
  private:
-  void warn_of_what_is_kept() const {
-    logging::warn_once(concat(
-        "[capture] something outside of the step keeps tensors that it computes, ",
-        state_->placeholders.load(),
-        " of them. The capture computed none, and runs do not renew them: state that one run hands "
-        "to the next is frozen. Have the step return it, and hand it over as an input"));
-  }
-
   // Operations may be made of calls that a region leaves alone, see WithoutPrecisionHook.
   static bool is_in_region() { return amp::is_autocast_enabled() && precision_hook() != nullptr; }
 
@@ -246,9 +240,11 @@ class Recorder final : public CaptureHook {
   std::vector<Known>& known_in(const Tensor& tensor) {
     Placeholder* contents = placeholder_of(tensor);
     if (contents == nullptr) return outside_[tensor.storage().get()];
-    check_arg(contents->is_of(*state_), kCapture, "the step uses ", tensor,
-              ", which is of another capture, of this step or another one, and was never computed. "
-              "Compute it within the step whenever that is called, or outside before it");
+    check_arg(
+        contents->is_of(*state_), kCapture, "the step uses ", tensor,
+        ", which was kept from another call of it or of another step, when it was captured and "
+        "nothing was computed. Compute it in every call, or outside before the first; hand "
+        "state over as an input");
     return contents->values;
   }
 
@@ -348,52 +344,32 @@ class Capturing {
       "over as inputs, or use dropout()"};
 };
 
+Program capture_once(const Step& step, std::span<const Tensor> inputs,
+                     const CaptureOptions& options, bool& is_kept) {
+  Recorder recorder(options);
+  Program program;
+  {
+    const Capturing capturing(recorder);
+    std::vector<Tensor> stands;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      stands.push_back(recorder.input(inputs[i], concat("input", i)));
+    }
+    program = recorder.finish(step(stands));
+  }
+  is_kept = recorder.is_kept();
+  return program;
+}
+
 }  // namespace
 
-Program forward_part(const Program& program) {
-  Program forward;
-  forward.values = program.values;
-  forward.inputs = program.inputs;
-  forward.device = program.device;
-  const std::vector<std::size_t> made_by = makers(program);
-  std::vector<bool> is_made(program.values.size(), false);
-  // What a backward pass made, such as a gradient that is part of a loss, is an input here.
-  const auto give = [&](ValueId value) {
-    if (value == kNoValue || is_made[value] || made_by[value] == kNoNode) return;
-    Value& given = forward.values[value];
-    if (given.kind == ValueKind::kInput) return;
-    given.kind = ValueKind::kInput;
-    forward.inputs.push_back(value);
-  };
-  for (const Node& node : program.nodes) {
-    if (node.phase != Phase::kForward) continue;
-    for (const ValueId input : node.inputs) give(input);
-    for (const ValueId over : node.over) give(over);
-    for (const ValueId output : node.outputs) is_made[output] = true;
-    forward.nodes.push_back(node);
-  }
-  for (const ValueId output : program.outputs) {
-    if (is_made[output]) forward.outputs.push_back(output);
-  }
-  return forward;
-}
-
-std::vector<Paint> paints_of(const Program& forward) {
-  std::vector<Paint> paints;
-  for (const Node& node : forward.nodes) {
-    if (!node.is_host() && !node.is_promotion) paints.push_back({node.op, node.paint});
-  }
-  return paints;
-}
-
 Program capture(const Step& step, std::span<const Tensor> inputs, const CaptureOptions& options) {
-  Recorder recorder(options);
-  const Capturing capturing(recorder);
-  std::vector<Tensor> stands;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    stands.push_back(recorder.input(inputs[i], concat("input", i)));
-  }
-  return recorder.finish(step(stands));
+  bool is_kept = false;
+  Program program = capture_once(step, inputs, options, is_kept);
+  // State that one call hands to the next would be in every run what it was at the capture. The
+  // next call tells: it reads what the first one has made. A loss that is assigned to a variable
+  // of the caller's does no harm.
+  if (is_kept) capture_once(step, inputs, options, is_kept);
+  return program;
 }
 
 }  // namespace mezzo::graph

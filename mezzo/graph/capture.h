@@ -37,12 +37,15 @@ struct CaptureOptions {
 };
 
 // Calls `step` once, without computing anything: results have shapes and dtypes, and no elements.
-// What the step asks of the world besides - training modes, regions, options - is what it is now.
+// If something outside of the step keeps what it has made, the step is called again, to see that it
+// does not go on from that. What the step asks of the world besides - training modes, regions,
+// options - is what it is now.
 //
 // Nothing else is left behind: gradients that the step leaves at leaves become outputs of the
 // program, and the default random stream is where it was. Throws ArgumentError where the step looks
-// at elements (it depends on data), uses tensors of several devices, changes a tensor in place that
-// exists outside of it, or draws random numbers from another generator than the default one.
+// at elements (it depends on data), uses what it made when it was called before, uses tensors of
+// several devices, changes a tensor in place that exists outside of it, or draws random numbers
+// from another generator than the default one.
 Program capture(const Step& step, std::span<const Tensor> inputs,
                 const CaptureOptions& options = {});
 

@@ -44,9 +44,12 @@ void CapturedLeaves::note_dropped(std::span<const Tensor> leaves) {
   }
 }
 
-bool CapturedLeaves::exist_outside() const {
-  return std::ranges::none_of(leaves_,
-                              [](const Tensor& leaf) { return placeholder_of(leaf) != nullptr; });
+int CapturedLeaves::made_by_step() const {
+  std::set<const Storage*> storages;
+  for (const Tensor& leaf : leaves_) {
+    if (placeholder_of(leaf) != nullptr) storages.insert(leaf.storage().get());
+  }
+  return static_cast<int>(storages.size());
 }
 
 std::vector<Tensor> CapturedLeaves::with_gradient() const {

@@ -19,8 +19,8 @@ class CapturedLeaves {
   // Leaves whose gradients the step drops.
   void note_dropped(std::span<const Tensor> leaves);
 
-  // False if the step has made one of them: the program holds on to that.
-  bool exist_outside() const;
+  // How many storages of leaves the step has made itself.
+  int made_by_step() const;
   // Leaves that have a gradient of this step now.
   std::vector<Tensor> with_gradient() const;
   // Those that get one which is added to what they had: the step has not dropped that first.
