@@ -1,6 +1,7 @@
 // Files that the command line names twice.
 #include <gmock/gmock.h>
 
+#include "mezzo/core/error.h"
 #include "tests/cli/command.h"
 
 namespace mezzo::cli_tests {
@@ -16,15 +17,15 @@ TEST_F(Command, NoFileIsWrittenOverAnother) {
   const std::string new_file = path("new");
   const std::string new_by_a_detour = (folder_ / ".." / folder_.filename() / "new").string();
   for (const std::string& arguments : {
-           "eval --weights " + path("w") + " --logits " + by_a_detour,
-           "eval --weights " + path("w") + " --logits " + path("linked"),
-           "export --weights " + path("w") + " --out " + path("w"),
-           "train --steps 1 --weights " + path("w") + " --report " + path("w"),
-           "train --steps 1 --json " + new_file + " --save " + new_by_a_detour,
-           "train --steps 1 --json " + new_file + " --report " + new_file,
-           "compare --steps 1 --json " + new_file + " --report " + new_file,
-           "plan --graph --dot " + new_file + " --text " + new_file,
-           "plan --graph --dot " + new_file + " --json " + new_file,
+           concat("eval --weights ", path("w"), " --logits ", by_a_detour),
+           concat("eval --weights ", path("w"), " --logits ", path("linked")),
+           concat("export --weights ", path("w"), " --out ", path("w")),
+           concat("train --steps 1 --weights ", path("w"), " --report ", path("w")),
+           concat("train --steps 1 --json ", new_file, " --save ", new_by_a_detour),
+           concat("train --steps 1 --json ", new_file, " --report ", new_file),
+           concat("compare --steps 1 --json ", new_file, " --report ", new_file),
+           concat("plan --graph --dot ", new_file, " --text ", new_file),
+           concat("plan --graph --dot ", new_file, " --json ", new_file),
        }) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
@@ -47,10 +48,10 @@ TEST_F(Command, ANewFileIsTheSameWithAndWithoutItsFolder) {
 TEST_F(Command, NoFileTakesThePlaceOfAFolder) {
   const std::string place = path("place");
   for (const std::string& arguments : {
-           "train --steps 1 --checkpoint-dir " + place + " --json " + place,
-           "train --steps 1 --checkpoint-dir " + place + "/run --save " + path("./place"),
-           "train --steps 1 --logdir " + place + "/ --report " + place,
-           "compare --steps 1 --logdir " + place + " --json " + place,
+           concat("train --steps 1 --checkpoint-dir ", place, " --json ", place),
+           concat("train --steps 1 --checkpoint-dir ", place, "/run --save ", path("./place")),
+           concat("train --steps 1 --logdir ", place, "/ --report ", place),
+           concat("compare --steps 1 --logdir ", place, " --json ", place),
        }) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
@@ -69,11 +70,11 @@ TEST_F(Command, NoFileIsWrittenIntoACheckpoint) {
   const std::string in_checkpoint = path("run/000001-step-1/");
   const std::string weights = " --weights " + path("run");
   for (const std::string& arguments : {
-           "eval --logits " + in_checkpoint + "model.safetensors" + weights,
-           "eval --json " + in_checkpoint + "log" + weights,
-           "export --out " + in_checkpoint + "manifest.json" + weights,
-           "train --steps 1 --save " + in_checkpoint + "model.safetensors" + weights,
-           "train --steps 1 --report " + in_checkpoint + "page" + weights,
+           concat("eval --logits ", in_checkpoint, "model.safetensors", weights),
+           concat("eval --json ", in_checkpoint, "log", weights),
+           concat("export --out ", in_checkpoint, "manifest.json", weights),
+           concat("train --steps 1 --save ", in_checkpoint, "model.safetensors", weights),
+           concat("train --steps 1 --report ", in_checkpoint, "page", weights),
        }) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;

@@ -72,7 +72,7 @@ TEST_F(Events, StartHasTheOptionsThatWereGiven) {
   EXPECT_EQ(climbing["lr_init"], 0.003);
   EXPECT_EQ(climbing["warmup_epochs"], 0.5);
   EXPECT_EQ(climbing["shuffle"], false);
-  const Json half_cosine = climbing["options"];
+  const Json& half_cosine = climbing["options"];
   EXPECT_EQ(half_cosine["--lr-schedule"], "half-cosine");
   EXPECT_EQ(half_cosine["--lr-end"], "0.002");
   EXPECT_EQ(half_cosine["--lr-init"], "0.003");

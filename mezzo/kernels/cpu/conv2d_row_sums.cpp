@@ -21,7 +21,6 @@ namespace {
 
 using kernels::row_sums::Problem;
 using kernels::row_sums::RowSum;
-using kernels::row_sums::Tap;
 
 // The weight [o][kernel row][piece] as [kernel row][vector of a piece][o], zeros behind the last
 // number of a piece.

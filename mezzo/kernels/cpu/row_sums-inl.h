@@ -13,36 +13,36 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
+using kernels::row_sums::Block;
+using kernels::row_sums::RowSum;
+using kernels::row_sums::Tap;
+
+// The loops over sums are unrolled, or the sums would not stay in registers.
 template <int kPixels, int kVectors>
-void add_block(const kernels::row_sums::RowSum& sum, const kernels::row_sums::Block& block) {
-  const F32 d;
-  F32Vec sums[kPixels][kVectors];
-#pragma GCC unroll 8
-  for (int p = 0; p < kPixels; ++p) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::Zero(d);
-  }
+HWY_INLINE void multiply_tap(const RowSum& sum, const Block& block, const Tap& tap,
+                             F32Vec (&sums)[kPixels][kVectors]) {
   const std::int64_t pitch = sum.pixel_bytes / static_cast<std::int64_t>(sizeof(float));
   const std::int64_t vector = sum.steps * lanes();
-  for (const kernels::row_sums::Tap& tap : sum.taps) {
-    const float* pixels = reinterpret_cast<const float*>(tap.pixels) + block.pixel * pitch;
-    const float* weight = reinterpret_cast<const float*>(tap.weight) + block.vector * vector;
-    for (std::int64_t i = 0; i < sum.steps; ++i, ++pixels, weight += lanes()) {
-      F32Vec factors[kVectors];
+  const float* pixels = reinterpret_cast<const float*>(tap.pixels) + block.pixel * pitch;
+  const float* weight = reinterpret_cast<const float*>(tap.weight) + block.vector * vector;
+  for (std::int64_t i = 0; i < sum.steps; ++i, ++pixels, weight += lanes()) {
+    F32Vec factors[kVectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) factors[v] = in_register(load(weight + v * vector));
+    for (int v = 0; v < kVectors; ++v) factors[v] = in_register(load(weight + v * vector));
 #pragma GCC unroll 8
-      for (int p = 0; p < kPixels; ++p) {
-        F32Vec number = hn::Set(d, pixels[p * pitch]);
-        if constexpr (kVectors > 1) number = in_register(number);
+    for (int p = 0; p < kPixels; ++p) {
+      F32Vec number = hn::Set(F32(), pixels[p * pitch]);
+      if constexpr (kVectors > 1) number = in_register(number);
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          sums[p][v] = hn::MulAdd(number, factors[v], sums[p][v]);
-        }
-      }
+      for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::MulAdd(number, factors[v], sums[p][v]);
     }
   }
-  const auto last = hn::FirstN(d, static_cast<std::size_t>(sum.last));
+}
+
+template <int kPixels, int kVectors>
+HWY_INLINE void add_to_row(const RowSum& sum, const Block& block,
+                           const F32Vec (&sums)[kPixels][kVectors]) {
+  const auto last = hn::FirstN(F32(), static_cast<std::size_t>(sum.last));
 #pragma GCC unroll 8
   for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 2
@@ -56,8 +56,20 @@ void add_block(const kernels::row_sums::RowSum& sum, const kernels::row_sums::Bl
   }
 }
 
-inline void add_row(const kernels::row_sums::RowSum& sum) {
-  kernels::row_sums::for_blocks(sum, [&]<int kPixels, int kVectors>(const auto& block) {
+template <int kPixels, int kVectors>
+void add_block(const RowSum& sum, const Block& block) {
+  F32Vec sums[kPixels][kVectors];
+#pragma GCC unroll 8
+  for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sums[p][v] = hn::Zero(F32());
+  }
+  for (const Tap& tap : sum.taps) multiply_tap(sum, block, tap, sums);
+  add_to_row(sum, block, sums);
+}
+
+inline void add_row(const RowSum& sum) {
+  kernels::row_sums::for_blocks(sum, [&]<int kPixels, int kVectors>(const Block& block) {
     add_block<kPixels, kVectors>(sum, block);
   });
 }

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/error.h"
 #include "tests/unit/amp/trajectory.h"
 
 namespace mezzo::amp {

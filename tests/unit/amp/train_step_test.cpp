@@ -93,10 +93,10 @@ TEST(TrainStep, AnOptimizerOfOtherParametersIsAnError) {
     if (param.requires_grad()) more.push_back(param);
   }
   optim::Sgd of_both(more, {.lr = 0.1});
-  const std::string so_far = warnings.text();
+  const std::size_t so_far = warnings.text().size();
   TrainOneStepWithLossScale both(frozen, class_loss, of_both, GradScaler({}, false));
   both(batch.images, batch.labels);
-  EXPECT_EQ(warnings.text(), so_far);
+  EXPECT_EQ(warnings.text().size(), so_far);
   // A part is enough.
   const std::vector<Tensor> some{net.parameters().back()};
   optim::Sgd of_some(some, {.lr = 0.1});

@@ -13,6 +13,7 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/conv_transpose2d.h"
+#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/conv_call.h"
 #include "tests/unit/ops/support.h"
 

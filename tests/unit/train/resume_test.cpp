@@ -9,6 +9,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/data/digits.h"
+#include "mezzo/data/loader.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/train/model.h"
@@ -330,10 +331,9 @@ class Remembering final : public Callback {
 TEST(FitResume, CallbacksForgetWhatTheyLoadedIfTheRestDoesNotFit) {
   const TempFolder folder;
   const CheckpointConfig config{.folder = folder.path(), .best = "score"};
-  const auto fit = [&](Small&& small, std::vector<Callback*> callbacks) {
-    const FitOptions options{.callbacks = std::move(callbacks),
-                             .validation = &small.test_loader,
-                             .resume = folder.path()};
+  const auto fit = [&](Small&& small, const std::vector<Callback*>& callbacks) {
+    const FitOptions options{
+        .callbacks = callbacks, .validation = &small.test_loader, .resume = folder.path()};
     small.model.fit(2, small.loader, options);
   };
   ModelCheckpoint checkpoints(config);

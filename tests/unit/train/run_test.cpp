@@ -103,7 +103,8 @@ TEST(Run, OptionsReachWhatTheyAreFor) {
   EXPECT_NE(losses([](RunOptions& o) { o.label_smoothing = 0.1; }).second[0], plain[0]);
   EXPECT_NE(losses([](RunOptions& o) { o.momentum = 0; }).second[1], plain[1]);
   EXPECT_NE(losses([](RunOptions& o) { o.weight_decay = 0.1; }).second[1], plain[1]);
-  EXPECT_THROW(losses([](RunOptions& o) { o.recompute = {"fc9"}; }), ArgumentError);
+  const auto recompute_none = [](RunOptions& o) { o.recompute = {"fc9"}; };
+  EXPECT_THROW(losses(recompute_none), ArgumentError);
 }
 
 TEST(Run, ChecksTheOptionsOfCheckpointsInAFolder) {

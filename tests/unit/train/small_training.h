@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mezzo/data/digits.h"
+#include "mezzo/data/loader.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
