@@ -206,11 +206,14 @@ std::int64_t vectors_of(std::int64_t numbers) {
   return (numbers + vector_lanes() - 1) / vector_lanes();
 }
 
-// What a pixel of the result takes, in vector instructions; the constant as measured
-// (docs/benchmarks/convolutions.md).
+// What a pixel of the result takes, in vector instructions; constants as measured
+// (docs/benchmarks/convolutions.md). There are as many rows of images as of the result times the
+// stride.
 std::int64_t instructions(const row_sums::Problem& p) {
-  constexpr std::int64_t kAdded = 16;  // for every vector of a piece, to a row of the image
-  return vectors_of(p.piece()) * (p.kernel.h * p.steps() + kAdded * p.stride.h);
+  constexpr std::int64_t kAdded = 8;   // for every vector of a piece, to a row of an image
+  constexpr std::int64_t kBegun = 24;  // for every pixel in a row of an image
+  const std::int64_t products = p.kernel.h * p.steps();
+  return vectors_of(p.piece()) * (products + kAdded * p.stride.h) + kBegun * p.stride.h;
 }
 
 // The same of oneDNN's kernels, whose vectors hold the channels of one pixel.
@@ -225,7 +228,9 @@ Support supports_problem(const Problem& p) {
   }
   if (p.dtype == DType::kBf16 && has_tiles()) return Support::no("the tile unit is faster");
   const row_sums::Problem rows = row_problem(p);
-  return 10 * instructions(rows) < 9 * onednn_instructions(rows)
+  // At a stride oneDNN's kernels for AVX2 lose time.
+  const bool is_slow = p.attrs.stride != Size2d(1) && !cpu_features().avx512;
+  return 10 * instructions(rows) < (is_slow ? 11 : 9) * onednn_instructions(rows)
              ? Support::yes()
              : Support::no("vectors of channels are as full");
 }

@@ -69,7 +69,9 @@ void add_block(const RowSum& sum, const Block& block) {
 }
 
 inline void add_row(const RowSum& sum) {
-  kernels::row_sums::for_blocks(sum, [&]<int kPixels, int kVectors>(const Block& block) {
+  // Their sums, two vectors of the weight and a number fill the registers.
+  constexpr int kPixels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
+  kernels::row_sums::for_blocks<kPixels>(sum, [&]<int kPixels, int kVectors>(const Block& block) {
     add_block<kPixels, kVectors>(sum, block);
   });
 }

@@ -48,39 +48,37 @@ struct RowSum {
 struct Block {
   std::int64_t pixel = 0, vector = 0;
 };
-inline constexpr int kBlockPixels = 8;
 inline constexpr int kBlockVectors = 2;
 
-// Calls body.operator()<pixels, vectors>(block) for blocks that cover a row, of about the same
-// number of pixels: a small one would wait for its sums.
-template <int kVectors, class Body>
+// Calls body.operator()<pixels, kVectors>(block) for that many pixels, at most kPixels.
+template <int kPixels, int kVectors, class Body>
+void for_block(std::int64_t pixels, const Block& block, const Body& body) {
+  if constexpr (kPixels > 1) {
+    if (pixels < kPixels) return for_block<kPixels - 1, kVectors>(pixels, block, body);
+  }
+  body.template operator()<kPixels, kVectors>(block);
+}
+
+// The blocks of a row, of about the same number of pixels: a small one would wait for its sums.
+template <int kPixels, int kVectors, class Body>
 void for_blocks_of(const RowSum& sum, std::int64_t vector, const Body& body) {
   for (std::int64_t pixel = 0; pixel < sum.pixels;) {
     const std::int64_t left = sum.pixels - pixel;
-    const std::int64_t blocks = (left + kBlockPixels - 1) / kBlockPixels;
+    const std::int64_t blocks = (left + kPixels - 1) / kPixels;
     const std::int64_t count = (left + blocks - 1) / blocks;
-    const Block block{pixel, vector};
-    switch (count) {
-      case 1: body.template operator()<1, kVectors>(block); break;
-      case 2: body.template operator()<2, kVectors>(block); break;
-      case 3: body.template operator()<3, kVectors>(block); break;
-      case 4: body.template operator()<4, kVectors>(block); break;
-      case 5: body.template operator()<5, kVectors>(block); break;
-      case 6: body.template operator()<6, kVectors>(block); break;
-      case 7: body.template operator()<7, kVectors>(block); break;
-      default: body.template operator()<kBlockPixels, kVectors>(block); break;
-    }
+    for_block<kPixels, kVectors>(count, {pixel, vector}, body);
     pixel += count;
   }
 }
 
-template <class Body>
+// For blocks of at most kPixels pixels that cover a row and its pieces.
+template <int kPixels, class Body>
 void for_blocks(const RowSum& sum, const Body& body) {
   std::int64_t vector = 0;
   for (; vector + kBlockVectors <= sum.vectors; vector += kBlockVectors) {
-    for_blocks_of<kBlockVectors>(sum, vector, body);
+    for_blocks_of<kPixels, kBlockVectors>(sum, vector, body);
   }
-  if (vector < sum.vectors) for_blocks_of<1>(sum, vector, body);
+  if (vector < sum.vectors) for_blocks_of<kPixels, 1>(sum, vector, body);
 }
 
 // By bf16 dot products; needs AVX512-BF16.

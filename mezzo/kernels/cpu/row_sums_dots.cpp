@@ -68,7 +68,7 @@ MEZZO_DOT_TARGET void add_block(const RowSum& sum, const Block& block) {
 }  // namespace
 
 void add_row_by_dots(const RowSum& sum) {
-  for_blocks(sum, [&]<int kPixels, int kVectors>(const Block& block) {
+  for_blocks<8>(sum, [&]<int kPixels, int kVectors>(const Block& block) {
     add_block<kPixels, kVectors>(sum, block);
   });
 }
