@@ -50,8 +50,8 @@ void Storage::drop_derived() {
 void Storage::fill_held_of_derived() {
   for (const DerivedCopies::Entry& entry : derived().all(version())) {
     const auto* const copy = dynamic_cast<const Storage*>(entry.copy.get());
-    const bool is_held = entry.copy->use_count() > 2;  // by others than its two entries
-    if (copy != nullptr && is_held && !copy->is_materialized()) copy->data();
+    if (copy == nullptr || copy->is_materialized()) continue;
+    if (copy->use_count() > 2) copy->data();  // held by others than its two entries
   }
 }
 
