@@ -1,6 +1,5 @@
 #include "mezzo/kernels/cpu/conv2d_patches.h"
 
-#include <algorithm>
 #include <array>
 
 #include "mezzo/kernels/cpu/conv2d_problem.h"
@@ -31,11 +30,8 @@ Support is_worth_it(const Problem& p) {
 }
 
 Support supports_call(const KernelArgs& args, const Problem& p) {
-  const Support dtypes = vector_dtypes_only(args);
-  if (!dtypes) return dtypes;
-  const bool is_empty = std::ranges::any_of(
-      args.inputs, [](const Tensor* input) { return input->defined() && input->numel() == 0; });
-  if (is_empty || args.output().numel() == 0) return Support::no("a tensor has no elements");
+  const Support tensors = supports_vector_tensors(args);
+  if (!tensors) return tensors;
   const Size2d kernel{p.weight[2], p.weight[3]};
   const Conv2dAttrs& a = p.attrs;
   if (kernel == Size2d(1)) return Support::no("only for windows of several pixels");

@@ -1,5 +1,6 @@
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "mezzo/core/parallel.h"
@@ -193,6 +194,15 @@ std::shared_ptr<const Primitive> find(const Problem& problem) {
 Support support(const Problem& problem) {
   return *find(problem) ? Support::yes()
                         : Support::no("oneDNN has no such convolution for this CPU");
+}
+
+Support supports_vector_tensors(const KernelArgs& args) {
+  const Support dtypes = vector_dtypes_only(args);
+  if (!dtypes) return dtypes;
+  const bool is_empty = std::ranges::any_of(
+      args.inputs, [](const Tensor* input) { return input->defined() && input->numel() == 0; });
+  return is_empty || args.output().numel() == 0 ? Support::no("a tensor has no elements")
+                                                : Support::yes();
 }
 
 Support supports_bf16_tensors(const KernelArgs& args) {

@@ -42,6 +42,9 @@ std::shared_ptr<const onednn::Primitive> find(const Problem& problem);
 // Yes if oneDNN has a primitive for it.
 Support support(const Problem& problem);
 
+// Yes if vector kernels compute the operands' dtypes, and operands and result have elements.
+Support supports_vector_tensors(const KernelArgs& args);
+
 // Yes if both operands and the result are bf16 and have elements.
 Support supports_bf16_tensors(const KernelArgs& args);
 

@@ -238,11 +238,8 @@ Support supports_problem(const Problem& p) {
 }  // namespace
 
 Support supports_row_sums(const KernelArgs& args) {
-  const Support dtypes = vector_dtypes_only(args);
-  if (!dtypes) return dtypes;
-  if (args.input(0).numel() == 0 || args.output().numel() == 0 || args.input(1).numel() == 0) {
-    return Support::no("a tensor has no elements");
-  }
+  const Support tensors = supports_vector_tensors(args);
+  if (!tensors) return tensors;
   if (!cpu_features().avx2) return Support::no("needs AVX2");
   return supports_problem(gradient_problem(args, Pass::kGradInput));
 }

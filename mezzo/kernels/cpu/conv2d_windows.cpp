@@ -109,11 +109,8 @@ Support is_worth_it(const Problem& p) {
 }
 
 Support supports_call(const KernelArgs& args, const Problem& p) {
-  const Support dtypes = vector_dtypes_only(args);
-  if (!dtypes) return dtypes;
-  if (args.input(0).numel() == 0 || args.output().numel() == 0 || args.input(1).numel() == 0) {
-    return Support::no("a tensor has no elements");
-  }
+  const Support tensors = supports_vector_tensors(args);
+  if (!tensors) return tensors;
   if (p.attrs.groups != 1 || p.attrs.dilation != Size2d(1)) {
     return Support::no("only without groups or dilation");
   }

@@ -31,12 +31,11 @@ struct DotSums {
     }
   }
 
-  // Adds 16 pairs of numbers of each row, `pitch` bytes apart, times 16 pairs of each vector's 16
+  // Adds pairs of numbers of each row, `pitch` bytes apart, times as many pairs of each vector's 16
   // columns, which lie 64 bytes apart.
   MEZZO_DOT_TARGET void add(const char* rows, std::int64_t pitch,
-                            const char* const (&vectors)[kVectors]) {
-    constexpr std::int64_t kPairs = 16;
-    for (std::int64_t pair = 0; pair < kPairs; ++pair, rows += 4) {
+                            const char* const (&vectors)[kVectors], std::int64_t pairs = 16) {
+    for (std::int64_t pair = 0; pair < pairs; ++pair, rows += 4) {
       __m512bh factors[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
