@@ -20,6 +20,15 @@ void DerivedCopies::put(const DerivedKey& key, std::uint64_t version, Ref<RefCou
   entries_.push_back({key, version, std::move(copy)});
 }
 
+std::vector<Ref<RefCounted>> DerivedCopies::held(std::uint64_t version) {
+  std::vector<Ref<RefCounted>> found;
+  const std::lock_guard lock(mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.version == version && entry.copy->use_count() > 1) found.push_back(entry.copy);
+  }
+  return found;
+}
+
 std::vector<DerivedCopies::Entry> DerivedCopies::all(std::uint64_t version) {
   std::vector<Entry> found;
   const std::lock_guard lock(mutex_);

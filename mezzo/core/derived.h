@@ -44,6 +44,8 @@ class DerivedCopies {
     std::uint64_t version;
     Ref<RefCounted> copy;
   };
+  // Those made at `version` that somebody else holds, too; none as a rule, which takes no memory.
+  std::vector<Ref<RefCounted>> held(std::uint64_t version);
   // All that were made at `version`.
   std::vector<Entry> all(std::uint64_t version);
 

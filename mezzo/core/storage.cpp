@@ -48,10 +48,9 @@ void Storage::drop_derived() {
 }
 
 void Storage::fill_held_of_derived() {
-  for (const DerivedCopies::Entry& entry : derived().all(version())) {
-    const auto* const copy = dynamic_cast<const Storage*>(entry.copy.get());
-    if (copy == nullptr || copy->is_materialized()) continue;
-    if (copy->use_count() > 2) copy->data();  // held by others than its two entries
+  for (const Ref<RefCounted>& held : derived().held(version())) {
+    const auto* const copy = dynamic_cast<const Storage*>(held.get());
+    if (copy != nullptr && !copy->is_materialized()) copy->data();
   }
 }
 

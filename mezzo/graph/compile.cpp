@@ -197,7 +197,10 @@ struct CompiledStep::Entry {
         executable(std::move(program), std::move(recorder)) {}
 
   bool is_for(const Key& other) const {
-    return key == other && which_are_trained(tensors) == trained;
+    const auto is_as_before = [](const Tensor& tensor, bool was_trained) {
+      return tensor.requires_grad() == was_trained;
+    };
+    return key == other && std::ranges::equal(tensors, trained, is_as_before);
   }
 
   Key key;
