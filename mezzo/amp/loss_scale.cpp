@@ -5,8 +5,10 @@
 #include <cmath>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "mezzo/core/log.h"
+#include "mezzo/ops/capture_hook.h"
 
 namespace mezzo::amp {
 
@@ -65,6 +67,12 @@ constexpr auto kPresetNames = [] {
 template <class... Parts>
 void check(bool ok, const Parts&... parts) {
   check_arg(ok, "loss_scale", parts...);
+}
+
+void check_not_captured(std::string_view what) {
+  check(capture_hook() == nullptr, what,
+        " that is set within a captured step would be set at the capture, and in no run. Set it "
+        "between runs");
 }
 
 void check_growth_factor(double factor) {
@@ -182,19 +190,25 @@ void LossScaleState::restore(double scale, std::int64_t growth_tracker,
   hysteresis_left_ = hysteresis_left;
 }
 
-void LossScaleState::set_scale(double scale) { scale_ = in_f32("the scale", scale); }
+void LossScaleState::set_scale(double scale) {
+  check_not_captured("a scale");
+  scale_ = in_f32("the scale", scale);
+}
 
 void LossScaleState::set_growth_factor(double factor) {
+  check_not_captured("a growth factor");
   check_growth_factor(factor);
   options_.growth_factor = factor;
 }
 
 void LossScaleState::set_backoff_factor(double factor) {
+  check_not_captured("a backoff factor");
   check_backoff_factor(factor);
   options_.backoff_factor = factor;
 }
 
 void LossScaleState::set_growth_interval(std::int64_t interval) {
+  check_not_captured("a growth interval");
   check_growth_interval(interval);
   options_.growth_interval = interval;
 }

@@ -78,11 +78,12 @@ class LossScaleState {
   // One more step. Throws Error at the floor if the options say so; the scale then stays.
   void update(bool overflow);
 
-  // Continues from a saved state. Throws ArgumentError for values that no history leads to.
+  // These throw ArgumentError while a step is captured, in whose runs they would not be called.
+  // Continues from a saved state. Throws ArgumentError for values that no history leads to, too.
   void restore(double scale, std::int64_t growth_tracker, std::int64_t hysteresis_left);
   // Sets the scale, also beyond floor and ceiling, and leaves the counters as they are.
   void set_scale(double scale);
-  // Go on by other rules from here. Throw ArgumentError like the constructor.
+  // Go on by other rules from here. Throw ArgumentError like the constructor, too.
   void set_growth_factor(double factor);
   void set_backoff_factor(double factor);
   void set_growth_interval(std::int64_t interval);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/core/random.h"
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/graph.h"
@@ -65,6 +66,28 @@ TEST(CompileGuards, RefusesALearningRateThatTheStepSets) {
               }),
               HasSubstr("set_lr() within a captured step"));
   EXPECT_EQ(sgd.lr(), 1);
+}
+
+TEST(CompileGuards, RefusesToSetALossScalesRulesWithinAStep) {
+  const std::vector<std::function<void(amp::GradScaler&)>> changes{
+      [](amp::GradScaler& scaler) { scaler.set_growth_factor(4); },
+      [](amp::GradScaler& scaler) { scaler.set_backoff_factor(0.25); },
+      [](amp::GradScaler& scaler) { scaler.set_growth_interval(3); },
+      [](amp::GradScaler& scaler) { scaler.state().set_scale(8); },
+      [](amp::GradScaler& scaler) { scaler.load_state_dict(amp::GradScaler().state_dict()); },
+  };
+  const Tensor x = ones({2});
+  for (const auto& change : changes) {
+    amp::GradScaler scaler({.init_scale = 4});
+    const amp::GradScaler::StateDict before = scaler.state_dict();
+    CompiledStep step = compile([&](Tensors in) {
+      change(scaler);
+      return std::vector<Tensor>{in[0] * 2};
+    });
+    const auto call = [&] { step({&x, 1}); };
+    EXPECT_THAT(message_of<ArgumentError>(call), HasSubstr("set within a captured step"));
+    EXPECT_EQ(scaler.state_dict(), before);
+  }
 }
 
 TEST(CompileGuards, SaysThatAStepWasMovedAway) {
