@@ -41,10 +41,14 @@ void Optimizer::check_new(const std::vector<Tensor>& group, std::size_t i) const
             ") is not trained. Leave it out, or call set_requires_grad(true) on it");
   check_arg(param.is_one_block(), name_, "parameter ", number, " (", param,
             ") is not dense. Train the tensor that it is a view of");
-  const auto is_it = [&](const Tensor& other) { return other.impl() == param.impl(); };
-  check_arg(std::ranges::none_of(params_, is_it) &&
-                std::ranges::none_of(std::span(group).first(i), is_it),
-            name_, "parameter ", number, " (", param, ") was given twice. Hand over each once");
+  for (std::size_t k = 0; k < number; ++k) {
+    const Tensor& other = k < params_.size() ? params_[k] : group[k - params_.size()];
+    check_arg(other.impl() != param.impl(), name_, "parameter ", number, " (", param,
+              ") was given twice. Hand over each once");
+    check_arg(!have_same_elements(*other.impl(), *param.impl()) && !may_overlap(other, param),
+              name_, "parameter ", number, " (", param, ") shares memory with parameter ", k, " (",
+              other, "), which a step would update twice. Hand over one of them");
+  }
 }
 
 void Optimizer::check_captured(std::size_t params) const {

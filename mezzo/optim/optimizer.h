@@ -123,7 +123,8 @@ class Optimizer {
   // `name` is what messages call the optimizer.
   explicit Optimizer(const char* name) : name_(name) {}
   // Throws ArgumentError, before anything has changed, unless the parameters are dense leaves in
-  // f32, bf16 or f16 that are not yet in a group, and the learning rates are not negative.
+  // f32, bf16 or f16 that share no memory with each other and with those of earlier groups, and the
+  // learning rates are not negative.
   void add_group(const std::vector<Tensor>& params, const LearningRate& lr, ParamUpdate rule);
   // Updates the given parameters, all of them in `group`, or puts the update into the queue if
   // there is one. State that does not exist yet is made with ensure().

@@ -1,6 +1,7 @@
 // Groups that optimizers get while they train: as if they had been there, without gradients.
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/optim/rules.h"
@@ -98,6 +99,28 @@ TEST(AddGroup, WhatIsRefusedChangesNothing) {
                 adamw.add_group({{b}, {.eps = -1}});
               }),
               testing::HasSubstr("[AdamW] options must not be negative"));
+}
+
+// Parts of one block are parameters of their own as long as they do not overlap.
+TEST(AddGroup, RefusesMemoryOfAnotherParameter) {
+  const Tensor block = parameter({6}).detach();
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return slice(block, 0, begin, end).detach().set_requires_grad(true);
+  };
+  Sgd sgd({part(0, 3), part(3, 5)});
+  const auto error_of = [&](const std::vector<Tensor>& params) {
+    return message_of<ArgumentError>([&] { sgd.add_group({params, {}}); });
+  };
+  EXPECT_EQ(
+      error_of({part(3, 5)}),
+      "[Sgd] parameter 2 (f32[2]) shares memory with parameter 1 (f32[2]), which a step would "
+      "update twice. Hand over one of them");
+  EXPECT_THAT(error_of({parameter({1}), part(2, 3)}),
+              testing::HasSubstr("parameter 3 (f32[1]) shares memory with parameter 0 (f32[3])"));
+  EXPECT_THAT(error_of({part(5, 6), part(5, 6)}),
+              testing::HasSubstr("parameter 3 (f32[1]) shares memory with parameter 2 (f32[1])"));
+  sgd.add_group({{part(5, 6)}, {}});
+  EXPECT_EQ(sgd.params().size(), 3U);
 }
 
 TEST(AddGroup, StateCanBePutBack) {
