@@ -237,7 +237,8 @@ std::size_t Optimizer::index_in(std::string_view state_name, std::string_view pr
     const std::string_view digits = state_name.substr(prefix.size() + 1);
     const char* end = digits.data() + digits.size();
     const auto parsed = std::from_chars(digits.data(), end, index);
-    if (parsed.ec != std::errc() || parsed.ptr != end) index = params_.size();
+    const bool is_plain = digits.size() == 1 || !digits.starts_with('0');
+    if (parsed.ec != std::errc() || parsed.ptr != end || !is_plain) index = params_.size();
   }
   check_arg(index < params_.size(), name_, "has no state called `", state_name, "`, expected `",
             prefix, ".<parameter>` with a parameter below ", params_.size());

@@ -144,6 +144,13 @@ TEST(Adam, RefusesOptionsOutOfRange) {
   Adam adam({param});
   EXPECT_THAT(message_of([&] { adam.set_state("momentum.0", ones({2})); }),
               testing::HasSubstr("no state called `momentum.0`"));
+  for (const char* name : {"exp_avg.00", "exp_avg_sq.+0", "exp_avg.0x", "exp_avg.", "exp_avg.1"}) {
+    EXPECT_THAT(message_of([&] { adam.set_state(name, ones({2})); }),
+                testing::HasSubstr("has no state called"))
+        << name;
+  }
+  EXPECT_THAT(message_of([&] { adam.set_counter("step.00", 1); }),
+              testing::HasSubstr("has no state called `step.00`"));
   EXPECT_THAT(message_of([&] { adam.set_counter("step.0", -1); }),
               testing::HasSubstr("must not be negative"));
 }
