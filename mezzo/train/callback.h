@@ -44,8 +44,8 @@ struct FitState {
   // Everything that is needed to go on from here; for after_step(), after_epoch(),
   // on_evaluation_failed() and on_train_end().
   std::function<io::Checkpoint()> capture{};
-  // A callback sets this to end the training after this step. An epoch that is left in its middle
-  // has no end: no evaluation and no on_epoch_end().
+  // A callback sets this to end the training after this step. An epoch that is left at its begin or
+  // in its middle has no end: no evaluation and no on_epoch_end().
   bool stop = false;
 };
 

@@ -167,7 +167,7 @@ class Loop {
       if (!next_batch(batch)) break;
       run_step(batch);
     }
-    state_.epoch_is_complete = is_at_end() || loader_.position().step == 0;
+    state_.epoch_is_complete = is_at_end();
     if (state_.stop && !state_.epoch_is_complete) return;
     // Before the epoch is left: a checkpoint of here goes on with the evaluation.
     if (options_.validation != nullptr) evaluate();

@@ -262,6 +262,20 @@ TEST(Model, ACallbackCanEndTheTraining) {
   EXPECT_TRUE(result.metrics.empty());
 }
 
+// An epoch of which no step was done is none: a run that goes on from here would leave it out.
+TEST(Model, AnEpochThatWasStoppedAtItsBeginIsNotDone) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  io::Checkpoint last;
+  LambdaCallback stop({.on_epoch_begin = [](FitState& state) { state.stop = state.epoch == 2; },
+                       .on_train_end = [&](FitState& state) { last = state.capture(); }});
+  Diary diary;
+  model.fit(5, *f.loader, {.callbacks = {&stop, &diary}});
+  EXPECT_THAT(std::vector(diary.lines.end() - 3, diary.lines.end()),
+              ElementsAre("end 1.4 4", "epoch 2.0 4", "bye 2.0 4"));
+  EXPECT_EQ(last.value<std::int64_t>("progress", "epochs"), 1);
+}
+
 TEST(Model, RefusesWhatItCannotDo) {
   Fixture f;
   EXPECT_THROW(Model(*f.net, loss_function, *f.optimizer, {.metrics = {"acuracy"}}), ArgumentError);
