@@ -76,6 +76,9 @@ class Loop {
     const std::int64_t in_epoch = loader_.position().step;
     state_.total_steps = last_step(epochs, in_epoch);
     if (processes() != nullptr) check_together();
+    check_arg(state_.steps_per_epoch >= 1, "Model", "an epoch has no batch for shard ",
+              loader_.order().shard.index, " of ", loader_.order().shard.count,
+              ". Use fewer shards, or smaller batches");
     state_.step_in_epoch = in_epoch;
     state_.lr = model_.optimizer().lr();
     each(&Callback::on_train_begin);
@@ -138,8 +141,8 @@ class Loop {
 
   // Where the training ends, by epochs or by steps. As many epochs as can be named are legal.
   std::int64_t last_step(std::int64_t epochs, std::int64_t in_epoch) const {
-    const std::int64_t countable =
-        (std::numeric_limits<std::int64_t>::max() - state_.step) / state_.steps_per_epoch;
+    const std::int64_t countable = (std::numeric_limits<std::int64_t>::max() - state_.step) /
+                                   std::max<std::int64_t>(state_.steps_per_epoch, 1);
     const std::int64_t left = std::min(epochs - epochs_done_, countable);
     return std::min(options_.steps, state_.step + left * state_.steps_per_epoch - in_epoch);
   }

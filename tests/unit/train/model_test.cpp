@@ -11,6 +11,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
+#include "mezzo/data/tensor_batches.h"
 #include "mezzo/models/mlp.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/losses.h"
@@ -274,6 +275,16 @@ TEST(Model, AnEpochThatWasStoppedAtItsBeginIsNotDone) {
   EXPECT_THAT(std::vector(diary.lines.end() - 3, diary.lines.end()),
               ElementsAre("end 1.4 4", "epoch 2.0 4", "bye 2.0 4"));
   EXPECT_EQ(last.value<std::int64_t>("progress", "epochs"), 1);
+}
+
+// Ten examples, of which the third shard of batches of five gets none.
+TEST(Model, RefusesAShardWithoutBatches) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  data::TensorBatches batches(zeros({10, 784}), zeros({10}, DType::kI64),
+                              {.batch_size = 5, .shard = {.index = 2, .count = 3}});
+  EXPECT_EQ(message_of<ArgumentError>([&] { model.fit(1, batches); }),
+            "[Model] an epoch has no batch for shard 2 of 3. Use fewer shards, or smaller batches");
 }
 
 TEST(Model, RefusesWhatItCannotDo) {
