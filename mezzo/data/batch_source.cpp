@@ -84,7 +84,12 @@ bool BatchSource::next(Batch& batch) {
     begin_epoch();
     started_ = true;  // last: what fails is tried again by the next call
   }
-  batch = take_batch();
+  try {
+    batch = take_batch();
+  } catch (...) {
+    seek(position_);  // what was made ahead would fail for good
+    throw;
+  }
   ++position_.step;
   return true;
 }

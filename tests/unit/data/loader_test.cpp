@@ -207,6 +207,32 @@ TEST(Loader, ErrorsComeAfterTheGoodBatchesOnTheCaller) {
   }
 }
 
+// Such as a file system that was away: images that can be read again are read.
+TEST(Loader, WhatFailedIsTriedAgain) {
+  class Hesitant final : public Dataset {
+   public:
+    std::int64_t size() const override { return 8; }
+    Shape image_shape() const override { return {1, 1, 1}; }
+    std::int64_t num_classes() const override { return 1; }
+    Normalization normalization() const override { return grey_normalization(); }
+    std::int64_t read(std::int64_t index, Generator& /*random*/,
+                      std::span<std::uint8_t> /*pixels*/) const override {
+      if (index == 3 && is_away) fail<FileError>("hesitant", "image ", index);
+      return 0;
+    }
+    std::atomic<bool> is_away = true;
+  };
+  for (const std::int64_t workers : {0, 1, 3}) {
+    Hesitant set;
+    DataLoader loader(set, {.batch_size = 2, .shuffle = false, .workers = workers});
+    Batch batch;
+    EXPECT_TRUE(loader.next(batch));
+    EXPECT_EQ(message_of<FileError>([&] { loader.next(batch); }), "[hesitant] image 3");
+    set.is_away = false;
+    EXPECT_EQ(rest_of_epoch(loader), (Indices{2, 3, 4, 5, 6, 7})) << workers;
+  }
+}
+
 TEST(Loader, EachImageHasItsOwnStreamPerEpoch) {
   const FussyDataset set(-1);
   for (const bool shuffle : {false, true}) {
