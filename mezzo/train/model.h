@@ -30,8 +30,8 @@ struct ModelOptions {
 
 struct FitOptions {
   std::vector<Callback*> callbacks{};  // called in this order; they must outlive fit()
-  // The learning rate of each step, skipped ones included; the last one goes on. Empty: the
-  // optimizer's own, which may be an array of one for each update.
+  // The learning rate of each step, skipped ones included, for all groups of parameters; the last
+  // one goes on. Empty: the optimizer's own, which may be an array of one for each update.
   std::vector<double> lr{};
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();  // ends the training early
   data::BatchSource* validation = nullptr;                        // evaluated after each epoch
