@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "mezzo/core/error.h"
@@ -18,7 +19,8 @@ double LearningRate::at(std::int64_t update) const {
 }
 
 bool LearningRate::is_finite() const {
-  return std::ranges::all_of(rates_, [](double rate) { return std::isfinite(rate); });
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return std::ranges::all_of(rates_, [](double rate) { return std::abs(rate) <= kMost; });
 }
 
 double LearningRate::lowest() const {

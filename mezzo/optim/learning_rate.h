@@ -20,7 +20,7 @@ class LearningRate {
   double at(std::int64_t update) const;
   // NaN if one of them is.
   double lowest() const;
-  bool is_finite() const;  // all of them
+  bool is_finite() const;  // all of them, in f32
 
  private:
   std::vector<double> rates_;

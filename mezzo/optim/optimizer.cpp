@@ -205,7 +205,7 @@ void Optimizer::check_group(std::size_t group) const {
 }
 
 void Optimizer::check_lr(const LearningRate& lr) const {
-  check_arg(lr.is_finite(), name_, "the learning rate must be finite");
+  check_arg(lr.is_finite(), name_, "the learning rate must be finite in f32. Set a smaller one");
   check_arg(lr.lowest() >= 0, name_, "the learning rate must not be negative: ", lr.lowest());
 }
 

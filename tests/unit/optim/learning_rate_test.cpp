@@ -90,7 +90,12 @@ TEST(LearningRate, RefusesWhatIsNone) {
                 Adam adam({param}, {.lr = {0.1, std::nan("")}});
               }),
               testing::HasSubstr("must be finite: lr nan"));
-  Sgd sgd({param});
+  // Which would make infinities of parameters.
+  EXPECT_EQ(message_of([&] {
+              Adam adam({param}, {.lr = {0.1, 1e39}});
+            }),
+            "[Adam] the learning rate must be finite in f32. Set a smaller one");
+  Sgd sgd({param}, {.lr = double{std::numeric_limits<float>::max()}});
   EXPECT_THAT(message_of([&] {
                 sgd.set_lr({0.1, -3});
               }),
