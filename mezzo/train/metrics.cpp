@@ -58,6 +58,9 @@ void TopK::update(const Tensor& output, const Tensor& labels, double) {
             labels,
             ". Give each row of logits one label, or name other metrics, as in "
             "ModelOptions{.metrics = {\"loss\"}}");
+  check_arg(!is_floating(labels.dtype()), "metrics",
+            "labels are the numbers of classes, whole ones, here they are ", labels,
+            ". Give them as i64, or name other metrics, as in ModelOptions{.metrics = {\"loss\"}}");
   const Tensor logits = contiguous(class_rows(output.detach().to(kCpuDevice).astype(DType::kF32)));
   const std::int64_t classes = output.size(1);
   const auto* row = logits.data<float>();

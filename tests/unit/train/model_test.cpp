@@ -440,6 +440,11 @@ TEST(Metrics, TopKOfPlacesCountsEach) {
   EXPECT_EQ(accuracy.value(), 6.0 / 10);
   EXPECT_THROW(TopK().update(logits, labels, 0), ArgumentError);
   EXPECT_THROW(TopK().update(logits, zeros({2, 3}, DType::kI64), 0), ArgumentError);
+  // Numbers to come near to, such as 0.7, would all pass for class 0.
+  EXPECT_THAT(message_of([] {
+                TopK().update(zeros({2, 1}), full({2}, 0.7), 0);
+              }),
+              HasSubstr("labels are the numbers of classes, whole ones, here they are f32[2]"));
 }
 
 TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
