@@ -32,33 +32,6 @@ bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
   return policy.has_value() && policy->dtype() == DType::kBf16;
 }
 
-// An optimizer of other parameters would train nothing, and every step report success.
-void check_optimizes(const nn::Module& net, const optim::Optimizer& optimizer) {
-  std::unordered_set<const TensorImpl*> own;
-  for (const Tensor& parameter : net.parameters()) {
-    if (parameter.requires_grad()) own.insert(parameter.impl());
-  }
-  const auto shared = std::ranges::count_if(
-      optimizer.params(), [&](const Tensor& param) { return own.contains(param.impl()); });
-  check_arg(
-      !optimizer.params().empty(), "train_step",
-      "the optimizer holds no parameters, and the network has ", own.size(),
-      ". Make it of the network's parameters(), which are those of modules that were given to "
-      "add()");
-  if (own.empty()) return;
-  constexpr const char* kAdvice = "Make it of this network's parameters(), after half_parameters()";
-  check_arg(shared > 0, "train_step", "the optimizer holds none of the network's ", own.size(),
-            " parameters. ", kAdvice);
-  // A part of a network may be trained, and an optimizer hold more than one network: not both.
-  const auto others = static_cast<std::int64_t>(optimizer.params().size()) - shared;
-  const auto left_out = static_cast<std::int64_t>(own.size()) - shared;
-  if (others > 0 && left_out > 0) {
-    logging::warn_once(concat("[train_step] the optimizer holds ", others,
-                              " parameters that are not the network's, and ", left_out,
-                              " of the network's it does not. ", kAdvice));
-  }
-}
-
 }  // namespace
 
 void check_step_options(const TrainStepOptions& options) {
@@ -104,9 +77,36 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
   }
 }
 
+// An optimizer of other parameters would train nothing, and every step report success.
+void TrainOneStepWithLossScale::check_optimizer() const {
+  std::unordered_set<const TensorImpl*> own;
+  for (const Tensor& parameter : net_.parameters()) {
+    if (parameter.requires_grad()) own.insert(parameter.impl());
+  }
+  const auto shared = std::ranges::count_if(
+      optimizer_.params(), [&](const Tensor& param) { return own.contains(param.impl()); });
+  check_arg(
+      !optimizer_.params().empty(), "train_step",
+      "the optimizer holds no parameters, and the network has ", own.size(),
+      ". Make it of the network's parameters(), which are those of modules that were given to "
+      "add()");
+  if (own.empty()) return;
+  constexpr const char* kAdvice = "Make it of this network's parameters(), after half_parameters()";
+  check_arg(shared > 0, "train_step", "the optimizer holds none of the network's ", own.size(),
+            " parameters. ", kAdvice);
+  // A part of a network may be trained, and an optimizer hold more than one network: not both.
+  const auto others = static_cast<std::int64_t>(optimizer_.params().size()) - shared;
+  const auto left_out = static_cast<std::int64_t>(own.size()) - shared;
+  if (others > 0 && left_out > 0) {
+    logging::warn_once(concat("[train_step] the optimizer holds ", others,
+                              " parameters that are not the network's, and ", left_out,
+                              " of the network's it does not. ", kAdvice));
+  }
+}
+
 TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const Tensor& labels) {
   if (!std::exchange(has_begun_, true)) {
-    check_optimizes(net_, optimizer_);
+    check_optimizer();
     if (options_.processes != nullptr) begin_together();
   }
   drop_gradients();

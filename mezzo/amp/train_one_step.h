@@ -117,6 +117,11 @@ class TrainOneStepWithLossScale {
   // micro-batches; in every process, if several train together and their scales differ.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
 
+  // Throws ArgumentError if the optimizer holds none of the network's parameters, as behind
+  // half_parameters(), which replaces them: it would train nothing. The first step asks this;
+  // Model::fit() each time.
+  void check_optimizer() const;
+
   nn::Module& net() { return net_; }
   optim::Optimizer& optimizer() { return optimizer_; }
   GradScaler& scaler() { return scaler_; }

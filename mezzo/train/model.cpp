@@ -65,6 +65,7 @@ class Loop {
     check_arg(std::ranges::count(options.callbacks, nullptr) == 0, "Model",
               "a callback is null. Leave it out");
     number_by_class(options.callbacks);
+    model.train_step().check_optimizer();
     check_rates();
     state_.has_validation = options.validation != nullptr;
     state_.capture = [this] { return capture_all(); };

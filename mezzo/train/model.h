@@ -69,7 +69,7 @@ class Model {
   // train together (TrainStepOptions::processes) all call it: each takes its shard of the batches
   // and random numbers of its own, process 0 writes the checkpoints, and a callback that stops one
   // stops all. Throws ArgumentError unless epochs and steps are at least 1, for negative learning
-  // rates, and what restore() throws.
+  // rates, if the optimizer holds none of the network's parameters, and what restore() throws.
   FitResult fit(std::int64_t epochs, data::BatchSource& loader, const FitOptions& options = {});
   // The metrics over one epoch of the loader, from its beginning, by name. Processes that train
   // together all call it, get what process 0 has as running statistics, and evaluate each its

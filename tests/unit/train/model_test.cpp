@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/autocast.h"
+#include "mezzo/amp/half_parameters.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
@@ -275,6 +276,16 @@ TEST(Model, AnEpochThatWasStoppedAtItsBeginIsNotDone) {
   EXPECT_THAT(std::vector(diary.lines.end() - 3, diary.lines.end()),
               ElementsAre("end 1.4 4", "epoch 2.0 4", "bye 2.0 4"));
   EXPECT_EQ(last.value<std::int64_t>("progress", "epochs"), 1);
+}
+
+// The first fit() is right, and half_parameters() replaces what the optimizer holds.
+TEST(Model, RefusesAnOptimizerOfParametersThatWereReplaced) {
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  model.fit(1, *f.loader);
+  amp::half_parameters(*f.net, DType::kBf16);
+  EXPECT_THAT(message_of<ArgumentError>([&] { model.fit(1, *f.loader); }),
+              HasSubstr("the optimizer holds none of the network's"));
 }
 
 // Ten examples, of which the third shard of batches of five gets none.
