@@ -26,7 +26,8 @@ Shape without_classes(Shape shape) {
 }
 
 double quotient(const std::string& name, double sum, std::int64_t examples) {
-  check_arg(examples > 0, "metrics", "there is no ", name, " of nothing. Call update() first");
+  check_arg(examples > 0, "metrics", "nothing has been counted for ", name,
+            ". Call update() first, with labels that are not all ignored");
   return sum / static_cast<double>(examples);
 }
 
