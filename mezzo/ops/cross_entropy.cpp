@@ -5,11 +5,12 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/compare.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/reduce.h"
-#include "mezzo/ops/relu.h"
+#include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo {
@@ -63,23 +64,20 @@ Tensor weighted_target(const Tensor& probabilities, double smoothing, const Tens
   return affine(probabilities.astype(weights.dtype()), 1 - smoothing, share) * weights;
 }
 
-// 1 for labels that do not count, else 0; f32 [n].
-Tensor ignored_labels(const Tensor& labels, std::int64_t ignore_index) {
-  const Tensor number = full({}, static_cast<double>(ignore_index), DType::kI64,
-                             Format::kContiguous, labels.device());
-  const Tensor distance = (labels - number).astype(DType::kF32);
-  return relu(1.0 - distance * distance);
-}
-
 struct Weighted {
   Tensor losses;
   Tensor weights;  // of the labels
 };
 
-// Of each example with a class number.
-Weighted weighted_losses(const Tensor& logits, const Tensor& labels, const Tensor& weights,
-                         double smoothing) {
-  const CrossEntropyOptions each{.reduction = Reduction::kNone};
+// Of each example with a class number; all weigh 1 if there are no weights.
+Weighted each_loss(const Tensor& logits, const Tensor& labels, const Tensor& weights,
+                   double smoothing) {
+  CrossEntropyOptions each{.reduction = Reduction::kNone};
+  if (!weights.defined()) {
+    each.label_smoothing = smoothing;
+    const Tensor losses = cross_entropy(logits, labels, each);
+    return {losses, ones(losses.shape(), losses.dtype(), Format::kContiguous, losses.device())};
+  }
   const auto own = [&] {
     return reshape(embedding(reshape(weights, {-1, 1}), labels), labels.shape());
   };
@@ -98,26 +96,21 @@ Weighted weighted_losses(const Tensor& logits, const Tensor& labels, const Tenso
 Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, const Tensor& weights,
                                 const CrossEntropyOptions& options) {
   Tensor used = labels;
-  Tensor counts;  // of each example, in a mean
+  Tensor ignored;  // whether each example does not count
   if (options.ignore_index.has_value()) {
-    const Tensor ignored = ignored_labels(labels, *options.ignore_index);
-    counts = 1.0 - ignored;
+    ignored = eq(labels, static_cast<double>(*options.ignore_index));
     // That of the largest logit instead, whose loss is finite whatever classes are ruled out.
-    used = labels - (labels - argmax(logits, 1)) * ignored.astype(DType::kI64);
+    used = where(ignored, argmax(logits, 1), labels);
   }
-  Tensor losses;
-  if (weights.defined()) {
-    const Weighted weighted = weighted_losses(logits, used, weights, options.label_smoothing);
-    losses = counts.defined() ? weighted.losses * counts : weighted.losses;
-    counts = counts.defined() ? weighted.weights * counts : weighted.weights;
-  } else {
-    losses =
-        cross_entropy(logits, used,
-                      {.label_smoothing = options.label_smoothing, .reduction = Reduction::kNone}) *
-        counts;
+  Weighted each = each_loss(logits, used, weights, options.label_smoothing);
+  if (ignored.defined()) {
+    // Not by a factor of 0: a mean of none divides by 0, and 0 times that gradient is no number.
+    each.losses = masked_fill(each.losses, ignored, 0);
+    each.weights = masked_fill(each.weights, ignored, 0);
   }
-  if (options.reduction == Reduction::kNone) return losses;
-  return options.reduction == Reduction::kSum ? sum(losses) : sum(losses) / sum(counts);
+  if (options.reduction == Reduction::kNone) return each.losses;
+  const Tensor total = sum(each.losses);
+  return options.reduction == Reduction::kSum ? total : total / sum(each.weights);
 }
 
 }  // namespace

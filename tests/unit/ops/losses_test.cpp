@@ -197,6 +197,21 @@ TEST(CrossEntropy, IgnoredExamplesDoNotCount) {
   }
 }
 
+TEST(CrossEntropy, IgnoredExamplesHaveNoGradientWhereNothingCounts) {
+  const Tensor labels = labels_of({-1, -1});
+  for (const Tensor& weights : {Tensor(), ones({2})}) {
+    const CrossEntropyOptions options{.ignore_index = -1, .class_weights = weights};
+    const Tensor x = randn({2, 2}).set_requires_grad(true);
+    const Tensor loss = cross_entropy(x, labels, options);
+    EXPECT_TRUE(std::isnan(loss.item()));
+    loss.backward();
+    EXPECT_THAT(x.grad().to_vector<float>(), testing::Each(0));
+    const Tensor broken = from_values({0.0F, 0.0F, kNan, kInf}, {2, 2});
+    EXPECT_FLOAT_EQ(static_cast<float>(cross_entropy(broken, labels_of({0, -1}), options).item()),
+                    std::log(2.0F));
+  }
+}
+
 TEST(CrossEntropy, IgnoresOnlyThatNumber) {
   const CrossEntropyOptions ignoring{.ignore_index = 1};
   const Tensor x = from_values({0.0F, -kInf, 0.0F, -kInf}, {2, 2});
