@@ -106,7 +106,8 @@ extern const OpDef binary_cross_entropy_with_logits{
 
 Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets,
                             Reduction reduction) {
-  return reduced_loss(call_one(ops::binary_cross_entropy, {&probabilities, &targets}), reduction);
+  return reduced_loss("binary_cross_entropy",
+                      call_one(ops::binary_cross_entropy, {&probabilities, &targets}), reduction);
 }
 
 namespace {
@@ -136,7 +137,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
   const Tensor losses = pos_weight.defined()
                             ? weighted_answers(logits, targets, pos_weight)
                             : call_one(ops::binary_cross_entropy_with_logits, {&logits, &targets});
-  return reduced_loss(losses, reduction);
+  return reduced_loss("binary_cross_entropy_with_logits", losses, reduction);
 }
 
 }  // namespace mezzo

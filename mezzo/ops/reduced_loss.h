@@ -7,9 +7,13 @@
 
 namespace mezzo {
 
-// In f32 at O3, too, which has sums in 16 bits: they are a part of the loss.
-inline Tensor reduced_loss(const Tensor& losses, Reduction reduction) {
+// In f32 at O3, too, which has sums in 16 bits: they are a part of the loss. Throws ArgumentError
+// naming `op` for a mean of none.
+inline Tensor reduced_loss(const char* op, const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::kNone) return losses;
+  check_arg(losses.numel() > 0 || reduction == Reduction::kSum, op,
+            "there is nothing to average: the shape is ", losses.shape(),
+            ". Leave it out, or use Reduction::kSum");
   const WithoutPrecisionHook outside;
   return reduction == Reduction::kSum ? sum(losses) : mean(losses);
 }

@@ -77,27 +77,28 @@ extern const OpDef smooth_l1_loss{
 
 namespace {
 
-Tensor smooth_l1(const Tensor& prediction, const Tensor& target, SmoothL1Attrs attrs,
-                 Reduction reduction) {
-  return reduced_loss(call_one(ops::smooth_l1_loss, {&prediction, &target}, attrs), reduction);
+// The loss that the user knows as `op`.
+Tensor smooth_l1(const char* op, const Tensor& prediction, const Tensor& target,
+                 SmoothL1Attrs attrs, Reduction reduction) {
+  return reduced_loss(op, call_one(ops::smooth_l1_loss, {&prediction, &target}, attrs), reduction);
 }
 
 }  // namespace
 
 Tensor l1_loss(const Tensor& prediction, const Tensor& target, Reduction reduction) {
-  return smooth_l1(prediction, target, {0, 1}, reduction);
+  return smooth_l1("l1_loss", prediction, target, {0, 1}, reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& prediction, const Tensor& target, double beta,
                       Reduction reduction) {
-  return smooth_l1(prediction, target, {beta, 1}, reduction);
+  return smooth_l1("smooth_l1_loss", prediction, target, {beta, 1}, reduction);
 }
 
 Tensor huber_loss(const Tensor& prediction, const Tensor& target, double delta,
                   Reduction reduction) {
   check_arg(std::isfinite(delta) && delta > 0, "huber_loss", "delta is ", delta,
             ". Give a finite number above 0");
-  return smooth_l1(prediction, target, {delta, delta}, reduction);
+  return smooth_l1("huber_loss", prediction, target, {delta, delta}, reduction);
 }
 
 }  // namespace mezzo

@@ -7,6 +7,7 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/pointwise.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -103,6 +104,15 @@ TEST(BinaryCrossEntropy, BothFormsAgree) {
   // Four terms of about 1, each from a probability with an error of 2^-24 over a p of at least
   // 0.04.
   EXPECT_NEAR(a, b, 4 * std::ldexp(1.0, -24) / 0.04);
+}
+
+TEST(BinaryCrossEntropy, AMeanOfNothingIsRefusedByName) {
+  const Tensor x = ones({0});
+  EXPECT_THAT(message_of<ArgumentError>([&] { binary_cross_entropy(x, x); }),
+              testing::StartsWith("[binary_cross_entropy] there is nothing to average"));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { binary_cross_entropy_with_logits(x, x); }),
+      testing::StartsWith("[binary_cross_entropy_with_logits] there is nothing to average"));
 }
 
 }  // namespace

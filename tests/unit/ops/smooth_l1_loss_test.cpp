@@ -90,5 +90,15 @@ TEST(SmoothL1Loss, RefusesWhatIsNoBend) {
               testing::HasSubstr("the prediction has shape [2], the target [3]"));
 }
 
+TEST(SmoothL1Loss, AMeanOfNothingIsRefusedByName) {
+  const Tensor x = ones({0, 3});
+  const std::string rest =
+      "there is nothing to average: the shape is [0, 3]. Leave it out, or use Reduction::kSum";
+  EXPECT_EQ(message_of<ArgumentError>([&] { l1_loss(x, x); }), "[l1_loss] " + rest);
+  EXPECT_EQ(message_of<ArgumentError>([&] { smooth_l1_loss(x, x); }), "[smooth_l1_loss] " + rest);
+  EXPECT_EQ(message_of<ArgumentError>([&] { huber_loss(x, x); }), "[huber_loss] " + rest);
+  EXPECT_EQ(l1_loss(x, x, Reduction::kSum).item(), 0);
+}
+
 }  // namespace
 }  // namespace mezzo
