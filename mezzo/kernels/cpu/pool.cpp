@@ -37,16 +37,19 @@ void pick_chosen(const Pool& all, const T* x, const P* positions, T* out) {
   });
 }
 
-// The sum of `pixels`, the first of which is at `p`.
+// The sum of `pixels`, the first of which is at `p`: of each row, then of the rows, for one sum of
+// a large image loses the last digits of every pixel.
 template <bool kCut, class T>
 HWY_INLINE F32Vec sum_of(const Pool& pool, const Rect& pixels, const T* p, const T* end) {
   auto total = hn::Zero(F32());
   const std::int64_t row_step = pool.columns.in * pool.c;
   for (std::int64_t h = pixels.top; h < pixels.bottom; ++h, p += row_step) {
     const T* pixel = p;
+    auto row = hn::Zero(F32());
     for (std::int64_t w = pixels.left; w < pixels.right; ++w, pixel += pool.c) {
-      total = hn::Add(total, load_row<kCut>(end, pixel));
+      row = hn::Add(row, load_row<kCut>(end, pixel));
     }
+    total = hn::Add(total, row);
   }
   return total;
 }

@@ -120,15 +120,19 @@ __global__ void mean_pool_kernel(PoolOf<Index> pool, const T* x, T* out) {
        i += static_cast<Index>(grid_step())) {
     const auto at = image_place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
     float sums[N] = {};
+    // Row by row: one sum of a large image would lose the last digits of every pixel.
     for (Index h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
+      float row[N] = {};
       // Several pixels are on their way together: the mean of a whole image has few threads.
 #pragma unroll 4
       for (Index w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
         float values[N];
         load(x + pool.pixel(at.n, h, w, at.c * N), values);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sums[k] += values[k];
+        for (int k = 0; k < N; ++k) row[k] += values[k];
       }
+#pragma unroll
+      for (int k = 0; k < N; ++k) sums[k] += row[k];
     }
     const float divisor = pool.divisor(at.y, at.x);
 #pragma unroll

@@ -103,6 +103,15 @@ TEST(GlobalAvgPool, SumsDoNotOverflowF16) {
   EXPECT_EQ(y.to_vector<double>(), Doubles(17, 200));
 }
 
+// One running sum of them all is off by 2.5 thousandths.
+TEST(GlobalAvgPool, LargeImagesKeepTheirDigits) {
+  constexpr std::int64_t kSide = 512;
+  const float pixel = 0.1F;
+  const Tensor x = full({1, 3, kSide, kSide}, pixel);
+  const double bound = 2 * kSide * 0x1p-24 * pixel;  // of sums of rows, and of the rows
+  for (const double mean : global_avg_pool(x).to_vector<double>()) EXPECT_NEAR(mean, pixel, bound);
+}
+
 TEST(GlobalAvgPool, GradientIsSpreadEvenly) {
   for (const DType dtype : kFloats) {
     const Tensor x = random_tensor({2, 3, 4, 2}, 1, dtype).set_requires_grad(true);
