@@ -144,7 +144,8 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     output.version = tensor.version();
     output.is_kept = (op.saves.outputs >> i & 1U) != 0;
     if (output.is_kept) output.saved = tensor.detach();
-    if ((op.grad_outputs >> i & 1U) == 0) continue;
+    // Integers end differentiation: a gradient of labels, say, would be one of another shape.
+    if ((op.grad_outputs >> i & 1U) == 0 || !is_floating(tensor.dtype())) continue;
     AutogradMeta& meta = tensor.require_autograd_meta();
     meta.node = Ref<RefCounted>(node.get());
     meta.output = static_cast<std::uint32_t>(i);

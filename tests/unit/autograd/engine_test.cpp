@@ -104,6 +104,17 @@ TEST(Backward, NoGradRecordsNothing) {
   EXPECT_FALSE((x * x).requires_grad());
 }
 
+TEST(Backward, IntegersEndDifferentiation) {
+  const Tensor x = leaf({1, 0}, {2});
+  const Tensor labels = (x * 1.0).astype(DType::kI64);
+  EXPECT_FALSE(labels.requires_grad());
+  EXPECT_FALSE(sum(x, {}, false, DType::kI64).requires_grad());
+  const Tensor logits = leaf({1, 2, 3, 4, 5, 6}, {2, 3});
+  cross_entropy(logits, labels).backward();
+  EXPECT_TRUE(logits.grad().defined());
+  EXPECT_FALSE(x.grad().defined());
+}
+
 TEST(Backward, SecondOrder) {
   const Tensor x = leaf({2, 3}, {2});
   const Tensor y = sum(x * x * x);
