@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -164,7 +165,7 @@ class TrainOneStepWithLossScale {
   bool updates_by_leaf() const;
   void note_update_by_leaf();
   void queue_update();
-  bool finish(std::span<const double> weights);
+  bool finish_update(UpdateOnDevice& update, std::span<const double> weights);
   void update();
   void clip();
   void take_result(const StepResult& step);
@@ -191,7 +192,7 @@ class TrainOneStepWithLossScale {
   StepBuffers buffers_;
   bool has_begun_ = false;
   Losses losses_;  // not looked at yet
-  std::optional<UpdateOnDevice> update_;
+  std::shared_ptr<UpdateOnDevice> update_;
   std::size_t update_params_ = 0;         // that the optimizer had when it was made
   UpdateOnDevice::Checks update_checks_;  // what it was made for
   TrainStepResult result_;                // of the step that is under way

@@ -95,35 +95,40 @@ void TrainOneStepWithLossScale::note_update_by_leaf() {
 // The losses that nobody has looked at yet are looked at behind the update.
 void TrainOneStepWithLossScale::queue_update() {
   const Losses losses = std::exchange(losses_, {});
-  const auto prepare = [this] {
-    update_->prepare(scaler_.begin_steps(players()));
-    // The last of what is prepared: the copies on devices are launched with it, if not before.
-    buffers_.complete();
-  };
-  const auto queue = [this](std::span<const Tensor> reads) { update_->queue(reads); };
   // Where nothing is scaled, gradients are checked if their norm is known for free.
   const bool checks_gradients =
       scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
   const UpdateOnDevice::Checks checks{.gradients = checks_gradients,
                                       .losses = skips_nonfinite_loss()};
-  if (!update_.has_value() || update_params_ != optimizer_.params().size() ||
+  if (update_ == nullptr || update_params_ != optimizer_.params().size() ||
       update_checks_ != checks) {
     update_params_ = optimizer_.params().size();
     update_checks_ = checks;
-    update_.emplace(players(), static_cast<std::size_t>(options_.micro_batches), checks);
+    update_ = std::make_shared<UpdateOnDevice>(
+        players(), static_cast<std::size_t>(options_.micro_batches), checks);
   }
+  // A captured step keeps its own when steps of another scaler come between: it was captured for
+  // what that one checks, and recordings hold the places of its lists and flags.
+  const auto prepare = [this, update = update_] {
+    update->prepare(scaler_.begin_steps(players()));
+    // The last of what is prepared: the copies on devices are launched with it, if not before.
+    buffers_.complete();
+  };
+  const auto queue = [update = update_](std::span<const Tensor> reads) { update->queue(reads); };
+  const auto finish = [this, update = update_, weights = losses.weights](std::span<const Tensor>) {
+    return finish_update(*update, weights);
+  };
   do_queued_work("update", losses.tensors, optimizer_.params(), prepare, queue);
-  do_host_work("finish_update", {}, {}, [this, weights = losses.weights](std::span<const Tensor>) {
-    return finish(weights);
-  });
+  do_host_work("finish_update", {}, {}, finish);
 }
 
-bool TrainOneStepWithLossScale::finish(std::span<const double> weights) {
-  const UpdateOnDevice::Outcome outcome = update_->finish(weights.size());
+bool TrainOneStepWithLossScale::finish_update(UpdateOnDevice& update,
+                                              std::span<const double> weights) {
+  const UpdateOnDevice::Outcome outcome = update.finish(weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i) add_loss(outcome.losses[i], weights[i]);
   if (!goes_on()) return false;
   result_.grad_norm = outcome.grad_norms[0];
-  StepResult step = scaler_.end_steps(players(), update_->has_gradients(), outcome).front();
+  StepResult step = scaler_.end_steps(players(), update.has_gradients(), outcome).front();
   step.first_bad = outcome.first_bad[0];
   step.found_inf = step.first_bad.has_value();
   take_result(step);

@@ -291,6 +291,24 @@ TEST(QueuedUpdate, AnOptimizerWithoutGradients) {
   EXPECT_EQ(log.launches, 4 - kEager);
 }
 
+// Its recording looks at gradients as the first scaler asked for, at the places that it has for it.
+TEST(QueuedUpdate, AStepIsAsItWasBehindOneOfAnotherScaler) {
+  RecorderLog log;
+  amp::SmallNet net;
+  optim::Sgd optimizer(net.parameters(), {.lr = 1e-6});
+  amp::TrainOneStepWithLossScale step(net, amp::steep_loss, optimizer, amp::GradScaler());
+  step.set_execution(captured(net, recorded_in(log)));
+  const Batch batch = amp::small_batch(1);
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(step(batch.images, batch.labels).skipped);
+  step.scaler() = amp::static_grad_scaler(8);
+  step(batch.images, batch.labels);
+  step.scaler() = amp::GradScaler(kOverflows);
+  const auto before = amp::everything(net, optimizer);
+  EXPECT_TRUE(step(batch.images, batch.labels).overflow);
+  EXPECT_TRUE(amp::everything(net, optimizer) == before);
+  EXPECT_EQ(log.launches, 3) << "the last step launches what was recorded first";
+}
+
 // Behind the update of one optimizer the step goes on with other parameters.
 TEST(QueuedUpdate, CallsBehindAnUpdateSeeIt) {
   RecorderLog log;
