@@ -1,5 +1,8 @@
 #include "mezzo/interchange/trace.h"
 
+#include <map>
+
+#include "mezzo/core/error.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/call_listener.h"
@@ -12,14 +15,28 @@ class Recorder final : public CallListener {
   explicit Recorder(std::vector<TracedCall>& calls) : calls_(calls) {}
 
   void on_finished(const FinishedCall& call) override {
+    for (const Tensor* input : call.inputs) check_unchanged(*input);
+    for (const Tensor& output : call.outputs) check_unchanged(output);
     TracedCall traced{.op = &call.op, .attrs = call.attrs, .path = nn::current_module_path()};
     for (const Tensor* input : call.inputs) traced.inputs.push_back(*input);
     traced.outputs.assign(call.outputs.begin(), call.outputs.end());
     calls_.push_back(std::move(traced));
   }
 
+  // Changes in place are no calls: who reads a tensor behind one reads what no call made.
+  void check_unchanged(const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const auto [seen, is_new] = versions_.emplace(tensor.storage().get(), tensor.version());
+    if (is_new || seen->second == tensor.version()) return;
+    const std::string path = nn::current_module_path();
+    fail<UnsupportedError>("export", path.empty() ? "the network itself" : concat("`", path, "`"),
+                           " reads ", tensor, ", which was changed in place since a call made or ",
+                           "read it: ONNX has only calls. Make a new tensor");
+  }
+
  private:
   std::vector<TracedCall>& calls_;
+  std::map<const Storage*, std::uint64_t> versions_;  // of all tensors that calls made or read
 };
 
 }  // namespace
@@ -31,8 +48,10 @@ Trace trace_forward(nn::Module& net, const Tensor& input) {
   const WithoutPrecisionHook outside;
   Trace trace{.input = input, .output = {}, .calls = {}};
   Recorder recorder(trace.calls);
+  recorder.check_unchanged(input);
   const ListenToCalls listening(recorder);
   trace.output = net(input);
+  recorder.check_unchanged(trace.output);
   return trace;
 }
 

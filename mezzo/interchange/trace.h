@@ -24,7 +24,8 @@ struct Trace {
   std::vector<TracedCall> calls;  // in their order, views included
 };
 
-// Runs the network once on the input, in inference mode, and notes every call.
+// Runs the network once on the input, in inference mode, and notes every call. Throws
+// UnsupportedError if it reads what it has changed in place: a trace knows calls only.
 Trace trace_forward(nn::Module& net, const Tensor& input);
 
 // What a trace says without its tensors: a second one beside the first shows what depends on the

@@ -324,6 +324,23 @@ TEST(Onnx, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal(made, {3}), HasSubstr("its input 1, f32[3], is neither the network's input"));
 }
 
+// A trace has calls only: what is written between them would be missing in the file.
+TEST(Onnx, RefusesWhatIsChangedInPlace) {
+  Net result([](const Tensor& x) {
+    const Tensor y = relu(x);
+    add_into(y.detach(), x);
+    return y * 2;
+  });
+  EXPECT_THAT(refusal(result, {3}),
+              HasSubstr("[export] the network itself reads f32[3, 3], which was changed in place"));
+  Net last([](const Tensor& x) {
+    const Tensor y = relu(x);
+    fill(slice(y, 1, 0, 1), 1);
+    return y;
+  });
+  EXPECT_THAT(refusal(last, {3}), HasSubstr("which was changed in place"));
+}
+
 // A detached tensor is the same number; so is a detached parameter.
 class Detaching final : public nn::Module {
  public:
