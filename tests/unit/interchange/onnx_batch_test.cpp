@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/group_norm.h"
 #include "mezzo/ops/layer_norm.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
@@ -38,6 +39,17 @@ TEST(Onnx, TheBatchStaysWhole) {
   EXPECT_THAT(refusal_of([](const Tensor& x) { return expand(mean(x, {0}, true), x.shape()); }),
               says);
   EXPECT_THAT(refusal_of([](const Tensor& x) { return layer_norm(x, x.shape()); }), says);
+  EXPECT_THAT(refusal_of([](const Tensor& x) {
+                return expand(x, {x.size(0), x.size(0), 3, 4});
+              }),
+              HasSubstr("makes as many as the batch has"));
+}
+
+TEST(Onnx, StatisticsAreNotThoseOfTheBatch) {
+  EXPECT_THAT(refusal_of([](const Tensor& x) {
+                return group_norm(reshape(permute(x, {1, 0, 2}), {3, x.size(0) * 4}), 1);
+              }),
+              HasSubstr("axis 1 of its input 0"));
 }
 
 TEST(Onnx, TheBatchEndsAsTheFirstAxis) {
@@ -48,6 +60,7 @@ TEST(Onnx, TheBatchEndsAsTheFirstAxis) {
   const auto says = HasSubstr("Its first axis must be that of the batch");
   EXPECT_THAT(refused([](const Tensor& x) { return matmul(x, x, {.transpose_a = true}); }), says);
   EXPECT_THAT(refused([](const Tensor& x) { return transpose(x); }), says);
+  EXPECT_THAT(refused([](const Tensor& x) { return relu(reshape(x, {2, -1, 2})); }), says);
   EXPECT_THAT(refused([](const Tensor& x) { return relu(reshape(x, {-1})); }), says);
 }
 
@@ -86,9 +99,22 @@ TEST(Onnx, AnotherAxisOfTheOutputMayDependOnTheBatch) {
   EXPECT_FALSE(shape.dim(1).has_dim_value());
 }
 
+TEST(Onnx, ZerosArePaddingAtTheEndsOfOtherAxes) {
+  EXPECT_THAT(refusal_of([](const Tensor& x) {
+                return cat({x, zeros({x.size(0), 1, 4}), x}, 1);
+              }),
+              HasSubstr("zeros between its inputs"));
+  EXPECT_THAT(refusal_of([](const Tensor& x) {
+                return reshape(cat({x, zeros(x.shape())}, 0), {x.size(0), 24});
+              }),
+              HasSubstr("is neither the network's input nor state"));
+}
+
 TEST(Onnx, NumbersMustNotDependOnTheBatch) {
   EXPECT_THAT(refusal_of([](const Tensor& x) { return x / static_cast<double>(x.size(0)); }),
               HasSubstr("div_number in the network itself: it depends on the size of the batch"));
+  EXPECT_THAT(refusal_of([](const Tensor& x) { return slice(x, 2, 0, x.size(0)); }),
+              HasSubstr("slice in the network itself: it depends on the size of the batch"));
   EXPECT_THAT(refusal_of([](const Tensor& x) { return x.size(0) == 2 ? relu(x) : exp(x); }),
               HasSubstr("calls other operations for a batch of 2 than for one of 3"));
   EXPECT_THAT(refusal_of([](const Tensor& x) {

@@ -43,10 +43,14 @@ TEST(OnnxInterpolation, GivesEverySize) {
 }
 
 TEST(OnnxInterpolation, LeavesTheBatchAlone) {
-  Net net([](const Tensor& x) {
+  Net rows([](const Tensor& x) {
     return upsample_bilinear2d(reshape(x, {1, 2, x.size(0), 3}), {.size = 5});
   });
-  EXPECT_THAT(refusal(net, {2, 3}), testing::HasSubstr("axis 2 of its input 0"));
+  EXPECT_THAT(refusal(rows, {2, 3}), testing::HasSubstr("axis 2 of its input 0"));
+  Net columns([](const Tensor& x) {
+    return upsample_bilinear2d(reshape(x, {1, 2, 3, x.size(0)}), {.size = 5});
+  });
+  EXPECT_THAT(refusal(columns, {2, 3}), testing::HasSubstr("axis 3 of its input 0"));
 }
 
 }  // namespace

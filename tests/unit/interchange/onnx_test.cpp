@@ -219,6 +219,9 @@ TEST(Onnx, ChoicesOfTokens) {
   onnx::ModelProto model;
   model.ParseFromString(text(net));
   EXPECT_THAT(checked_output(model), ElementsAre("N", "4"));
+  Net mask([](const Tensor& x) { return lt(x, 3); });
+  model.ParseFromString(text(mask));
+  EXPECT_EQ(model.graph().output(0).type().tensor_type().elem_type(), onnx::TensorProto::BOOL);
   Net part([](const Tensor& x) { return lt(x, 2.5); });
   EXPECT_THROW(text(part), UnsupportedError) << "2.5 is not whole";
 }

@@ -1,0 +1,292 @@
+// What each operation becomes: the nodes, as text, in the words of ONNX's definition.
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "mezzo/core/error.h"
+#include "mezzo/nn/nn.h"
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/compare.h"
+#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/layer_norm.h"
+#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/piecewise.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/pool.h"
+#include "mezzo/ops/reduce.h"
+#include "mezzo/ops/relu.h"
+#include "mezzo/ops/select.h"
+#include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/softmax.h"
+#include "tests/unit/interchange/onnx_model.h"
+
+namespace mezzo::interchange {
+namespace {
+
+template <class Values>
+std::string list_of(const Values& values) {
+  std::string text;
+  for (const auto& value : values) text += concat(text.empty() ? "" : ",", value);
+  return "[" + text + "]";
+}
+
+std::string text_of(const onnx::AttributeProto& attribute) {
+  switch (attribute.type()) {
+    case onnx::AttributeProto::INT: return concat(" ", attribute.name(), "=", attribute.i());
+    case onnx::AttributeProto::FLOAT: return concat(" ", attribute.name(), "=", attribute.f());
+    case onnx::AttributeProto::STRING: return concat(" ", attribute.name(), "=", attribute.s());
+    default: return concat(" ", attribute.name(), "=", list_of(attribute.ints()));
+  }
+}
+
+// Constants by their numbers: `2` of rank 0, `[2,3]` of rank 1; state by its name.
+std::map<std::string, std::string> texts_of_constants(const onnx::GraphProto& graph) {
+  std::map<std::string, std::string> texts;
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    if (tensor.has_raw_data()) continue;
+    std::string& text = texts[tensor.name()];
+    text = tensor.data_type() == onnx::TensorProto::INT64 ? list_of(tensor.int64_data())
+                                                          : list_of(tensor.float_data());
+    if (tensor.dims_size() == 0) text = text.substr(1, text.size() - 2);
+  }
+  return texts;
+}
+
+// `TYPE(INPUT, ...) ATTRIBUTE=VALUE ...`, a line per node.
+std::string nodes_of(nn::Module& net, const Shape& example, DType input = DType::kF32) {
+  onnx::ModelProto model;
+  model.ParseFromString(serialize_onnx(net, example, {.input = input}));
+  onnx::checker::check_model(model);
+  const std::map<std::string, std::string> constants = texts_of_constants(model.graph());
+  std::string text;
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    std::string inputs;
+    for (const std::string& name : node.input()) {
+      const auto found = constants.find(name);
+      inputs += concat(inputs.empty() ? "" : ", ", found == constants.end() ? name : found->second);
+    }
+    text += concat(text.empty() ? "" : "\n", node.op_type(), "(", inputs, ")");
+    for (const onnx::AttributeProto& attribute : node.attribute()) text += text_of(attribute);
+  }
+  return text;
+}
+
+using Function = std::function<Tensor(const Tensor&)>;
+
+std::string nodes_of(Function function, const Shape& example, DType input = DType::kF32) {
+  Net net(std::move(function));
+  return nodes_of(net, example, input);
+}
+
+// One of numbers, to be read beside the function.
+std::string of_rows(Function function) { return nodes_of(std::move(function), {4}); }
+
+TEST(OnnxNodes, Functions) {
+  EXPECT_EQ(of_rows([](const Tensor& x) { return exp(x); }), "Exp(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return log(x); }), "Log(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return sqrt(x); }), "Sqrt(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return abs(x); }), "Abs(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return relu(x); }), "Relu(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return sigmoid(x); }), "Sigmoid(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return tanh(x); }), "Tanh(input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return pow(x, 1.5); }), "Pow(input, 1.5)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return leaky_relu(x, 0.25); }),
+            "LeakyRelu(input) alpha=0.25");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return clamp(x, -0.5, 2); }), "Clip(input, -0.5, 2)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return silu(x); }),
+            "Sigmoid(input)\nMul(input, Sigmoid)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return gelu(x); }),
+            "Div(input, 1.4142135)\nErf(Div)\nAdd(Erf, 1)\nMul(input, Add)\nMul(Mul, 0.5)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return gelu(x, GeluForm::kTanh); }),
+            "Pow(input, 3)\nMul(Pow, 0.044715)\nAdd(input, Mul)\nMul(Add, 0.7978846)\nTanh(Mul_2)\n"
+            "Add(Tanh, 1)\nMul(input, Add_2)\nMul(Mul_3, 0.5)");
+}
+
+TEST(OnnxNodes, Arithmetic) {
+  EXPECT_EQ(of_rows([](const Tensor& x) { return 3.0 - 2.0 * x; }),
+            "Mul(input, 2)\nMul(Mul, -1)\nAdd(Mul_2, 3)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return affine(x, 2, 3); }), "Mul(input, 2)\nAdd(Mul, 3)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return x / 4.0; }), "Div(input, 4)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return add(x, exp(x)); }), "Exp(input)\nAdd(input, Exp)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return mul(x, exp(x)); }), "Exp(input)\nMul(input, Exp)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return sub(exp(x), x); }), "Exp(input)\nSub(Exp, input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return div(exp(x), x); }), "Exp(input)\nDiv(Exp, input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return maximum(exp(x), x); }),
+            "Exp(input)\nMax(Exp, input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return minimum(exp(x), x); }),
+            "Exp(input)\nMin(Exp, input)");
+}
+
+TEST(OnnxNodes, Choices) {
+  EXPECT_EQ(of_rows([](const Tensor& x) { return eq(x, 2); }), "Equal(input, 2)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return ne(x, 2); }), "Equal(input, 2)\nNot(Equal)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return lt(x, 2); }), "Less(input, 2)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return le(x, 2); }), "LessOrEqual(input, 2)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return gt(x, 2); }), "Greater(input, 2)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return ge(x, exp(x)); }),
+            "Exp(input)\nGreaterOrEqual(input, Exp)");
+  EXPECT_EQ(of_rows([](const Tensor& x) {
+              const Tensor mask = gt(x, 2);
+              return where(mask, x, exp(x));
+            }),
+            "Greater(input, 2)\nExp(input)\nWhere(Greater, input, Exp)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return masked_fill(x, gt(x, 2), 3); }),
+            "Greater(input, 2)\nWhere(Greater, 3, input)");
+  Net bools([](const Tensor& x) { return masked_fill(gt(x, 2), lt(x, 1), 1); });
+  EXPECT_THAT(refusal(bools, {4}), testing::HasSubstr("fills bools. Use where()"));
+}
+
+TEST(OnnxNodes, Axes) {
+  const auto of = [](Function function) { return nodes_of(std::move(function), {4, 4}); };
+  EXPECT_EQ(of([](const Tensor& x) { return softmax(x, 1); }), "Softmax(input) axis=1");
+  EXPECT_EQ(of([](const Tensor& x) { return log_softmax(x, 2); }), "LogSoftmax(input) axis=2");
+  EXPECT_EQ(of([](const Tensor& x) {
+              return permute(x, {0, 2, 1});
+            }),
+            "Transpose(input) perm=[0,2,1]");
+  EXPECT_EQ(of([](const Tensor& x) { return slice(x, 2, 1, 4, 2); }),
+            "Slice(input, [1], [4], [2], [2])");
+  EXPECT_EQ(of([](const Tensor& x) {
+              return cat({x, exp(x)}, 2);
+            }),
+            "Exp(input)\nConcat(input, Exp) axis=2");
+  EXPECT_EQ(of([](const Tensor& x) {
+              const Tensor none = zeros({x.size(0), 4, 1});
+              return cat({none, none, x, none}, 2);
+            }),
+            "Pad(input, [0,0,2,0,0,1])");
+  EXPECT_EQ(of([](const Tensor& x) { return sum(x, {1}, true); }),
+            "ReduceSum(input, [1]) keepdims=1");
+  EXPECT_EQ(of([](const Tensor& x) { return mean(x, {2}); }),
+            "ReduceMean(input) axes=[2] keepdims=0");
+  EXPECT_EQ(of([](const Tensor& x) {
+              return max(x, {1, 2});
+            }),
+            "ReduceMax(input) axes=[1,2] keepdims=0");
+  EXPECT_EQ(of([](const Tensor& x) {
+              return expand(reshape(x, {x.size(0), 4, 4, 1}), {x.size(0), 4, 4, 2});
+            }),
+            "Reshape(input, [0,4,4,1])\nExpand(Reshape, [1,4,4,2])");
+  EXPECT_EQ(of([](const Tensor& x) { return reshape(x, {-1, 16}); }), "Flatten(input) axis=1");
+}
+
+// An axis that is as long as that of the result for one size of the batch, not for all.
+TEST(OnnxNodes, SizesThatAreEqualByChance) {
+  for (const std::int64_t size : {2, 3}) {
+    const auto swapped = [](const Tensor& x) {
+      return reshape(permute(x, {1, 0, 2}), {x.size(0), x.size(1) * 4});
+    };
+    EXPECT_EQ(nodes_of(swapped, {size, 4}),
+              concat("Transpose(input) perm=[1,0,2]\nReshape(Transpose, [-1,", size * 4, "])"));
+  }
+}
+
+TEST(OnnxNodes, Products) {
+  const auto of = [](Function function) { return nodes_of(std::move(function), {4, 4}); };
+  EXPECT_EQ(of([](const Tensor& x) { return matmul(x, exp(x)); }),
+            "Exp(input)\nMatMul(input, Exp)");
+  EXPECT_EQ(of([](const Tensor& x) { return matmul(exp(x), x, {.transpose_a = true}); }),
+            "Exp(input)\nTranspose(Exp) perm=[0,2,1]\nMatMul(Transpose, input)");
+  EXPECT_EQ(of([](const Tensor& x) { return matmul(exp(x), x, {.transpose_b = true}); }),
+            "Exp(input)\nTranspose(input) perm=[0,2,1]\nMatMul(Exp, Transpose)");
+  nn::Linear linear(4, 4);
+  EXPECT_EQ(nodes_of(linear, {4}), "Gemm(input, weight, bias) transB=1");
+  EXPECT_EQ(nodes_of(linear, {4, 4}),
+            "Transpose(weight) perm=[1,0]\nMatMul(input, Transpose)\nAdd(MatMul, bias)");
+  nn::Embedding tokens(5, 4);
+  EXPECT_EQ(nodes_of(tokens, {4}, DType::kI64), "Gather(weight, input)");
+}
+
+TEST(OnnxNodes, Windows) {
+  const auto pads = Padding2d(2, 1, 0, 1);  // top, bottom, left, right
+  nn::Conv2d conv(4, 4, {3, 2},
+                  {.stride = {2, 1}, .padding = pads, .dilation = {1, 2}, .groups = 2});
+  EXPECT_EQ(nodes_of(conv, {4, 8, 8}),
+            "Conv(input, weight, bias) kernel_shape=[3,2] strides=[2,1] pads=[2,0,1,1] "
+            "dilations=[1,2] group=2");
+  nn::ConvTranspose2d back(4, 4, {3, 2},
+                           {.stride = {2, 3},
+                            .padding = pads,
+                            .output_padding = {0, 1},
+                            .dilation = {2, 1},
+                            .groups = 2});
+  EXPECT_EQ(nodes_of(back, {4, 8, 8}),
+            "ConvTranspose(input, weight, bias) kernel_shape=[3,2] strides=[2,3] pads=[2,0,1,1] "
+            "dilations=[2,1] group=2 output_padding=[0,1]");
+  nn::MaxPool2d largest({3, 4}, {.stride = Size2d(2, 1), .padding = pads});
+  EXPECT_EQ(nodes_of(largest, {4, 8, 8}),
+            "MaxPool(input) kernel_shape=[3,4] strides=[2,1] pads=[2,0,1,1]");
+  nn::AvgPool2d mean({3, 4}, {.stride = Size2d(2, 1), .padding = pads, .count_include_pad = false});
+  EXPECT_EQ(nodes_of(mean, {4, 8, 8}),
+            "AveragePool(input) kernel_shape=[3,4] strides=[2,1] pads=[2,0,1,1] "
+            "count_include_pad=0");
+  nn::AvgPool2d columns({8, 4});
+  EXPECT_EQ(nodes_of(columns, {4, 8, 8}),
+            "AveragePool(input) kernel_shape=[8,4] strides=[8,4] pads=[0,0,0,0] "
+            "count_include_pad=1");
+  nn::GlobalAvgPool2d whole;
+  EXPECT_EQ(nodes_of(whole, {4, 8, 8}), "GlobalAveragePool(input)");
+  nn::Upsample repeated({2, 3});
+  EXPECT_EQ(nodes_of(repeated, {4, 8, 8}),
+            "Resize(input, , [1,1,2,3]) mode=nearest coordinate_transformation_mode=asymmetric "
+            "nearest_mode=floor");
+  nn::Upsample between({2, 3}, {nn::UpsampleMode::kBilinear});
+  EXPECT_EQ(nodes_of(between, {4, 8, 6}),
+            "Resize(input, , [1,1,2,3]) mode=linear coordinate_transformation_mode=half_pixel");
+}
+
+// Batch norm with what ResNets put behind it.
+class Joined final : public nn::Module {
+ public:
+  Joined() { add("n", norm_); }
+  Tensor forward(const Tensor& x) override { return norm_.forward_add_relu(x, x); }
+
+ private:
+  nn::BatchNorm2d norm_{2};
+};
+
+// Batch norm without scale and shift.
+class Bare final : public nn::Module {
+ public:
+  Bare() {
+    add_buffer("mean", mean_);
+    add_buffer("var", var_);
+  }
+  Tensor forward(const Tensor& x) override {
+    return batch_norm(x, {}, {}, {.training = false, .running_mean = mean_, .running_var = var_}).y;
+  }
+
+ private:
+  Tensor mean_ = zeros({2});
+  Tensor var_ = ones({2});
+};
+
+TEST(OnnxNodes, Norms) {
+  nn::BatchNorm2d batch(2, {.eps = 0.25});
+  EXPECT_EQ(nodes_of(batch, {2, 3, 3}),
+            "BatchNormalization(input, weight, bias, running_mean, running_var) epsilon=0.25");
+  Bare bare;
+  EXPECT_EQ(nodes_of(bare, {2}),
+            "BatchNormalization(input, [1,1], [0,0], mean, var) epsilon=1e-05");
+  Joined joined;
+  EXPECT_EQ(nodes_of(joined, {2, 3, 3}),
+            "BatchNormalization(input, n.weight, n.bias, n.running_mean, n.running_var) "
+            "epsilon=1e-05\nAdd(n/BatchNormalization, input)\nRelu(n/Add)");
+  nn::LayerNorm rows({3, 4}, {.eps = 0.25});
+  EXPECT_EQ(nodes_of(rows, {2, 3, 4}),
+            "LayerNormalization(input, weight, bias) axis=-2 epsilon=0.25");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return layer_norm(x, {4}, {}, {}, 0.25); }),
+            "LayerNormalization(input, [1,1,1,1]) axis=-1 epsilon=0.25");
+  nn::GroupNorm groups(2, 6, {.eps = 0.25});
+  EXPECT_EQ(nodes_of(groups, {6, 3, 4}),
+            "Reshape(input, [0,2,-1])\nInstanceNormalization(Reshape, [1,1], [0,0]) epsilon=0.25\n"
+            "Reshape(InstanceNormalization, [0,6,3,4])\nUnsqueeze(weight, [1,2])\n"
+            "Mul(Reshape_2, Unsqueeze)\nUnsqueeze(bias, [1,2])\nAdd(Mul, Unsqueeze_2)");
+  EXPECT_EQ(nodes_of(groups, {6}),
+            "Reshape(input, [0,2,-1])\nInstanceNormalization(Reshape, [1,1], [0,0]) epsilon=0.25\n"
+            "Reshape(InstanceNormalization, [0,6])\nMul(Reshape_2, weight)\nAdd(Mul, bias)");
+}
+
+}  // namespace
+}  // namespace mezzo::interchange
