@@ -75,6 +75,11 @@ std::string avg_pool2d(OnnxGraph& graph, const TracedCall& call, const char* typ
 std::string batch_norm(OnnxGraph& graph, const TracedCall& call, const char* type) {
   using In = BatchNormInput;
   const auto& attrs = call.attrs.as<BatchNormAttrs>();
+  if (attrs.training) {
+    graph.refuse(
+        "it normalises by the statistics of the batch, whose size is open in ONNX. Give it ",
+        "running ones, and training = false");
+  }
   const Shape channels{call.inputs[In::kX].shape()[1]};
   const auto given = [&](std::size_t i, const char* role, float otherwise) {
     return call.inputs[i].defined() ? graph.input(i) : graph.constant(role, channels, otherwise);

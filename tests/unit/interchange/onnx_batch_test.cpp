@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/group_norm.h"
 #include "mezzo/ops/layer_norm.h"
 #include "mezzo/ops/matmul.h"
@@ -46,6 +47,9 @@ TEST(Onnx, TheBatchStaysWhole) {
 }
 
 TEST(Onnx, StatisticsAreNotThoseOfTheBatch) {
+  Net net([](const Tensor& x) { return batch_norm(x, {}, {}).y; });
+  EXPECT_THAT(refusal(net, {4}), HasSubstr("batch_norm in the network itself: it normalises by the "
+                                           "statistics of the batch"));
   EXPECT_THAT(refusal_of([](const Tensor& x) {
                 return group_norm(reshape(permute(x, {1, 0, 2}), {3, x.size(0) * 4}), 1);
               }),
