@@ -21,13 +21,6 @@ std::string number_like(OnnxGraph& graph, const Tensor& tensor, double number) {
   return graph.constant("number", to_integer<std::int64_t>(number));
 }
 
-// Bools as numbers, which ONNX does not order.
-std::string comparable(OnnxGraph& graph, const TracedCall& call, std::size_t i) {
-  const std::string x = graph.input(i);
-  if (call.inputs[i].dtype() != DType::kBool) return x;
-  return graph.add("Cast", {x}).set("to", std::int64_t{onnx::TensorProto::FLOAT}).result();
-}
-
 std::string compared(OnnxGraph& graph, Relation relation, const std::string& a,
                      const std::string& b) {
   constexpr const char* kTypes[] = {"Equal",       "Equal",   "Less",
@@ -37,6 +30,12 @@ std::string compared(OnnxGraph& graph, Relation relation, const std::string& a,
 }
 
 }  // namespace
+
+std::string comparable(OnnxGraph& graph, const TracedCall& call, std::size_t i) {
+  const std::string x = graph.input(i);
+  if (call.inputs[i].dtype() != DType::kBool) return x;
+  return graph.add("Cast", {x}).set("to", std::int64_t{onnx::TensorProto::FLOAT}).result();
+}
 
 std::string compare(OnnxGraph& graph, const TracedCall& call, const char* /*type*/) {
   const std::string a = comparable(graph, call, 0);

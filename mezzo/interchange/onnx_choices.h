@@ -7,6 +7,9 @@
 
 namespace mezzo::interchange {
 
+// Input i of the call; bools as numbers, since ONNX does not order them.
+std::string comparable(OnnxGraph& graph, const TracedCall& call, std::size_t i);
+
 // `type` is the operator of the translation, where there is one for all calls.
 std::string compare(OnnxGraph& graph, const TracedCall& call, const char* type);
 std::string compare_number(OnnxGraph& graph, const TracedCall& call, const char* type);

@@ -206,13 +206,15 @@ std::string reduce(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<ReduceAttrs>();
   for (const std::int64_t axis : attrs.axes) graph.check_closed(0, static_cast<std::size_t>(axis));
   const Sizes axes(attrs.axes.begin(), attrs.axes.end());
-  std::vector<std::string> inputs{graph.input(0)};
+  std::vector<std::string> inputs{comparable(graph, call, 0)};
   // In this opset the axes of a sum are an input, and those of the others an attribute.
   const bool is_sum = std::string_view(type) == "ReduceSum";
   if (is_sum) inputs.push_back(graph.constant("axes", axes));
   OnnxNode node = graph.add(type, inputs);
   if (!is_sum) node.set("axes", axes);
-  return node.set("keepdims", std::int64_t{attrs.keepdim}).result();
+  const std::string y = node.set("keepdims", std::int64_t{attrs.keepdim}).result();
+  if (call.outputs[0].dtype() != DType::kBool) return y;
+  return graph.add("Cast", {y}).set("to", std::int64_t{onnx::TensorProto::BOOL}).result();
 }
 
 // The inputs as they are, no attributes.

@@ -288,5 +288,12 @@ TEST(OnnxNodes, Norms) {
             "Reshape(InstanceNormalization, [0,6])\nMul(Reshape_2, weight)\nAdd(Mul, bias)");
 }
 
+// The largest of bools says whether one is true; ONNX knows the largest of numbers only.
+TEST(OnnxNodes, TheLargestOfBools) {
+  EXPECT_EQ(of_rows([](const Tensor& x) { return max(gt(x, 2), {1}); }),
+            "Greater(input, 2)\nCast(Greater) to=1\nReduceMax(Cast) axes=[1] keepdims=0\n"
+            "Cast(ReduceMax) to=9");
+}
+
 }  // namespace
 }  // namespace mezzo::interchange
