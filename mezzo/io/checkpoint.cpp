@@ -95,12 +95,40 @@ FoundCheckpoint settle(const std::string& folder, std::optional<FoundCheckpoint>
   return std::move(*found);
 }
 
-// Of those that are complete; 0 if there is none.
-std::int64_t newest_number(const std::string& folder) {
-  for (const CheckpointEntry& entry : scan_checkpoints(folder)) {
-    if (!entry.is_temporary) return entry.number;
+// False if a run that is still going has written or removed checkpoints since they were listed.
+bool is_as_listed(const std::string& folder, const std::vector<CheckpointInfo>& listed) {
+  std::vector<CheckpointEntry> now = scan_checkpoints(folder);
+  std::erase_if(now, [](const CheckpointEntry& entry) { return entry.is_temporary; });
+  return std::ranges::equal(now, listed, {}, &CheckpointEntry::path, &CheckpointInfo::path);
+}
+
+[[noreturn]] void fail_without_any(const std::string& folder, KeepBest best) {
+  if (best == KeepBest::kNone) {
+    fail<FileError>(kCheckpointOp, folder, ": there is no checkpoint in it. Check the path");
   }
-  return 0;
+  fail<FileError>(kCheckpointOp, folder,
+                  ": it has no sound checkpoint with a score. Check the path, or ",
+                  "read the latest one");
+}
+
+// The best one, or the newest if no score is the best. What is not what it was listed as may just
+// have given way to a newer one; then the folder is listed again.
+FoundCheckpoint read_first_of(const std::string& folder, KeepBest best) {
+  for (;;) {
+    const std::vector<CheckpointInfo> all = list_checkpoints(folder);
+    std::vector<DamagedCheckpoint> damaged;
+    // Nobody knows the scores of these; one of them may have been the best.
+    for (const CheckpointInfo& info : all) {
+      if (best != KeepBest::kNone && !info.problem.empty()) {
+        damaged.push_back({info.path, info.problem});
+      }
+    }
+    const std::vector<CheckpointInfo> infos = best == KeepBest::kNone ? all : best_first(all, best);
+    std::optional<FoundCheckpoint> found = read_first(infos, damaged);
+    if ((!found || !damaged.empty()) && !is_as_listed(folder, all)) continue;
+    if (infos.empty()) fail_without_any(folder, best);
+    return settle(folder, std::move(found), std::move(damaged));
+  }
 }
 
 template <class Map>
@@ -175,41 +203,13 @@ std::vector<CheckpointInfo> list_checkpoints(const std::string& folder) {
 }
 
 FoundCheckpoint read_latest_checkpoint(const std::string& folder) {
-  for (;;) {
-    std::vector<DamagedCheckpoint> damaged;
-    const std::vector<CheckpointInfo> infos = list_checkpoints(folder);
-    if (infos.empty()) {
-      // A folder that is read while the only checkpoint gives way to the next may show neither.
-      if (newest_number(folder) > 0) continue;
-      fail<FileError>(kCheckpointOp, folder, ": there is no checkpoint in it. Check the path");
-    }
-    std::optional<FoundCheckpoint> found = read_first(infos, damaged);
-    // A run that is still going may have written a newer one meanwhile, and removed old ones: then
-    // this one is not the newest any more, or, in a folder that is read meanwhile, none is.
-    const bool is_newest = newest_number(folder) == infos.front().number;
-    if (damaged.empty() || is_newest) {
-      return settle(folder, std::move(found), std::move(damaged));
-    }
-  }
+  return read_first_of(folder, KeepBest::kNone);
 }
 
 FoundCheckpoint read_best_checkpoint(const std::string& folder, KeepBest best) {
   check_arg(best != KeepBest::kNone, kCheckpointOp,
             "no score is the best. Ask for the highest or lowest");
-  const std::vector<CheckpointInfo> all = list_checkpoints(folder);
-  const std::vector<CheckpointInfo> infos = best_first(all, best);
-  if (infos.empty()) {
-    fail<FileError>(kCheckpointOp, folder,
-                    ": it has no sound checkpoint with a score. Check the path, or ",
-                    "read the latest one");
-  }
-  // Nobody knows the scores of these; one of them may have been the best.
-  std::vector<DamagedCheckpoint> damaged;
-  for (const CheckpointInfo& info : all) {
-    if (!info.problem.empty()) damaged.push_back({info.path, info.problem});
-  }
-  std::optional<FoundCheckpoint> found = read_first(infos, damaged);
-  return settle(folder, std::move(found), std::move(damaged));
+  return read_first_of(folder, best);
 }
 
 }  // namespace mezzo::io

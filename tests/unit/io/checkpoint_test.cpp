@@ -268,5 +268,25 @@ TEST(Checkpoint, ReadersFollowAWriter) {
   }
 }
 
+// The best one is the newest here, and the one before is gone at once.
+TEST(Checkpoint, ReadersOfTheBestFollowAWriter) {
+  const TempFolder folder;
+  const auto write = [&](std::int64_t step) {
+    Checkpoint checkpoint = sample_checkpoint(step);
+    checkpoint.score = static_cast<double>(step);
+    write_checkpoint(folder.path(), checkpoint, {.keep = 1, .keep_best = KeepBest::kHighest});
+  };
+  write(0);
+  std::jthread writer([&] {
+    for (std::int64_t step = 1; step <= 40; ++step) write(step);
+  });
+  std::int64_t last = 0;
+  while (last < 40) {
+    const FoundCheckpoint found = read_best_checkpoint(folder.path(), KeepBest::kHighest);
+    ASSERT_GE(found.checkpoint.step, last);
+    last = found.checkpoint.step;
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::io
