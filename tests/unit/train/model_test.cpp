@@ -14,6 +14,7 @@
 #include "mezzo/data/open.h"
 #include "mezzo/data/tensor_batches.h"
 #include "mezzo/models/mlp.h"
+#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/matmul.h"
@@ -415,66 +416,6 @@ TEST(LossMonitor, PrintsEverySoManySteps) {
   std::fclose(out);
   EXPECT_EQ(text, "epoch: 1 step: 2, loss is 0.5\nepoch: 1 step: 4, loss is 0.5 (step skipped)\n");
   EXPECT_THROW(LossMonitor(0), ArgumentError);
-}
-
-TEST(Metrics, TopKCountsTheLabelsAmongTheLargest) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Tensor logits = from_values({3.0F, 1.0F, 2.0F,  // labels 0, 2, 1, 1
-                                     3.0F, 1.0F, 2.0F,  //
-                                     1.0F, 1.0F, 0.0F,  // a tie: class 0 counts as larger
-                                     0.0F, nan, 0.0F},
-                                    {4, 3});
-  const Tensor labels = from_values<std::int64_t>({0, 2, 1, 1}, {4});
-  for (const auto& [name, expected] :
-       std::map<std::string, double>{{"accuracy", 0.25}, {"top2", 0.75}, {"top3", 0.75}}) {
-    const auto metric = make_metric(name);
-    metric->update(logits, labels, 0);
-    EXPECT_EQ(metric->name(), name);
-    EXPECT_EQ(metric->value(), expected) << name;
-    metric->reset();
-    EXPECT_THROW(metric->value(), ArgumentError);
-  }
-}
-
-// Two images of three pixels each; label 9 does not count.
-TEST(Metrics, TopKOfPlacesCountsEach) {
-  const Tensor logits = from_values({1.0F, 0.0F, 2.0F,  // class 0 of the first image
-                                     0.0F, 1.0F, 3.0F,  // class 1
-                                     5.0F, 5.0F, 5.0F,  // of the second
-                                     4.0F, 6.0F, 4.0F},
-                                    {2, 2, 1, 3});
-  const Tensor labels = from_values<std::int64_t>({0, 1, 0, 1, 9, 0}, {2, 1, 3});
-  TopK accuracy(1, 9);
-  accuracy.update(logits, labels, 0);
-  EXPECT_EQ(accuracy.value(), 3.0 / 5);
-  accuracy.update(to_format(logits, Format::kChannelsLast), labels, 0);
-  EXPECT_EQ(accuracy.value(), 6.0 / 10);
-  EXPECT_THROW(TopK().update(logits, labels, 0), ArgumentError);
-  EXPECT_THROW(TopK().update(logits, zeros({2, 3}, DType::kI64), 0), ArgumentError);
-  // Numbers to come near to, such as 0.7, would all pass for class 0.
-  EXPECT_THAT(message_of([] {
-                TopK().update(zeros({2, 1}), full({2}, 0.7), 0);
-              }),
-              HasSubstr("labels are the numbers of classes, whole ones, here they are f32[2]"));
-}
-
-TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
-  MeanLoss loss;
-  loss.update(zeros({3, 2}), zeros({3}, DType::kI64), 1);
-  loss.update(zeros({1, 2}), zeros({1}, DType::kI64), 5);
-  EXPECT_EQ(loss.value(), 2);
-}
-
-TEST(Metrics, UnknownNamesAndLabelsAreNamed) {
-  for (const char* name : {"precision", "top", "top0", "top-1", "top5x"}) {
-    EXPECT_THROW(make_metric(name), ArgumentError) << name;
-  }
-  try {
-    TopK().update(zeros({1, 3}), from_values<std::int64_t>({7}, {1}), 0);
-    FAIL() << "nothing was thrown";
-  } catch (const ArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the label 7 is none of the 3 classes"));
-  }
 }
 
 // At O0, which is the default, there is nothing that it says of precision.
