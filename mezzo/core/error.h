@@ -62,7 +62,9 @@ void append_text(std::string& out, Number value) {
   } else {
     char buffer[64];
     const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
-    out.append(buffer, result.ptr);
+    const std::string_view text(buffer, static_cast<std::size_t>(result.ptr - buffer));
+    // A NaN's sign says nothing: x86 sets it for what comes of 0 / 0.
+    out += text == "-nan" ? text.substr(1) : text;
   }
 }
 

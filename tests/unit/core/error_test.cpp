@@ -13,6 +13,7 @@ TEST(Concat, WritesEachPart) {
   EXPECT_EQ(concat("x is ", 3, ", ", -1.5, ", ", true, ' ', std::string("end")),
             "x is 3, -1.5, true end");
   EXPECT_EQ(concat(std::uint8_t{200}, ' ', std::int8_t{-5}), "200 -5") << "bytes are numbers";
+  EXPECT_EQ(concat(-std::numeric_limits<double>::quiet_NaN()), "nan");
   EXPECT_EQ(concat(std::numeric_limits<std::uint64_t>::max()), "18446744073709551615");
   EXPECT_EQ(concat(std::numeric_limits<double>::lowest()), "-1.7976931348623157e+308");
   EXPECT_EQ(concat(std::numeric_limits<float>::infinity()), "inf");
