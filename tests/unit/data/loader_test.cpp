@@ -175,20 +175,19 @@ TEST(Loader, StopsInMidEpoch) {
 // Fails at one index, and checks the stream that each image is given.
 class FussyDataset final : public Dataset {
  public:
-  explicit FussyDataset(std::int64_t broken) : broken_(broken) {}
+  explicit FussyDataset(std::int64_t number) : broken(number) {}
   std::int64_t size() const override { return 12; }
   Shape image_shape() const override { return {1, 1, 1}; }
   std::int64_t num_classes() const override { return 1; }
   Normalization normalization() const override { return {{0.0F}, {1.0F}}; }
   std::int64_t read(std::int64_t index, Generator& random,
                     std::span<std::uint8_t> pixels) const override {
-    if (index == broken_) fail<FileError>("fussy", "image ", index, " is damaged");
+    if (index == broken) fail<FileError>("fussy", "image ", index, " is damaged");
     pixels[0] = static_cast<std::uint8_t>(random.next());
     return 0;
   }
 
- private:
-  std::int64_t broken_;
+  std::atomic<std::int64_t> broken;
 };
 
 TEST(Loader, ErrorsComeAfterTheGoodBatchesOnTheCaller) {
@@ -209,27 +208,14 @@ TEST(Loader, ErrorsComeAfterTheGoodBatchesOnTheCaller) {
 
 // Such as a file system that was away: images that can be read again are read.
 TEST(Loader, WhatFailedIsTriedAgain) {
-  class Hesitant final : public Dataset {
-   public:
-    std::int64_t size() const override { return 8; }
-    Shape image_shape() const override { return {1, 1, 1}; }
-    std::int64_t num_classes() const override { return 1; }
-    Normalization normalization() const override { return grey_normalization(); }
-    std::int64_t read(std::int64_t index, Generator& /*random*/,
-                      std::span<std::uint8_t> /*pixels*/) const override {
-      if (index == 3 && is_away) fail<FileError>("hesitant", "image ", index);
-      return 0;
-    }
-    std::atomic<bool> is_away = true;
-  };
   for (const std::int64_t workers : {0, 1, 3}) {
-    Hesitant set;
+    FussyDataset set(3);
     DataLoader loader(set, {.batch_size = 2, .shuffle = false, .workers = workers});
     Batch batch;
     EXPECT_TRUE(loader.next(batch));
-    EXPECT_EQ(message_of<FileError>([&] { loader.next(batch); }), "[hesitant] image 3");
-    set.is_away = false;
-    EXPECT_EQ(rest_of_epoch(loader), (Indices{2, 3, 4, 5, 6, 7})) << workers;
+    EXPECT_EQ(message_of<FileError>([&] { loader.next(batch); }), "[fussy] image 3 is damaged");
+    set.broken = -1;
+    EXPECT_EQ(rest_of_epoch(loader), (Indices{2, 3, 4, 5, 6, 7, 8, 9, 10, 11})) << workers;
   }
 }
 
