@@ -9,6 +9,10 @@
 
 namespace mezzo::optim {
 
+bool is_rate(double value) {
+  return value >= 0 && value <= double{std::numeric_limits<float>::max()};
+}
+
 LearningRate::LearningRate(std::vector<double> rates) : rates_(std::move(rates)) {
   check_arg(!rates_.empty(), "lr", "an array of learning rates has at least one. Give a number");
 }
@@ -19,8 +23,7 @@ double LearningRate::at(std::int64_t update) const {
 }
 
 bool LearningRate::is_finite() const {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  return std::ranges::all_of(rates_, [](double rate) { return std::abs(rate) <= kMost; });
+  return std::ranges::all_of(rates_, [](double rate) { return is_rate(std::abs(rate)); });
 }
 
 double LearningRate::lowest() const {

@@ -7,6 +7,9 @@
 
 namespace mezzo::optim {
 
+// True for 0 and more, if finite in f32: weights are, and to them a larger rate is an infinity.
+bool is_rate(double value);
+
 // What the `lr` of every optimizer is: `{.lr = 0.1}`, or the rates of update 0, 1, ... as
 // train::Schedule::values() makes them. The last one goes on.
 class LearningRate {

@@ -2,21 +2,18 @@
 
 #include <cmath>
 #include <filesystem>
-#include <limits>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/utf8.h"
+#include "mezzo/optim/learning_rate.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
 namespace {
 
-constexpr const char* kConfiguration = "configuration";
+using optim::is_rate;
 
-// Weights are f32: a larger rate is an infinity to them.
-bool is_rate(double value) {
-  return value >= 0 && value <= double{std::numeric_limits<float>::max()};
-}
+constexpr const char* kConfiguration = "configuration";
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/optim/learning_rate.h"
 #include "mezzo/train/checkpointing.h"
 
 namespace mezzo::train {
@@ -134,9 +135,8 @@ class Loop {
   // All of them now, not each when its step is there, which may be in a week.
   void check_rates() const {
     for (std::size_t i = 0; i < options_.lr.size(); ++i) {
-      check_arg(options_.lr[i] >= 0 && options_.lr[i] <= double{std::numeric_limits<float>::max()},
-                "Model", "the learning rate of step ", i + 1, " is ", options_.lr[i],
-                ". Rates must not be negative, and finite in f32");
+      check_arg(optim::is_rate(options_.lr[i]), "Model", "the learning rate of step ", i + 1,
+                " is ", options_.lr[i], ". Rates must not be negative, and finite in f32");
     }
   }
 
