@@ -252,6 +252,8 @@ void RenewedCopy::find_packed(const Tensor& param, Storage& source, DType dtype)
         key.strides != strides) {
       continue;
     }
+    // They are written patch by patch, all while the numbers of one are in the caches.
+    if (!packed_.empty() && packed->grid() != packed_.front()->grid()) continue;
     if (Ref<PackedCopy> next = packed->renewed(param)) {
       packed_.push_back(std::move(next));
       keys_.push_back(key);

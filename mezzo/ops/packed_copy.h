@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mezzo/core/half.h"
 #include "mezzo/core/ref.h"
 #include "mezzo/core/tensor.h"
 
@@ -36,9 +37,21 @@ class OfferPlaces {
   PackedPlaces* previous_;
 };
 
-// The shares [first, last) of work that is divided into so many.
-struct WorkShare {
-  std::int64_t first = 0, last = 1, shares = 1;
+// How a parameter is cut into patches, which are packed one at a time: `columns` elements side by
+// side in each of `rows` rows, of `row_elements` each.
+struct PatchGrid {
+  std::int64_t row_elements = 0;
+  std::int64_t rows = 0, columns = 0;  // they divide the parameter's rows, and row_elements
+  bool is_rounded = false;             // packed from Patch::rounded: at most kMostRounded elements
+
+  bool operator==(const PatchGrid&) const = default;
+};
+inline constexpr std::int64_t kMostRounded = 1024;
+
+struct Patch {
+  std::int64_t row = 0, column = 0;   // of its first element
+  const float* param = nullptr;       // the whole parameter
+  const BFloat16* rounded = nullptr;  // the patch's own elements, row by row, as a cast rounds them
 };
 
 // A copy of a parameter, or of its 16-bit copy, that is derived from it (core/derived.h). An update
@@ -50,12 +63,10 @@ class PackedCopy : public RefCounted {
   // write() to fill. Null if that is not worth while, or cannot be done part by part.
   virtual Ref<PackedCopy> renewed(const Tensor& param) = 0;
 
-  // Elements of the parameter that are packed together: write() takes whole parts, and they divide
-  // the parameter.
-  virtual std::int64_t part() const = 0;
-  // Packs elements [begin, end) of the parameter at `param`, or that share of them. Different parts
-  // and shares may be written at the same time.
-  virtual void write(const float* param, std::int64_t begin, std::int64_t end, WorkShare share) = 0;
+  virtual PatchGrid grid() const = 0;
+  // Packs one patch. Different patches may be written at the same time. What is written may go past
+  // the caches: the thread calls hwy::FlushStream() before others read it.
+  virtual void write(const Patch& patch) = 0;
   // Of one element.
   virtual std::size_t element_bytes() const = 0;
 

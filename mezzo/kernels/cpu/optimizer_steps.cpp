@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <vector>
 
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 
+#include "mezzo/kernels/cpu/ahead.h"
 #include "mezzo/kernels/cpu/flat.h"
 #include "mezzo/kernels/cpu/half_params-inl.h"
 #include "mezzo/kernels/cpu/ranges.h"
@@ -84,16 +86,18 @@ HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64
 // them stops at the end of every page: SGD's step of ResNet-50 takes 9.9 ms instead of 10.6.
 inline constexpr std::int64_t kAhead = 512;
 
-// Runs `rule(block, i, get, put)` for the vectors of [begin, end) of a block.
-template <class Block, class Rule>
-void run_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+// Runs `rule(block, i, get, put)` for the vectors of [begin, end) of a block, where `ask(p)` asks
+// for what is read some time after p.
+template <class Block, class Rule, class Ask>
+HWY_INLINE void run_asking(const Block& block, std::int64_t begin, std::int64_t end,
+                           const Rule& rule, const Ask& ask) {
   const std::int64_t step = lanes();
   std::int64_t i = begin;
   for (; i + step <= end; i += step) {
     rule(
         block, i,
-        [](const float* p) HWY_ATTR {
-          __builtin_prefetch(p + kAhead);
+        [&](const float* p) HWY_ATTR {
+          ask(p);
           return load(p);
         },
         [](F32Vec v, float* p) HWY_ATTR { store(v, p); });
@@ -103,6 +107,11 @@ void run_range(const Block& block, std::int64_t begin, std::int64_t end, const R
   rule(
       block, i, [=](const float* p) HWY_ATTR { return load_part(p, count); },
       [=](F32Vec v, float* p) HWY_ATTR { store_part(v, p, count); });
+}
+
+template <class Block, class Rule>
+void run_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
+  run_asking(block, begin, end, rule, [](const float* p) { __builtin_prefetch(p + kAhead); });
 }
 
 // Moves the pointers to a block's state on.
@@ -142,33 +151,54 @@ void run_copied_range(const Block& block, std::int64_t begin, std::int64_t end, 
   }
 }
 
-// The same for an f32 parameter that has copies in kernels' layouts, in parts that stay in the
-// second-level cache. While one is updated, the one before is packed, by turns: what is packed goes
-// to memory while numbers come from there. `begin` and `end` may lie within parts: those that begin
-// between them are done.
+// How far the patch that comes `patches` later lies ahead of the one at `column`: in the same rows,
+// or in the rows below.
+std::int64_t patches_ahead(const PatchGrid& grid, std::int64_t column, std::int64_t patches) {
+  const std::int64_t next = column + patches * grid.columns;
+  const std::int64_t below = next / grid.row_elements;
+  const std::int64_t next_column = next - below * grid.row_elements;
+  return below * grid.rows * grid.row_elements + next_column - column;
+}
+
+// Updates the patch at `first`, asks for what lies `ahead`, and rounds it if it is packed from
+// that.
+template <class Block, class Rule>
+void run_patch(const Block& block, std::int64_t first, std::int64_t ahead, const PatchGrid& grid,
+               const Rule& rule, BFloat16* rounded) {
+  const std::int64_t bytes = ahead * static_cast<std::int64_t>(sizeof(float));
+  for (std::int64_t row = 0; row < grid.rows; ++row, first += grid.row_elements) {
+    run_asking(block, first, first + grid.columns, rule,
+               [=](const float* p) { kernels::ask_for(p, bytes); });
+    if (grid.is_rounded) {
+      round_nearest(block.param + first, rounded + row * grid.columns, grid.columns);
+    }
+  }
+}
+
+// The same for an f32 parameter that has copies in kernels' layouts. Each patch is packed while it
+// is in the first-level cache: whole rows would come from the second level again, whose lines wait
+// for those that are on their way to and from memory. `begin` and `end` may lie within groups of
+// rows: those that begin between them are done.
 template <class Block, class Rule>
 void run_packed_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
-  std::int64_t part = 1;
-  for (const Ref<PackedCopy>& copy : block.copy.packed) part = std::max(part, copy->part());
+  constexpr std::int64_t kPatchesAhead = 2;
+  const PatchGrid grid = block.copy.packed.first->get()->grid();
+  const std::int64_t group = grid.rows * grid.row_elements;
   const auto next = [&](std::int64_t i) {
-    return std::min((i + part - 1) / part * part, block.count);
-  };
-  const auto pack = [&](std::int64_t at, WorkShare share) {
-    for (const Ref<PackedCopy>& copy : block.copy.packed) {
-      copy->write(block.param, at, at + part, share);
-    }
+    return std::min((i + group - 1) / group * group, block.count);
   };
   begin = next(begin);
   end = next(end);
-  if (begin == end) return;
-  const std::int64_t pieces = (part + kPiece - 1) / kPiece;
-  for (std::int64_t at = begin; at < end; at += part) {
-    for (std::int64_t i = 0; i < pieces; ++i) {
-      run_range(block, at + i * kPiece, at + std::min((i + 1) * kPiece, part), rule);
-      if (at > begin) pack(at - part, {i, i + 1, pieces});
+  alignas(64) BFloat16 rounded[kMostRounded];
+  for (std::int64_t at = begin; at < end; at += group) {
+    for (std::int64_t column = 0; column < grid.row_elements; column += grid.columns) {
+      const std::int64_t ahead = patches_ahead(grid, column, kPatchesAhead);
+      run_patch(block, at + column, ahead, grid, rule, rounded);
+      const Patch patch{at / grid.row_elements, column, block.param, rounded};
+      for (const Ref<PackedCopy>& copy : block.copy.packed) copy->write(patch);
     }
   }
-  pack(end - part, {});
+  hwy::FlushStream();
 }
 
 template <class Block, class Rule>

@@ -6,6 +6,7 @@
 #include "mezzo/kernels/cpu/hash.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/onednn.h"
+#include "mezzo/kernels/cpu/pack_patch.h"
 #include "mezzo/kernels/cpu/pack_weight.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/kernel_listener.h"
@@ -51,10 +52,9 @@ class PackedWeight final : public PackedCopy {
   Packed read(const Tensor& source, const Shape& dims, const Shape& strides, bool is_read_again);
 
   Ref<PackedCopy> renewed(const Tensor& param) override;
-  std::int64_t part() const override { return rows_.elements * rows_.together; }
-  void write(const float* param, std::int64_t begin, std::int64_t end, WorkShare share) override {
-    pack_rows(*blocked_, param, block_->storage.memory.get_data_handle(), begin / rows_.elements,
-              end / rows_.elements, share);
+  PatchGrid grid() const override { return grid_; }
+  void write(const Patch& patch) override {
+    pack_patch(*blocked_, grid_, patch, block_->storage.memory.get_data_handle());
   }
   std::size_t element_bytes() const override { return dnnl_data_type_size(wanted_.data.data_type); }
   ReadIn pass() const override { return pass_; }
@@ -74,7 +74,7 @@ class PackedWeight final : public PackedCopy {
   ReadIn pass_;
   std::mutex mutex_;
   std::optional<BlockedWeight> blocked_;  // if it was packed from f32
-  WeightRows rows_{};
+  PatchGrid grid_{};                      // without rows if it cannot be packed patch by patch
   Ref<PackedBlock> block_;
   int reads_ = 0;
   bool lasts_ = false;  // the copy is kept when it is read
@@ -92,7 +92,7 @@ Packed PackedWeight::read(const Tensor& source, const Shape& dims, const Shape& 
     const Desc plain = describe(dims, source.dtype(), strides);
     blocked_ = blocked_f32(source, dims, strides, wanted_);
     if (blocked_) {
-      rows_ = rows_of(*blocked_);
+      grid_ = grid_of(*blocked_);
       run_packing("cpu_pack", plain, wanted_,
                   [&] { pack_weight(*blocked_, source.data<float>(), to.get_data_handle()); });
     } else {
@@ -123,12 +123,12 @@ Ref<PackedBlock> PackedWeight::next_block(const Tensor& param) const {
 
 Ref<PackedCopy> PackedWeight::renewed(const Tensor& param) {
   const std::lock_guard lock(mutex_);
-  if (reads_ == 0 || !blocked_ || rows_.count == 0) return nullptr;
+  if (reads_ == 0 || !blocked_ || grid_.rows == 0) return nullptr;
   Ref<PackedBlock> block = next_block(param);
   if (!block) return nullptr;
   const auto next = make_ref<PackedWeight>(wanted_, pass_);
   next->blocked_ = blocked_;
-  next->rows_ = rows_;
+  next->grid_ = grid_;
   next->block_ = std::move(block);
   next->lasts_ = reads_ > 1;
   return Ref<PackedCopy>(next.get());

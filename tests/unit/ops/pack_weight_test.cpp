@@ -5,10 +5,12 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <hwy/cache_control.h>
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
+#include "mezzo/kernels/cpu/pack_patch.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatch.h"
 #include "tests/unit/special_values.h"
@@ -103,17 +105,26 @@ std::vector<std::uint8_t> expected_bytes(const Tensor& weight, const Shape& dims
   return bytes;
 }
 
-// The last rows first, and each group in three shares of different lengths.
-void pack_by_rows(const kernels::onednn::BlockedWeight& blocked, const Tensor& weight, void* to) {
-  const kernels::onednn::WeightRows rows = rows_of(blocked);
-  ASSERT_GT(rows.count, 0);
-  ASSERT_EQ(rows.count % rows.together, 0);
-  ASSERT_EQ(rows.count * rows.elements, weight.numel());
-  for (std::int64_t end = rows.count; end > 0; end -= rows.together) {
-    for (const WorkShare share : {WorkShare{0, 1, 5}, WorkShare{1, 4, 5}, WorkShare{4, 5, 5}}) {
-      pack_rows(blocked, weight.data<float>(), to, end - rows.together, end, share);
+// The last patch first.
+void pack_by_patches(const kernels::onednn::BlockedWeight& blocked, const Tensor& weight,
+                     void* to) {
+  const PatchGrid grid = grid_of(blocked);
+  ASSERT_GT(grid.rows, 0);
+  ASSERT_EQ(weight.numel() % (grid.rows * grid.row_elements), 0);
+  ASSERT_EQ(grid.row_elements % grid.columns, 0);
+  ASSERT_TRUE(!grid.is_rounded || grid.rows * grid.columns <= kMostRounded);
+  const auto* const numbers = weight.data<float>();
+  std::vector<BFloat16> rounded(kMostRounded);
+  for (std::int64_t row = weight.numel() / grid.row_elements; (row -= grid.rows) >= 0;) {
+    for (std::int64_t column = grid.row_elements; (column -= grid.columns) >= 0;) {
+      for (std::int64_t i = 0; i < grid.rows * grid.columns && grid.is_rounded; ++i) {
+        const std::int64_t at = (row + i / grid.columns) * grid.row_elements + column;
+        rounded[static_cast<std::size_t>(i)] = BFloat16(numbers[at + i % grid.columns]);
+      }
+      pack_patch(blocked, grid, {row, column, numbers, rounded.data()}, to);
     }
   }
+  hwy::FlushStream();
 }
 
 // False if the sizes are not whole vectors.
@@ -128,10 +139,10 @@ bool expect_packed(const Tensor& weight, const Shape& dims, const Shape& strides
   const std::vector<std::uint8_t> expected =
       expected_bytes(weight, dims, strides, wanted, to.dtype);
   EXPECT_EQ(bytes_of(packed), expected) << to.name << " of " << concat(dims, strides);
-  const Temporary by_rows(wanted);
-  std::memset(by_rows.memory.get_data_handle(), 0xff, wanted.get_size());
-  pack_by_rows(*blocked, weight, by_rows.memory.get_data_handle());
-  EXPECT_EQ(bytes_of(by_rows), expected) << to.name << " by rows of " << concat(dims, strides);
+  const Temporary patched(wanted);
+  std::memset(patched.memory.get_data_handle(), 0xff, wanted.get_size());
+  pack_by_patches(*blocked, weight, patched.memory.get_data_handle());
+  EXPECT_EQ(bytes_of(patched), expected) << to.name << " by patches of " << concat(dims, strides);
   return true;
 }
 
@@ -154,6 +165,22 @@ TEST(PackWeight, PutsEveryNumberInItsPlace) {
     }
     EXPECT_GE(compared, 140);  // of 160: 80 is no multiple of 32
   }
+}
+
+TEST(PackWeight, HasNoPatchesOfWeightsThatLieInAnotherWay) {
+  if (!cpu_features().avx2) GTEST_SKIP() << "needs AVX2";
+  const Shape dims{64, 32, 3, 5};
+  const Desc wanted = layout(dims, DType::kBf16, memory::format_tag::OIhw16i32o2i);
+  const auto rows_of = [&](const Shape& strides) {
+    const auto blocked = blocked_weight(dims, strides, wanted);
+    return blocked ? grid_of(*blocked).rows : -1;
+  };
+  EXPECT_GT(rows_of({480, 1, 160, 32}), 0);     // channels last
+  EXPECT_GT(rows_of({480, 15, 5, 1}), 0);       // contiguous
+  EXPECT_EQ(rows_of({480, 1, 32, 96}), 0);      // columns of the kernel before its rows
+  EXPECT_EQ(rows_of({480, 1, 192, 32}), 0);     // its rows further apart
+  EXPECT_EQ(rows_of({960, 1, 160, 32}), 0);     // something else between
+  EXPECT_EQ(rows_of({1, 64, 10240, 2048}), 0);  // all input channels of a tap, then the next tap
 }
 
 TEST(PackWeight, TakesTheLayoutsOfTheKernelsThereAre) {
