@@ -54,7 +54,8 @@ std::optional<double> GradientHistogram::best_scale(DType dtype, int margin) con
   // on their fraction.
   int shift = (dtype == DType::kF16 ? 15 : 127) - *largest - margin;
   if (counts.rounded_to(dtype, shift + margin).to_infinity > 0) --shift;
-  return std::exp2(shift);
+  constexpr int kLargestScale = 127;  // in f32, which a scale is
+  return std::exp2(std::min(shift, kLargestScale));
 }
 
 std::optional<int> GradientHistogram::quantile(double q) const {

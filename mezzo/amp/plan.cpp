@@ -61,6 +61,14 @@ class Recorder final : public CallObserver {
   Plan take() { return std::move(plan_); }
 
  private:
+  // Of what the operation asks for by itself, which is something else.
+  static std::string level_says(const Policy& policy, DType dtype, const std::string& own) {
+    const std::string why = policy.level == Level::kO3
+                                ? std::string("everything is cast here")
+                                : concat("level ", policy.level, " says ", dtype);
+    return concat(why, "; of itself: ", own);
+  }
+
   static void explain(const ObservedCall& call, PlannedOp& planned) {
     planned.rule = rule_name(call.policy, call.op);
     if (call.policy == nullptr) {
@@ -73,8 +81,10 @@ class Recorder final : public CallObserver {
       planned.reason = "its module is set to f32";
     } else if (is_set_by_user(*call.policy, call.op)) {
       planned.reason = "set by the user";
-    } else if (own == PrecisionClass::kFloat32 && call.action == CastAction::kToLower) {
-      planned.reason = concat("everything is cast here, although it ", planned.reason);
+    } else if (call.action == CastAction::kToLower && own != PrecisionClass::kLower) {
+      planned.reason = level_says(*call.policy, call.policy->lower, planned.reason);
+    } else if (call.action == CastAction::kToFloat32 && own != PrecisionClass::kFloat32) {
+      planned.reason = level_says(*call.policy, DType::kF32, planned.reason);
     }
     if (is_lower(call.policy->lower) && rounds_parameters(*call.policy, call.op)) {
       planned.reason += concat("; its parameters are rounded to ", call.policy->lower,
@@ -125,7 +135,9 @@ std::int64_t Plan::count(DType dtype) const {
 std::vector<std::string> Plan::named_without_calls(const Policy& policy) const {
   if (policy.rules == nullptr) return {};
   std::vector<std::string> called;
-  for (const PlannedOp& op : ops) called.push_back(op.op);
+  for (const PlannedOp& op : ops) {
+    if (op.rule != "none") called.push_back(op.op);
+  }
   return policy.rules->without_calls(called);
 }
 

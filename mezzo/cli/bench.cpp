@@ -48,6 +48,10 @@ void print_times(const train::RunOptions& run, const train::RunResult& result) {
   write_out("  phases    forward {:.3f} ms, backward {:.3f} ms, update {:.3f} ms (medians)\n",
             result.forward_ms_median, result.backward_ms_median, result.update_ms_median);
   write_out("  rate      {:.1f} images/s\n", result.images_per_s);
+  if (result.skipped_steps > 0) {
+    write_out("  skipped   {} of {} steps, for what was not finite\n", result.skipped_steps,
+              result.steps);
+  }
 }
 
 void run_bench(BenchOptions options) {

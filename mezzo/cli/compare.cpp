@@ -1,4 +1,5 @@
 // mezzo compare: trains one model from the same weights in several precisions.
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -92,6 +93,16 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
   return result;
 }
 
+// What is wrong at one level is said before the levels in front of it are trained.
+void check_precision(const std::vector<train::RunOptions>& runs, const train::DataPair& data) {
+  train::RunOptions options = runs.front();
+  options.weights.clear();
+  const auto net = train::make_model(options, data.train->image_shape(), data.train->num_classes());
+  for (const train::RunOptions& run : runs) {
+    amp::apply_options(*net, run.policy, run.precision);
+  }
+}
+
 void run_compare(CompareOptions options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
@@ -109,16 +120,23 @@ void run_compare(CompareOptions options) {
     fit_epochs(options, *data.train, run);
     train::set_image_size(run, data.train->image_shape());
   }
+  check_precision(runs, data);
   Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
   std::vector<std::vector<std::string>> rows{kHeader};
   const StopOnSignal stop;
   train::RunResult result;
-  for (std::size_t i = 0; i < runs.size() && !result.stopped; ++i) {
-    result = train_one(runs[i], data, rows.size(), logs);
-    if (!result.stopped) rows.push_back(table_row(runs[i], result));
+  std::exception_ptr failure;  // those that are done are not lost by it
+  try {
+    for (std::size_t i = 0; i < runs.size() && !result.stopped; ++i) {
+      result = train_one(runs[i], data, rows.size(), logs);
+      if (!result.stopped) rows.push_back(table_row(runs[i], result));
+    }
+  } catch (...) {
+    failure = std::current_exception();
   }
   if (rows.size() > 1) write_out("{}", format_table(rows));
   on_the_way([&] { logs.report.write(); });
+  if (failure) std::rethrow_exception(failure);
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.
     distributed::meet(*processes);

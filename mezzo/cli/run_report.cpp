@@ -20,6 +20,13 @@ std::string describe_scaling(const train::RunOptions& options) {
   return fmt::format("{}, from {}", is_fixed ? "fixed" : "dynamic", scaler.get_scale());
 }
 
+// Only at level auto does graph mode choose by itself what computes in 16 bits.
+std::string describe_plan(const train::RunOptions& options) {
+  const bool may_differ = options.graph && options.policy.level == amp::Level::kAuto;
+  return may_differ ? "as in eager mode; graph mode may lower more: mezzo plan --graph"
+                    : "as it runs";
+}
+
 std::vector<std::pair<std::string, std::string>> configuration_rows(
     const train::RunOptions& options) {
   std::string optimizer = fmt::format("SGD, momentum {}", options.momentum);
@@ -34,6 +41,7 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
           {"learning rate", fmt::format("{}, {}", options.lr, train::name_of(options.schedule))},
           {"seed", std::to_string(options.seed)},
           {"mode", options.graph ? "graph" : "eager"},
+          {"plan", describe_plan(options)},
           {"device", concat(options.device)},
           {"machine", fmt::format("{}, {} thread{}", cpu_name(), num_threads(),
                                   num_threads() == 1 ? "" : "s")},

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "mezzo/amp/plan.h"
+#include "mezzo/graph/capture.h"
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/passes/cast_plan.h"
 #include "mezzo/graph/passes/insert_casts.h"
@@ -84,6 +85,30 @@ std::size_t eager_bytes(Program program) {
   return plan_memory(program).least_bytes;
 }
 
+std::vector<const Node*> calls_of(const Program& program) {
+  std::vector<const Node*> calls;
+  for (const Node& node : program.nodes) {
+    if (!node.is_host() && !is_precision_cast(program, node)) calls.push_back(&node);
+  }
+  return calls;
+}
+
+// In what the painted calls compute when they run. A network that makes a tensor in the dtype of
+// another one, `zeros(shape, x.dtype())`, made it before anything was painted: the capture that
+// follows the paints knows what that dtype is then. A network that does other calls then, as it may
+// by its dtypes, keeps those of the paints.
+void take_dtypes(const Program& as_called, std::vector<PaintedCall>& calls) {
+  const Program forward = forward_part(as_called);
+  const std::vector<const Node*> nodes = calls_of(forward);
+  const auto is_same = [](const PaintedCall& call, const Node* node) {
+    return call.op == node->op->name && call.path == node->path;
+  };
+  if (!std::ranges::equal(calls, nodes, is_same)) return;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i].dtype = computing_dtype(forward, *nodes[i]);
+  }
+}
+
 CompileOptions without_fusions(CompileOptions options) {
   for (const Pass& pass : kFusions) options.passes.disabled.emplace_back(pass.name);
   return options;
@@ -138,6 +163,7 @@ GraphReport report_on(const StepPrograms& step) {
   count_nodes(step.improved, report);
   count_states(step.improved, report);
   report.calls = painted_calls(step.painted);
+  take_dtypes(step.as_called, report.calls);
   report.paint = summarize(step.unfused);
   measure(step.improved, report.memory);
   report.memory.eager = eager_bytes(step.as_called);

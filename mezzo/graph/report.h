@@ -60,9 +60,9 @@ struct GraphReport {
   std::vector<NamedCount> host_work{};          // likewise
   std::size_t inputs = 0;
   std::size_t parameters = 0;
-  std::size_t other_states = 0;  // buffers and constants
-  std::vector<PaintedCall> calls{};
-  PaintSummary paint{};  // of the calls before some are joined
+  std::size_t other_states = 0;      // buffers and constants
+  std::vector<PaintedCall> calls{};  // painted_calls(), with the dtypes that they run in
+  PaintSummary paint{};              // of the calls before some are joined
   PassLog passes{};
   GraphMemory memory{};
 };

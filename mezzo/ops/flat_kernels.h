@@ -2,6 +2,7 @@
 // table of them for each kind of device. Implemented in mezzo/kernels.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -107,6 +108,12 @@ struct Gate {
   const std::int32_t* flags = nullptr;
   std::size_t count = 0;
 };
+
+// Of flags in the host's memory.
+inline bool is_open(Gate gate) {
+  return std::all_of(gate.flags, gate.flags + gate.count,
+                     [](std::int32_t flag) { return flag == kNothingBad; });
+}
 
 // Gradients are to be shortened to max_norm where they are longer.
 struct Clip {

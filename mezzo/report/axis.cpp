@@ -19,8 +19,10 @@ double round_step(double range, int count) {
   return 10 * power;
 }
 
+constexpr int kMostDigits = 12;  // behind the point
+
 int digits_of_step(double step) {
-  return std::clamp(static_cast<int>(-std::floor(std::log10(step) + 1e-9)), 0, 12);
+  return std::max(static_cast<int>(-std::floor(std::log10(step) + 1e-9)), 0);
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ std::vector<Tick> Axis::linear_ticks(int count, double least_step) const {
   const double first = std::ceil(low_ / step);
   for (int i = 0; (first + i) * step <= high_ && i <= 2 * count; ++i) {
     const double value = (first + i) * step;
-    const bool is_short = std::abs(value) < 1e6;
+    const bool is_short = std::abs(value) < 1e6 && digits_of_step(step) <= kMostDigits;
     result.push_back({value, is_short ? format_fixed(value == 0 ? 0 : value, digits_of_step(step))
                                       : format_number(value, 6)});
   }

@@ -14,7 +14,9 @@ namespace {
 
 using amp::GradientHistogram;
 
-constexpr const char* kNothing = "<p class=\"empty\">No gradients were counted.</p>\n";
+constexpr const char* kNothing =
+    "<p class=\"empty\">No gradients to draw: none was counted that is finite and not "
+    "zero.</p>\n";
 
 // What f16 does to the gradients of a binade, as the class that paints them.
 enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };

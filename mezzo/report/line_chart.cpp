@@ -59,11 +59,30 @@ std::vector<Bucket> buckets_of(std::span<const Point> points) {
   return buckets;
 }
 
+// Where the entries of a legend begin, row by row beside the name of the axis. None of one series.
+std::vector<Point> legend_places(const std::vector<Series>& series) {
+  constexpr double kRow = 18;
+  constexpr double kAxisName = 50;
+  std::vector<Point> places;
+  if (series.size() < 2) return places;
+  Point place{kLeft + 10, kBottom + 30};
+  for (const Series& one : series) {
+    const double width = 44 + 6.6 * static_cast<double>(one.name.size());
+    const bool is_first = place.x == kLeft + 10;
+    if (!is_first && place.x + width > kRight - kAxisName) place = {kLeft + 10, place.y + kRow};
+    places.push_back(place);
+    place.x += width;
+  }
+  return places;
+}
+
 class Drawing {
  public:
   Drawing(const LineChart& chart, Range x, Range y)
       : chart_(chart),
-        svg_(kChartWidth, kHeight, chart.label),
+        legend_(legend_places(chart.series)),
+        svg_(kChartWidth, legend_.empty() ? kHeight : legend_.back().y + kHeight - kBottom - 30,
+             chart.label),
         x_(AxisKind::kLinear, x.low, x.high, kLeft, kRight),
         y_(chart.y_axis, y.low, y.high, kBottom, kTop) {}
 
@@ -152,16 +171,15 @@ class Drawing {
   Point place(double x, double y) const { return {x_.place(x), y_.place(y)}; }
 
   void draw_legend() {
-    if (chart_.series.size() < 2) return;
-    double x = kLeft + 10;
-    for (std::size_t i = 0; i < chart_.series.size(); ++i) {
-      svg_.line({x, kBottom + 30}, {x + 18, kBottom + 30}, "line " + colour(i));
-      svg_.text({x + 24, kBottom + 34}, chart_.series[i].name, "tick");
-      x += 44 + 6.6 * static_cast<double>(chart_.series[i].name.size());
+    for (std::size_t i = 0; i < legend_.size(); ++i) {
+      const auto [x, y] = legend_[i];
+      svg_.line({x, y}, {x + 18, y}, "line " + colour(i));
+      svg_.text({x + 24, y + 4}, chart_.series[i].name, "tick");
     }
   }
 
   const LineChart& chart_;
+  std::vector<Point> legend_;
   Svg svg_;
   Axis x_;
   Axis y_;

@@ -114,6 +114,11 @@ void add_gradient_sentences(const RunData& run, std::vector<std::string>& senten
   const double shown = std::exp2(shown_shift(run));
   for (const auto& [histograms, name] : kinds) {
     const GradientHistogram sum = amp::sum_of(histograms, name);
+    const std::int64_t broken = sum.counts.infinities() + sum.counts.nans();
+    if (broken > 0 && sum.counts.finite_nonzero() == 0) {
+      sentences.push_back(concat("All ", name, " that are not zero were infinite or NaN: ", broken,
+                                 " of ", sum.counts.total(), "."));
+    }
     if (sum.counts.finite_nonzero() == 0) continue;
     if (sum.counts.zeros() > 0) sentences.push_back(zeros(sum, name));
     sentences.push_back(f16_loss(sum, name, 1));

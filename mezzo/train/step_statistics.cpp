@@ -7,25 +7,31 @@
 
 namespace mezzo::train {
 
+void StepStatistics::Times::add(const amp::TrainStepResult& report) {
+  total.push_back(report.total_ms());
+  forward.push_back(report.forward_ms);
+  backward.push_back(report.backward_ms);
+  update.push_back(report.update_ms);
+}
+
 void StepStatistics::add(const amp::TrainStepResult& report) {
-  total_.push_back(report.total_ms());
-  forward_.push_back(report.forward_ms);
-  backward_.push_back(report.backward_ms);
-  update_.push_back(report.update_ms);
+  (report.nonfinite_loss && report.skipped ? cut_ : whole_).add(report);
   skipped_ += report.skipped ? 1 : 0;
 }
 
 void StepStatistics::write(RunResult& result, std::int64_t batch_size) const {
-  result.steps = static_cast<std::int64_t>(total_.size());
+  result.steps = static_cast<std::int64_t>(whole_.total.size() + cut_.total.size());
   result.skipped_steps = skipped_;
-  if (total_.empty()) return;
-  result.total_ms = std::accumulate(total_.begin(), total_.end(), 0.0);
-  result.step_ms_median = median(total_);
-  result.step_ms_min = *std::min_element(total_.begin(), total_.end());
-  result.step_ms_max = *std::max_element(total_.begin(), total_.end());
-  result.forward_ms_median = median(forward_);
-  result.backward_ms_median = median(backward_);
-  result.update_ms_median = median(update_);
+  if (result.steps == 0) return;
+  result.total_ms = std::accumulate(whole_.total.begin(), whole_.total.end(), 0.0);
+  result.total_ms += std::accumulate(cut_.total.begin(), cut_.total.end(), 0.0);
+  const Times& times = whole_.total.empty() ? cut_ : whole_;
+  result.step_ms_median = median(times.total);
+  result.step_ms_min = *std::min_element(times.total.begin(), times.total.end());
+  result.step_ms_max = *std::max_element(times.total.begin(), times.total.end());
+  result.forward_ms_median = median(times.forward);
+  result.backward_ms_median = median(times.backward);
+  result.update_ms_median = median(times.update);
   result.images_per_s = 1000.0 * static_cast<double>(batch_size) / result.step_ms_median;
 }
 

@@ -89,9 +89,18 @@ TEST_F(Command, ARefusedRunLeavesNoEmptyLogs) {
   EXPECT_EQ(run("train --resume --seed 7" + checkpoints + "2" + logs).status, 2);
   EXPECT_EQ(run("train --save /no/such/folder/w" + logs).status, 2);
   EXPECT_EQ(run("compare --keep-f32 fc9" + logs).status, 2);
+  // Not of the first level, which casts nothing.
+  EXPECT_EQ(run("compare --model mlp --levels O0,O2 --lower fc9 --steps 1" + logs).status, 2);
   EXPECT_EQ(run("bench --warmup -1 --json " + path("log")).status, 2);
   EXPECT_FALSE(fs::exists(path("log")));
   EXPECT_FALSE(fs::exists(path("events")));
+}
+
+TEST_F(Command, BenchSaysThatStepsWereSkipped) {
+  const std::string options =
+      "bench --model mlp --batch-size 4 --steps 2 --warmup 1 --quiet --amp O2/f16";
+  EXPECT_THAT(run(options).output, testing::Not(HasSubstr("skipped")));
+  EXPECT_THAT(run(options + " --loss-scale 1e38").output, HasSubstr("skipped   2 of 2 steps"));
 }
 
 TEST_F(Command, ALogThatCannotBeWrittenSaysWhy) {

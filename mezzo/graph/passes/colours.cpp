@@ -36,6 +36,7 @@ Mark undecided(const Node& node) {
 }
 
 std::string reason_of(const amp::Policy& policy, const OpDef& op, amp::CastAction action) {
+  if (policy.lower == DType::kF32) return "its module is set to f32";
   if (policy.rules != nullptr && policy.rules->action_of(op) == action) {
     return "a rule of the user says so";
   }
@@ -46,6 +47,8 @@ std::string reason_of(const amp::Policy& policy, const OpDef& op, amp::CastActio
   if (action == amp::CastAction::kToFloat32 && own == PrecisionClass::kFloat32) {
     return "it needs f32";
   }
+  // So it is in a module that is set to 16 bits, whatever the level around it is.
+  if (policy.level == amp::Level::kO3) return "everything is cast here";
   return concat("level ", policy.level);
 }
 

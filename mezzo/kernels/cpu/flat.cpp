@@ -57,11 +57,6 @@ void note_squares(Device /*device*/, Listed<Block> blocks, const float* factor, 
   *sum = cpu::sum_of_product_squares(span_of(blocks), *factor);
 }
 
-bool is_open(Gate gate) {
-  return std::all_of(gate.flags, gate.flags + gate.count,
-                     [](std::int32_t flag) { return flag == kNothingBad; });
-}
-
 template <class Factors>
 Factors clipped(Factors factors, Clip clip) {
   if (clip.sum_of_squares != nullptr) {

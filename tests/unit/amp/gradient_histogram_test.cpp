@@ -60,6 +60,7 @@ TEST(GradientHistogram, TheBestScaleIsTheLargestThatOverflowsNothing) {
     EXPECT_EQ(histogram.best_scale(DType::kF16, 3), scale / 8) << largest;
   }
   EXPECT_EQ(histogram_of({1}).best_scale(DType::kF16, 0), 0x1p15);
+  EXPECT_EQ(histogram_of({0x1p-127F}).best_scale(DType::kF16, 0), 0x1p127) << "more is no f32";
   EXPECT_EQ(histogram_of({1}).best_scale(DType::kBf16, 0), 0x1p127);
   EXPECT_EQ(histogram_of({0x1.ffp0F}).best_scale(DType::kBf16, 0), 0x1p126);
 }

@@ -13,6 +13,7 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
 
 namespace mezzo::amp {
@@ -119,7 +120,35 @@ TEST(Plan, SaysWhatTheUserSetAndWhatO3Overrules) {
   EXPECT_EQ(plan.ops[0].rule, "user");
   EXPECT_EQ(plan.ops[0].dtype, DType::kF32);
   EXPECT_EQ(plan.ops[1].dtype, DType::kF16);
-  EXPECT_THAT(plan.ops[1].reason, HasSubstr("everything is cast here"));
+  EXPECT_THAT(plan.ops[1].reason, HasSubstr("everything is cast here; of itself: "));
+}
+
+// By itself, an operation that takes what comes would say that nothing is cast.
+TEST(Plan, SaysThatTheLevelDecidedAndNotTheOperation) {
+  const auto reason_at = [](Level level) {
+    const Plan plan = make_plan([&] {
+      const Autocast region({.level = level, .lower = DType::kBf16});
+      relu(full({2, 2}, 1));
+    });
+    return plan.ops[0].reason;
+  };
+  const std::string own = find_op("relu")->precision.reason;
+  EXPECT_EQ(reason_at(Level::kO1), "level O1 says f32; of itself: " + own);
+  EXPECT_EQ(reason_at(Level::kO2), "level O2 says bf16; of itself: " + own);
+  EXPECT_EQ(reason_at(Level::kAuto), own);
+}
+
+TEST(Plan, WhatIsCalledOutsideOfRegionsIsNotNamed) {
+  OpRules rules;
+  rules.lower("relu").lower("exp");
+  const Policy policy{
+      .level = Level::kO1, .lower = DType::kBf16, .rules = std::make_shared<const OpRules>(rules)};
+  const Plan plan = make_plan([&] {
+    exp(full({2}, 1));
+    const Autocast region(policy);
+    relu(full({2}, 1));
+  });
+  EXPECT_THAT(plan.named_without_calls(policy), testing::ElementsAre("exp"));
 }
 
 // Casts to 16 bits and back, as graph mode has them in its program.

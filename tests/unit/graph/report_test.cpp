@@ -2,11 +2,16 @@
 
 #include <algorithm>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/train_one_step.h"
 #include "mezzo/graph/compile.h"
+#include "mezzo/nn/conv.h"
+#include "mezzo/nn/linear.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/ops/shape_ops.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/graph/paints_of.h"
 
@@ -150,6 +155,54 @@ TEST(GraphReport, NothingIsCastAtO0) {
   EXPECT_EQ(reported.report.paint.parameter_casts, 0U);
   EXPECT_EQ(reported.computing_in(DType::kBf16), 0U);
   EXPECT_EQ(reported.report.memory.parameter_copies, 0U);
+}
+
+TEST(GraphReport, ModulesThatAreSetAreTheReason) {
+  amp::SmallNet net;
+  const amp::Batch batch = amp::small_batch(1);
+  const amp::Policy policy =
+      amp::apply_options(net, {.level = amp::Level::kO2, .lower = DType::kBf16},
+                         {.keep_float32 = {"fc"}, .lower = {"bn"}});
+  const Step step = [&](std::span<const Tensor> inputs) {
+    return std::vector{amp::forward(net, inputs[0], policy)};
+  };
+  const Tensor inputs[] = {batch.images};
+  const GraphReport report = report_on(capture_programs(step, inputs, {.networks = {&net}}));
+  const std::string text = described(report.calls);
+  EXPECT_THAT(text, testing::HasSubstr("fc: linear f32 black, its module is set to f32\n"));
+  EXPECT_THAT(text, testing::HasSubstr("bn: batch_norm bf16 white, everything is cast here\n"));
+  EXPECT_THAT(text, testing::HasSubstr("relu bf16 white, level O2\n"));
+}
+
+// Padding in the dtype of what it is joined with.
+class Padded final : public nn::Module {
+ public:
+  Padded() { add("conv", conv_), add("fc", fc_); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = conv_(x);
+    const Tensor padding = zeros({y.size(0), 1, y.size(2), y.size(3)}, y.dtype());
+    return fc_(flatten(relu(cat(std::vector{y, padding}, 1)), 1));
+  }
+
+ private:
+  nn::Conv2d conv_{1, 3, 3};
+  nn::Linear fc_{4 * 6 * 6, 3};
+};
+
+TEST(GraphReport, TensorsOfTheNetworksOwnHaveTheDtypeThatTheyRunWith) {
+  Padded net;
+  const amp::Batch batch = amp::small_batch(1);
+  const amp::Policy policy = amp::apply_options(
+      net, {.level = amp::Level::kAuto, .lower = DType::kBf16}, {.keep_float32 = {"fc"}});
+  const Step step = [&](std::span<const Tensor> inputs) {
+    cross_entropy(amp::forward(net, inputs[0], policy), inputs[1]).backward();
+    return std::vector<Tensor>{};
+  };
+  const Tensor inputs[] = {batch.images, batch.labels};
+  const GraphReport report = report_on(capture_programs(step, inputs, {.networks = {&net}}));
+  EXPECT_EQ(report.paint.ops_f32, 2U) << "linear and the loss";
+  EXPECT_EQ(std::ranges::count(report.calls, DType::kF32, &PaintedCall::dtype), 2)
+      << described(report.calls);
 }
 
 // The dtypes are those of autocast then.

@@ -62,6 +62,11 @@ TEST(Axis, OneNumberLiesInTheMiddleAmongRoundOnes) {
               ElementsAre("76", "78", "80", "82", "84"));
 }
 
+TEST(Axis, SmallNumbersAreToldApart) {
+  EXPECT_THAT(texts_of(Axis(AxisKind::kLinear, 1e-15, 3e-15, 0, 100)),
+              ElementsAre("1e-15", "1.5e-15", "2e-15", "2.5e-15", "3e-15"));
+}
+
 // Every tick has a place between 10 and 20, and there are not many.
 void expect_ticks_in_place(AxisKind kind, double low, double high) {
   const Axis axis(kind, low, high, 10, 20);

@@ -36,6 +36,20 @@ TEST(LineChart, DrawsEverySeriesAndNamesSeveral) {
   EXPECT_THAT(two, HasSubstr(">b&lt;i&gt;<"));
 }
 
+TEST(LineChart, ALegendTooLongForALineGoesOnBelow) {
+  LineChart chart{.label = "loss", .x_label = "step"};
+  for (int i = 0; i < 5; ++i) {
+    chart.series.push_back(line(3));
+    chart.series.back().name = "resnet20 O2/bf16";
+  }
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  EXPECT_THAT(svg, HasSubstr("viewBox=\"0 0 760 278\""));
+  EXPECT_THAT(svg, HasSubstr("x=\"96\" y=\"272\""));
+  chart.series.resize(4);
+  EXPECT_THAT(to_svg(chart), HasSubstr("viewBox=\"0 0 760 260\""));
+}
+
 TEST(LineChart, WithoutPointsThereIsNoDrawing) {
   for (const LineChart& chart :
        {LineChart{}, LineChart{.series = {{.name = "a"}}},

@@ -56,6 +56,15 @@ TEST(Verdict, SaysWhatF16LosesAndWhichScaleLosesNothing) {
                                   "loss scaling."));
 }
 
+TEST(Verdict, GradientsOfWhichNoneIsFiniteAreSaid) {
+  RunData run = example_run(1);
+  const float infinity = std::numeric_limits<float>::infinity();
+  run.gradients = {histogram_of("conv.weight", {infinity, 0, -infinity})};
+  run.counted_steps = 1;
+  EXPECT_THAT(verdict(run), Contains("All parameter gradients that are not zero were infinite or "
+                                     "NaN: 2 of 3."));
+}
+
 TEST(Verdict, TheScaleOfTheRunIsShownIfItHadOne) {
   RunData run = example_run(5, 1024);
   run.dtype = DType::kF16;

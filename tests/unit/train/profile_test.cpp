@@ -178,6 +178,26 @@ TEST(Profile, OfABenchHasEveryPhaseAndOnlyStepsThatCount) {
   EXPECT_LE(ms, result.total_ms);
 }
 
+// All steps are skipped: at this scale every gradient is infinite.
+TEST(Profile, AnUpdateThatIsNotDoneMovesNothing) {
+  RunOptions options;
+  options.model = "mlp";
+  options.batch_size = 4;
+  options.policy = {.level = amp::Level::kO2, .lower = DType::kF16};
+  options.loss_scale = {.kind = LossScaling::Kind::kStatic, .scale = 1e38};
+  Profile profile;
+  RunObserver observer;
+  const RunResult result = bench(options, {.warmup = 1, .steps = 2, .profile = &profile}, observer);
+  ASSERT_EQ(result.skipped_steps, 2);
+  int updates = 0;
+  for (const ProfileRow& row : profile.rows()) {
+    if (row.op != "sgd_step") continue;
+    ++updates;
+    EXPECT_EQ(row.bytes, 0);
+  }
+  EXPECT_EQ(updates, 1);
+}
+
 // Whose passes join operations.
 TEST(Profile, OfGraphModeHasOtherOperations) {
   const auto ops = [](bool graph) {

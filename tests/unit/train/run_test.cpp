@@ -255,6 +255,29 @@ TEST(StepStatistics, AreOfWhatWasAdded) {
   EXPECT_EQ(result.images_per_s, 1000 * 5 / 222.0);
 }
 
+// They end at their loss, and would make a network look faster that learns nothing.
+TEST(StepStatistics, StepsWithoutABackwardPassHaveNoPartInTheMedians) {
+  StepStatistics statistics;
+  const auto add = [&](double forward_ms, bool is_cut) {
+    amp::TrainStepResult step{.nonfinite_loss = is_cut, .skipped = is_cut};
+    step.forward_ms = forward_ms;
+    step.backward_ms = is_cut ? 0 : 6;
+    statistics.add(step);
+  };
+  RunResult result;
+  for (const double ms : {1.0, 2.0, 3.0}) add(ms, true);
+  statistics.write(result, 1);
+  EXPECT_EQ(result.step_ms_median, 2) << "there are no others";
+  add(4, false);
+  statistics.write(result, 1);
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.skipped_steps, 3);
+  EXPECT_EQ(result.step_ms_median, 10);
+  EXPECT_EQ(result.step_ms_min, 10);
+  EXPECT_EQ(result.images_per_s, 100);
+  EXPECT_EQ(result.total_ms, 16);
+}
+
 // An MNIST folder of one black image each, of these heights and 4 pixels wide.
 std::string write_mnist(const data::TempFolder& folder, std::uint8_t train, std::uint8_t test) {
   const auto write = [&](const std::string& prefix, std::uint8_t height) {
