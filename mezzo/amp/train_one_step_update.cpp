@@ -9,6 +9,7 @@
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/log.h"
+#include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/optim/gradients.h"

@@ -17,6 +17,7 @@
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/table.h"
+#include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/train/configuration.h"
 
@@ -136,10 +137,14 @@ void run_compare(CompareOptions options) {
   }
   if (rows.size() > 1) write_out("{}", format_table(rows));
   on_the_way([&] { logs.report.write(); });
-  if (failure) std::rethrow_exception(failure);
+  if (failure) {
+    distributed::meet_in_failure(*processes);
+    std::rethrow_exception(failure);
+  }
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.
     distributed::meet(*processes);
+    leave_the_word_to_the_first(*processes);
     fail<Error>("compare", "stopped by a signal after step ", result.steps, " of ",
                 label_of(runs[rows.size() - 1]), ": ", rows.size() - 1, " of ", runs.size(),
                 " runs are done. A comparison cannot go on, begin it again");

@@ -2,20 +2,40 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/log.h"
 
 namespace mezzo::cli {
+
+namespace {
+
+void silence(std::FILE* stream) {
+  if (std::freopen("/dev/null", "w", stream) == nullptr) {
+    fail<FileError>("distributed", "/dev/null: cannot be written. Processes need it");
+  }
+}
+
+// What is warned of is the network, its precision or a checkpoint, which all have in common.
+void write_but_warnings(logging::Topic topic, std::string_view line) {
+  if (topic != logging::Topic::kWarning) logging::write_to_standard_error(topic, line);
+}
+
+}  // namespace
 
 std::unique_ptr<distributed::ProcessGroup> share_work(SharedOptions& options) {
   auto processes = distributed::connect();
   if (processes->rank() == 0) return processes;
   options.quiet = true;
   for (std::string* file : {&options.json, &options.report, &options.logdir}) file->clear();
-  if (std::freopen("/dev/null", "w", stdout) == nullptr) {
-    fail<FileError>("distributed", "/dev/null: cannot be written. Processes need it");
-  }
+  silence(stdout);
+  logging::set_sink(write_but_warnings);
   return processes;
+}
+
+void leave_the_word_to_the_first(const distributed::ProcessGroup& processes) {
+  if (processes.rank() > 0) silence(stderr);
 }
 
 }  // namespace mezzo::cli

@@ -14,6 +14,7 @@
 #include "mezzo/cli/run_report.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/table.h"
+#include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
@@ -100,6 +101,7 @@ void run_train(TrainOptions options) {
   } catch (...) {
     // Steps are worth more than what failed behind them.
     if (trained != nullptr) write_in_spite([&] { write_both(options.save, *trained, report); });
+    distributed::meet_in_failure(*processes);
     throw;
   }
   if (!result.stopped) print_result(run, result);
@@ -107,6 +109,7 @@ void run_train(TrainOptions options) {
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.
     distributed::meet(*processes);
+    leave_the_word_to_the_first(*processes);
     fail<Error>("train", "stopped by a signal after step ", result.steps,
                 run.checkpoints.folder.empty() ? ". With --checkpoint-dir it could go on"
                                                : ". Go on with --resume");

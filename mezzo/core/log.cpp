@@ -88,10 +88,10 @@ void set_sink(Sink sink) {
 
 void write_line(Topic topic, std::string_view line) {
   const std::lock_guard lock(state().mutex);
-  if (state().sink) {
-    state().sink(topic, line);
-    return;
-  }
+  state().sink ? state().sink(topic, line) : write_to_standard_error(topic, line);
+}
+
+void write_to_standard_error(Topic topic, std::string_view line) {
   const std::string_view name = name_of(topic);
   const std::string text = without_controls(line);
   std::fprintf(stderr, "mezzo %.*s: %s\n", static_cast<int>(name.size()), name.data(),

@@ -19,9 +19,10 @@ enum class Topic : unsigned char {
 
 bool is_enabled(Topic topic);
 
-// Receives each line. The default writes to standard error.
+// Receives each line. The default is write_to_standard_error().
 using Sink = std::function<void(Topic, std::string_view line)>;
 void set_sink(Sink sink);
+void write_to_standard_error(Topic topic, std::string_view line);
 
 void write_line(Topic topic, std::string_view line);
 

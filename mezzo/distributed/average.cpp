@@ -6,6 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/distributed/agreement.h"
 
 namespace mezzo::distributed {
 namespace {
@@ -83,6 +84,27 @@ class Averager {
   std::unique_ptr<float[]> mean_;
 };
 
+// Other tensors of as many bytes would be taken without complaint, those of other sizes wait for
+// ever.
+void check_same_tensors(ProcessGroup& group, std::span<const NamedTensor> tensors) {
+  constexpr const char* kAdvice =
+      "Make the same network and optimizer in every process, its parts in the same order";
+  std::vector<std::uint64_t> layouts;
+  for (const NamedTensor& entry : tensors) {
+    Hash hash;
+    hash.add(std::string_view(entry.name));
+    hash.add(layout_of(entry.tensor));
+    layouts.push_back(hash.value());
+  }
+  const auto difference =
+      first_difference(group, layouts, kOp, "the number of tensors of network and state", kAdvice);
+  if (!difference.has_value()) return;
+  const NamedTensor& own = tensors[difference->index];
+  fail<ArgumentError>(kOp, "tensor ", difference->index, " of network and state, here ", own.name,
+                      ", ", own.tensor, ", has another name, shape, dtype or format in process ",
+                      difference->process, " than in process 0. ", kAdvice);
+}
+
 }  // namespace
 
 void average(ProcessGroup& group, std::span<float> numbers) {
@@ -103,25 +125,13 @@ bool any(ProcessGroup& group, bool value) { return sum(group, value ? 1 : 0) > 0
 
 void meet(ProcessGroup& group) { any(group, false); }
 
-void check_same(ProcessGroup& group, std::string_view op, std::string_view what, double value,
-                std::string_view advice) {
-  const std::vector<double> values = gather(group, value);
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    check_arg(values[i] == values[0], op, what, " of process ", i, " is ", values[i],
-              ", that of process 0 ", values[0], ". ", advice);
-  }
-}
-
 void broadcast(ProcessGroup& group, std::int64_t& number) {
   group.broadcast(std::as_writable_bytes(std::span(&number, 1)));
 }
 
 void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors) {
   if (group.size() == 1) return;
-  std::size_t size = 0;
-  for (const NamedTensor& entry : tensors) size += entry.tensor.bytes();
-  check_same(group, kOp, "the size of network and state in bytes", static_cast<double>(size),
-             "Make the same one in every process");
+  check_same_tensors(group, tensors);
   for (const NamedTensor& entry : tensors) {
     const Tensor& tensor = entry.tensor;
     check_arg(tensor.device().is_cpu() && tensor.is_one_block(), kOp, entry.name, " is ", tensor,

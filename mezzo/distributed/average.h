@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/core/tensor.h"
@@ -26,15 +25,11 @@ bool any(ProcessGroup& group, bool value);
 // Returns once all have called it: what each of them did before is done.
 void meet(ProcessGroup& group);
 
-// Throws ArgumentError, in every process, unless all have the same value, naming two that differ.
-// `advice` ends the message.
-void check_same(ProcessGroup& group, std::string_view op, std::string_view what, double value,
-                std::string_view advice);
-
 // Gives the number of process 0 to all.
 void broadcast(ProcessGroup& group, std::int64_t& number);
-// Gives the elements of process 0 to all. The tensors are dense and lie in the host's memory, else
-// ArgumentError is thrown; of the same shapes and formats in every process.
+// Gives the elements of process 0 to all. Throws ArgumentError, in every process, unless all have
+// the same names, shapes, dtypes and formats in the same order; and unless the tensors are dense
+// and lie in the host's memory.
 void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors);
 
 }  // namespace mezzo::distributed

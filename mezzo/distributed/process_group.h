@@ -28,6 +28,9 @@ class ProcessGroup {
 
   int rank() const { return rank_; }  // from 0
   int size() const { return size_; }
+  // True once all know that all have failed: see fail_together() in agreement.h.
+  bool all_have_failed() const { return all_have_failed_; }
+  void set_all_have_failed(bool value) { all_have_failed_ = value; }
 
   // Everybody gets the bytes of process 0.
   virtual void broadcast(std::span<std::byte> bytes) = 0;
@@ -43,6 +46,7 @@ class ProcessGroup {
  private:
   int rank_;
   int size_;
+  bool all_have_failed_ = false;
 };
 
 // What all processes have, those of process 0 first; as many numbers in each.
@@ -56,8 +60,8 @@ std::vector<Number> gathered(ProcessGroup& group, std::span<const Number> own) {
 // The processes that were started together by Open MPI's `mpirun`, that of MPICH or Intel's MPI, or
 // Slurm's `srun`, whichever mezzo was built for; a process that was started by itself is a group of
 // one, and no MPI is set up for it. To be called once, where the program begins, and kept until it
-// ends. If it is destroyed by an exception the process says nothing to the others: once the program
-// has reported its error and has ended, the launcher ends them.
+// ends. MPI is finished when the program ends with status 0. With another one it says nothing to
+// the others, who may wait for something else: the launcher ends them.
 //
 // Throws UnsupportedError if others were started too, and mezzo was built without MPI or with
 // another than the launcher's, and DeviceError for what MPI reports.

@@ -1,4 +1,4 @@
-#include <exception>
+#include <cstdlib>
 #include <string_view>
 
 #include <mpi.h>
@@ -27,13 +27,7 @@ int count_of(std::size_t bytes) { return static_cast<int>(bytes); }
 
 class MpiGroup final : public ProcessGroup {
  public:
-  MpiGroup(int rank, int size, bool ends_mpi)
-      : ProcessGroup(rank, size), ends_mpi_(ends_mpi), exceptions_(std::uncaught_exceptions()) {}
-
-  // MPI_Finalize() waits for the others, who wait for what this process was to send them.
-  ~MpiGroup() override {
-    if (ends_mpi_ && std::uncaught_exceptions() == exceptions_) MPI_Finalize();
-  }
+  MpiGroup(int rank, int size) : ProcessGroup(rank, size) {}
 
   void broadcast(std::span<std::byte> bytes) override {
     check(MPI_Bcast(bytes.data(), count_of(bytes.size()), MPI_BYTE, 0, MPI_COMM_WORLD),
@@ -52,11 +46,13 @@ class MpiGroup final : public ProcessGroup {
         MPI_Allgather(send.data(), each, MPI_BYTE, receive.data(), each, MPI_BYTE, MPI_COMM_WORLD),
         "MPI_Allgather");
   }
-
- private:
-  bool ends_mpi_;
-  int exceptions_;  // that were on their way when it was made
 };
+
+// MPI_Finalize() waits for the others, who may wait for what this process was to send them. Only
+// the status says whether it has failed: exceptions are caught before the program ends.
+void finish_mpi(int status, void* /*unused*/) {
+  if (status == 0) MPI_Finalize();
+}
 
 }  // namespace
 
@@ -72,6 +68,7 @@ std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
                              "this MPI cannot be used in programs with threads. Use one that "
                              "provides MPI_THREAD_SERIALIZED, such as Debian's Open MPI");
     }
+    on_exit(finish_mpi, nullptr);
   }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int rank = 0;
@@ -85,7 +82,7 @@ std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
                            ": it is a launcher of another MPI than mezzo was built with. Use "
                            "that one's");
   }
-  return std::make_unique<MpiGroup>(rank, size, is_set_up == 0);
+  return std::make_unique<MpiGroup>(rank, size);
 }
 
 }  // namespace mezzo::distributed

@@ -110,7 +110,7 @@ struct Gate {
 };
 
 // Of flags in the host's memory.
-inline bool is_open(Gate gate) {
+inline bool is_open_on_host(Gate gate) {
   return std::all_of(gate.flags, gate.flags + gate.count,
                      [](std::int32_t flag) { return flag == kNothingBad; });
 }

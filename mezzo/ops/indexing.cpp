@@ -106,7 +106,8 @@ extern const OpDef embedding{
     .backward =
         [](Backward& ctx) {
           const bool f32_result = ctx.grad_dtype(0) == DType::kF32;
-          ctx.set(0, embedding_grad(ctx.grad(), ctx.input(1), {ctx.input_shape(0)[0], f32_result}));
+          ctx.set(0, mezzo::embedding_grad(ctx.grad(), ctx.input(1),
+                                           {ctx.input_shape(0)[0], f32_result}));
         },
     .grad_inputs = 0b01,
     .samples = []() -> std::vector<Sample> {

@@ -352,7 +352,7 @@ void QueuedUpdate<Tensors, Step>::queue(const UpdateConditions& conditions) cons
                                    count_};
   // A closed gate moves nothing; on a card, nobody knows here whether it is.
   const auto describe = [&] {
-    const bool is_done = !device.is_cpu() || flat::is_open(gate);
+    const bool is_done = !device.is_cpu() || flat::is_open_on_host(gate);
     return KernelWork{.op = Rule<Tensors>::kName,
                       .kernel = flat::kernels_on(device).name,
                       .bytes = is_done ? moved_bytes_ : 0};

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
@@ -15,52 +16,22 @@ namespace {
 
 constexpr const char* kOp = "average_gradients";
 
-// FNV-1a: Fowler, Noll and Vo, http://www.isthe.com/chongo/tech/comp/fnv.
-class Hash {
- public:
-  template <class Number>
-  void add(Number number) {
-    value_ = (value_ ^ static_cast<std::uint64_t>(number)) * 0x100000001b3U;
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325U;
-};
-
-// What must be the same everywhere for elements to mean the same, as a number; 0: no gradient.
-std::uint64_t layout_of(const Tensor& grad) {
-  if (!grad.defined()) return 0;
-  Hash hash;
-  hash.add(grad.dtype());
-  hash.add(grad.format());
-  for (const std::int64_t size : grad.shape()) hash.add(size);
-  return hash.value();
-}
-
 // Sums of different arrays would be exchanged without complaint, or wait for ever.
 void check_same_layouts(distributed::ProcessGroup& group, const std::vector<Tensor>& grads) {
-  std::vector<std::uint64_t> layouts(grads.size());
-  std::ranges::transform(grads, layouts.begin(), layout_of);
-  Hash digest;
-  digest.add(grads.size());
-  for (const std::uint64_t layout : layouts) digest.add(layout);
-  const std::uint64_t own = digest.value();
-  const auto digests = distributed::gathered(group, std::span(&own, 1));
-  if (std::ranges::all_of(digests, [&](std::uint64_t other) { return other == own; })) return;
   constexpr const char* kAdvice =
       "Every process must train the same network, and use the same parameters in the same steps";
-  distributed::check_same(group, kOp, "the number of parameters", static_cast<double>(grads.size()),
-                          kAdvice);
-  const auto all = distributed::gathered(group, std::span(std::as_const(layouts)));
-  for (std::size_t i = grads.size(); i < all.size(); ++i) {
-    const std::size_t param = i % grads.size();
-    const bool is_missing = all[i] == 0 || all[param] == 0;
-    check_arg(all[i] == all[param], kOp, "the gradient of parameter ", param, " ",
-              is_missing ? "is missing in process " : "differs in shape or format in process ",
-              is_missing && all[param] == 0 ? 0 : i / grads.size(), ", unlike in process ",
-              is_missing && all[param] == 0 ? i / grads.size() : 0, ". ", kAdvice);
-  }
+  std::vector<std::uint64_t> layouts(grads.size());
+  std::ranges::transform(grads, layouts.begin(), distributed::layout_of);
+  const auto difference =
+      distributed::first_difference(group, layouts, kOp, "the number of parameters", kAdvice);
+  if (!difference.has_value()) return;
+  const bool is_missing = difference->value == 0 || difference->first == 0;
+  const bool is_missing_first = is_missing && difference->first == 0;
+  fail<ArgumentError>(
+      kOp, "the gradient of parameter ", difference->index, " ",
+      is_missing ? "is missing in process " : "differs in shape or format in process ",
+      is_missing_first ? 0 : difference->process, ", unlike in process ",
+      is_missing_first ? difference->process : 0, ". ", kAdvice);
 }
 
 // Small gradients are exchanged together: what an exchange costs besides its bytes, they would pay

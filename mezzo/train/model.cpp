@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <limits>
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
+#include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/inference.h"
@@ -112,6 +114,15 @@ class Loop {
     check("the step that training ends with", state_.total_steps);
     check("the number of steps of an epoch", state_.steps_per_epoch);
     check("the batch size", order.batch_size);
+    if (order.shard.count == processes()->size()) {  // else each may have a data set of its own
+      check("the number of examples", order.examples);
+      check("shuffling (1) or not (0)", order.shuffle ? 1 : 0);
+      check("the seed of the loader (its upper half)", static_cast<std::int64_t>(order.seed >> 32));
+      check("the seed of the loader (its lower half)",
+            static_cast<std::int64_t>(order.seed & 0xffffffffU));
+    }
+    distributed::check_same(*processes(), "Model", "the learning rate", model_.optimizer().lr(),
+                            "Give every process the same optimizer and rates");
     check("the number of shards that are validated",
           state_.has_validation ? options_.validation->order().shard.count : 0);
     check_arg(order.drop_remainder || order.examples % (order.batch_size * order.shard.count) == 0,
@@ -188,6 +199,7 @@ class Loop {
       state_.metrics = model_.eval(*options_.validation);
     } catch (...) {
       save_in_spite();
+      if (processes() != nullptr) distributed::meet_in_failure(*processes());
       throw;
     }
   }
@@ -343,13 +355,21 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   distributed::ProcessGroup* const processes = step_.options().processes;
   // Running statistics are each process's own in training.
   if (processes != nullptr) distributed::broadcast(*processes, net().named_buffers());
-  for (data::Batch batch; loader.next(batch);) {
-    const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
-    // As in training: a region in which this is called is for the network.
-    const amp::NoAutocast outside;
-    const double loss = loss_(output, batch.labels.to(device)).item();
-    for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
+  std::exception_ptr failure;
+  try {
+    for (data::Batch batch; loader.next(batch);) {
+      const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
+      // As in training: a region in which this is called is for the network.
+      const amp::NoAutocast outside;
+      const double loss = loss_(output, batch.labels.to(device)).item();
+      for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
+    }
+  } catch (...) {
+    if (processes == nullptr) throw;
+    failure = std::current_exception();
   }
+  // The first saves what is trained, also where the evaluation of another one fails.
+  if (processes != nullptr) distributed::fail_together(*processes, "Model", failure);
   const bool has_part = loader.order().shard.count > 1;
   for (const auto& metric : metrics_) {
     if (processes != nullptr && has_part) metric->add_up(*processes);

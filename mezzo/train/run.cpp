@@ -54,9 +54,12 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
   RunReporter reporter(options, schedule, *data.train, observer);
   std::optional<ModelCheckpoint> checkpoints;
-  LambdaCallback watch({.on_step_end = [&is_trained](FitState& state) {
-    is_trained = state.stop || state.step == state.total_steps;
-  }});
+  // At its end, too: another process may have asked for it.
+  LambdaCallback watch({.on_step_end =
+                            [&is_trained](FitState& state) {
+                              is_trained = state.stop || state.step == state.total_steps;
+                            },
+                        .on_train_end = [&is_trained](FitState&) { is_trained = true; }});
   FitOptions fit{
       .callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};
   if (!options.checkpoints.folder.empty()) {

@@ -24,6 +24,12 @@ class Together : public Command {
   }
 };
 
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 constexpr const char* kTrain = "train --batch-size 100 --momentum 0.9 --quiet ";
 
 TEST_F(Together, OneSaysWhatAllDo) {
@@ -85,7 +91,7 @@ TEST_F(Together, ASignalEndsAllBehindTheSameStep) {
                                           " & pid=$!; until grep -q step.:3, ", path("log"),
                                           "; do sleep 0.02; done; kill -TERM $pid; wait $pid'"));
   EXPECT_EQ(stopped.status, 1) << stopped.errors;
-  EXPECT_THAT(stopped.errors, HasSubstr("stopped by a signal after step"));
+  EXPECT_EQ(count_of(stopped.errors, "stopped by a signal after step"), 1);
   const std::vector<Json> events = read_events("log");
   ASSERT_EQ(events.back()["event"], "stopped");
   const int step = events.back()["step"];
@@ -104,7 +110,13 @@ TEST_F(Together, OneThatFailsEndsAll) {
 TEST_F(Together, OthersThatTrainSomethingElseAreRefused) {
   const Outcome steps = run_two(concat(kTrain, "--steps 5"), "--data shapes --image-size 28");
   EXPECT_EQ(steps.status, 2);
-  EXPECT_THAT(steps.errors, HasSubstr("of process 1 is"));
+  EXPECT_THAT(steps.errors, HasSubstr("shape, dtype or format in process 1 than in process 0"));
+}
+
+TEST_F(Together, OneWarnsOfWhatAllDo) {
+  const Outcome outcome = run_two("bench --model mlp --keep-f32 add --steps 1 --warmup 1 --quiet");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(count_of(outcome.errors, "mlp does not call `add`"), 1) << outcome.errors;
 }
 
 TEST_F(Together, BenchAndCompareShareTheWork) {

@@ -67,12 +67,12 @@ Factors clipped(Factors factors, Clip clip) {
 
 void sgd_if(Device /*device*/, Gate gate, Clip clip, Listed<SgdBlock> blocks,
             const SgdFactors* factors) {
-  if (is_open(gate)) cpu::sgd(span_of(blocks), clipped(*factors, clip));
+  if (is_open_on_host(gate)) cpu::sgd(span_of(blocks), clipped(*factors, clip));
 }
 
 void adam_if(Device /*device*/, Gate gate, Clip clip, Listed<AdamBlock> blocks,
              const AdamFactors* factors) {
-  if (is_open(gate)) cpu::adam(span_of(blocks), clipped(*factors, clip));
+  if (is_open_on_host(gate)) cpu::adam(span_of(blocks), clipped(*factors, clip));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
+#include "mezzo/distributed/agreement.h"
 #include "tests/unit/distributed/processes.h"
 #include "tests/unit/message_of.h"
 
@@ -112,9 +113,35 @@ TEST(Broadcast, GivesWhatTheFirstHas) {
 
 TEST(Broadcast, RefusesOtherTensors) {
   in_processes(2, [](ProcessGroup& group) {
-    const std::vector<NamedTensor> other = {{"w", full({3 + group.rank()}, 1)}};
-    EXPECT_THAT(message_of<ArgumentError>([&] { broadcast(group, other); }),
-                testing::HasSubstr("the size of network and state in bytes of process 1 is 16"));
+    const auto message_of_all = [&](const std::vector<NamedTensor>& tensors) {
+      return message_of<ArgumentError>([&] { broadcast(group, tensors); });
+    };
+    const bool is_first = group.rank() == 0;
+    const NamedTensor a{"a", full({2, 3}, 1)};
+    const NamedTensor b{"b", full({2, 3}, 2)};
+    EXPECT_THAT(message_of_all({a, {"w", full({3 + group.rank()}, 1)}}),
+                testing::HasSubstr("tensor 1 of network and state, here w, "));
+    EXPECT_THAT(message_of_all(is_first ? std::vector{a, b} : std::vector{b, a}),
+                testing::HasSubstr("has another name, shape, dtype or format in process 1 than in "
+                                   "process 0"));
+    EXPECT_THAT(message_of_all({{"w", is_first ? full({2, 3}, 1) : full({3, 2}, 1)}}),
+                testing::HasSubstr("tensor 0 of network and state"));
+    EXPECT_THAT(message_of_all(is_first ? std::vector{a, b} : std::vector{a}),
+                testing::HasSubstr("the number of tensors of network and state of process 1 is 1"));
+  });
+}
+
+TEST(FailTogether, AllFailForOneAndMeetThen) {
+  in_processes(3, [](ProcessGroup& group) {
+    fail_together(group, "op", nullptr);
+    meet_in_failure(group);  // nobody waits
+    const auto failure = group.rank() == 1 ? std::make_exception_ptr(FileError("gone")) : nullptr;
+    const std::string message = message_of<Error>([&] { fail_together(group, "op", failure); });
+    EXPECT_EQ(message, group.rank() == 1 ? "gone" : "[op] another process has failed. It says why");
+    EXPECT_TRUE(group.all_have_failed());
+    meet_in_failure(group);
+    fail_together(group, "op", nullptr);
+    EXPECT_FALSE(group.all_have_failed()) << "they have gone on";
   });
 }
 

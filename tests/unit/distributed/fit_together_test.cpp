@@ -99,6 +99,27 @@ TEST_F(FitTogether, EvaluationOfWholeSetsAddsNothingUp) {
   });
 }
 
+// The first writes checkpoints: it must not wait for those of another's part.
+TEST_F(FitTogether, AnEvaluationThatFailsInOneFailsInAllAndIsSaved) {
+  const auto saved = results_of<bool>(2, [](ProcessGroup& group) {
+    Training training(&group);
+    bool is_told = false;
+    LambdaCallback callback({.on_evaluation_failed = [&](FitState&) { is_told = true; }});
+    auto labels = training.examples.labels.to_vector<std::int64_t>();
+    if (group.rank() == 1) labels.assign(labels.size(), 99);
+    data::TensorBatches bad(training.examples.images, from_values(labels, {kExamples}),
+                            {.batch_size = 4, .shuffle = false, .shard = training.shard});
+    const std::string message = message_of<Error>([&] {
+      training.model.fit(1, training.loader, {.callbacks = {&callback}, .validation = &bad});
+    });
+    EXPECT_THAT(message,
+                HasSubstr(group.rank() == 1 ? "99" : "[Model] another process has failed"));
+    return is_told;
+  });
+  EXPECT_TRUE(saved[0]);
+  EXPECT_TRUE(saved[1]);
+}
+
 TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
   class Count final : public Metric {
    public:
@@ -226,7 +247,23 @@ TEST_F(FitTogether, OtherTrainingsAreRefusedEverywhere) {
         training.examples.images, training.examples.labels,
         {.batch_size = 10 + group.rank(), .drop_remainder = true, .shard = training.shard});
     EXPECT_THAT(error_of(1, larger, {}), HasSubstr("the batch size of process 1 is 11"));
+    data::TensorBatches unshuffled(training.examples.images, training.examples.labels,
+                                   {.batch_size = 3,
+                                    .shuffle = group.rank() == 0,
+                                    .drop_remainder = true,
+                                    .shard = training.shard});
+    EXPECT_THAT(error_of(1, unshuffled, {}), HasSubstr("shuffling (1) or not (0) of process 1"));
+    data::TensorBatches seeded(training.examples.images, training.examples.labels,
+                               {.batch_size = 3,
+                                .drop_remainder = true,
+                                .seed = std::uint64_t{1} << (group.rank() == 0 ? 2 : 62),
+                                .shard = training.shard});
+    EXPECT_THAT(error_of(1, seeded, {}), HasSubstr("the seed of the loader (its upper half)"));
+    training.optimizer.set_lr(group.rank() == 0 ? 0.05 : 0.1);
+    EXPECT_THAT(error_of(1, training.loader, {}),
+                HasSubstr("the learning rate of process 1 is 0.1, that of process 0 0.05"));
     FitOptions validation;
+    training.optimizer.set_lr(0.05);
     if (group.rank() == 1) validation.validation = &training.all;
     EXPECT_THAT(error_of(1, training.loader, validation),
                 HasSubstr("the number of shards that are validated of process 1 is 2"));
