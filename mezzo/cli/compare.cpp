@@ -1,5 +1,4 @@
 // mezzo compare: trains one model from the same weights in several precisions.
-#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -126,21 +125,25 @@ void run_compare(CompareOptions options) {
   std::vector<std::vector<std::string>> rows{kHeader};
   const StopOnSignal stop;
   train::RunResult result;
-  std::exception_ptr failure;  // those that are done are not lost by it
+  const auto print_rows = [&] {
+    if (rows.size() > 1) write_out("{}", format_table(rows));
+  };
   try {
     for (std::size_t i = 0; i < runs.size() && !result.stopped; ++i) {
       result = train_one(runs[i], data, rows.size(), logs);
       if (!result.stopped) rows.push_back(table_row(runs[i], result));
     }
   } catch (...) {
-    failure = std::current_exception();
-  }
-  if (rows.size() > 1) write_out("{}", format_table(rows));
-  on_the_way([&] { logs.report.write(); });
-  if (failure) {
+    // Those that are done are not lost by it.
+    const bool is_first = rows.size() == 1;
+    print_rows();
+    if (!is_first) write_in_spite([&] { logs.report.write(); });
     distributed::meet_in_failure(*processes);
-    std::rethrow_exception(failure);
+    if (is_first) throw;
+    on_the_way([] { throw; });
   }
+  print_rows();
+  on_the_way([&] { logs.report.write(); });
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.
     distributed::meet(*processes);

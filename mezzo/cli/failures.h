@@ -16,4 +16,13 @@ auto on_the_way(const Work& work) {
   }
 }
 
+// Behind something that failed: what fails here, too, is not said, for one line of error is enough.
+template <class Write>
+void write_in_spite(const Write& write) {
+  try {
+    write();
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
 }  // namespace mezzo::cli

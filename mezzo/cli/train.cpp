@@ -52,15 +52,6 @@ void check_files(const TrainOptions& options) {
                  .data = options.run.data});
 }
 
-// Behind something that failed: what fails here, too, is not said, for one line of error is enough.
-template <class Write>
-void write_in_spite(const Write& write) {
-  try {
-    write();
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
-  }
-}
-
 // The weights and the page. Where one cannot be written, the other is, and then that is an error.
 void write_both(const std::string& save, const nn::Module& trained, const RunReport& report) {
   try {

@@ -64,6 +64,18 @@ TEST_F(Failures, WeightsAndPageAreWrittenWhereTheLastCheckpointIsNot) {
   EXPECT_EQ(run("eval --model mlp --weights " + path("w")).status, 0);
 }
 
+TEST_F(Failures, OfAComparisonWhatIsDoneIsShown) {
+  fs::create_directory(path("events"));
+  std::ofstream(path("events/2-O2-bf16")) << "no folder";
+  const Outcome outcome =
+      run(concat("compare --model mlp --steps 1 --batch-size 8 --levels O0,O2 --quiet --logdir ",
+                 path("events"), " --report ", path("page")));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("2-O2-bf16: cannot be created"));
+  EXPECT_THAT(outcome.output, HasSubstr("mlp      O0     f32"));
+  EXPECT_THAT(read_text("page"), HasSubstr("mlp O0"));
+}
+
 // What was not trained to its end is no weights.
 TEST_F(Failures, ARunThatFailsInItsMiddleSavesNothing) {
   const std::string folder = path("run");
