@@ -23,6 +23,15 @@ bool is_precision_cast(const Program& program, const Node& node) {
          amp::takes_part(program.spec(node.outputs[0]).dtype);
 }
 
+// Without casts between f32 and 16 bits.
+std::vector<const Node*> calls_of(const Program& program) {
+  std::vector<const Node*> calls;
+  for (const Node& node : program.nodes) {
+    if (!node.is_host() && !is_precision_cast(program, node)) calls.push_back(&node);
+  }
+  return calls;
+}
+
 std::string colour_of(const std::optional<DType>& paint) {
   if (!paint.has_value()) return "none";
   return is_lower(*paint) ? "white" : "black";
@@ -85,14 +94,6 @@ std::size_t eager_bytes(Program program) {
   return plan_memory(program).least_bytes;
 }
 
-std::vector<const Node*> calls_of(const Program& program) {
-  std::vector<const Node*> calls;
-  for (const Node& node : program.nodes) {
-    if (!node.is_host() && !is_precision_cast(program, node)) calls.push_back(&node);
-  }
-  return calls;
-}
-
 // In what the painted calls compute when they run. A network that makes a tensor in the dtype of
 // another one, `zeros(shape, x.dtype())`, made it before anything was painted: the capture that
 // follows the paints knows what that dtype is then. A network that does other calls then, as it may
@@ -135,12 +136,11 @@ std::vector<PaintedCall> painted_calls(const Program& painted) {
   Program program = painted;
   insert_casts(program);
   std::vector<PaintedCall> calls;
-  for (const Node& node : program.nodes) {
-    if (node.is_host() || is_precision_cast(program, node)) continue;
-    const Node& before = *by_output.at(node.outputs[0]);
-    calls.push_back({.path = node.path,
-                     .op = node.op->name,
-                     .dtype = computing_dtype(program, node),
+  for (const Node* node : calls_of(program)) {
+    const Node& before = *by_output.at(node->outputs[0]);
+    calls.push_back({.path = node->path,
+                     .op = node->op->name,
+                     .dtype = computing_dtype(program, *node),
                      .rule = amp::rule_name(before.policy.get(), *before.op),
                      .colour = colour_of(before.paint),
                      .reason = reason_of(before)});

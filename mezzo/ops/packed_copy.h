@@ -60,7 +60,7 @@ struct Patch {
 class PackedCopy : public RefCounted {
  public:
   // The copy that takes the place of this one when the f32 parameter `param` has changed, for
-  // write() to fill. Null if that is not worth while, or cannot be done part by part.
+  // write() to fill. Null if that is not worth while, or cannot be done patch by patch.
   virtual Ref<PackedCopy> renewed(const Tensor& param) = 0;
 
   virtual PatchGrid grid() const = 0;

@@ -25,8 +25,8 @@ void check_same_layouts(distributed::ProcessGroup& group, const std::vector<Tens
   const auto difference =
       distributed::first_difference(group, layouts, kOp, "the number of parameters", kAdvice);
   if (!difference.has_value()) return;
-  const bool is_missing = difference->value == 0 || difference->first == 0;
-  const bool is_missing_first = is_missing && difference->first == 0;
+  const bool is_missing_first = difference->first == 0;
+  const bool is_missing = is_missing_first || difference->value == 0;
   fail<ArgumentError>(
       kOp, "the gradient of parameter ", difference->index, " ",
       is_missing ? "is missing in process " : "differs in shape or format in process ",
