@@ -8,7 +8,7 @@ import sys
 ALLOWED = {
     "core": set(),
     "distributed": {"core"},
-    "ops": {"core"},
+    "ops": {"core", "distributed"},
     "kernels": {"core", "ops"},
     "autograd": {"core", "ops"},
     "nn": {"core", "ops", "autograd"},

@@ -59,8 +59,9 @@ struct TrainStepOptions {
   // Processes that train together, on CPUs, each on batches of its own and equally large: losses
   // and gradients are means over all of them, so that all skip the same steps and make the same
   // updates, bit for bit, of the weights and the optimizer's state that process 0 began with. Batch
-  // norm sees each batch by itself, and running statistics are a process's own. It must outlive the
-  // step; null, which a step makes of a group of one: this process trains alone.
+  // norm sees each batch by itself, and running statistics are a process's own, unless
+  // nn::convert_sync_batchnorm() was called. It must outlive the step; null, which a step makes of
+  // a group of one: this process trains alone.
   distributed::ProcessGroup* processes = nullptr;
   // Told of each part of a step when it begins. Parts may take turns: forward and backward passes
   // of micro-batches, and in graph mode updates that are done within the backward pass.

@@ -26,6 +26,7 @@ Json data_fields(const train::RunOptions& options) {
 
 Json step_fields(const train::RunOptions& options) {
   return {{"recompute", options.recompute},
+          {"sync_batchnorm", options.sync_batchnorm},
           {"graph", options.graph},
           {"lr", options.lr},
           {"momentum", options.momentum},

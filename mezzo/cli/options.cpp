@@ -147,6 +147,8 @@ void add_model_options(CLI::App& command, SharedOptions& options) {
       .add_option("--recompute", options.run.recompute,
                   "Modules to compute again in the backward pass, to save memory, e.g. layer?.?")
       ->delimiter(',');
+  command.add_flag("--sync-batchnorm", options.run.sync_batchnorm,
+                   "Batch norm by the statistics of the batches of all processes of a launcher");
   command.add_flag("--graph", options.run.graph,
                    "Capture the training step and replay it, instead of running it eagerly");
   add_batch_size_option(command, options);

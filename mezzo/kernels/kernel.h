@@ -69,6 +69,7 @@ struct RefTensor {
   Shape shape;
 
   std::int64_t numel() const { return shape.numel(); }
+  std::span<double> values() const { return {data, static_cast<std::size_t>(numel())}; }
   double& operator[](std::int64_t i) const { return data[i]; }
 };
 

@@ -55,9 +55,10 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
                                        .relu = relu,
                                        .residual = residual,
                                        .running_mean = running_mean_,
-                                       .running_var = running_var_});
+                                       .running_var = running_var_,
+                                       .processes = processes_});
   if (is_training()) {
-    const std::int64_t count = x.numel() / x.size(1);
+    const std::int64_t count = x.numel() / x.size(1) * process_count(processes_);
     std::vector<Tensor> statistics{result.mean, result.var};
     // A recording holds where these are.
     if (captures_for_recording()) {
@@ -79,6 +80,17 @@ void BatchNorm::count_batch() const {
   num_batches_tracked_.mutable_data<std::int64_t>()[0] += 1;
   running_mean_.bump_version();
   running_var_.bump_version();
+}
+
+std::int64_t convert_sync_batchnorm(Module& net, distributed::ProcessGroup& processes) {
+  std::int64_t layers = 0;
+  for (const Module::NamedModule& entry : net.named_modules()) {
+    if (auto* const norm = dynamic_cast<BatchNorm*>(entry.module)) {
+      norm->set_processes(&processes);
+      ++layers;
+    }
+  }
+  return layers;
 }
 
 void BatchNorm2d::check_input(const Tensor& x) const {

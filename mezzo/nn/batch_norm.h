@@ -1,7 +1,10 @@
 // Batch normalization layers.
 #pragma once
 
+#include <cstdint>
+
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/norm_together.h"
 
 namespace mezzo::nn {
 
@@ -37,6 +40,11 @@ class BatchNorm : public Module {
   const Tensor& running_var() const { return running_var_; }
   const BatchNormOptions& options() const { return options_; }
 
+  // Whose batches have common statistics in training: see convert_sync_batchnorm(). Null, as at
+  // first: this process's alone.
+  void set_processes(distributed::ProcessGroup* processes) { processes_ = processes; }
+  distributed::ProcessGroup* processes() const { return processes_; }
+
  protected:
   // Throws ArgumentError naming the layer unless x has the right rank.
   virtual void check_input(const Tensor& x) const = 0;
@@ -47,6 +55,7 @@ class BatchNorm : public Module {
   void count_batch() const;
 
   BatchNormOptions options_;
+  distributed::ProcessGroup* processes_ = nullptr;
   Tensor weight_;
   Tensor bias_;
   Tensor running_mean_;
@@ -71,5 +80,15 @@ class BatchNorm1d : public BatchNorm {
  protected:
   void check_input(const Tensor& x) const override;
 };
+
+// Synchronized batch normalization, as torch.nn.SyncBatchNorm.convert_sync_batchnorm() has it: from
+// now on, in training, all batch normalization of the network is by the statistics of the batches
+// of all these processes, as that of one process with all their images, and so are the gradients
+// and the running statistics, with the same bits in every process. For batches so small that their
+// own statistics are poor. Each layer has two exchanges in a step, of 16 bytes per channel and
+// process. Names and state of the network stay as they are. To be called in every process, before
+// the first step; `processes` must outlive the training. On CPUs; each process has as many values
+// per channel, or all get an ArgumentError. Returns the number of layers.
+std::int64_t convert_sync_batchnorm(Module& net, distributed::ProcessGroup& processes);
 
 }  // namespace mezzo::nn

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/norm_together.h"
 
 namespace mezzo {
 
@@ -15,6 +16,9 @@ struct BatchNormOptions {
   Tensor residual{};     // added to y; has the shape of x
   Tensor running_mean{};
   Tensor running_var{};
+  // In training, the statistics are those of the batches of all these processes, as many values in
+  // each; they must outlive the backward pass. Null: those of x.
+  distributed::ProcessGroup* processes = nullptr;
 };
 
 struct BatchNormResult {
@@ -31,7 +35,8 @@ struct BatchNormResult {
 // is changed in place: see update_running_stats(). Gradients flow to x, weight, bias and the
 // residual, not through `mean` and `var` of the result. Throws ArgumentError for other shapes and
 // dtypes, in training for less than two values per channel, and outside of training without running
-// statistics.
+// statistics; UnsupportedError for several processes on devices, and for their gradients of
+// gradients.
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const BatchNormOptions& options = {});
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mezzo/ops/attrs.h"
+#include "mezzo/ops/norm_together.h"
 
 namespace mezzo {
 
@@ -9,6 +10,9 @@ struct BatchNormAttrs {
   bool training = true;  // normalise by the batch's statistics, else by given ones
   bool relu = false;     // max(y, 0) in the same kernel
   double eps = 1e-5;
+  // Whose batches have common statistics in training; null: this process's alone. Not among the
+  // fields: the text of a program cannot name it, and one that is read runs alone.
+  distributed::ProcessGroup* processes = nullptr;
   static constexpr auto kFields =
       std::tuple(Field{"training", &BatchNormAttrs::training}, Field{"relu", &BatchNormAttrs::relu},
                  Field{"eps", &BatchNormAttrs::eps});

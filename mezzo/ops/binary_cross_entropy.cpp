@@ -64,7 +64,8 @@ extern const OpDef binary_cross_entropy{
           // In f16, 1e-12 is 0, and in either type 1 - p loses what it is made of.
           const Tensor p = widen(ctx.input(0));
           const Tensor target = widen(ctx.input(1));
-          const Tensor spread = relu(p * (1.0 - p) - kSmallest) + kSmallest;  // the larger one
+          const Tensor spread =
+              mezzo::relu(p * (1.0 - p) - kSmallest) + kSmallest;  // the larger one
           if (ctx.needs(0)) ctx.set(0, ctx.grad() * (p - target) / spread);
           if (ctx.needs(1)) {
             ctx.set(1, ctx.grad() * (mezzo::log(1.0 - p) - mezzo::log(p)));
@@ -92,7 +93,7 @@ extern const OpDef binary_cross_entropy_with_logits{
             // A probability near its target leaves nothing of the difference if it is rounded to 16
             // bits before.
             const Tensor wide = is_lower(x.dtype()) ? x.astype(DType::kF32) : x;
-            const Tensor grad = ctx.grad() * (sigmoid(wide) - ctx.input(1));
+            const Tensor grad = ctx.grad() * (mezzo::sigmoid(wide) - ctx.input(1));
             ctx.set(0, grad.astype(ctx.grad_dtype(0)));
           }
           if (ctx.needs(1)) ctx.set(1, -(ctx.grad() * x));

@@ -14,6 +14,7 @@ namespace {
 using optim::is_rate;
 
 constexpr const char* kConfiguration = "configuration";
+constexpr const char* kSyncBatchNorm = "--sync-batchnorm";
 
 }  // namespace
 
@@ -136,6 +137,7 @@ Configuration configuration_of(const RunOptions& options) {
   // The only level at which graph mode may round in other places.
   const bool is_painted = options.graph && options.policy.level == amp::Level::kAuto;
   result["--graph at --amp auto"] = is_painted ? "on" : "off";
+  result[kSyncBatchNorm] = options.sync_batchnorm && options.process_count() > 1 ? "on" : "off";
   for (const std::string& name : options.precision.keep_float32) result["--keep-f32"] += name + ",";
   for (const std::string& name : options.precision.lower) result["--lower"] += name + ",";
   return result;
@@ -156,6 +158,14 @@ std::string in_one_spelling(const std::string& data) {
   return data.substr(0, colon + 1) + folder.lexically_normal().string();
 }
 
+// Earlier versions had, and wrote, no synchronized batch norm.
+std::string begun_with(const io::Checkpoint& checkpoint, const std::string& name) {
+  const auto section = checkpoint.values.find(kConfiguration);
+  const bool is_missing = section != checkpoint.values.end() && !section->second.contains(name);
+  return is_missing && name == kSyncBatchNorm ? "off"
+                                              : checkpoint.value<std::string>(kConfiguration, name);
+}
+
 bool is_same(const std::string& name, const std::string& before, const std::string& now) {
   if (name == "--data") return in_one_spelling(before) == in_one_spelling(now);
   // Earlier versions wrote 0 for the data's own size.
@@ -167,7 +177,7 @@ bool is_same(const std::string& name, const std::string& before, const std::stri
 
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
   for (const auto& [name, value] : now) {
-    const auto& before = checkpoint.value<std::string>(kConfiguration, name);
+    const std::string before = begun_with(checkpoint, name);
     check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ",
               in_words(before), ", not ", in_words(value),
               ". Give the same options, or another --checkpoint-dir");

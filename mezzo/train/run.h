@@ -81,6 +81,7 @@ struct RunOptions {
   // Modules by the pattern of their path whose insides the backward pass computes again instead of
   // keeping them: nn::recompute(). The same bits in less memory.
   std::vector<std::string> recompute{};
+  bool sync_batchnorm = false;       // of all `processes`: nn::convert_sync_batchnorm()
   std::int64_t histogram_every = 0;  // steps between those whose gradients are counted; 0: never
   CheckpointingOptions checkpoints{};
   // Asked after each step: true ends the run, with a last checkpoint if there are any.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mezzo/graph/train_step.h"
+#include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/recompute.h"
 #include "mezzo/ops/losses.h"
 
@@ -33,6 +34,13 @@ void recompute_matching(nn::Module& net, const std::vector<std::string>& pattern
   }
 }
 
+void synchronize_norms(nn::Module& net, const RunOptions& options) {
+  if (!options.sync_batchnorm || options.processes == nullptr) return;
+  const std::int64_t layers = nn::convert_sync_batchnorm(net, *options.processes);
+  check_arg(layers > 0, "--sync-batchnorm", options.model,
+            " has no batch normalization. Leave it out");
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64_t classes,
@@ -55,6 +63,7 @@ Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64
                  .on_phase = std::move(on_phase)}),
             plain_loss) {
   recompute_matching(*net, options.recompute);
+  synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));
 }
 

@@ -82,6 +82,25 @@ TEST_F(Together, LossesAreThoseOfBatchesOfBoth) {
   }
 }
 
+// With batch norm, whose statistics are those of both.
+TEST_F(Together, SynchronizedNormsAreThoseOfBatchesOfBoth) {
+  const std::string options =
+      "train --model resnet20 --data shapes --image-size 16 --amp O0 --steps 1 --quiet --json ";
+  const std::string both = concat(options, path("two"), " --sync-batchnorm --batch-size 8");
+  const Outcome outcome = run_two(both);
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  ASSERT_EQ(run(concat(options, path("one"), " --batch-size 16")).status, 0);
+  const double expected = steps_of(read_events("one")).at(0)["loss"];
+  EXPECT_NEAR(steps_of(read_events("two")).at(0)["loss"], expected, 1e-5 * expected);
+  EXPECT_EQ(read_events("two").front()["sync_batchnorm"], true);
+}
+
+TEST_F(Together, ThereMustBeNormsToSynchronize) {
+  const Outcome outcome = run_two("train --sync-batchnorm --steps 1 --quiet");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("[--sync-batchnorm] lenet5 has no batch normalization"));
+}
+
 // Also the one that the signal does not reach; the launcher has time for what is written then.
 TEST_F(Together, ASignalEndsAllBehindTheSameStep) {
   const std::string options =

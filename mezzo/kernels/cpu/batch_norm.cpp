@@ -10,23 +10,28 @@
 #include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/norm_together.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormInput;
 
-// Those of x, or what the kernel that made x has found already.
+// Those of x, or what the kernel that made x has found already; then those of all processes.
 template <class T>
 void find_statistics(const T* x, const ChannelRows& rows, const KernelArgs& args) {
+  auto* const mean = args.output(1).mutable_data<float>();
+  auto* const var = args.output(2).mutable_data<float>();
   if (const NormStatistics* const given = given_statistics()) {
     copy_elements(given->mean, args.output(1));
     copy_elements(given->var, args.output(2));
-    return;
+  } else {
+    const RowArrays arrays(rows, rows.parts * kPartArrays);
+    channel_statistics(x, rows, arrays, mean, var);
   }
-  const RowArrays arrays(rows, rows.parts * kPartArrays);
-  channel_statistics(x, rows, arrays, args.output(1).mutable_data<float>(),
-                     args.output(2).mutable_data<float>());
+  const auto channels = static_cast<std::size_t>(rows.channels);
+  share_statistics(args.attrs<BatchNormAttrs>().processes, rows.pixels, std::span(mean, channels),
+                   std::span(var, channels));
 }
 
 enum class Tail { kNone, kRelu, kAddRelu };

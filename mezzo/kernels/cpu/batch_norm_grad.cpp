@@ -6,6 +6,7 @@
 #include "mezzo/kernels/cpu/batch_norm-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/norm_together.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
@@ -154,11 +155,17 @@ void combine_sums(const ChannelRows& rows, const RowArrays& sums, const float* r
 }
 
 // What the statistics' own gradients add to grad_x: per channel
-//   grad_x = scale * (grad - (grad_bias + (x - mean) * rstd * grad_weight) / n).
-void compute_slope(const ChannelRows& rows, const Tensor& grad_weight, const Tensor& grad_bias,
-                   const GradArrays& a) {
-  load_channels(rows, grad_weight, 0, a.slope);
-  load_channels(rows, grad_bias, 0, a.constant);
+//   grad_x = scale * (grad - (grad_bias + (x - mean) * rstd * grad_weight) / n),
+// where n and both gradients are those of all processes that have found the statistics, and n is as
+// many times a process's own as there are processes: hence means.
+void compute_slope(const ChannelRows& rows, const KernelArgs& args, const GradArrays& a) {
+  const auto channels = static_cast<std::size_t>(rows.channels);
+  std::copy_n(args.output(1).data<float>(), channels, a.slope);
+  std::copy_n(args.output(2).data<float>(), channels, a.constant);
+  share_means(args.attrs<BatchNormAttrs>().processes, std::span(a.slope, channels),
+              std::span(a.constant, channels));
+  spread(rows, a.slope);
+  spread(rows, a.constant);
   const auto share = hn::Set(F32(), -1 / static_cast<float>(rows.pixels));
   for_row(rows.width(), [&](std::int64_t c, auto part) HWY_ATTR {
     const auto factor = hn::Mul(load(a.scale + c, part), share);
@@ -196,7 +203,7 @@ void run_grad(const KernelArgs& args, const ChannelRows& rows, SumPart sum, Writ
   combine_sums(rows, sums, a[kRstd], args.output(1).mutable_data<float>(),
                args.output(2).mutable_data<float>());
   if (attrs.training) {
-    compute_slope(rows, args.output(1), args.output(2), arrays);
+    compute_slope(rows, args, arrays);
   } else {  // given statistics do not depend on x
     a.clear(kSlope);
     a.clear(kConstant);

@@ -2,6 +2,7 @@
 
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/norm_together.h"
 
 namespace mezzo::kernels::ref {
 namespace {
@@ -30,7 +31,10 @@ void normalize(const RefArgs& args) {
   const RefTensor& x = args.inputs[In::kX];
   const RefTensor mean = attrs.training ? args.outputs[1] : args.inputs[In::kRunningMean];
   const RefTensor var = attrs.training ? args.outputs[2] : args.inputs[In::kRunningVar];
-  if (attrs.training) batch_statistics(x, mean, var);
+  if (attrs.training) {
+    batch_statistics(x, mean, var);
+    share_statistics(attrs.processes, x.numel() / x.shape[1], mean.values(), var.values());
+  }
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const std::int64_t c = channel_of(i, x.shape);
     const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;

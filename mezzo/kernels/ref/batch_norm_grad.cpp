@@ -1,7 +1,10 @@
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/batch_norm_attrs.h"
+#include "mezzo/ops/norm_together.h"
 
 namespace mezzo::kernels::ref {
 namespace {
@@ -44,12 +47,17 @@ extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
     grad_bias[v.c] += v.grad;
     if (args.outputs.size() > 3) args.outputs[3][i] = v.grad;
   }
-  // The statistics depend on x in training, and are constants otherwise.
+  // The statistics depend on x in training, on that of all processes, and are constants otherwise.
   const bool training = args.attrs<BatchNormAttrs>().training;
+  std::vector<double> weights(grad_weight.values().begin(), grad_weight.values().end());
+  std::vector<double> biases(grad_bias.values().begin(), grad_bias.values().end());
+  if (training)
+    share_means(args.attrs<BatchNormAttrs>().processes, std::span(weights), std::span(biases));
   const double share = static_cast<double>(x.shape[1]) / static_cast<double>(x.numel());
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const Value v = value_at(args, i);
-    const double shared = training ? share * (grad_bias[v.c] + v.normal * grad_weight[v.c]) : 0.0;
+    const auto c = static_cast<std::size_t>(v.c);
+    const double shared = training ? share * (biases[c] + v.normal * weights[c]) : 0.0;
     args.outputs[0][i] = v.scale * (v.grad - shared);
   }
 };

@@ -34,11 +34,14 @@ struct Kind {
   double scale = 0;  // of the loss; 0: it is not scaled
   LossFunction loss = class_loss;
   std::uint64_t seed = 3;  // of the weights
+  bool norm = false;       // a batch norm, of the images of all processes
 };
 
-// Without batch norm, which sees the images of one process only.
 struct Training {
-  explicit Training(const Kind& kind, TrainStepOptions options = {}) {
+  explicit Training(const Kind& kind, TrainStepOptions options = {}) : net(kind.norm) {
+    if (kind.norm && options.processes != nullptr) {
+      nn::convert_sync_batchnorm(net, *options.processes);
+    }
     options.policy = Policy{kind.level, kind.dtype};
     GradScaler scaler = kind.scale > 0
                             ? GradScaler({.init_scale = kind.scale, .growth_interval = 2})
@@ -56,7 +59,7 @@ struct Training {
     return results.back();
   }
 
-  SmallNet net{false};
+  SmallNet net;
   optim::Sgd optimizer{net.parameters(), {.lr = 0.1, .momentum = 0.9}};
   std::optional<TrainOneStepWithLossScale> step;
   std::vector<TrainStepResult> results;
@@ -136,6 +139,26 @@ TEST(StepTogether, MayHaveMicroBatchesItself) {
       results_of<End>(2, [&](ProcessGroup& group) { return together(kind, group, {}, 2); });
   EXPECT_EQ(ends[0], ends[1]);
   EXPECT_EQ(ends[0].losses.front(), alone(kind, 4).losses.front());
+}
+
+// Sums of 288 products in another order, through five updates.
+TEST(StepTogether, SynchronizedNormsAreThoseOfOneProcess) {
+  const End expected = alone({.norm = true}, 1);
+  const double tolerance = kSteps * 288 * 0x1p-24;
+  for (const int size : {2, 4}) {
+    std::vector<End> ends;
+    for (const bool graph : {false, true}) {
+      for (End& end : results_of<End>(size, [&](ProcessGroup& group) {
+             return together({.graph = graph, .norm = true}, group);
+           })) {
+        ends.push_back(std::move(end));
+      }
+    }
+    for (const End& end : ends) EXPECT_EQ(end, ends.front());
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      EXPECT_NEAR(ends.front().losses[i], expected.losses[i], tolerance * expected.losses[i]) << i;
+    }
+  }
 }
 
 // With the batch of one step changed in one process.

@@ -9,6 +9,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/train/run.h"
 #include "tests/unit/data/temp_folder.h"
+#include "tests/unit/distributed/processes.h"
 
 namespace mezzo::train {
 namespace {
@@ -67,6 +68,21 @@ void resumes(const RunOptions& before, const RunOptions& now) {
   io::Checkpoint checkpoint;
   add_configuration(checkpoint, configuration_of(before));
   check_configuration(checkpoint, configuration_of(now));
+}
+
+// As checkpoints were before there was one.
+TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
+  io::Checkpoint checkpoint;
+  Configuration begun = configuration_of({});
+  begun.erase("--sync-batchnorm");
+  add_configuration(checkpoint, begun);
+  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({})));
+  test::in_processes(2, [&](distributed::ProcessGroup& group) {
+    const RunOptions now{.sync_batchnorm = true, .processes = &group};
+    EXPECT_THAT(
+        message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(now)); }),
+        HasSubstr("begun with --sync-batchnorm off, not on"));
+  });
 }
 
 TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {

@@ -1,0 +1,32 @@
+// What processes that train together tell each other in batch normalization, so that each
+// normalises by the statistics of all their batches: known as synchronized batch normalization.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace mezzo {
+
+namespace distributed {
+class ProcessGroup;
+}
+
+// How many there are: 1 for null, which stands for this process alone.
+std::int64_t process_count(const distributed::ProcessGroup* processes);
+
+// Puts in the place of the mean and the biased variance per channel of this process's batch those
+// of the batches of all, in f64 and in the order of the processes: the same bits in each. `count`
+// is the number of values per channel. Throws ArgumentError, in every process, unless all have as
+// many: the means of gradients and losses that they make weigh all the same, too.
+void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
+                      std::span<float> mean, std::span<float> var);
+void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
+                      std::span<double> mean, std::span<double> var);
+
+// Puts in the place of numbers per channel their means over the processes, the same way.
+void share_means(distributed::ProcessGroup* processes, std::span<float> first,
+                 std::span<float> second);
+void share_means(distributed::ProcessGroup* processes, std::span<double> first,
+                 std::span<double> second);
+
+}  // namespace mezzo
