@@ -134,6 +134,16 @@ std::string gelu(OnnxGraph& graph, const TracedCall& call, const char* /*type*/)
   return with_number(graph, "Mul", graph.add("Mul", {x, factor}).result(), 0.5);
 }
 
+// As here, fractions are cut off, and what is not 0 is true.
+std::string cast(OnnxGraph& graph, const TracedCall& call, const char* type) {
+  const DType dtype = call.outputs[0].dtype();
+  const auto to = onnx_type(dtype);
+  if (!to.has_value()) {
+    graph.refuse("to ", dtype, ": tensors of the file are f32, i64 or bool. Cast to one of these");
+  }
+  return graph.add(type, {graph.input(0)}).set("to", static_cast<std::int64_t>(*to)).result();
+}
+
 std::string silu(OnnxGraph& graph, const TracedCall& /*call*/, const char* /*type*/) {
   const std::string x = graph.input(0);
   return graph.add("Mul", {x, graph.add("Sigmoid", {x}).result()}).result();
@@ -236,6 +246,7 @@ constexpr Translation kTranslations[] = {
     {"avg_pool2d", "AveragePool", layers::avg_pool2d},
     {"batch_norm", "BatchNormalization", layers::batch_norm},
     {"batch_norm_add_relu", "BatchNormalization", layers::batch_norm},
+    {"cast", "Cast", cast},
     {"cat", "Concat", cat},
     {"clamp", "Clip", clamp},
     {"compare", nullptr, compare},

@@ -7,6 +7,7 @@
 #include "mezzo/nn/nn.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
+#include "mezzo/ops/cast.h"
 #include "mezzo/ops/compare.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/layer_norm.h"
@@ -20,6 +21,7 @@
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"
 #include "tests/unit/interchange/onnx_model.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo::interchange {
 namespace {
@@ -101,6 +103,20 @@ TEST(OnnxNodes, Functions) {
   EXPECT_EQ(of_rows([](const Tensor& x) { return gelu(x, GeluForm::kTanh); }),
             "Pow(input, 3)\nMul(Pow, 0.044715)\nAdd(input, Mul)\nMul(Add, 0.7978846)\nTanh(Mul_2)\n"
             "Add(Tanh, 1)\nMul(input, Add_2)\nMul(Mul_3, 0.5)");
+}
+
+// 1, 7 and 9 are ONNX's f32, i64 and bool.
+TEST(OnnxNodes, Casts) {
+  EXPECT_EQ(of_rows([](const Tensor& x) { return cast(gt(x, 0), DType::kF32) * x; }),
+            "Greater(input, 0)\nCast(Greater) to=1\nMul(Cast, input)");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return cast(cast(x, DType::kI64), DType::kF32); }),
+            "Cast(input) to=7\nCast(Cast) to=1");
+  EXPECT_EQ(of_rows([](const Tensor& x) { return cast(cast(x, DType::kBool), DType::kF32); }),
+            "Cast(input) to=9\nCast(Cast) to=1");
+  EXPECT_THAT(message_of<UnsupportedError>([] {
+                of_rows([](const Tensor& x) { return cast(cast(x, DType::kBf16), DType::kF32); });
+              }),
+              testing::HasSubstr("to bf16: tensors of the file are f32, i64 or bool"));
 }
 
 TEST(OnnxNodes, Arithmetic) {
