@@ -12,11 +12,17 @@
 namespace mezzo {
 namespace {
 
+std::string other_shapes(const Shape& prediction, const Shape& target) {
+  return concat("the prediction has shape ", prediction, ", the target ", target,
+                ". Give both the same shape");
+}
+
 void infer_smooth_l1(Infer& infer) {
   infer.check_floating(0, "the prediction");
   infer.check_floating(1, "the target");
-  infer.check(infer.shape(0) == infer.shape(1), "the prediction has shape ", infer.shape(0),
-              ", the target ", infer.shape(1), ". Give both the same shape");
+  if (infer.shape(0) != infer.shape(1)) {
+    infer.check(false, other_shapes(infer.shape(0), infer.shape(1)));
+  }
   const auto& attrs = infer.attrs<SmoothL1Attrs>();
   infer.check(std::isfinite(attrs.beta) && attrs.beta >= 0, "beta is ", attrs.beta,
               ". Give a finite number, 0 or more");
@@ -80,6 +86,9 @@ namespace {
 // The loss that the user knows as `op`.
 Tensor smooth_l1(const char* op, const Tensor& prediction, const Tensor& target,
                  SmoothL1Attrs attrs, Reduction reduction) {
+  if (prediction.shape() != target.shape()) {
+    fail<ArgumentError>(op, other_shapes(prediction.shape(), target.shape()));
+  }
   return reduced_loss(op, call_one(ops::smooth_l1_loss, {&prediction, &target}, attrs), reduction);
 }
 

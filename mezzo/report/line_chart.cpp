@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <span>
 
@@ -95,7 +96,11 @@ class Drawing {
   }
 
  private:
-  static std::string colour(std::size_t i) { return concat("c", i % kColours); }
+  // Of more series than colours, those of the second round are dashed, and of the next dotted.
+  static std::string colour(std::size_t i) {
+    constexpr const char* kStrokes[] = {"", " dashed", " dotted"};
+    return concat("c", i % kColours, kStrokes[i / kColours % std::size(kStrokes)]);
+  }
 
   void draw_axes() {
     for (const Tick& tick : y_.ticks()) {

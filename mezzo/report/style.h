@@ -42,6 +42,7 @@ svg .number { font-size: 11px; }
 .axis { stroke: var(--soft); }
 .plot { fill: var(--ground); }
 .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
+.line.dashed { stroke-dasharray: 7 4; } .line.dotted { stroke-dasharray: 2 4; }
 .band { fill-opacity: .18; stroke: none; }
 .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
 .c3 { stroke: var(--c3); } .c4 { stroke: var(--c4); } .c5 { stroke: var(--c5); }

@@ -86,8 +86,16 @@ TEST(SmoothL1Loss, RefusesWhatIsNoBend) {
               testing::StartsWith("[smooth_l1_loss] beta is -1"));
   EXPECT_THAT(message_of<ArgumentError>([&] { huber_loss(x, x, 0); }),
               testing::StartsWith("[huber_loss] delta is 0"));
-  EXPECT_THAT(message_of<ArgumentError>([&] { l1_loss(x, ones({3})); }),
-              testing::HasSubstr("the prediction has shape [2], the target [3]"));
+}
+
+TEST(SmoothL1Loss, OtherShapesAreRefusedByName) {
+  const Tensor x = ones({2});
+  const Tensor y = ones({2, 1});
+  const std::string rest =
+      "the prediction has shape [2], the target [2, 1]. Give both the same shape";
+  EXPECT_EQ(message_of<ArgumentError>([&] { l1_loss(x, y); }), "[l1_loss] " + rest);
+  EXPECT_EQ(message_of<ArgumentError>([&] { smooth_l1_loss(x, y); }), "[smooth_l1_loss] " + rest);
+  EXPECT_EQ(message_of<ArgumentError>([&] { huber_loss(x, y); }), "[huber_loss] " + rest);
 }
 
 TEST(SmoothL1Loss, AMeanOfNothingIsRefusedByName) {

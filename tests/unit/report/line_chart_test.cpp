@@ -50,6 +50,17 @@ TEST(LineChart, ALegendTooLongForALineGoesOnBelow) {
   EXPECT_THAT(to_svg(chart), HasSubstr("viewBox=\"0 0 760 260\""));
 }
 
+// In as many colours as can be told apart.
+TEST(LineChart, MoreSeriesThanColoursAreDashed) {
+  LineChart chart{.label = "loss", .x_label = "step", .series = std::vector<Series>(13, line(3))};
+  const std::string svg = to_svg(chart);
+  expect_sound(svg);
+  for (const char* css_class : {"line c0", "line c5", "line c0 dashed", "line c0 dotted"}) {
+    // In the drawing and in the legend.
+    EXPECT_EQ(count_of_text(svg, concat("class=\"", css_class, "\"")), 2U) << css_class;
+  }
+}
+
 TEST(LineChart, WithoutPointsThereIsNoDrawing) {
   for (const LineChart& chart :
        {LineChart{}, LineChart{.series = {{.name = "a"}}},
