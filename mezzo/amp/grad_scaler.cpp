@@ -149,6 +149,12 @@ void GradScaler::check_not_unscaled(std::span<const Tensor> tensors) const {
   }
 }
 
+void GradScaler::check_not_unscaled(const Entry* entry) {
+  check_arg(entry == nullptr || entry->stage != Stage::kUnscaled, "grad_scaler",
+            "unscale_() was already called on this optimizer since the last update(). Call it once "
+            "per iteration; what clips gradients at max_grad_norm unscales them itself");
+}
+
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   const auto again = [this, &optimizer, count = optimizer.params().size()] {
     optimizer.check_captured(count);
@@ -158,9 +164,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   if (!enabled_) return show_unscaled(optimizer.params());
   check_scaled();
   const Entry* entry = find(optimizer);
-  check_arg(entry == nullptr || entry->stage != Stage::kUnscaled, "grad_scaler",
-            "unscale_() was already called on this optimizer since the last update(). Call it once "
-            "per iteration");
+  check_not_unscaled(entry);
   check_arg(entry == nullptr, "grad_scaler",
             "unscale_() is called after step(). Unscale first, or call update()");
   check_not_unscaled(optimizer.params());

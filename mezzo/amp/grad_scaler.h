@@ -79,11 +79,13 @@ class GradScaler {
 
   // Updates that need no host in between (update_on_device.h) -------------------------------------
   // In a captured step whose parts are recorded: unscale_() and clipping as far as they are wanted,
-  // and step_together(), as work that a recording can hold. Behind it `tell` gets what came of it.
-  // False, and nothing is noted, elsewhere, and if the host is needed for it.
+  // and step_together(), as work that a recording can hold. `prepared`, if given, is called in
+  // every run before that is queued or launched; behind it `tell` gets what came of it. False, and
+  // nothing is noted, elsewhere, and if the host is needed for it.
   using TellResults = std::function<void(const std::vector<StepResult>& results,
                                          const UpdateOnDevice::Outcome& outcome)>;
-  bool queue_steps(const std::vector<UpdateOnDevice::Player>& players, const TellResults& tell);
+  bool queue_steps(const std::vector<UpdateOnDevice::Player>& players, const TellResults& tell,
+                   const std::function<void()>& prepared = {});
   // The parts of that: what UpdateOnDevice::prepare() needs, which throws what step() throws;
   // and the results, once it is known what was found.
   std::vector<UpdateOnDevice::Carried> begin_steps(std::span<const UpdateOnDevice::Player> players);
@@ -194,6 +196,7 @@ class GradScaler {
   void check_scaled() const;
   void show_unscaled(std::span<const Tensor> params) const;
   void check_not_unscaled(std::span<const Tensor> tensors) const;
+  static void check_not_unscaled(const Entry* entry);
   void check_not_stepped(const Entry* entry) const;
   StepResult settle(Entry& entry, bool skip) const;
   StepResult apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const;

@@ -6,7 +6,7 @@
 namespace mezzo::amp {
 
 bool GradScaler::queue_steps(const std::vector<UpdateOnDevice::Player>& players,
-                             const TellResults& tell) {
+                             const TellResults& tell, const std::function<void()>& prepared) {
   if (!captures_for_recording() || statistics_ != nullptr) return false;
   if (!UpdateOnDevice::fits(players, {}, enabled_)) return false;
   std::vector<Tensor> params;
@@ -18,7 +18,10 @@ bool GradScaler::queue_steps(const std::vector<UpdateOnDevice::Player>& players,
   const auto update = std::make_shared<UpdateOnDevice>(players, 0, checks);
   do_queued_work(
       "grad_scaler.step", {}, params,
-      [this, update, players] { update->prepare(begin_steps(players)); },
+      [this, update, players, prepared] {
+        update->prepare(begin_steps(players));
+        if (prepared) prepared();
+      },
       [update](std::span<const Tensor>) { update->queue({}); });
   const auto finish = [this, update, players, tell](std::span<const Tensor>) {
     const UpdateOnDevice::Outcome outcome = update->finish(0);
@@ -37,6 +40,7 @@ std::vector<UpdateOnDevice::Carried> GradScaler::begin_steps(
   check_scaled();
   for (std::size_t i = 0; i < players.size(); ++i) {
     const Entry* known = find(*players[i].optimizer);
+    if (players[i].max_grad_norm.has_value()) check_not_unscaled(known);  // it is done here
     check_not_stepped(known);
     check_not_unscaled(players[i].optimizer->params());
     if (known == nullptr) {

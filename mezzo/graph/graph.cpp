@@ -224,14 +224,17 @@ bool GraphBase::queue_update() {
   for (const auto& [optimizer, options] : trained_) {
     players.push_back({.optimizer = optimizer, .max_grad_norm = options.max_grad_norm});
   }
-  return scaler().queue_steps(players, [this](const std::vector<amp::StepResult>& results,
-                                              const amp::UpdateOnDevice::Outcome& outcome) {
+  const auto tell = [this](const std::vector<amp::StepResult>& results,
+                           const amp::UpdateOnDevice::Outcome& outcome) {
     updates_.resize(results.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
       updates_[i] = {.step = results[i], .grad_norm = outcome.grad_norms[i]};
     }
     scaler().update();
-  });
+  };
+  // The last of what is prepared: copies of buffers on devices are launched with the update, if not
+  // before, and have to be put back if what comes behind fails.
+  return scaler().queue_steps(players, tell, [this] { buffers_.complete(); });
 }
 
 // Where nothing has to be known of the gradients before, the update follows each of them.

@@ -111,12 +111,12 @@ Session::~Session() {
 
 class CudaRecorder final : public WorkRecorder {
  public:
-  explicit CudaRecorder(Device device)
-      : device_(device), memory_(make_ref<RecordingMemory>(allocator_of(device))) {}
+  explicit CudaRecorder(Device device) : device_(device) {}
 
   Ref<Recording> record(const std::function<void()>& work) override {
     MEZZO_INVARIANT(!is_recording());
     const OnDevice on(device_);
+    begin_in(context_of(device_).stream());
     Session recorded(device_, *memory_);
     work();
     const Graph graph(recorded.end());
@@ -124,7 +124,16 @@ class CudaRecorder final : public WorkRecorder {
   }
 
  private:
+  // A block goes back to the queue that it was asked for in, to work behind what is there. Another
+  // thread's recordings, which are gone by now, leave none that this one's would read longer.
+  void begin_in(cudaStream_t stream) {
+    if (memory_ != nullptr && stream == stream_) return;
+    memory_ = make_ref<RecordingMemory>(allocator_of(device_));
+    stream_ = stream;
+  }
+
   Device device_;
+  cudaStream_t stream_ = nullptr;
   Ref<RecordingMemory> memory_;
 };
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/train_one_step.h"
@@ -20,6 +21,7 @@
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/graph/user_graphs.h"
+#include "tests/unit/message_of.h"
 
 namespace mezzo {
 namespace {
@@ -151,9 +153,47 @@ TEST_F(CudaReplay, AGraphPutsBuffersOfSkippedStepsBack) {
     const amp::Batch batch = amp::small_batch(i);
     if (i % 3 == 1) fill(batch.images, INFINITY);
     const auto before = statistics();
+    if (i == 5) {  // a launch, whose update finds the fault
+      const Tensor labels = full(batch.labels.shape(), 3, DType::kI64);  // of classes 0 to 2
+      EXPECT_THROW(graph(batch.images.to(kCard), labels.to(kCard)), ArgumentError);
+      EXPECT_EQ(statistics(), before);
+      continue;
+    }
     graph(batch.images.to(kCard), batch.labels.to(kCard));
     EXPECT_EQ(graph.updates()[0].step.found_inf, i % 3 == 1) << i;
     EXPECT_EQ(statistics() == before, i % 3 == 1) << i;
+  }
+}
+
+class UnscalingGraph : public graph::Graph<Tensor(Tensor, Tensor)> {
+ public:
+  explicit UnscalingGraph(graph::Training& training) : training_(training) {
+    add_module(training.net);
+    add_optimizer(training.optimizer, {.max_grad_norm = 1});
+    set_grad_scaler(training.scaler);
+  }
+
+ private:
+  Tensor build(const Tensor& x, const Tensor& labels) override {
+    const Tensor loss = amp::class_loss(training_.net(x), labels);
+    backward(loss);
+    training_.scaler.unscale_(training_.optimizer);
+    return loss;
+  }
+
+  graph::Training& training_;
+};
+
+// Clipping unscales by itself; without the error it would find a norm of 0.
+TEST_F(CudaReplay, GradientsAreUnscaledOnceWhereTheyAreClipped) {
+  graph::Training trained;
+  trained.net.to(kCard);
+  UnscalingGraph graph(trained);
+  const amp::Batch batch = amp::small_batch(1);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_THAT(
+        message_of<ArgumentError>([&] { graph(batch.images.to(kCard), batch.labels.to(kCard)); }),
+        testing::HasSubstr("unscale_() was already called on this optimizer"));
   }
 }
 
