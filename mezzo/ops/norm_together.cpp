@@ -26,7 +26,6 @@ class Shared {
   double first(std::size_t process, std::size_t c) const {
     return all_[process * length() + 1 + c];
   }
-  double second(std::size_t process, std::size_t c) const { return first(process, channels_ + c); }
 
   double mean_first(std::size_t c) const {
     double sum = 0;
@@ -52,9 +51,15 @@ void check_counts(const Shared& shared) {
   }
 }
 
+}  // namespace
+
+std::int64_t process_count(const distributed::ProcessGroup* processes) {
+  return processes != nullptr ? processes->size() : 1;
+}
+
 template <class Number>
-void share_statistics_of(distributed::ProcessGroup* processes, std::int64_t count,
-                         std::span<Number> mean, std::span<Number> var) {
+void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
+                      std::span<Number> mean, std::span<Number> var) {
   if (process_count(processes) == 1) return;
   const Shared shared(*processes, count, mean, var);
   check_counts(shared);
@@ -65,15 +70,15 @@ void share_statistics_of(distributed::ProcessGroup* processes, std::int64_t coun
     for (std::size_t p = 0; p < shared.size(); ++p) {
       between += (shared.first(p, c) - center) * (shared.first(p, c) - center);
     }
+    between /= static_cast<double>(shared.size());
     mean[c] = static_cast<Number>(center);
-    var[c] =
-        static_cast<Number>(shared.mean_second(c) + between / static_cast<double>(shared.size()));
+    var[c] = static_cast<Number>(shared.mean_second(c) + between);
   }
 }
 
 template <class Number>
-void share_means_of(distributed::ProcessGroup* processes, std::span<Number> first,
-                    std::span<Number> second) {
+void share_means(distributed::ProcessGroup* processes, std::span<Number> first,
+                 std::span<Number> second) {
   if (process_count(processes) == 1) return;
   const Shared shared(*processes, 0, first, second);
   for (std::size_t c = 0; c < first.size(); ++c) {
@@ -82,30 +87,11 @@ void share_means_of(distributed::ProcessGroup* processes, std::span<Number> firs
   }
 }
 
-}  // namespace
-
-std::int64_t process_count(const distributed::ProcessGroup* processes) {
-  return processes != nullptr ? processes->size() : 1;
-}
-
-void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
-                      std::span<float> mean, std::span<float> var) {
-  share_statistics_of(processes, count, mean, var);
-}
-
-void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
-                      std::span<double> mean, std::span<double> var) {
-  share_statistics_of(processes, count, mean, var);
-}
-
-void share_means(distributed::ProcessGroup* processes, std::span<float> first,
-                 std::span<float> second) {
-  share_means_of(processes, first, second);
-}
-
-void share_means(distributed::ProcessGroup* processes, std::span<double> first,
-                 std::span<double> second) {
-  share_means_of(processes, first, second);
-}
+template void share_statistics(distributed::ProcessGroup*, std::int64_t, std::span<float>,
+                               std::span<float>);
+template void share_statistics(distributed::ProcessGroup*, std::int64_t, std::span<double>,
+                               std::span<double>);
+template void share_means(distributed::ProcessGroup*, std::span<float>, std::span<float>);
+template void share_means(distributed::ProcessGroup*, std::span<double>, std::span<double>);
 
 }  // namespace mezzo

@@ -18,15 +18,13 @@ std::int64_t process_count(const distributed::ProcessGroup* processes);
 // of the batches of all, in f64 and in the order of the processes: the same bits in each. `count`
 // is the number of values per channel. Throws ArgumentError, in every process, unless all have as
 // many: the means of gradients and losses that they make weigh all the same, too.
+template <class Number>
 void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
-                      std::span<float> mean, std::span<float> var);
-void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
-                      std::span<double> mean, std::span<double> var);
+                      std::span<Number> mean, std::span<Number> var);
 
 // Puts in the place of numbers per channel their means over the processes, the same way.
-void share_means(distributed::ProcessGroup* processes, std::span<float> first,
-                 std::span<float> second);
-void share_means(distributed::ProcessGroup* processes, std::span<double> first,
-                 std::span<double> second);
+template <class Number>
+void share_means(distributed::ProcessGroup* processes, std::span<Number> first,
+                 std::span<Number> second);
 
 }  // namespace mezzo

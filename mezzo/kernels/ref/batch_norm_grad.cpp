@@ -48,16 +48,17 @@ extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
     if (args.outputs.size() > 3) args.outputs[3][i] = v.grad;
   }
   // The statistics depend on x in training, on that of all processes, and are constants otherwise.
-  const bool training = args.attrs<BatchNormAttrs>().training;
+  const auto& attrs = args.attrs<BatchNormAttrs>();
   std::vector<double> weights(grad_weight.values().begin(), grad_weight.values().end());
   std::vector<double> biases(grad_bias.values().begin(), grad_bias.values().end());
-  if (training)
-    share_means(args.attrs<BatchNormAttrs>().processes, std::span(weights), std::span(biases));
+  if (attrs.training) {
+    share_means(attrs.processes, std::span(weights), std::span(biases));
+  }
   const double share = static_cast<double>(x.shape[1]) / static_cast<double>(x.numel());
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const Value v = value_at(args, i);
     const auto c = static_cast<std::size_t>(v.c);
-    const double shared = training ? share * (biases[c] + v.normal * weights[c]) : 0.0;
+    const double shared = attrs.training ? share * (biases[c] + v.normal * weights[c]) : 0.0;
     args.outputs[0][i] = v.scale * (v.grad - shared);
   }
 };
