@@ -16,8 +16,11 @@ std::int64_t channel_of(std::int64_t i, const Shape& shape) {
   return i / inner % shape[1];
 }
 
+// Values per channel.
+std::int64_t count_of(const RefTensor& x) { return x.numel() / x.shape[1]; }
+
 void batch_statistics(const RefTensor& x, const RefTensor& mean, const RefTensor& var) {
-  const auto count = static_cast<double>(x.numel() / x.shape[1]);
+  const auto count = static_cast<double>(count_of(x));
   for (std::int64_t c = 0; c < x.shape[1]; ++c) mean[c] = var[c] = 0;
   for (std::int64_t i = 0; i < x.numel(); ++i) mean[channel_of(i, x.shape)] += x[i] / count;
   for (std::int64_t i = 0; i < x.numel(); ++i) {
@@ -33,7 +36,7 @@ void normalize(const RefArgs& args) {
   const RefTensor var = attrs.training ? args.outputs[2] : args.inputs[In::kRunningVar];
   if (attrs.training) {
     batch_statistics(x, mean, var);
-    share_statistics(attrs.processes, x.numel() / x.shape[1], mean.values(), var.values());
+    share_statistics(attrs.processes, count_of(x), mean.values(), var.values());
   }
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const std::int64_t c = channel_of(i, x.shape);

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/core/error.h"
 #include "tests/unit/report/markup.h"
 #include "tests/unit/special_values.h"
 
