@@ -11,6 +11,7 @@ namespace mezzo::amp {
 // While an Autocast exists, operations called on this thread compute in the precision that their
 // rule and the policy choose; inputs are cast on the way in, differentiably. Regions nest: the
 // innermost one counts, also when it is disabled. Leaving by an exception restores what was before.
+// A region without a name would end where it begins.
 //
 //   {
 //     amp::Autocast region(DType::kBf16);
@@ -23,8 +24,8 @@ namespace mezzo::amp {
 class Autocast {
  public:
   // Level auto in that dtype.
-  explicit Autocast(DType lower, bool enabled = true);
-  explicit Autocast(const Policy& policy, bool enabled = true);
+  [[nodiscard]] explicit Autocast(DType lower, bool enabled = true);
+  [[nodiscard]] explicit Autocast(const Policy& policy, bool enabled = true);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
