@@ -11,7 +11,7 @@ ALLOWED = {
     "ops": {"core", "distributed"},
     "kernels": {"core", "ops"},
     "autograd": {"core", "ops"},
-    "nn": {"core", "ops", "autograd"},
+    "nn": {"core", "distributed", "ops", "autograd"},
     "models": {"core", "ops", "autograd", "nn"},
     "optim": {"core", "distributed", "ops", "autograd"},
     "amp": {"core", "distributed", "ops", "autograd", "nn", "optim"},

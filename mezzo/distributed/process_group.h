@@ -49,6 +49,11 @@ class ProcessGroup {
   bool all_have_failed_ = false;
 };
 
+// How many there are; null stands for this process alone.
+inline int process_count(const ProcessGroup* processes) {
+  return processes != nullptr ? processes->size() : 1;
+}
+
 // What all processes have, those of process 0 first; as many numbers in each.
 template <class Number>
 std::vector<Number> gathered(ProcessGroup& group, std::span<const Number> own) {

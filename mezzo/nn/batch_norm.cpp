@@ -58,7 +58,7 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
                                        .running_var = running_var_,
                                        .processes = processes_});
   if (is_training()) {
-    const std::int64_t count = x.numel() / x.size(1) * process_count(processes_);
+    const std::int64_t count = x.numel() / x.size(1) * distributed::process_count(processes_);
     std::vector<Tensor> statistics{result.mean, result.var};
     // A recording holds where these are.
     if (captures_for_recording()) {

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/norm_together.h"
 
 namespace mezzo::nn {
 

@@ -7,7 +7,6 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/flat_kernels.h"
-#include "mezzo/ops/norm_together.h"
 #include "mezzo/ops/relu.h"
 
 namespace mezzo {
@@ -52,7 +51,8 @@ void infer_batch_norm(Infer& infer) {
                 "running_mean and running_var are needed when not training. Give both");
     return;
   }
-  infer.check(shape.numel() * process_count(attrs.processes) >= 2 * shape[1] && shape.numel() > 0,
+  infer.check(shape.numel() * distributed::process_count(attrs.processes) >= 2 * shape[1] &&
+                  shape.numel() > 0,
               "training needs at least two values per channel to have a variance, x is ", shape,
               ". Use a larger batch, drop the last incomplete one, or set training = false");
   const DType stats = infer.dtype(NormIn::kX) == DType::kF64 ? DType::kF64 : DType::kF32;
@@ -78,7 +78,7 @@ void batch_norm_backward(Backward& ctx) {
     saved.y = ctx.output_if_kept(0);
     if (!saved.y.defined()) saved.residual = ctx.input(NormIn::kResidual);
   }
-  if (ctx.create_graph() && process_count(attrs.processes) > 1) {
+  if (ctx.create_graph() && distributed::process_count(attrs.processes) > 1) {
     fail<UnsupportedError>("batch_norm",
                            "gradients of gradients are not computed where several processes have "
                            "common statistics. Use those of each process alone for them");
@@ -207,7 +207,8 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& s
   const Tensor bias = widen(shift);
   const bool add_relu = options.residual.defined() && options.relu;
   const BatchNormAttrs attrs{options.training, options.relu, options.eps, options.processes};
-  if (process_count(options.processes) > 1 && options.training && !x.device().is_cpu()) {
+  if (distributed::process_count(options.processes) > 1 && options.training &&
+      !x.device().is_cpu()) {
     fail<UnsupportedError>("batch_norm", "x is ", x,
                            ": several processes have common statistics on CPUs only. Leave "
                            "`processes` out");

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/norm_together.h"
+#include "mezzo/distributed/process_group.h"
 
 namespace mezzo {
 

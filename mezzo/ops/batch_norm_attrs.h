@@ -1,8 +1,8 @@
 // The attributes and the inputs of batch normalization, for its definitions and kernels.
 #pragma once
 
+#include "mezzo/distributed/process_group.h"
 #include "mezzo/ops/attrs.h"
-#include "mezzo/ops/norm_together.h"
 
 namespace mezzo {
 

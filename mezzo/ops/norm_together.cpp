@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
-#include "mezzo/distributed/process_group.h"
 
 namespace mezzo {
 namespace {
@@ -53,14 +52,10 @@ void check_counts(const Shared& shared) {
 
 }  // namespace
 
-std::int64_t process_count(const distributed::ProcessGroup* processes) {
-  return processes != nullptr ? processes->size() : 1;
-}
-
 template <class Number>
 void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
                       std::span<Number> mean, std::span<Number> var) {
-  if (process_count(processes) == 1) return;
+  if (distributed::process_count(processes) == 1) return;
   const Shared shared(*processes, count, mean, var);
   check_counts(shared);
   for (std::size_t c = 0; c < mean.size(); ++c) {
@@ -79,7 +74,7 @@ void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
 template <class Number>
 void share_means(distributed::ProcessGroup* processes, std::span<Number> first,
                  std::span<Number> second) {
-  if (process_count(processes) == 1) return;
+  if (distributed::process_count(processes) == 1) return;
   const Shared shared(*processes, 0, first, second);
   for (std::size_t c = 0; c < first.size(); ++c) {
     first[c] = static_cast<Number>(shared.mean_first(c));

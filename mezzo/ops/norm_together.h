@@ -5,14 +5,11 @@
 #include <cstdint>
 #include <span>
 
+#include "mezzo/distributed/process_group.h"
+
 namespace mezzo {
 
-namespace distributed {
-class ProcessGroup;
-}
-
-// How many there are: 1 for null, which stands for this process alone.
-std::int64_t process_count(const distributed::ProcessGroup* processes);
+// Numbers are float or double. Where `processes` is null, or of one, they stay as they are.
 
 // Puts in the place of the mean and the biased variance per channel of this process's batch those
 // of the batches of all, in f64 and in the order of the processes: the same bits in each. `count`

@@ -89,7 +89,7 @@ struct RunOptions {
   // That train together, each on `batch_size` images of every step, on CPUs; null: this one alone.
   // The first one writes the checkpoints.
   distributed::ProcessGroup* processes = nullptr;
-  std::int64_t process_count() const { return processes != nullptr ? processes->size() : 1; }
+  std::int64_t process_count() const { return distributed::process_count(processes); }
 };
 
 struct StepEvent {

@@ -210,7 +210,7 @@ TEST(ConvertSyncBatchnorm, FollowsTheStatisticsOfAll) {
   expect_near(states[0][1], whole.running_var().to_vector<double>(), tolerance, "running_var");
 }
 
-TEST(ConvertSyncBatchnorm, LeavesNetworksWithoutAsTheyAre) {
+TEST(ConvertSyncBatchnorm, SaysHowManyLayersThereAre) {
   in_processes(1, [](ProcessGroup& group) {
     amp::SmallNet net;
     nn::Linear linear(2, 3);

@@ -88,23 +88,23 @@ TEST(SmoothL1Loss, RefusesWhatIsNoBend) {
               testing::StartsWith("[huber_loss] delta is 0"));
 }
 
+// All three, each under the name that the user knows.
+void expect_refused(const Tensor& x, const Tensor& y, const std::string& what) {
+  EXPECT_EQ(message_of<ArgumentError>([&] { l1_loss(x, y); }), "[l1_loss] " + what);
+  EXPECT_EQ(message_of<ArgumentError>([&] { smooth_l1_loss(x, y); }), "[smooth_l1_loss] " + what);
+  EXPECT_EQ(message_of<ArgumentError>([&] { huber_loss(x, y); }), "[huber_loss] " + what);
+}
+
 TEST(SmoothL1Loss, OtherShapesAreRefusedByName) {
-  const Tensor x = ones({2});
-  const Tensor y = ones({2, 1});
-  const std::string rest =
-      "the prediction has shape [2], the target [2, 1]. Give both the same shape";
-  EXPECT_EQ(message_of<ArgumentError>([&] { l1_loss(x, y); }), "[l1_loss] " + rest);
-  EXPECT_EQ(message_of<ArgumentError>([&] { smooth_l1_loss(x, y); }), "[smooth_l1_loss] " + rest);
-  EXPECT_EQ(message_of<ArgumentError>([&] { huber_loss(x, y); }), "[huber_loss] " + rest);
+  expect_refused(ones({2}), ones({2, 1}),
+                 "the prediction has shape [2], the target [2, 1]. Give both the same shape");
 }
 
 TEST(SmoothL1Loss, AMeanOfNothingIsRefusedByName) {
   const Tensor x = ones({0, 3});
-  const std::string rest =
-      "there is nothing to average: the shape is [0, 3]. Leave it out, or use Reduction::kSum";
-  EXPECT_EQ(message_of<ArgumentError>([&] { l1_loss(x, x); }), "[l1_loss] " + rest);
-  EXPECT_EQ(message_of<ArgumentError>([&] { smooth_l1_loss(x, x); }), "[smooth_l1_loss] " + rest);
-  EXPECT_EQ(message_of<ArgumentError>([&] { huber_loss(x, x); }), "[huber_loss] " + rest);
+  expect_refused(x, x,
+                 "there is nothing to average: the shape is [0, 3]. Leave it out, or use "
+                 "Reduction::kSum");
   EXPECT_EQ(l1_loss(x, x, Reduction::kSum).item(), 0);
 }
 
