@@ -49,6 +49,19 @@ void check_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOp
             ". Leave ignore_index out");
 }
 
+// Of each label, which is a class.
+Tensor own_weights(const Tensor& weights, const Tensor& labels) {
+  return reshape(embedding(reshape(weights, {-1, 1}), labels), labels.shape());
+}
+
+// Those that are no class get 0, not an error.
+Tensor own_weights_or_none(const Tensor& weights, const Tensor& labels) {
+  const Tensor below = lt(labels, 0);
+  const Tensor above = ge(labels, static_cast<double>(weights.numel()));
+  const Tensor used = masked_fill(masked_fill(labels, below, 0), above, 0);
+  return masked_fill(masked_fill(own_weights(weights, used), below, 0), above, 0);
+}
+
 // The weights in the dtype of the loss; undefined if there are none.
 Tensor checked_class_weights(const Tensor& logits, const Tensor& weights) {
   if (!weights.defined()) return weights;
@@ -78,19 +91,17 @@ Weighted each_loss(const Tensor& logits, const Tensor& labels, const Tensor& wei
     const Tensor losses = cross_entropy(logits, labels, each);
     return {losses, ones(losses.shape(), losses.dtype(), Format::kContiguous, losses.device())};
   }
-  const auto own = [&] {
-    return reshape(embedding(reshape(weights, {-1, 1}), labels), labels.shape());
-  };
   if (smoothing == 0) {
     // First, for it names a label that is no class as one of its own.
     const Tensor losses = cross_entropy(logits, labels, each);
-    const Tensor factors = own();
+    const Tensor factors = own_weights(weights, labels);
     return {losses * factors, factors};
   }
   // One call for both parts of the target: of two, 16-bit logits would get gradients that were
   // rounded before they were added.
   const Tensor rows = one_hot(labels, weights.numel(), weights.dtype());
-  return {cross_entropy(logits, weighted_target(rows, smoothing, weights), each), own()};
+  return {cross_entropy(logits, weighted_target(rows, smoothing, weights), each),
+          own_weights(weights, labels)};
 }
 
 Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, const Tensor& weights,
@@ -121,6 +132,25 @@ Tensor class_rows(const Tensor& x) {
   axes.push_back(1);
   const std::int64_t classes = x.shape()[1];
   return reshape(permute(x, axes), {classes > 0 ? x.numel() / classes : 0, classes});
+}
+
+Tensor cross_entropy_count(const Tensor& given_labels, const CrossEntropyOptions& options) {
+  const Tensor labels = as_indices(given_labels);
+  const Tensor& weights = options.class_weights;
+  check_arg(labels.dtype() == DType::kI64, "cross_entropy_count",
+            "labels that are counted are class numbers, i64; these are ", given_labels,
+            ". Means of probabilities are over the examples");
+  check_arg(!weights.defined() || (is_floating(weights.dtype()) && weights.rank() == 1),
+            "cross_entropy_count", "the class weights are ", weights,
+            ". Give each class a floating weight");
+  const WithoutPrecisionHook outside;  // a part of the loss, in f32
+  Tensor each = weights.defined()
+                    ? own_weights_or_none(weights.astype(DType::kF32), labels)
+                    : ones(labels.shape(), DType::kF32, Format::kContiguous, labels.device());
+  if (options.ignore_index.has_value()) {
+    each = masked_fill(each, eq(labels, static_cast<double>(*options.ignore_index)), 0);
+  }
+  return sum(each);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& given_labels,

@@ -35,6 +35,15 @@ struct CrossEntropyOptions {
 // probabilities is over the examples as ever.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {});
+// What a mean of class numbers is divided by, whatever the logits are: how many labels count, or
+// the sum of their class weights. labels: integers of any shape of rank at most 5; the result is an
+// f32 scalar. With it the loss of a batch can be put together from its parts:
+//
+//   sum of cross_entropy(logits, labels, {.reduction = kSum, ...}) / sum of cross_entropy_count()
+//
+// Labels that are no classes count nothing: cross_entropy() names them. Throws ArgumentError for
+// probabilities, whose mean is over the examples, and for class weights that are no list.
+Tensor cross_entropy_count(const Tensor& labels, const CrossEntropyOptions& options);
 // Logits of places, such as pixels, [n, c, ...], as rows of classes: [n * ..., c].
 Tensor class_rows(const Tensor& x);
 
