@@ -9,6 +9,7 @@
 #include "mezzo/amp/gradient_histogram.h"
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/amp/half_parameters.h"
+#include "mezzo/amp/loss_function.h"
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/loss_scaler.h"

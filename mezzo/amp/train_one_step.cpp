@@ -32,6 +32,18 @@ bool is_in_bf16(const nn::Module& net, const std::optional<Policy>& around) {
   return policy.has_value() && policy->dtype() == DType::kBf16;
 }
 
+void check_split(std::int64_t examples, const Tensor& labels, std::int64_t parts) {
+  check_arg(examples >= parts && labels.size(0) == examples, "train_step",
+            "cannot split a batch of ", examples, " examples and ", labels.size(0), " labels into ",
+            parts, " micro-batches. Use fewer, and a label for each example");
+}
+
+// What is exchanged takes the host, where an update could be recorded or done in parts.
+TrainStepOptions without_group_of_one(TrainStepOptions options) {
+  if (distributed::process_count(options.processes) == 1) options.processes = nullptr;
+  return options;
+}
+
 }  // namespace
 
 void check_step_options(const TrainStepOptions& options) {
@@ -60,16 +72,12 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
                                                      optim::Optimizer& optimizer, GradScaler scaler,
                                                      TrainStepOptions options)
     : net_(net),
-      loss_(std::move(loss)),
       optimizer_(optimizer),
       scaler_(std::move(scaler)),
-      options_(std::move(options)) {
-  check_arg(loss_ != nullptr, "train_step", "the loss function is null. Give one");
+      options_(without_group_of_one(std::move(options))),
+      loss_(std::move(loss), options_.processes) {
+  check_arg(loss_.loss() != nullptr, "train_step", "the loss function is null. Give one");
   check_step_options(options_);
-  // What is exchanged takes the host, where an update could be recorded or done in parts.
-  if (options_.processes != nullptr && options_.processes->size() == 1) {
-    options_.processes = nullptr;
-  }
   if (scaler_.is_enabled() && is_in_bf16(net_, options_.policy)) {
     logging::warn_once(
         "bf16 has the range of f32: its gradients do not underflow, and the loss scaling that was "
@@ -182,16 +190,15 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
 
 bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor& labels) {
   const std::int64_t parts = options_.micro_batches;
+  const std::int64_t n = input.rank() > 0 ? input.size(0) : 1;
+  if (parts > 1) check_split(n, labels, parts);
+  loss_.begin(labels, n, parts);
   if (parts == 1) return accumulate(input, labels, 1);
-  const std::int64_t n = input.size(0);
-  check_arg(n >= parts && labels.size(0) == n, "train_step", "cannot split a batch of ", n,
-            " examples and ", labels.size(0), " labels into ", parts,
-            " micro-batches. Use fewer, and a label for each example");
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
-    const double weight = static_cast<double>(end - start) / static_cast<double>(n);
-    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), weight)) {
+    const double share = static_cast<double>(end - start) / static_cast<double>(n);
+    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), share)) {
       return false;
     }
   }
@@ -199,14 +206,12 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
 }
 
 bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels,
-                                           double weight) {
+                                           double share) {
   begin(StepPhase::kForward);
   const Tensor output = forward(net_, input, options_.policy);
   // A region in which the step is called is for the network, and no part of what follows.
   const NoAutocast outside;
-  const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
-  check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
-            ", and must be one number. Return its mean() or sum()");
+  const auto [loss, weight] = loss_.part_of(output, labels, share);
   // Detached: a loss that is looked at late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
   losses_.weights.push_back(weight);
@@ -228,7 +233,7 @@ bool TrainOneStepWithLossScale::take_losses() {
   return do_host_work("take_loss", losses.tensors, {}, look);
 }
 
-// Over the processes: if that of one is not finite none of them is, and all skip the step.
+// Over the processes: if that of one is not finite the mean is not, and all skip the step.
 double TrainOneStepWithLossScale::mean_loss(const Tensor& loss) const {
   const double own = loss.item();
   return options_.processes != nullptr ? distributed::average(*options_.processes, own) : own;

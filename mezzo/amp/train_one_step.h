@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/amp/loss_function.h"
+#include "mezzo/amp/loss_parts.h"
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/step_buffers.h"
@@ -21,9 +23,6 @@
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::amp {
-
-// f32 output of the network and labels to a scalar loss.
-using LossFunction = std::function<Tensor(const Tensor& output, const Tensor& labels)>;
 
 // The network's output in f32, computed under the policy, or as the caller's region says if there
 // is none. The loss belongs outside of the region: it is computed in f32 at every level.
@@ -45,8 +44,9 @@ struct TrainStepOptions {
   // the step is called, if any. What is set on the network itself wins.
   std::optional<Policy> policy{};
   // Into how many parts a batch is split. Their gradients are added up, all at one scale, before
-  // the one update; memory for activations is needed for one part only. Losses are taken to be
-  // means over their examples. Batch norm sees each part by itself.
+  // the one update; memory for activations is needed for one part only. Loss and gradients are
+  // those of the whole batch, whatever a part counts (loss_function.h). Batch norm sees each part
+  // by itself.
   std::int64_t micro_batches = 1;
   // Gradients are shortened to this norm after they were unscaled.
   std::optional<double> max_grad_norm{};
@@ -56,8 +56,8 @@ struct TrainStepOptions {
   bool restore_buffers = true;
   // Told of every step and shown its gradients; it must outlive the step.
   GradientStatistics* statistics = nullptr;
-  // Processes that train together, on CPUs, each on batches of its own and equally large: losses
-  // and gradients are means over all of them, so that all skip the same steps and make the same
+  // Processes that train together, on CPUs, each on batches of its own: losses and gradients are
+  // those of the batches of all of them as one, so that all skip the same steps and make the same
   // updates, bit for bit, of the weights and the optimizer's state that process 0 began with. Batch
   // norm sees each batch by itself, and running statistics are a process's own, unless
   // nn::convert_sync_batchnorm() was called. It must outlive the step; null, which a step makes of
@@ -81,12 +81,12 @@ using StepExecution = std::function<void(const StepBody& body, std::uint64_t mod
 
 // What a step did, and how long its parts took.
 struct TrainStepResult {
-  double loss = 0;              // before the update, unscaled; the mean over the micro-batches
-  bool overflow = false;        // a gradient was not finite
-  bool nonfinite_loss = false;  // the loss was not
-  bool skipped = false;         // hence nothing was updated
-  double scale = 1;             // the loss scale of this step
-  double next_scale = 1;        // and of the next
+  double loss = 0;                    // before the update, unscaled; that of the whole batch
+  bool overflow = false;              // a gradient was not finite
+  bool nonfinite_loss = false;        // the loss was not
+  bool skipped = false;               // hence nothing was updated
+  double scale = 1;                   // the loss scale of this step
+  double next_scale = 1;              // and of the next
   std::int64_t skipped_in_a_row = 0;  // up to and with this step
   std::string first_bad{};            // the first parameter with a non-finite gradient, by its name
   std::optional<double> grad_norm{};  // before it was clipped, if it is to be
@@ -151,7 +151,7 @@ class TrainOneStepWithLossScale {
   void execute(const Tensor& input, const Tensor& labels);
   std::uint64_t mode() const;
   // These are false if a loss is not finite and the step is skipped.
-  bool accumulate(const Tensor& input, const Tensor& labels, double weight);
+  bool accumulate(const Tensor& input, const Tensor& labels, double share);
   bool accumulate_all(const Tensor& input, const Tensor& labels);
   bool take_losses();
   double mean_loss(const Tensor& loss) const;
@@ -185,10 +185,10 @@ class TrainOneStepWithLossScale {
   std::string name_of_parameter(std::size_t i) const;
 
   nn::Module& net_;
-  LossFunction loss_;
   optim::Optimizer& optimizer_;
   GradScaler scaler_;
   TrainStepOptions options_;
+  LossParts loss_;
   StepExecution execution_;
   StepBuffers buffers_;
   bool has_begun_ = false;

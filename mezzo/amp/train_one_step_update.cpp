@@ -28,6 +28,7 @@ void TrainOneStepWithLossScale::begin_together() {
   std::vector<NamedTensor> state = optimizer_.state();
   const std::vector<optim::NamedCounter> counters = optimizer_.counters();
   check("the number of micro-batches", options_.micro_batches);
+  check("whether the loss is a sum (1) or a mean (0)", loss_.loss().adds_up() ? 1 : 0);
   check("the number of the optimizer's states", state.size());
   check("the number of the optimizer's counters", counters.size());
   for (NamedTensor& entry : net_.state()) state.push_back(std::move(entry));

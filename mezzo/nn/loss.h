@@ -1,7 +1,10 @@
 // Losses with their options, as function objects. They have no parameters and no place in a
-// network, so they are not modules.
+// network, so they are not modules. They say what they count (amp/loss_function.h), so that
+// training steps and evaluations can put the losses of parts together.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "mezzo/ops/losses.h"
@@ -11,7 +14,10 @@ namespace mezzo::nn {
 // cross_entropy(logits, labels) with fixed options.
 class CrossEntropyLoss {
  public:
-  explicit CrossEntropyLoss(CrossEntropyOptions options = {}) : options_(std::move(options)) {}
+  explicit CrossEntropyLoss(CrossEntropyOptions options = {})
+      : options_(std::move(options)), sum_options_(options_) {
+    sum_options_.reduction = Reduction::kSum;
+  }
 
   // logits: floating [n, c, ...]; labels: i64 [n, ...] or probabilities [n, c, ...]. The loss is
   // f32, a scalar or [n, ...]. Throws ArgumentError like cross_entropy().
@@ -19,8 +25,22 @@ class CrossEntropyLoss {
     return cross_entropy(logits, labels, options_);
   }
 
+  Reduction reduction() const { return options_.reduction; }
+  std::optional<std::int64_t> ignore_index() const { return options_.ignore_index; }
+  // With an ignore_index or class weights, a mean of class numbers is sum() / count(); other means
+  // are over examples, and their count is undefined.
+  Tensor sum(const Tensor& logits, const Tensor& labels) const {
+    return cross_entropy(logits, labels, sum_options_);
+  }
+  Tensor count(const Tensor& labels) const {
+    const bool counts_all = !options_.ignore_index.has_value() && !options_.class_weights.defined();
+    return counts_all || is_floating(labels.dtype()) ? Tensor()
+                                                     : cross_entropy_count(labels, options_);
+  }
+
  private:
   CrossEntropyOptions options_;
+  CrossEntropyOptions sum_options_;
 };
 
 // mse_loss(prediction, target) with a fixed reduction.
@@ -33,6 +53,9 @@ class MseLoss {
   Tensor operator()(const Tensor& prediction, const Tensor& target) const {
     return mse_loss(prediction, target, reduction_);
   }
+
+  // A mean is one over examples, for all have as many elements.
+  Reduction reduction() const { return reduction_; }
 
  private:
   Reduction reduction_;

@@ -25,10 +25,9 @@ Shape without_classes(Shape shape) {
   return shape;
 }
 
-double quotient(const std::string& name, double sum, std::int64_t examples) {
-  check_arg(examples > 0, "metrics", "nothing has been counted for ", name,
-            ". Call update() first, with labels that are not all ignored");
-  return sum / static_cast<double>(examples);
+void check_counted(const std::string& name, double count) {
+  check_arg(count != 0, "metrics", "nothing has been counted for ", name,
+            ". Evaluate examples whose labels are not all ignored, nor of classes that weigh 0");
 }
 
 // Exact: a set has fewer than 2^53 examples.
@@ -53,7 +52,7 @@ std::string TopK::name() const { return k_ == 1 ? "accuracy" : concat("top", k_)
 
 void TopK::reset() { right_ = examples_ = 0; }
 
-void TopK::update(const Tensor& output, const Tensor& labels, double) {
+void TopK::update(const Tensor& output, const Tensor& labels, const amp::BatchLoss&) {
   check_arg(output.rank() >= 2 && labels.shape() == without_classes(output.shape()), "metrics",
             "logits are [n, c] and labels [n], or [n, c, ...] and [n, ...]: ", output, " and ",
             labels,
@@ -68,7 +67,9 @@ void TopK::update(const Tensor& output, const Tensor& labels, double) {
   for (const std::int64_t label : labels.to_vector<std::int64_t>()) {
     if (label != ignore_index_) {
       check_arg(label >= 0 && label < classes, "metrics", "the label ", label, " is none of the ",
-                classes, " classes. Classes count from 0");
+                classes,
+                " classes. Classes count from 0; one that does not count is the ignore_index of "
+                "nn::CrossEntropyLoss, or that of a TopK for add_metric()");
       right_ += is_among_top(row, classes, label, k_) ? 1 : 0;
       ++examples_;
     }
@@ -81,44 +82,55 @@ void TopK::add_up(distributed::ProcessGroup& processes) {
   examples_ = sum_of(processes, examples_);
 }
 
-double TopK::value() const { return quotient(name(), static_cast<double>(right_), examples_); }
+double TopK::value() const {
+  const auto examples = static_cast<double>(examples_);
+  check_counted(name(), examples);
+  return static_cast<double>(right_) / examples;
+}
 
 void MeanLoss::reset() {
-  sum_ = 0;
-  examples_ = 0;
+  sum_ = count_ = 0;
+  adds_up_ = false;
 }
 
-void MeanLoss::update(const Tensor& output, const Tensor&, double loss) {
-  const std::int64_t examples = output.size(0);
-  sum_ += loss * static_cast<double>(examples);
-  examples_ += examples;
+void MeanLoss::update(const Tensor&, const Tensor&, const amp::BatchLoss& loss) {
+  sum_ += loss.sum;
+  count_ += loss.count;
+  adds_up_ = loss.adds_up;
 }
 
+// One of them may have had no batch, and not know what the loss is.
 void MeanLoss::add_up(distributed::ProcessGroup& processes) {
   sum_ = distributed::sum(processes, sum_);
-  examples_ = sum_of(processes, examples_);
+  count_ = distributed::sum(processes, count_);
+  adds_up_ = distributed::any(processes, adds_up_);
 }
 
-double MeanLoss::value() const { return quotient(name(), sum_, examples_); }
+double MeanLoss::value() const {
+  check_counted(name(), count_);
+  return amp::BatchLoss{.sum = sum_, .count = count_, .adds_up = adds_up_}.value();
+}
 
 namespace {
 
 // Null if there is none of that name.
-std::unique_ptr<Metric> find_metric(std::string_view name) {
-  if (name == "accuracy" || name == "acc") return std::make_unique<TopK>();
+std::unique_ptr<Metric> find_metric(std::string_view name,
+                                    std::optional<std::int64_t> ignore_index = std::nullopt) {
+  if (name == "accuracy" || name == "acc") return std::make_unique<TopK>(1, ignore_index);
   if (name == "loss") return std::make_unique<MeanLoss>();
   if (!name.starts_with("top")) return nullptr;
   std::int64_t k = 0;
   const char* end = name.data() + name.size();
   const auto parsed = std::from_chars(name.data() + 3, end, k);
   const bool is_number = parsed.ec == std::errc() && parsed.ptr == end && k >= 1;
-  return is_number ? std::make_unique<TopK>(k) : nullptr;
+  return is_number ? std::make_unique<TopK>(k, ignore_index) : nullptr;
 }
 
 }  // namespace
 
-std::unique_ptr<Metric> make_metric(std::string_view name) {
-  auto metric = find_metric(name);
+std::unique_ptr<Metric> make_metric(std::string_view name,
+                                    std::optional<std::int64_t> ignore_index) {
+  auto metric = find_metric(name, ignore_index);
   check_arg(metric != nullptr, "metrics", "there is no metric `", name,
             "`. There are accuracy, loss and top5 (or another number)");
   return metric;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "mezzo/amp/loss_function.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/distributed/process_group.h"
 
@@ -23,8 +24,9 @@ class Metric {
   // What reports call it.
   virtual std::string name() const = 0;
   virtual void reset() = 0;
-  // One batch: the network's f32 output, the labels, and the mean loss over the batch.
-  virtual void update(const Tensor& output, const Tensor& labels, double loss) = 0;
+  // One batch: the network's f32 output, the labels, and the loss, whose value() is that of the
+  // batch by itself.
+  virtual void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) = 0;
   // Where processes evaluate parts of one set: adds what the others have gathered, so that value()
   // is of all. Throws UnsupportedError if the metric has not said how.
   virtual void add_up(distributed::ProcessGroup& processes);
@@ -45,7 +47,7 @@ class TopK final : public Metric {
   explicit TopK(std::int64_t k = 1, std::optional<std::int64_t> ignore_index = std::nullopt);
   std::string name() const override;
   void reset() override;
-  void update(const Tensor& output, const Tensor& labels, double loss) override;
+  void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) override;
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
 
@@ -56,23 +58,28 @@ class TopK final : public Metric {
   std::int64_t examples_ = 0;
 };
 
-// The mean loss over all examples.
+// The loss of all batches as one: the mean over all examples, or over what the loss counts; the sum
+// of one that is a sum. A batch of which nothing counts, whose own loss is NaN, adds 0 to both
+// sums.
 class MeanLoss final : public Metric {
  public:
   std::string name() const override { return "loss"; }
   void reset() override;
-  void update(const Tensor& output, const Tensor& labels, double loss) override;
+  void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) override;
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
   bool prefers_low() const override { return true; }
 
  private:
   double sum_ = 0;
-  std::int64_t examples_ = 0;
+  double count_ = 0;
+  bool adds_up_ = false;
 };
 
-// `accuracy` (or `acc`), `loss`, `top5` and other numbers. Throws ArgumentError for other names.
-std::unique_ptr<Metric> make_metric(std::string_view name);
+// `accuracy` (or `acc`), `loss`, `top5` and other numbers; `ignore_index` is for those of TopK.
+// Throws ArgumentError for other names.
+std::unique_ptr<Metric> make_metric(std::string_view name,
+                                    std::optional<std::int64_t> ignore_index = std::nullopt);
 // What the metric that make_metric() gives for a name is called itself, `accuracy` for `acc`; names
 // that it does not know stay as they are.
 std::string metric_name(std::string_view name);

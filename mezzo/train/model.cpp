@@ -304,7 +304,8 @@ class Loop {
 Model::Model(nn::Module& net, amp::LossFunction loss, optim::Optimizer& optimizer,
              const ModelOptions& options)
     : loss_(loss), step_(amp::build_train_network(net, std::move(loss), optimizer, options.amp)) {
-  for (const std::string& name : options.metrics) add_metric(make_metric(name));
+  for (const std::string& name : options.metrics)
+    add_metric(make_metric(name, loss_.ignore_index()));
   if (options.graph) step_.set_execution(graph::captured(net));
 }
 
@@ -312,7 +313,7 @@ Model::Model(amp::TrainOneStepWithLossScale step, amp::LossFunction eval_loss,
              const std::vector<std::string>& metrics)
     : loss_(std::move(eval_loss)), step_(std::move(step)) {
   check_arg(loss_ != nullptr, "Model", "the loss function of evaluation is null. Give one");
-  for (const std::string& name : metrics) add_metric(make_metric(name));
+  for (const std::string& name : metrics) add_metric(make_metric(name, loss_.ignore_index()));
 }
 
 void Model::add_metric(std::unique_ptr<Metric> metric) {
@@ -361,7 +362,7 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
       const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
       // As in training: a region in which this is called is for the network.
       const amp::NoAutocast outside;
-      const double loss = loss_(output, batch.labels.to(device)).item();
+      const amp::BatchLoss loss = loss_.of_batch(output, batch.labels.to(device));
       for (const auto& metric : metrics_) metric->update(output, batch.labels, loss);
     }
   } catch (...) {

@@ -23,9 +23,10 @@
 namespace mezzo::train {
 
 struct ModelOptions {
-  std::vector<std::string> metrics{"loss", "accuracy"};  // names for make_metric()
-  amp::TrainNetworkOptions amp{};                        // level, dtype, loss scaling
-  bool graph = false;  // capture the training step and replay it: graph::captured()
+  // Names for make_metric(). Labels that the loss says it ignores do not count for accuracies.
+  std::vector<std::string> metrics{"loss", "accuracy"};
+  amp::TrainNetworkOptions amp{};  // level, dtype, loss scaling
+  bool graph = false;              // capture the training step and replay it: graph::captured()
 };
 
 struct FitOptions {

@@ -12,7 +12,7 @@
 #include "mezzo/data/open.h"
 #include "mezzo/models/model.h"
 #include "mezzo/nn/inference.h"
-#include "mezzo/ops/losses.h"
+#include "mezzo/nn/loss.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
@@ -161,6 +161,7 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
   const Device device = net.device();
   data::DataLoader loader(
       dataset, {.batch_size = batch_size, .shuffle = false, .workers = workers, .device = device});
+  const amp::LossFunction plain_loss = nn::CrossEntropyLoss();
   MeanLoss loss;
   TopK accuracy;
   for (data::Batch batch; loader.next(batch);) {
@@ -168,7 +169,7 @@ Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t 
     if (on_logits) on_logits(logits);
     // As in training: a region in which this is called is for the network.
     const amp::NoAutocast outside;
-    const double of_batch = cross_entropy(logits, batch.labels).item();
+    const amp::BatchLoss of_batch = plain_loss.of_batch(logits, batch.labels);
     loss.update(logits, batch.labels, of_batch);
     accuracy.update(logits, batch.labels, of_batch);
   }

@@ -125,7 +125,7 @@ TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
    public:
     std::string name() const override { return "count"; }
     void reset() override {}
-    void update(const Tensor&, const Tensor&, double) override {}
+    void update(const Tensor&, const Tensor&, const amp::BatchLoss&) override {}
     double value() const override { return 0; }
   };
   in_processes(2, [](ProcessGroup& group) {

@@ -26,7 +26,7 @@ TEST(Metrics, TopKCountsTheLabelsAmongTheLargest) {
   for (const auto& [name, expected] :
        std::map<std::string, double>{{"accuracy", 0.25}, {"top2", 0.75}, {"top3", 0.75}}) {
     const auto metric = make_metric(name);
-    metric->update(logits, labels, 0);
+    metric->update(logits, labels, {});
     EXPECT_EQ(metric->name(), name);
     EXPECT_EQ(metric->value(), expected) << name;
     metric->reset();
@@ -43,23 +43,23 @@ TEST(Metrics, TopKOfPlacesCountsEach) {
                                     {2, 2, 1, 3});
   const Tensor labels = from_values<std::int64_t>({0, 1, 0, 1, 9, 0}, {2, 1, 3});
   TopK accuracy(1, 9);
-  accuracy.update(logits, labels, 0);
+  accuracy.update(logits, labels, {});
   EXPECT_EQ(accuracy.value(), 3.0 / 5);
-  accuracy.update(to_format(logits, Format::kChannelsLast), labels, 0);
+  accuracy.update(to_format(logits, Format::kChannelsLast), labels, {});
   EXPECT_EQ(accuracy.value(), 6.0 / 10);
-  EXPECT_THROW(TopK().update(logits, labels, 0), ArgumentError);
-  EXPECT_THROW(TopK().update(logits, zeros({2, 3}, DType::kI64), 0), ArgumentError);
+  EXPECT_THROW(TopK().update(logits, labels, {}), ArgumentError);
+  EXPECT_THROW(TopK().update(logits, zeros({2, 3}, DType::kI64), {}), ArgumentError);
   // Numbers to come near to, such as 0.7, would all pass for class 0.
   EXPECT_THAT(message_of([] {
-                TopK().update(zeros({2, 1}), full({2}, 0.7), 0);
+                TopK().update(zeros({2, 1}), full({2}, 0.7), {});
               }),
               HasSubstr("labels are the numbers of classes, whole ones, here they are f32[2]"));
 }
 
 TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
   MeanLoss loss;
-  loss.update(zeros({3, 2}), zeros({3}, DType::kI64), 1);
-  loss.update(zeros({1, 2}), zeros({1}, DType::kI64), 5);
+  loss.update(zeros({3, 2}), zeros({3}, DType::kI64), {.sum = 3, .count = 3});
+  loss.update(zeros({1, 2}), zeros({1}, DType::kI64), {.sum = 5, .count = 1});
   EXPECT_EQ(loss.value(), 2);
 }
 
@@ -68,7 +68,7 @@ TEST(Metrics, UnknownNamesAndLabelsAreNamed) {
     EXPECT_THROW(make_metric(name), ArgumentError) << name;
   }
   try {
-    TopK().update(zeros({1, 3}), from_values<std::int64_t>({7}, {1}), 0);
+    TopK().update(zeros({1, 3}), from_values<std::int64_t>({7}, {1}), {});
     FAIL() << "nothing was thrown";
   } catch (const ArgumentError& error) {
     EXPECT_THAT(error.what(), HasSubstr("the label 7 is none of the 3 classes"));

@@ -23,7 +23,7 @@ class Scripted final : public Metric {
   Scripted(std::vector<double> values, bool low) : values_(std::move(values)), low_(low) {}
   std::string name() const override { return "score"; }
   void reset() override {}
-  void update(const Tensor&, const Tensor&, double) override {}
+  void update(const Tensor&, const Tensor&, const amp::BatchLoss&) override {}
   double value() const override { return values_.at(next_++); }
   bool prefers_low() const override { return low_; }
 

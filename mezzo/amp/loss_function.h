@@ -1,0 +1,150 @@
+// The loss of a training step or an evaluation, and how the losses of the parts of a batch become
+// that of the whole.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/losses.h"
+
+namespace mezzo::amp {
+
+// Batches come in parts: micro-batches, the batches of several processes, those of a validation.
+// A loss is one of three kinds, which say what the loss of the whole is:
+//
+//   a mean over examples   the mean of the parts' losses, weighted by their numbers of examples
+//   a sum                  the sum of the parts' losses
+//   a mean over a count    the sum of the parts' sums, divided by the sum of their counts
+//
+// The third is that of losses that ignore labels or weigh them. A function object says by members
+// what it is, as nn::CrossEntropyLoss and nn::MseLoss do; whatever says nothing is a mean over
+// examples.
+
+// `reduction()`: Reduction::kSum for a sum.
+template <class Loss>
+concept ReportsReduction = requires(const Loss& loss) {
+  { loss.reduction() } -> std::same_as<Reduction>;
+};
+// `sum(output, labels)` and `count(labels)`, both one number: the loss is their quotient. count()
+// is undefined for labels of which the loss is a mean over examples all the same.
+template <class Loss>
+concept ReportsCount = requires(const Loss& loss, const Tensor& tensor) {
+  { loss.sum(tensor, tensor) } -> std::convertible_to<Tensor>;
+  { loss.count(tensor) } -> std::convertible_to<Tensor>;
+};
+// `ignore_index()`: the label that does not count, which metrics then leave out, too.
+template <class Loss>
+concept ReportsIgnored = requires(const Loss& loss) {
+  { loss.ignore_index() } -> std::convertible_to<std::optional<std::int64_t>>;
+};
+
+// The loss of one batch, as a part of that of several.
+struct BatchLoss {
+  double sum = 0;        // over what is counted
+  double count = 0;      // examples, or what the loss counts
+  bool adds_up = false;  // the loss is the sum itself, whatever was counted
+
+  // The loss of the batch; NaN if it is a mean of nothing.
+  double value() const { return adds_up ? sum : sum / count; }
+};
+
+// f32 output of the network and labels to a scalar loss.
+class LossFunction {
+ public:
+  using Function = std::function<Tensor(const Tensor& output, const Tensor& labels)>;
+  using Count = std::function<Tensor(const Tensor& labels)>;
+
+  LossFunction(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): as functions are
+  // Of any function or function object, which says what it counts as above.
+  template <class Loss>
+  requires(!std::same_as<Loss, LossFunction> && std::constructible_from<Function, Loss>)
+      LossFunction(Loss loss) {  // NOLINT(google-explicit-constructor): as functions are
+    if constexpr (ReportsReduction<Loss>) adds_up_ = loss.reduction() == Reduction::kSum;
+    if constexpr (ReportsIgnored<Loss>) ignore_index_ = loss.ignore_index();
+    if constexpr (ReportsCount<Loss>) {
+      const auto shared = std::make_shared<const Loss>(loss);
+      sum_ = [shared](const Tensor& output, const Tensor& labels) {
+        return shared->sum(output, labels);
+      };
+      count_ = [shared](const Tensor& labels) { return shared->count(labels); };
+    }
+    loss_ = std::move(loss);
+  }
+
+  Tensor operator()(const Tensor& output, const Tensor& labels) const {
+    return loss_(output, labels);
+  }
+  bool operator==(std::nullptr_t) const { return loss_ == nullptr; }
+
+  // Whether it is a sum.
+  bool adds_up() const { return adds_up_; }
+  // What the loss of these labels is divided by, an f32 scalar; undefined if it is a sum or a mean
+  // over examples. Throws ArgumentError unless the loss reports one number.
+  Tensor count(const Tensor& labels) const;
+  // What is divided by that; to be called only if there is a count.
+  Tensor sum(const Tensor& output, const Tensor& labels) const { return sum_(output, labels); }
+  std::optional<std::int64_t> ignore_index() const { return ignore_index_; }
+
+  // The loss of a batch as numbers. output: [n, ...].
+  BatchLoss of_batch(const Tensor& output, const Tensor& labels) const;
+
+ private:
+  Function loss_;
+  Function sum_;
+  Count count_;
+  bool adds_up_ = false;
+  std::optional<std::int64_t> ignore_index_{};
+};
+
+// A loss of one's own that is a mean over a count: of sequences over their tokens, of images over
+// the pixels that have a label.
+//
+//   const auto is_known = [](const Tensor& labels) { return ge(labels, 0).astype(DType::kF32); };
+//   amp::CountedLoss loss(
+//       [=](const Tensor& output, const Tensor& labels) {
+//         const Tensor apart = output - labels;
+//         return sum(apart * apart * is_known(labels));
+//       },
+//       [=](const Tensor& labels) { return sum(is_known(labels)); });
+class CountedLoss {
+ public:
+  // `sum` and `count` give one number each, of a count of 0 a sum of 0. `ignore_index`: the label
+  // that is not counted, for metrics. Throws ArgumentError if a function is null.
+  CountedLoss(LossFunction::Function sum, LossFunction::Count count,
+              std::optional<std::int64_t> ignore_index = std::nullopt);
+
+  // sum / count.
+  Tensor operator()(const Tensor& output, const Tensor& labels) const;
+  Tensor sum(const Tensor& output, const Tensor& labels) const { return sum_(output, labels); }
+  Tensor count(const Tensor& labels) const { return count_(labels); }
+  std::optional<std::int64_t> ignore_index() const { return ignore_index_; }
+
+ private:
+  LossFunction::Function sum_;
+  LossFunction::Count count_;
+  std::optional<std::int64_t> ignore_index_;
+};
+
+// A loss of one's own that is a sum over its examples.
+class SumLoss {
+ public:
+  // Throws ArgumentError if the function is null.
+  explicit SumLoss(LossFunction::Function sum);
+
+  Tensor operator()(const Tensor& output, const Tensor& labels) const {
+    return sum_(output, labels);
+  }
+  static Reduction reduction() { return Reduction::kSum; }
+
+ private:
+  LossFunction::Function sum_;
+};
+
+}  // namespace mezzo::amp
