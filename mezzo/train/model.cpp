@@ -85,6 +85,7 @@ class Loop {
               ". Use fewer shards, or smaller batches");
     state_.step_in_epoch = in_epoch;
     state_.lr = model_.optimizer().lr();
+    check_callbacks();
     each(&Callback::on_train_begin);
     agree_to_stop();
     while (!state_.stop && (state_.step < state_.total_steps || is_at_end())) run_epoch();
@@ -135,6 +136,18 @@ class Loop {
                                 " shards: on the same examples, unless each has "
                                 "a data set of its own. Give the loader shard_of(processes)"));
     }
+  }
+
+  // What is wrong in one process alone must not leave the others waiting.
+  void check_callbacks() {
+    std::exception_ptr failure;
+    try {
+      each(&Callback::check);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (processes() != nullptr) distributed::fail_together(*processes(), "Model", failure);
+    if (failure != nullptr) std::rethrow_exception(failure);
   }
 
   // Behind every hook that may have asked for it: one that stopped alone would keep the others
