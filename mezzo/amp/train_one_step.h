@@ -217,7 +217,8 @@ class TrainOneStepWithLossScale {
 // network itself.
 struct TrainNetworkOptions {
   std::string level = "O0";
-  DType dtype = DType::kF16;  // what 16 bits means at levels that use them: f16, as there, or bf16
+  // What 16 bits means at levels that use them: f16, as there, or bf16. Any at O0.
+  DType dtype = DType::kF16;
   // A network with a 16-bit cast_model_type computes all in it (O3) or, with keep_batchnorm_fp32,
   // all but normalisations and losses (O2), whatever the level. With an f32 one O2 and O3 leave the
   // network as it is, except O2 with an explicit keep_batchnorm_fp32 = false, which computes all in
