@@ -44,9 +44,10 @@ struct TrainStepOptions {
   // Of a region around the forward pass, at O0 one that casts nothing; empty: the region in which
   // the step is called, if any. What is set on the network itself wins.
   std::optional<Policy> policy{};
-  // Into how many parts a batch is split. Their gradients are added up, all at one scale, before
-  // the one update; memory for activations is needed for one part only. Losses are taken to be
-  // means over their examples. Batch norm sees each part by itself.
+  // Into how many parts a batch is split. Their gradients are added up, all at one scale and in f32
+  // whatever the dtype of the parameters, before the one update; memory for activations is needed
+  // for one part only. Losses are taken to be means over their examples. Batch norm sees each part
+  // by itself.
   std::int64_t micro_batches = 1;
   // Gradients are shortened to this norm after they were unscaled.
   std::optional<double> max_grad_norm{};
