@@ -12,7 +12,9 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/log.h"
+#include "mezzo/core/random.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/nn/inference.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
@@ -204,9 +206,7 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   const Tensor output = forward(net_, input, options_.policy);
   // A region in which the step is called is for the network, and no part of what follows.
   const NoAutocast outside;
-  const Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
-  check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
-            ", and must be one number. Return its mean() or sum()");
+  const Tensor loss = loss_of(output, labels);
   // Detached: a loss that is looked at late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
   losses_.weights.push_back(weight);
@@ -214,6 +214,21 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
   return true;
+}
+
+Tensor TrainOneStepWithLossScale::loss_of(const Tensor& output, const Tensor& labels) const {
+  Tensor loss = loss_(output, is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels);
+  check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
+            ", and must be one number. Return its mean() or sum()");
+  return loss;
+}
+
+void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& labels) {
+  const nn::Inference inference(net_);
+  const KeepRandomPosition random;
+  const Tensor output = forward(net_, input, options_.policy);
+  const NoAutocast outside;
+  loss_of(output, labels);
 }
 
 // Looks at the losses that it has not looked at yet.

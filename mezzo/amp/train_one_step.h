@@ -120,6 +120,10 @@ class TrainOneStepWithLossScale {
   // micro-batches; in every process, if several train together and their scales differ.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
 
+  // The forward pass and the loss of a batch in inference mode: throws what they would throw in a
+  // step, as far as training mode makes no difference, and changes nothing.
+  void try_forward(const Tensor& input, const Tensor& labels);
+
   // Throws ArgumentError if the optimizer holds none of the network's parameters, as behind
   // half_parameters(), which replaces them: it would train nothing. The first step asks this;
   // Model::fit() each time.
@@ -154,6 +158,7 @@ class TrainOneStepWithLossScale {
   // These are false if a loss is not finite and the step is skipped.
   bool accumulate(const Tensor& input, const Tensor& labels, double weight);
   bool accumulate_all(const Tensor& input, const Tensor& labels);
+  Tensor loss_of(const Tensor& output, const Tensor& labels) const;
   bool take_losses();
   double mean_loss(const Tensor& loss) const;
   void add_loss(double loss, double weight);

@@ -67,20 +67,6 @@ struct ForwardState final : RefCounted {
   std::vector<Buffer> buffers;
 };
 
-// The default random stream at another position, and back where it was in the end.
-class RandomAt {
- public:
-  explicit RandomAt(RandomPosition position) : before_(default_generator().position()) {
-    default_generator().set_position(position);
-  }
-  ~RandomAt() { default_generator().set_position(before_); }
-  RandomAt(const RandomAt&) = delete;
-  RandomAt& operator=(const RandomAt&) = delete;
-
- private:
-  RandomPosition before_;
-};
-
 // Undoes what happens to a module's buffers. Those that nothing happens to are not written: a tape
 // may rely on their version.
 class KeepBuffers {
@@ -202,7 +188,8 @@ class CheckLeadsNowhereElse {
 };
 
 Tensor run_again(const ForwardState& state, const Tensor& x) {
-  const RandomAt random(state.random);
+  const KeepRandomPosition random;
+  default_generator().set_position(state.random);
   const WithoutHostWork without_host_work;  // running statistics have moved already
   const KeepBuffers buffers(state.module);  // what a module of the user does to them by itself
   const RunningAgain running(state.module);
