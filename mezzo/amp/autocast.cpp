@@ -124,10 +124,9 @@ Autocast::Autocast(const Policy& policy, bool enabled)
     : previous_policy_(region_state.policy),
       previous_enabled_(region_state.enabled),
       previous_hook_(precision_hook()) {
-  if (enabled && policy.level != Level::kO0) {
+  if (enabled) {
     enable_autocast(policy);
   } else {
-    check_policy(policy);
     disable_autocast();
   }
 }
@@ -139,9 +138,11 @@ Autocast::~Autocast() {
   set_precision_hook(previous_hook_);
 }
 
+// What casts nothing takes any dtype: programs that switch precision off by a flag hand over f32.
 void enable_autocast(const Policy& policy) {
+  if (policy.level == Level::kO0) return disable_autocast();
   check_policy(policy);
-  apply(policy.level != Level::kO0, policy);
+  apply(true, policy);
 }
 
 void disable_autocast() { apply(false, region_state.policy); }

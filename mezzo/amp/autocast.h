@@ -20,7 +20,7 @@ namespace mezzo::amp {
 //   loss.backward();  // every op in the dtype of its forward, inside a region or not
 //
 // f64 and integer tensors are never cast. Throws ArgumentError unless the lower dtype is bf16 or
-// f16 (or f32 at O3).
+// f16 (or f32 at O3); of a region that is disabled, or at O0, it says nothing and may be any.
 class Autocast {
  public:
   // Level auto in that dtype.

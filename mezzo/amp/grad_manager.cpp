@@ -6,7 +6,6 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
-#include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/grad_mode.h"
 
 namespace mezzo::amp {
@@ -67,14 +66,12 @@ void GradManager::backward(std::span<const Tensor> ys, std::span<const Tensor> d
     GradManager& manager;
     ~Release() { manager.release(); }
   } const release{*this};
-  const std::vector<Tensor> grads = grad(ys, tensors_, dys);
+  std::vector<Tensor> grads = grad(ys, tensors_, dys, {.f32_sums = true});
   const NoGrad guard;
   // Gradients are f32, whatever a region around this says of sums.
   const NoAutocast outside;
   for (std::size_t i = 0; i < grads.size(); ++i) {
-    if (!grads[i].defined()) continue;
-    const Tensor& sum = tensors_[i].grad();
-    tensors_[i].set_grad(sum.defined() ? sum + grads[i] : grads[i]);
+    if (grads[i].defined()) add_to_grad(tensors_[i], std::move(grads[i]));
   }
 }
 

@@ -66,7 +66,8 @@ std::int64_t whole_entry_of(const GradScaler::StateDict& state, std::string_view
 }  // namespace
 
 GradScaler::GradScaler(const LossScaleOptions& options, bool enabled)
-    : state_(std::make_shared<LossScaleState>(options)), enabled_(enabled) {}
+    : state_(std::make_shared<LossScaleState>(enabled ? options : LossScaleOptions{})),
+      enabled_(enabled) {}
 
 GradScaler::GradScaler(const LossScaleManager& manager)
     : state_(manager.scales() ? manager.state()

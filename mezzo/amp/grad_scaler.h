@@ -47,6 +47,8 @@ struct StepResult {
 // A disabled scaler passes everything through: bf16 has f32's range and needs none.
 class GradScaler {
  public:
+  // Throws ArgumentError for options that LossScaleState does not take. Of a disabled scaler they
+  // say nothing and may be any.
   explicit GradScaler(const LossScaleOptions& options = {}, bool enabled = true);
   // Works on the manager's scale; disabled if the manager does not scale. If the manager does not
   // drop overflowing updates, gradients are unscaled and nothing is checked or skipped.

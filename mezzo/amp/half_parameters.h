@@ -7,7 +7,8 @@
 //
 // The dtype of the parameters and that of the computation are said apart. Without an autocast
 // region an operation computes in the widest dtype of its operands, which for f32 images is f32.
-// Gradients of 16-bit parameters have 16 bits; for f16 that asks for a loss scale as ever.
+// A gradient of a 16-bit parameter has 16 bits, and for f16 that asks for a loss scale as ever.
+// Sums of several, over micro-batches or backward passes, are f32.
 //
 // Optimizers and other holders of parameters() hold on to the old tensors: make them afterwards.
 #pragma once

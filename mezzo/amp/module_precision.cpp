@@ -180,7 +180,8 @@ Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions
 
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype,
                                  const MixedPrecisionOptions& options) {
-  check_lower(dtype);
+  // O0 lowers nothing by itself.
+  if (level != Level::kO0 || !options.lower.empty()) check_lower(dtype);
   const Names names(net, options, dtype);
   set_policy(net, with_options({.level = level, .lower = dtype}, names, options));
   names.set_modules();

@@ -46,9 +46,10 @@ struct MixedPrecisionOptions {
 // that the loss is f32 too. Applying it again replaces what it did before, also on the modules that
 // its options named; settings that parts of the network got by themselves stay and win. At O0 it
 // removes the network's setting, and modules that the options name are set. Gives the network back.
-// Throws ArgumentError for a dtype other than bf16 and f16, for a name that is neither an operation
-// nor the path of a module, for operations and modules in both lists, and for operations to lower
-// at O0; nothing has changed then.
+// Throws ArgumentError for a dtype other than bf16 and f16 (at O0, where nothing is lowered, it
+// says nothing and may be any), for a name that is neither an operation nor the path of a module,
+// for operations and modules in both lists, and for operations to lower at O0; nothing has changed
+// then.
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype = DType::kF16,
                                  const MixedPrecisionOptions& options = {});
 // The same for a level's name; throws ArgumentError if it is unknown, naming those that exist.

@@ -12,7 +12,9 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/log.h"
+#include "mezzo/core/random.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/nn/inference.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
@@ -219,6 +221,14 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
   begin(StepPhase::kBackward);
   scaler_.scale(weight == 1 ? loss : loss * weight).backward();
   return true;
+}
+
+void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& labels) {
+  const nn::Inference inference(net_);
+  const KeepRandomPosition random;
+  const Tensor output = forward(net_, input, options_.policy);
+  const NoAutocast outside;
+  static_cast<void>(loss_.part_of(output, labels, 1));
 }
 
 // Looks at the losses that it has not looked at yet.

@@ -43,10 +43,10 @@ struct TrainStepOptions {
   // Of a region around the forward pass, at O0 one that casts nothing; empty: the region in which
   // the step is called, if any. What is set on the network itself wins.
   std::optional<Policy> policy{};
-  // Into how many parts a batch is split. Their gradients are added up, all at one scale, before
-  // the one update; memory for activations is needed for one part only. Loss and gradients are
-  // those of the whole batch, whatever a part counts (loss_function.h). Batch norm sees each part
-  // by itself.
+  // Into how many parts a batch is split. Their gradients are added up, all at one scale and in f32
+  // whatever the dtype of the parameters, before the one update; memory for activations is needed
+  // for one part only. Loss and gradients are those of the whole batch, whatever a part counts
+  // (loss_function.h). Batch norm sees each part by itself.
   std::int64_t micro_batches = 1;
   // Gradients are shortened to this norm after they were unscaled.
   std::optional<double> max_grad_norm{};
@@ -118,6 +118,10 @@ class TrainOneStepWithLossScale {
   // parameters updated (docs/graph.md). Throws ArgumentError if there are fewer examples than
   // micro-batches; in every process, if several train together and their scales differ.
   TrainStepResult operator()(const Tensor& input, const Tensor& labels);
+
+  // The forward pass and the loss of a batch in inference mode: throws what they would throw in a
+  // step, as far as training mode makes no difference, and changes nothing.
+  void try_forward(const Tensor& input, const Tensor& labels);
 
   // Throws ArgumentError if the optimizer holds none of the network's parameters, as behind
   // half_parameters(), which replaces them: it would train nothing. The first step asks this;
@@ -217,7 +221,8 @@ class TrainOneStepWithLossScale {
 // network itself.
 struct TrainNetworkOptions {
   std::string level = "O0";
-  DType dtype = DType::kF16;  // what 16 bits means at levels that use them: f16, as there, or bf16
+  // What 16 bits means at levels that use them: f16, as there, or bf16. Any at O0.
+  DType dtype = DType::kF16;
   // A network with a 16-bit cast_model_type computes all in it (O3) or, with keep_batchnorm_fp32,
   // all but normalisations and losses (O2), whatever the level. With an f32 one O2 and O3 leave the
   // network as it is, except O2 with an explicit keep_batchnorm_fp32 = false, which computes all in

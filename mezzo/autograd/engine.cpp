@@ -37,6 +37,23 @@ void accumulate(Tensor& sum, Tensor more, bool create_graph) {
   }
 }
 
+// Adds one more gradient of a leaf, each in the leaf's dtype, to their sum. Added up in 16 bits, a
+// sum would stand still where an addend is below half of its last bit: a thousand ones in bf16 make
+// 256. So the sum of two is f32, and what comes of one pass alone stays in the 16 bits that it came
+// in.
+void accumulate_at_leaf(const Tensor& leaf, Tensor& sum, Tensor more, bool create_graph) {
+  const AutogradMeta* meta = leaf.autograd_meta();
+  const bool widens = meta == nullptr || !meta->stands_for_result;
+  if (widens && sum.defined() && is_lower(sum.dtype())) sum = sum.astype(DType::kF32);
+  const bool in_place = sum.defined() && !create_graph && is_writable(sum) &&
+                        promote(sum.dtype(), more.dtype()) == sum.dtype();
+  if (in_place) {
+    add_into(sum, more);
+  } else {
+    accumulate(sum, std::move(more), create_graph);
+  }
+}
+
 // Where grad() wants results: leaves by their array, others by node and output.
 class Targets {
  public:
@@ -53,6 +70,7 @@ class Targets {
       } else {
         const auto [found, is_new] = leaves_.emplace(input.impl(), i);
         if (!is_new) named_again_.emplace_back(i, found->second);
+        if (is_new && is_lower(input.dtype())) narrow_.emplace_back(i, input.dtype());
         oldest_ = 0;
       }
     }
@@ -72,6 +90,12 @@ class Targets {
   }
   // Nodes older than every target cannot contribute.
   bool is_needed(const Node& node) const { return node.sequence() >= oldest_; }
+  // Rounds the sums of 16-bit leaves, once.
+  void round() {
+    for (const auto& [i, dtype] : narrow_) {
+      if (grads_[i].defined()) grads_[i] = grads_[i].astype(dtype);
+    }
+  }
   std::vector<Tensor> take() {
     for (const auto& [again, first] : named_again_) grads_[again] = grads_[first];
     return std::move(grads_);
@@ -80,6 +104,7 @@ class Targets {
  private:
   std::unordered_map<const TensorImpl*, std::size_t> leaves_;
   std::vector<std::pair<std::size_t, std::size_t>> named_again_;  // a leaf's places but the first
+  std::vector<std::pair<std::size_t, DType>> narrow_;             // 16-bit leaves
   std::unordered_multimap<const Node*, std::pair<std::uint32_t, std::size_t>> outputs_;
   std::vector<Tensor> grads_;
   std::uint64_t oldest_ = ~std::uint64_t{0};
@@ -115,6 +140,7 @@ class Engine {
       if (targets_ == nullptr || targets_->is_needed(*node)) step(*node);
       clear_grads(*node);
     }
+    if (targets_ != nullptr && !options_.f32_sums) targets_->round();
   }
 
  private:
@@ -153,18 +179,20 @@ class Engine {
            capture_hook() == nullptr;
   }
 
-  void send_to_leaf(const Tensor& leaf, Tensor grad) {
-    if (grad.dtype() != leaf.dtype()) grad = grad.astype(leaf.dtype());
+  // `is_sum`: of several gradients, which is rounded no more than they would be at the leaf.
+  void send_to_leaf(const Tensor& leaf, Tensor grad, bool is_sum = false) {
+    const bool stays = is_sum && is_lower(leaf.dtype()) && grad.dtype() == DType::kF32;
+    if (grad.dtype() != leaf.dtype() && !stays) grad = grad.astype(leaf.dtype());
     if (targets_ != nullptr) {
       if (Tensor* slot = targets_->leaf(leaf.impl()); slot != nullptr) {
-        accumulate(*slot, std::move(grad), options_.create_graph);
+        accumulate_at_leaf(leaf, *slot, std::move(grad), options_.create_graph);
       }
       return;
     }
     AutogradMeta& meta = leaf.require_autograd_meta();
     if (!meta.requires_grad) return;  // frozen since the forward pass
     if (!meta.grad.defined() && !options_.create_graph) grad = of_its_own(grad);
-    accumulate(meta.grad, std::move(grad), options_.create_graph);
+    accumulate_at_leaf(leaf, meta.grad, std::move(grad), options_.create_graph);
   }
 
   void step(Node& node) {
@@ -185,7 +213,7 @@ class Engine {
       if (input.node) {
         send(*input.node, input.output, std::move(grad_inputs[i]));
       } else {
-        send_to_leaf(Tensor(input.leaf), std::move(grad_inputs[i]));
+        send_to_leaf(Tensor(input.leaf), std::move(grad_inputs[i]), node.op().sums_grads);
       }
     }
   }
@@ -256,6 +284,13 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   Targets targets(inputs);
   differentiate(outputs, grad_outputs, options, &targets);
   return targets.take();
+}
+
+void add_to_grad(const Tensor& leaf, Tensor grad) {
+  Tensor sum = leaf.grad();
+  leaf.clear_grad();  // so that the sum can be added to in place
+  accumulate_at_leaf(leaf, sum, std::move(grad), false);
+  leaf.set_grad(std::move(sum));
 }
 
 std::function<ValueAndGrad()> value_and_grad(std::function<Tensor()> loss,

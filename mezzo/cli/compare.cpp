@@ -18,6 +18,7 @@
 #include "mezzo/cli/table.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/io/atomic_file.h"
 #include "mezzo/train/configuration.h"
 
 namespace mezzo::cli {
@@ -93,6 +94,14 @@ train::RunResult train_one(const train::RunOptions& run, const train::DataPair& 
   return result;
 }
 
+// That of the last run is needed in hours.
+void check_log_folders(const std::string& parent, const std::vector<train::RunOptions>& runs) {
+  if (parent.empty()) return;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    io::check_folder_writable(log_folder(parent, i + 1, runs[i]), "--logdir");
+  }
+}
+
 // What is wrong at one level is said before the levels in front of it are trained.
 void check_precision(const std::vector<train::RunOptions>& runs, const train::DataPair& data) {
   train::RunOptions options = runs.front();
@@ -121,6 +130,7 @@ void run_compare(CompareOptions options) {
     train::set_image_size(run, data.train->image_shape());
   }
   check_precision(runs, data);
+  check_log_folders(options.logdir, runs);
   Logs logs{JsonLines(options.json), std::move(report), options.logdir, options.quiet};
   std::vector<std::vector<std::string>> rows{kHeader};
   const StopOnSignal stop;

@@ -85,6 +85,7 @@ void run_train(TrainOptions options) {
   const StopOnSignal stop;
   run.should_stop = [] { return StopOnSignal::was_asked(); };
   if (!options.save.empty()) io::check_writable(options.save, "--save");
+  if (!options.logdir.empty()) io::check_folder_writable(options.logdir, "--logdir");
   train::RunResult result;
   try {
     result = progress.run(run, data, observer, &trained);

@@ -2,6 +2,30 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <typeinfo>
+
+namespace mezzo {
+namespace {
+
+// Of that very type: one that is derived from it holds more than a message.
+template <class Type>
+void throw_longer(const Error& error, std::string_view more) {
+  if (typeid(error) == typeid(Type)) throw Type(concat(error.what(), more));
+}
+
+}  // namespace
+
+void rethrow_with(std::string_view more) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    throw_longer<ArgumentError>(error, more);
+    throw_longer<UnsupportedError>(error, more);
+    throw;
+  }
+}
+
+}  // namespace mezzo
 
 namespace mezzo::detail {
 

@@ -82,6 +82,10 @@ template <class ErrorType = ArgumentError, class... Parts>
   throw ErrorType(concat("[", op, "] ", parts...));
 }
 
+// Within a catch block: throws again what was caught, an ArgumentError or UnsupportedError with
+// `more` at the end of its message.
+[[noreturn]] void rethrow_with(std::string_view more);
+
 // Throws ArgumentError `[op] parts...` unless `ok`.
 template <class... Parts>
 void check_arg(bool ok, std::string_view op, const Parts&... parts) {

@@ -68,6 +68,18 @@ Generator& default_generator();
 // Seeds default_generator().
 void manual_seed(std::uint64_t seed);
 
+// Afterwards default_generator() stands where it stood: what was drawn meanwhile is drawn again.
+class KeepRandomPosition {
+ public:
+  KeepRandomPosition() : before_(default_generator().position()) {}
+  ~KeepRandomPosition() { default_generator().set_position(before_); }
+  KeepRandomPosition(const KeepRandomPosition&) = delete;
+  KeepRandomPosition& operator=(const KeepRandomPosition&) = delete;
+
+ private:
+  RandomPosition before_;
+};
+
 // 24 random bits as a float in [0, 1).
 inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 

@@ -88,7 +88,8 @@ class Tensor {
   Tensor& set_requires_grad(bool requires_grad);
   // True for tensors that no recorded operation produced.
   bool is_leaf() const;
-  // The gradient that backward() collected; undefined if there is none.
+  // The gradient that backward() collected; undefined if there is none. That of a 16-bit tensor is
+  // f32 once several have been added up (autograd/engine.h).
   const Tensor& grad() const;
   // Replaces it; an undefined one is none. Throws ArgumentError unless both are floating-point, of
   // one shape and on one device. The dtypes may differ: optimizers say which they take.
@@ -144,6 +145,8 @@ class TensorImpl final : public RefCounted {
 // What automatic differentiation knows of a tensor.
 struct AutogradMeta {
   bool requires_grad = false;
+  // A leaf in the place of a result: gradients are added up in its dtype, as those of results are.
+  bool stands_for_result = false;
   Tensor grad;
   Ref<RefCounted> node;      // the recorded operation that produced the tensor (mezzo/ops/node.h)
   std::uint32_t output = 0;  // which of its outputs

@@ -54,9 +54,12 @@ std::int64_t BatchSource::steps_per_epoch() const {
 
 std::int64_t BatchSource::examples_per_epoch() const {
   const std::int64_t steps = steps_per_epoch();
-  if (steps == 0) return 0;
-  const std::int64_t in_last = std::min(order_.batch_size, order_.examples - first_of(steps - 1));
-  return (steps - 1) * order_.batch_size + in_last;
+  return steps == 0 ? 0 : (steps - 1) * order_.batch_size + last_batch_size();
+}
+
+std::int64_t BatchSource::last_batch_size() const {
+  const std::int64_t steps = steps_per_epoch();
+  return steps == 0 ? 0 : std::min(order_.batch_size, order_.examples - first_of(steps - 1));
 }
 
 void BatchSource::seek(LoaderPosition position) {

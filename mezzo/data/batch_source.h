@@ -68,6 +68,8 @@ class BatchSource {
   std::int64_t steps_per_epoch() const;
   // The size of the set, less what drop_remainder leaves out and other shards have.
   std::int64_t examples_per_epoch() const;
+  // Of the last batch of an epoch, which may be smaller than the others; 0 if there is none.
+  std::int64_t last_batch_size() const;
   const BatchOrder& order() const { return order_; }
 
  protected:
@@ -97,6 +99,19 @@ class BatchSource {
   LoaderPosition position_;
   bool started_ = false;               // indices_ are those of the epoch
   std::vector<std::int64_t> indices_;  // of the examples, in the order of this epoch
+};
+
+// Afterwards the source stands where it stood, whatever was read from it meanwhile.
+class KeepPosition {
+ public:
+  explicit KeepPosition(BatchSource& source) : source_(source), before_(source.position()) {}
+  ~KeepPosition() { source_.seek(before_); }
+  KeepPosition(const KeepPosition&) = delete;
+  KeepPosition& operator=(const KeepPosition&) = delete;
+
+ private:
+  BatchSource& source_;
+  LoaderPosition before_;
 };
 
 }  // namespace mezzo::data

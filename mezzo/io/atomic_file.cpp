@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,12 +15,35 @@
 namespace mezzo::io {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Whether something that must stay has the name, itself or by way of links: /dev/stdout is one, and
 // a command that replaced it would take it from all others.
 bool is_no_file(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode);
 }
+
+// The folders of a path that are missing, which are removed in the end if they are empty.
+class MissingFolders {
+ public:
+  explicit MissingFolders(const std::string& folder) {
+    std::error_code ignored;
+    fs::path path(folder);
+    if (!path.has_filename()) path = path.parent_path();  // of `run/`
+    for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) {
+      innermost_first_.push_back(path.string());
+    }
+  }
+  ~MissingFolders() {
+    for (const std::string& path : innermost_first_) static_cast<void>(remove_folder(path));
+  }
+  MissingFolders(const MissingFolders&) = delete;
+  MissingFolders& operator=(const MissingFolders&) = delete;
+
+ private:
+  std::vector<std::string> innermost_first_;
+};
 
 }  // namespace
 
@@ -83,7 +108,7 @@ void AtomicFile::commit() {
     fail_file(op_, path_, "cannot be replaced", error);
   }
   committed_ = true;
-  const std::string folder = std::filesystem::path(path_).parent_path().string();
+  const std::string folder = fs::path(path_).parent_path().string();
   if (const int error = sync_folder(folder); error != 0) {
     fail_file(op_, path_, "is written, but its folder cannot be synchronised", error);
   }
@@ -104,6 +129,12 @@ void write_file(const std::string& path, std::span<const std::byte> bytes, std::
 
 void check_writable(const std::string& path, std::string_view op) {
   const AtomicFile file(path, op);  // creates the temporary and removes it again
+}
+
+void check_folder_writable(const std::string& folder, std::string_view op) {
+  const MissingFolders missing(folder);
+  make_folders(folder, op);
+  check_writable(concat(folder, "/probe"), op);
 }
 
 }  // namespace mezzo::io

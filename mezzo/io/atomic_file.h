@@ -60,4 +60,8 @@ void write_file(const std::string& path, std::span<const std::byte> bytes,
 // Throws FileError if such a file could not be written: better before the work than after.
 void check_writable(const std::string& path, std::string_view op = "file");
 
+// Throws FileError if no file could be put into a folder, which need not be there. What is made to
+// find that out goes again.
+void check_folder_writable(const std::string& folder, std::string_view op = "file");
+
 }  // namespace mezzo::io

@@ -86,6 +86,9 @@ struct FoundCheckpoint {
 std::string write_checkpoint(const std::string& folder, const Checkpoint& checkpoint,
                              const CheckpointOptions& options = {});
 
+// Throws the ArgumentError that write_checkpoint() would, as far as the checkpoint is the reason.
+void check_checkpoint(const Checkpoint& checkpoint);
+
 // Reads one checkpoint and verifies the checksum of every file. Throws FileError.
 Checkpoint read_checkpoint(const std::string& path);
 

@@ -11,7 +11,7 @@
 #include "mezzo/io/checkpoint_manifest.h"
 #include "mezzo/io/crc32c.h"
 #include "mezzo/io/file_calls.h"
-#include "mezzo/io/safetensors.h"
+#include "mezzo/io/safetensors_header.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
@@ -82,6 +82,18 @@ ManifestFile write_group(const std::string& path, const CheckpointGroup& group) 
   return entry;
 }
 
+// Of the manifest with these files.
+std::string text_of(Manifest manifest, const Checkpoint& checkpoint) {
+  manifest.checkpoint.step = checkpoint.step;
+  manifest.checkpoint.score = checkpoint.score;
+  manifest.checkpoint.random = checkpoint.random;
+  manifest.checkpoint.values = checkpoint.values;
+  std::string text = format_manifest(manifest);
+  check_arg(text.size() <= kMaxManifest, kCheckpointOp, "the values take ", text.size(),
+            " bytes, at most ", kMaxManifest, " are allowed. Make tensors of the large ones");
+  return text;
+}
+
 // Writes all files and gives the folder its name.
 void write_files(const std::string& temporary, const std::string& path,
                  const Checkpoint& checkpoint) {
@@ -92,13 +104,7 @@ void write_files(const std::string& temporary, const std::string& path,
   for (const CheckpointGroup& group : checkpoint.groups) {
     manifest.files.push_back(write_group(temporary, group));
   }
-  manifest.checkpoint.step = checkpoint.step;
-  manifest.checkpoint.score = checkpoint.score;
-  manifest.checkpoint.random = checkpoint.random;
-  manifest.checkpoint.values = checkpoint.values;
-  const std::string text = format_manifest(manifest);
-  check_arg(text.size() <= kMaxManifest, kCheckpointOp, "the values take ", text.size(),
-            " bytes, at most ", kMaxManifest, " are allowed. Make tensors of the large ones");
+  const std::string text = text_of(std::move(manifest), checkpoint);
   PartFile file(concat(temporary, "/", kManifestName));
   file.write(std::as_bytes(std::span(text)));
   file.finish();
@@ -152,6 +158,17 @@ void remove_old(const std::string& folder, const CheckpointOptions& options) {
 }
 
 }  // namespace
+
+void check_checkpoint(const Checkpoint& checkpoint) {
+  check(checkpoint, {});
+  Manifest manifest;
+  for (const CheckpointGroup& group : checkpoint.groups) {
+    format_header(group.tensors, {});
+    ManifestFile& file = manifest.files.emplace_back(ManifestFile{.group = group.name});
+    for (const NamedTensor& named : group.tensors) file.names.push_back(named.name);
+  }
+  text_of(std::move(manifest), checkpoint);
+}
 
 std::string write_checkpoint(const std::string& folder, const Checkpoint& checkpoint,
                              const CheckpointOptions& options) {

@@ -67,20 +67,6 @@ struct ForwardState final : RefCounted {
   std::vector<Buffer> buffers;
 };
 
-// The default random stream at another position, and back where it was in the end.
-class RandomAt {
- public:
-  explicit RandomAt(RandomPosition position) : before_(default_generator().position()) {
-    default_generator().set_position(position);
-  }
-  ~RandomAt() { default_generator().set_position(before_); }
-  RandomAt(const RandomAt&) = delete;
-  RandomAt& operator=(const RandomAt&) = delete;
-
- private:
-  RandomPosition before_;
-};
-
 // Undoes what happens to a module's buffers. Those that nothing happens to are not written: a tape
 // may rely on their version.
 class KeepBuffers {
@@ -144,12 +130,14 @@ struct Input {
 };
 
 // A 16-bit copy of an f32 tensor passes on the gradients that it gets in f32; a 16-bit leaf would
-// round them. So x becomes the copy of an f32 leaf, of which nothing but its shape matters.
+// round them. So x becomes the copy of an f32 leaf, of which nothing but its shape matters. Else it
+// is a leaf itself, whose gradients are added up as x has it: in f32 only if x is a leaf, too.
 Input again(const Tensor& x, bool needs_grad, DType grad_dtype) {
   Tensor same = x.detach();
   if (!needs_grad) return {same, Tensor()};
   if (grad_dtype == x.dtype()) {
     same.set_requires_grad(true);
+    same.require_autograd_meta().stands_for_result = !x.is_leaf() || !x.requires_grad();
     return {same, same};
   }
   Tensor leaf = expand(zeros({}, grad_dtype, Format::kContiguous, x.device()), x.shape());
@@ -200,7 +188,8 @@ class CheckLeadsNowhereElse {
 };
 
 Tensor run_again(const ForwardState& state, const Tensor& x) {
-  const RandomAt random(state.random);
+  const KeepRandomPosition random;
+  default_generator().set_position(state.random);
   const WithoutHostWork without_host_work;  // running statistics have moved already
   const KeepBuffers buffers(state.module);  // what a module of the user does to them by itself
   const RunningAgain running(state.module);
@@ -234,7 +223,8 @@ void backward(Backward& ctx) {
   const Tensor y = run_again(state, input.x);
   CheckLeadsNowhereElse(state, input.leaf, first)(y);
   const Tensor grad_y = ctx.take_grad();
-  std::vector<Tensor> grads = grad({&y, 1}, targets, {&grad_y, 1});
+  // Sums stay as they are at leaves: more may come to them there.
+  std::vector<Tensor> grads = grad({&y, 1}, targets, {&grad_y, 1}, {.f32_sums = true});
   for (std::size_t i = 0; i < grads.size(); ++i) {
     if (grads[i].defined()) ctx.set(inputs[i], std::move(grads[i]));
   }
@@ -246,6 +236,7 @@ const OpDef kRecompute{
     .precision = {.reason = "the operations inside have rules of their own"},
     .saves = {.inputs = 0b1},
     .backward = backward,
+    .sums_grads = true,
 };
 
 class RecomputeHook final : public ForwardHook {

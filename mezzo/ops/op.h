@@ -248,6 +248,8 @@ struct OpDef {
   bool adds_grads = false;
   // True for cast: a gradient may arrive in f32 although the output is a 16-bit tensor.
   bool takes_f32_grad = false;
+  // The gradient of an input may be a sum of several, which is f32 for a 16-bit leaf and stays so.
+  bool sums_grads = false;
 
   mutable std::atomic<const OpKernels*> kernels{nullptr};  // filled at the first call
 };

@@ -57,6 +57,12 @@ class Callback {
   Callback& operator=(const Callback&) = delete;
   virtual ~Callback() = default;
 
+  // Before the first hook of any callback, also in a training that goes on from a checkpoint, which
+  // is loaded by then: throws what would otherwise come up after hours, such as a metric that there
+  // is not or a folder that cannot be written to. It changes nothing, for the training may still be
+  // refused for another reason. Where processes train together all fail then; nothing is exchanged
+  // here.
+  virtual void check(FitState&) {}
   virtual void on_train_begin(FitState&) {}
   virtual void on_epoch_begin(FitState&) {}
   virtual void on_step_begin(FitState&) {}
@@ -162,6 +168,7 @@ class LambdaCallback final : public Callback {
  public:
   using Function = std::function<void(FitState&)>;
   struct Functions {
+    Function check{};
     Function on_train_begin{};
     Function on_epoch_begin{};
     Function on_step_begin{};
@@ -173,6 +180,7 @@ class LambdaCallback final : public Callback {
     Function on_train_end{};
   };
   explicit LambdaCallback(Functions functions) : functions_(std::move(functions)) {}
+  void check(FitState& state) override { call(functions_.check, state); }
   void on_train_begin(FitState& state) override { call(functions_.on_train_begin, state); }
   void on_epoch_begin(FitState& state) override { call(functions_.on_epoch_begin, state); }
   void on_step_begin(FitState& state) override { call(functions_.on_step_begin, state); }

@@ -32,6 +32,9 @@ class Metric {
   virtual void add_up(distributed::ProcessGroup& processes);
   // Over everything since reset(). Throws ArgumentError if that is nothing.
   virtual double value() const = 0;
+  // Another one of the same kind, which a batch is tried with before a training. Null, unless a
+  // metric of the user's own says otherwise, which is then reset(), tried itself and reset() again.
+  virtual std::unique_ptr<Metric> fresh() const { return nullptr; }
   // Whether lower is better, as of losses and errors.
   virtual bool prefers_low() const { return false; }
 };
@@ -50,6 +53,9 @@ class TopK final : public Metric {
   void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) override;
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
+  std::unique_ptr<Metric> fresh() const override {
+    return std::make_unique<TopK>(k_, ignore_index_);
+  }
 
  private:
   std::int64_t k_;
@@ -68,6 +74,7 @@ class MeanLoss final : public Metric {
   void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) override;
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
+  std::unique_ptr<Metric> fresh() const override { return std::make_unique<MeanLoss>(); }
   bool prefers_low() const override { return true; }
 
  private:

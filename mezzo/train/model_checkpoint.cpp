@@ -30,15 +30,23 @@ ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(co
             config_.every_steps, ", ", config_.keep, " and ", config_.every_epochs);
 }
 
-void ModelCheckpoint::on_train_begin(FitState& state) {
+void ModelCheckpoint::check(FitState& state) {
+  if (!config_.best.empty()) {
+    check_arg(state.has_validation, kOp, "there is no best `", config_.best,
+              "` without a validation. Give FitOptions one");
+    state.model.metric(config_.best);
+  }
+  if (!writes(state)) return;
   const bool goes_on = !state.resumed_from.empty() || written_.has_value();
-  if (!goes_on && writes(state)) check_unused();
-  // Better now than after the first epoch. A training that is done has nothing to write.
-  if (state.step < state.total_steps && writes(state)) check_writable();
+  if (!goes_on) check_unused();
+  // A training that is done has nothing to write.
+  if (state.step < state.total_steps) check_writable(state);
+}
+
+void ModelCheckpoint::on_train_begin(FitState& state) {
+  if (state.step < state.total_steps && writes(state)) io::make_folders(config_.folder, kOp);
   written_ = state.resumed_from.empty() ? -1 : state.step;
   if (config_.best.empty()) return;
-  check_arg(state.has_validation, kOp, "there is no best `", config_.best,
-            "` without a validation. Give FitOptions one");
   best_name_ = state.model.metric(config_.best).name();
   if (!state.resumed_from.empty()) recall_best();
 }
@@ -73,9 +81,11 @@ void ModelCheckpoint::check_unused() const {
   }
 }
 
-void ModelCheckpoint::check_writable() const {
-  io::make_folders(config_.folder, kOp);
-  io::check_writable(config_.folder + "/probe", kOp);
+// Both the folder and what is to be written: a callback of the user's own saves something, too.
+void ModelCheckpoint::check_writable(const FitState& state) const {
+  io::check_folder_writable(config_.folder, kOp);
+  if (!config_.best.empty()) io::check_folder_writable(best_folder(), kOp);
+  if (state.capture) io::check_checkpoint(state.capture());
 }
 
 void ModelCheckpoint::write(FitState& state) {

@@ -23,11 +23,15 @@ class Failures : public Command {
   // Trains, with a shell command in between: the log goes through a pipe that is read on only when
   // that is done, and has no room for so many steps.
   Outcome train_with(const std::string& middle, const std::string& options) const {
+    return run_with("train --amp O0", middle, options);
+  }
+  Outcome run_with(const std::string& command, const std::string& middle,
+                   const std::string& options) const {
     const std::string log = path("pipe");
     fs::remove(log);
     EXPECT_EQ(mkfifo(log.c_str(), 0600), 0);
     return run_line(concat("{ read -r first; ", middle, "; cat >", path("rest"), "; } <", log,
-                           " & ", MEZZO_COMMAND, " train --model mlp --amp O0 --batch-size 8 ",
+                           " & ", MEZZO_COMMAND, " ", command, " --model mlp --batch-size 8 ",
                            "--steps 900 --quiet --json ", log, " ", options));
   }
 };
@@ -65,15 +69,30 @@ TEST_F(Failures, WeightsAndPageAreWrittenWhereTheLastCheckpointIsNot) {
 }
 
 TEST_F(Failures, OfAComparisonWhatIsDoneIsShown) {
-  fs::create_directory(path("events"));
-  std::ofstream(path("events/2-O2-bf16")) << "no folder";
   const Outcome outcome =
-      run(concat("compare --model mlp --steps 1 --batch-size 8 --levels O0,O2 --quiet --logdir ",
-                 path("events"), " --report ", path("page")));
+      run_with("compare --levels O0,O2", concat("echo >", path("events/2-O2-bf16")),
+               concat("--logdir ", path("events"), " --report ", path("page")));
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.errors, HasSubstr("2-O2-bf16: cannot be created"));
   EXPECT_THAT(outcome.output, HasSubstr("mlp      O0     f32"));
   EXPECT_THAT(read_text("page"), HasSubstr("mlp O0"));
+}
+
+// What can be known is said before any of the runs, and leaves nothing behind.
+TEST_F(Failures, FoldersOfLogsAreTriedBeforeTheFirstRun) {
+  const std::string options = " --model mlp --steps 1 --batch-size 8 --quiet --logdir ";
+  fs::create_directory(path("events"));
+  std::ofstream(path("events/2-O2-bf16")) << "no folder";
+  const Outcome outcome = run("compare --levels O0,O2" + options + path("events"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("2-O2-bf16: cannot be created"));
+  EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 1) << outcome.errors;
+  EXPECT_EQ(outcome.output, "");
+  EXPECT_FALSE(fs::exists(path("events/1-O0-f32")));
+  EXPECT_EQ(
+      run(concat("train", options, path("new/events"), " --checkpoint-dir /dev/null/run")).status,
+      2);
+  EXPECT_FALSE(fs::exists(path("new")));
 }
 
 // What was not trained to its end is no weights.

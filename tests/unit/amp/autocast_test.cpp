@@ -46,6 +46,49 @@ TEST(Autocast, NestsAndTheInnermostCounts) {
   EXPECT_EQ(matmul(a, a).dtype(), DType::kF16);
 }
 
+// Programs that switch precision off by a flag hand over the dtype that is left, f32.
+TEST(Autocast, WhatCastsNothingTakesAnyDtype) {
+  const Tensor a = ones({2, 2});
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64, DType::kBool, DType::kF16}) {
+    const Autocast outer(DType::kBf16);
+    {
+      const Autocast region(dtype, false);
+      EXPECT_FALSE(is_autocast_enabled());
+      EXPECT_EQ(matmul(a, a).dtype(), DType::kF32);
+    }
+    for (const Level level : kLevels) {
+      const Autocast region({.level = level, .lower = dtype}, false);
+      EXPECT_EQ(matmul(a, a).dtype(), DType::kF32);
+    }
+    const Policy o0{.level = Level::kO0, .lower = dtype};
+    {
+      const Autocast region(o0);
+      EXPECT_FALSE(is_autocast_enabled());
+      EXPECT_EQ(matmul(a, a).dtype(), DType::kF32);
+    }
+    EXPECT_EQ(with_autocast(o0, [&] { return matmul(a, a).dtype(); }), DType::kF32);
+    EXPECT_EQ(autocast(o0, [&] { return matmul(a, a).dtype(); })(), DType::kF32);
+    {
+      const Autocast region(DType::kBf16);
+      enable_autocast(o0);
+      EXPECT_EQ(matmul(a, a).dtype(), DType::kF32);
+    }
+    EXPECT_EQ(matmul(a, a).dtype(), DType::kBf16);
+  }
+}
+
+// What casts is refused as before, and leaves the region around it as it was.
+TEST(Autocast, WhatCastsTakesLowerDtypes) {
+  const Tensor a = ones({2, 2});
+  const Autocast outer(DType::kF16);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64}) {
+    EXPECT_THROW(Autocast{dtype}, ArgumentError);
+    EXPECT_THROW((Autocast{Policy{.level = Level::kO2, .lower = dtype}}), ArgumentError);
+    EXPECT_THROW(enable_autocast({.level = Level::kO1, .lower = dtype}), ArgumentError);
+    EXPECT_EQ(matmul(a, a).dtype(), DType::kF16);
+  }
+}
+
 TEST(Autocast, LevelO0CastsNothing) {
   const Tensor a = randn({4, 4});
   const Autocast region(Policy{Level::kO0, DType::kBf16});

@@ -231,6 +231,7 @@ TEST(BuildTrainNetwork, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(refusal_of({.level = "O4"}),
               HasSubstr("unknown level `O4`. There are O0, O1, auto, O2 and O3"));
   EXPECT_THAT(refusal_of({.level = "O1", .dtype = DType::kF32}), HasSubstr("dtype must be"));
+  EXPECT_NO_THROW(Built({.level = "O0", .dtype = DType::kF32}));  // where it says nothing
   EXPECT_THAT(refusal_of({.level = "O2", .cast_model_type = DType::kI64}),
               HasSubstr("cast_model_type must be f32, bf16 or f16"));
   EXPECT_THAT(refusal_of({.step = {.micro_batches = 0}}), HasSubstr("micro_batches"));

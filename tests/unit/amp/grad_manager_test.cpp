@@ -35,6 +35,20 @@ TEST(GradManager, CollectsForAttachedTensorsOnly) {
   ASSERT_EQ(gm.attached_tensors().size(), 1U);
 }
 
+// In bf16 a thousand ones would make 256.
+TEST(GradManager, AddsGradientsOf16BitsUpInF32) {
+  const Tensor w = ones({2}, DType::kBf16);
+  GradManager gm;
+  gm.attach(w);
+  for (int i = 0; i < 500; ++i) {
+    gm.record();
+    const Tensor losses[] = {sum(w), sum(w)};
+    gm.backward(losses);
+  }
+  EXPECT_EQ(w.grad().dtype(), DType::kF32);
+  EXPECT_EQ(grad_of(w), (std::vector<float>{1000, 1000}));
+}
+
 TEST(GradManager, AddsToGradientsAndTakesDy) {
   Pair p;
   GradManager gm;

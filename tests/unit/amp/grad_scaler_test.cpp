@@ -126,6 +126,18 @@ TEST(GradScaler, AnF16LossTakesScalesUpTo2To15) {
   }
 }
 
+// What a flag switches off need not have numbers that make sense.
+TEST(GradScaler, ADisabledOneTakesAnyOptions) {
+  for (const LossScaleOptions& options :
+       {LossScaleOptions{.init_scale = 0}, LossScaleOptions{.init_scale = -1, .growth_factor = 1},
+        LossScaleOptions{.backoff_factor = 2, .growth_interval = -1, .hysteresis = 0}}) {
+    EXPECT_THROW(GradScaler{options}, ArgumentError);
+    const GradScaler scaler(options, false);
+    EXPECT_FALSE(scaler.is_enabled());
+    EXPECT_EQ(scaler.get_scale(), 1);
+  }
+}
+
 TEST(GradScaler, DisabledPassesThrough) {
   TwoGradients net;
   GradScaler scaler({}, false);

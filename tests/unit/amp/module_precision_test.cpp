@@ -160,6 +160,16 @@ TEST(AutoMixedPrecision, LevelsChooseByClass) {
   }
 }
 
+// At O0 nothing is lowered but the modules that are named.
+TEST(AutoMixedPrecision, AtO0TheDtypeMayBeAny) {
+  ProbedNet net;
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    EXPECT_NO_THROW(auto_mixed_precision(net, "O0", dtype));
+    EXPECT_THROW(auto_mixed_precision(net, "O0", dtype, {.lower = {"second"}}), ArgumentError);
+    EXPECT_THROW(auto_mixed_precision(net, "O1", dtype), ArgumentError);
+  }
+}
+
 TEST(AutoMixedPrecision, AtO0ModulesCanBeLoweredAndOperationsCannot) {
   ProbedNet net;
   EXPECT_THAT(message_of<ArgumentError>(

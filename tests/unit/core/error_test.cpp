@@ -32,6 +32,31 @@ TEST(Errors, NameTheOperationFirst) {
   EXPECT_THROW(fail<FileError>("idx", "no"), std::runtime_error);
 }
 
+// Of the types that a sentence can be added to; others come through as they are.
+TEST(Errors, AreThrownAgainWithMore) {
+  class Special : public ArgumentError {
+   public:
+    using ArgumentError::ArgumentError;
+  };
+  const auto again = []<class Type>(const Type& error) {
+    try {
+      try {
+        throw error;
+      } catch (...) {
+        rethrow_with(". More");
+      }
+    } catch (const Type& thrown) {
+      return std::string(thrown.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(again(ArgumentError("[op] wrong")), "[op] wrong. More");
+  EXPECT_EQ(again(UnsupportedError("[op] not here")), "[op] not here. More");
+  EXPECT_EQ(again(FileError("[op] file")), "[op] file");
+  EXPECT_EQ(again(Special("[op] special")), "[op] special");
+  EXPECT_EQ(again(std::runtime_error("other")), "other");
+}
+
 TEST(Errors, CheckArgThrowsOnlyIfWrong) {
   EXPECT_NO_THROW(check_arg(true, "op", "fine"));
   EXPECT_THROW(check_arg(false, "op", "wrong"), ArgumentError);

@@ -98,6 +98,7 @@ TEST(Loader, CountsStepsWithAndWithoutTheRemainder) {
     DataLoader loader(*set, {.batch_size = row.batch, .drop_remainder = row.drop});
     EXPECT_EQ(loader.steps_per_epoch(), row.steps);
     EXPECT_EQ(loader.examples_per_epoch(), row.images);
+    EXPECT_EQ(loader.last_batch_size(), row.images - (row.steps - 1) * row.batch);
     for (int epoch = 0; epoch < 2; ++epoch) {
       EXPECT_EQ(rest_of_epoch(loader).size(), static_cast<std::size_t>(row.images));
     }

@@ -157,6 +157,7 @@ TEST(TensorBatches, AShardMayBeEmpty) {
                      {.batch_size = 4, .shard = {.index = 1, .count = 2}});
   EXPECT_EQ(part.steps_per_epoch(), 0);
   EXPECT_EQ(part.examples_per_epoch(), 0);
+  EXPECT_EQ(part.last_batch_size(), 0);
   EXPECT_EQ(batches_of(part), std::vector<Rows>());
 }
 

@@ -106,7 +106,7 @@ TEST_F(FitTogether, AnEvaluationThatFailsInOneFailsInAllAndIsSaved) {
     bool is_told = false;
     LambdaCallback callback({.on_evaluation_failed = [&](FitState&) { is_told = true; }});
     auto labels = training.examples.labels.to_vector<std::int64_t>();
-    if (group.rank() == 1) labels.assign(labels.size(), 99);
+    if (group.rank() == 1) labels[13] = 99;  // of its second batch: the first and last are tried
     data::TensorBatches bad(training.examples.images, from_values(labels, {kExamples}),
                             {.batch_size = 4, .shuffle = false, .shard = training.shard});
     const std::string message = message_of<Error>([&] {
@@ -133,6 +133,46 @@ TEST_F(FitTogether, AMetricMustSayHowItIsAddedUp) {
     training.model.add_metric(std::make_unique<Count>());
     EXPECT_THAT(message_of<UnsupportedError>([&] { training.model.eval(training.all); }),
                 HasSubstr("[metrics] `count` does not say how what several processes gathered"));
+    // Before the first step.
+    bool has_begun = false;
+    LambdaCallback watch({.on_train_begin = [&](FitState&) { has_begun = true; }});
+    EXPECT_THAT(message_of<UnsupportedError>([&] {
+                  training.model.fit(1, training.loader,
+                                     {.callbacks = {&watch}, .validation = &training.all});
+                }),
+                HasSubstr("[metrics] `count` does not say how"));
+    EXPECT_FALSE(has_begun);
+  });
+}
+
+// What is wrong in one process alone, in a callback or in its part of the validation.
+TEST_F(FitTogether, WhatOneFindsBeforeTheFirstStepFailsInAll) {
+  in_processes(3, [](ProcessGroup& group) {
+    const auto refusal = [&](bool in_callback) {
+      Training training(&group);
+      bool has_begun = false;
+      LambdaCallback callback({.check =
+                                   [&](FitState&) {
+                                     check_arg(!in_callback || group.rank() != 1, "callback",
+                                               "cannot work here. Leave it out");
+                                   },
+                               .on_train_begin = [&](FitState&) { has_begun = true; }});
+      auto labels = training.examples.labels.to_vector<std::int64_t>();
+      if (!in_callback && group.rank() == 1) labels.assign(labels.size(), 99);
+      data::TensorBatches validation(training.examples.images, from_values(labels, {kExamples}),
+                                     {.batch_size = 4, .shuffle = false, .shard = training.shard});
+      const std::string message = message_of<Error>([&] {
+        training.model.fit(1, training.loader,
+                           {.callbacks = {&callback}, .validation = &validation});
+      });
+      EXPECT_FALSE(has_begun);
+      return message;
+    };
+    const bool has_found_it = group.rank() == 1;
+    EXPECT_THAT(refusal(true), HasSubstr(has_found_it ? "[callback] cannot work here"
+                                                      : "[Model] another process has failed"));
+    EXPECT_THAT(refusal(false), HasSubstr(has_found_it ? "This is the first batch"
+                                                       : "[Model] another process has failed"));
   });
 }
 

@@ -129,6 +129,28 @@ TEST(AtomicFile, LinksToWhatIsNoFileStay) {
   EXPECT_EQ(TempFolder::read(folder.path("dangling")), Bytes({1}));
 }
 
+// Whether it is there or not, it is as it was afterwards.
+TEST(AtomicFile, AFolderIsTriedWithoutATrace) {
+  const TempFolder folder;
+  folder.write("there/file", {1});
+  for (const char* name : {"there", "new", "new/in/new/", "there/new"}) {
+    EXPECT_NO_THROW(check_folder_writable(folder.path(name))) << name;
+    EXPECT_THAT(files_in(folder), ElementsAre("there"));
+    EXPECT_FALSE(std::filesystem::exists(folder.path("there/new")));
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.path("there/file")));
+  for (const char* name : {"there/file", "there/file/new"}) {
+    EXPECT_THAT(message_of<FileError>([&] { check_folder_writable(folder.path(name), "op"); }),
+                StartsWith(concat("[op] ", folder.path("there/file"))));
+  }
+  EXPECT_THAT(message_of<FileError>([&] { check_folder_writable("/proc/none", "op"); }),
+              StartsWith("[op] /proc/none: cannot be created"));
+  // One of the folders cannot be made, and those above it go again.
+  const std::string long_name(300, 'x');
+  EXPECT_THROW(check_folder_writable(folder.path("new/in/" + long_name)), FileError);
+  EXPECT_THAT(files_in(folder), ElementsAre("there"));
+}
+
 TEST(AtomicFile, MissingFoldersAndOddTargetsAreNamed) {
   const TempFolder folder;
   const std::string path = folder.path("none/x");

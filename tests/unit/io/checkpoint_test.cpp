@@ -106,7 +106,10 @@ TEST(Checkpoint, RefusesWhatCannotBeWritten) {
   const auto refuses = [&](const Checkpoint& checkpoint, const std::string& message) {
     EXPECT_THAT(message_of<ArgumentError>([&] { write_checkpoint(folder.path("x"), checkpoint); }),
                 HasSubstr(message));
+    EXPECT_THAT(message_of<ArgumentError>([&] { check_checkpoint(checkpoint); }),
+                HasSubstr(message));
   };
+  EXPECT_NO_THROW(check_checkpoint({.groups = {{"a", {{"t", Tensor(ones({2}))}}}, {"b"}}}));
   refuses({.step = -1}, "step is -1");
   refuses({.groups = {{"../x"}}}, "called '../x'");
   refuses({.groups = {{""}}}, "called ''");

@@ -117,6 +117,45 @@ TEST(Recompute, Nests) {
   EXPECT_TRUE(step(DType::kBf16, {"", "first"}) == kept);
 }
 
+// A weight and an input that are used many times, in 16 bits.
+class ManyUses final : public Module {
+ public:
+  explicit ManyUses(DType dtype) {
+    add("inner", inner_);
+    weight_ = weight_.astype(dtype);
+    add_parameter("weight", weight_);
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x;
+    for (int i = 0; i < 20; ++i) y = y * weight_ * 0.71 + x * 0.3;
+    return y;
+  }
+
+ private:
+  Flatten inner_;
+  Tensor weight_ = randn({6});
+};
+
+// At leaves gradients are added up in f32, at results in their dtype, computed again or not.
+TEST(Recompute, AddsGradientsUpWhereTheyWouldBe) {
+  const auto gradients = [](DType dtype, bool again, bool leads_to_leaf) {
+    manual_seed(6);
+    ManyUses module(dtype);
+    if (again) recompute(module);
+    const Tensor x = randn({6}).astype(dtype).set_requires_grad(true);
+    sum(module(leads_to_leaf ? x : x * 1.1)).backward();
+    const Tensor& weight = *module.own_parameters()[0].tensor;
+    EXPECT_EQ(weight.grad().dtype(), DType::kF32);
+    EXPECT_EQ(x.grad().dtype(), leads_to_leaf ? DType::kF32 : dtype);
+    return std::pair(weight.grad().to_vector<float>(), x.grad().to_vector<float>());
+  };
+  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+    for (const bool leads_to_leaf : {false, true}) {
+      EXPECT_EQ(gradients(dtype, true, leads_to_leaf), gradients(dtype, false, leads_to_leaf));
+    }
+  }
+}
+
 TEST(Recompute, AppliesThePolicyOfTheModuleItself) {
   const auto gradient = [](bool again) {
     manual_seed(5);

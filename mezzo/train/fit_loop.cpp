@@ -1,0 +1,173 @@
+// The loop of fit(): epochs, their steps and evaluations.
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "mezzo/distributed/agreement.h"
+#include "mezzo/distributed/average.h"
+#include "mezzo/optim/learning_rate.h"
+#include "mezzo/train/fit.h"
+
+namespace mezzo::train {
+namespace {
+
+// All of them now, not each when its step is there, which may be in a week.
+void check_rates(const FitOptions& options) {
+  for (std::size_t i = 0; i < options.lr.size(); ++i) {
+    check_arg(optim::is_rate(options.lr[i]), "Model", "the learning rate of step ", i + 1, " is ",
+              options.lr[i], ". Rates must not be negative, and finite in f32");
+  }
+}
+
+// Where the training ends, by epochs or by steps. As many epochs as can be named are legal.
+std::int64_t last_step(const Fit& fit, std::int64_t epochs, std::int64_t in_epoch) {
+  const std::int64_t per_epoch = fit.state.steps_per_epoch;
+  const std::int64_t countable = (std::numeric_limits<std::int64_t>::max() - fit.state.step) /
+                                 std::max<std::int64_t>(per_epoch, 1);
+  const std::int64_t left = std::min(epochs - fit.epochs_done, countable);
+  return std::min(fit.options.steps, fit.state.step + left * per_epoch - in_epoch);
+}
+
+// Behind every hook that may have asked for it: one that stopped alone would keep the others
+// waiting.
+void agree_to_stop(Fit& fit) {
+  if (fit.processes() != nullptr) {
+    fit.state.stop = distributed::any(*fit.processes(), fit.state.stop);
+  }
+}
+
+// After an epoch's last batch the loader wants to be asked once more; then it stands at the next.
+void go_to_next_epoch(Fit& fit) {
+  data::Batch none;
+  if (fit.is_at_end()) fit.loader.next(none);
+}
+
+// What is wrong already is not to be hidden by what goes wrong then.
+void save_in_spite(Fit& fit) {
+  try {
+    fit.each(&Callback::on_evaluation_failed);
+  } catch (...) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
+void evaluate(Fit& fit) {
+  try {
+    fit.state.metrics = fit.model.eval(*fit.options.validation);
+  } catch (...) {
+    save_in_spite(fit);
+    if (fit.processes() != nullptr) distributed::meet_in_failure(*fit.processes());
+    throw;
+  }
+}
+
+bool next_batch(Fit& fit, data::Batch& batch) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool found = fit.loader.next(batch);
+  const std::chrono::duration<double, std::milli> waited = std::chrono::steady_clock::now() - start;
+  fit.state.wait_ms = waited.count();
+  return found;
+}
+
+void run_step(Fit& fit, const data::Batch& batch) {
+  FitState& state = fit.state;
+  optim::Optimizer& optimizer = fit.model.optimizer();
+  const std::vector<double>& rates = fit.options.lr;
+  if (!rates.empty()) {
+    optimizer.set_lr(rates[std::min(static_cast<std::size_t>(state.step), rates.size() - 1)]);
+  }
+  state.lr = optimizer.lr();
+  ++state.step;
+  ++state.step_in_epoch;
+  state.batch = &batch;
+  fit.each(&Callback::on_step_begin);
+  state.lr = optimizer.lr();  // a callback may have set it
+  const Device device = fit.model.net().device();
+  state.result = fit.model.train_step()(batch.images.to(device), batch.labels.to(device));
+  state.skipped_steps += state.result.skipped ? 1 : 0;
+  fit.each(&Callback::on_step_end);
+  state.batch = nullptr;
+  fit.each(&Callback::after_step);
+  agree_to_stop(fit);
+}
+
+void run_steps(Fit& fit) {
+  const FitState& state = fit.state;
+  data::Batch batch;
+  while (state.step < state.total_steps && !state.stop && !fit.is_at_end()) {
+    if (!next_batch(fit, batch)) return;
+    run_step(fit, batch);
+  }
+}
+
+void run_epoch(Fit& fit) {
+  FitState& state = fit.state;
+  ++state.epoch;
+  fit.each(&Callback::on_epoch_begin);
+  agree_to_stop(fit);
+  // What is in it set to eval(), such as frozen batch norms, stays so.
+  if (!fit.model.net().is_training()) fit.model.net().train();
+  run_steps(fit);
+  state.epoch_is_complete = fit.is_at_end();
+  if (state.stop && !state.epoch_is_complete) return;
+  // Before the epoch is left: a checkpoint of here goes on with the evaluation.
+  if (fit.options.validation != nullptr) evaluate(fit);
+  go_to_next_epoch(fit);
+  fit.epochs_done += state.epoch_is_complete ? 1 : 0;
+  fit.each(&Callback::on_epoch_end);
+  fit.each(&Callback::after_epoch);
+  agree_to_stop(fit);
+  state.step_in_epoch = 0;
+}
+
+// Finds out where the training begins and ends, and whether it can come so far.
+void begin(Fit& fit, std::int64_t epochs) {
+  FitState& state = fit.state;
+  const std::int64_t in_epoch = fit.loader.position().step;
+  state.total_steps = last_step(fit, epochs, in_epoch);
+  if (fit.processes() != nullptr) check_together(fit);
+  check_arg(state.steps_per_epoch >= 1, "Model", "an epoch has no batch for shard ",
+            fit.loader.order().shard.index, " of ", fit.loader.order().shard.count,
+            ". Use fewer shards, or smaller batches");
+  state.step_in_epoch = in_epoch;
+  state.lr = fit.model.optimizer().lr();
+  check_fit(fit);
+}
+
+FitResult result_of(const Fit& fit) {
+  const FitState& state = fit.state;
+  // An epoch that a resumed run stands in has begun, if it was left to go on or not.
+  const bool stands_within = state.epoch == fit.epochs_done && state.step_in_epoch > 0;
+  return {.epochs = state.epoch + (stands_within ? 1 : 0),
+          .steps = state.step,
+          .skipped_steps = state.skipped_steps,
+          .stopped = state.stop,
+          .metrics = state.metrics};
+}
+
+}  // namespace
+
+Fit::Fit(Model& of, data::BatchSource& batches, const FitOptions& with)
+    : model(of), loader(batches), options(with), state{.model = of} {
+  check_arg(std::ranges::count(options.callbacks, nullptr) == 0, "Model",
+            "a callback is null. Leave it out");
+  number_by_class(options.callbacks);
+  model.train_step().check_optimizer();
+  check_rates(options);
+  state.steps_per_epoch = loader.steps_per_epoch();
+  state.has_validation = options.validation != nullptr;
+}
+
+FitResult run_fit(Fit& fit, std::int64_t epochs) {
+  fit.state.capture = [&fit] { return capture_fit(fit); };
+  if (!resume_fit(fit)) go_to_next_epoch(fit);
+  const OwnRandomStream stream(fit.processes());
+  begin(fit, epochs);
+  fit.each(&Callback::on_train_begin);
+  agree_to_stop(fit);
+  while (!fit.state.stop && fit.has_work()) run_epoch(fit);
+  fit.each(&Callback::on_train_end);
+  if (fit.processes() != nullptr) distributed::meet(*fit.processes());  // a checkpoint is written
+  return result_of(fit);
+}
+
+}  // namespace mezzo::train

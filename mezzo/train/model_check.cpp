@@ -1,0 +1,83 @@
+// Model::check_eval(): as little of an evaluation as shows whether all of it can work.
+#include <exception>
+#include <utility>
+
+#include "mezzo/core/random.h"
+#include "mezzo/distributed/agreement.h"
+#include "mezzo/nn/inference.h"
+#include "mezzo/train/model.h"
+
+namespace mezzo::train {
+namespace {
+
+// Metrics to try batches with, in the place of those of a model.
+class TriedMetrics {
+ public:
+  explicit TriedMetrics(std::span<const std::unique_ptr<Metric>> metrics) {
+    for (const std::unique_ptr<Metric>& metric : metrics) {
+      fresh_.push_back(metric->fresh());
+      all_.push_back(fresh_.back() != nullptr ? fresh_.back().get() : metric.get());
+      all_.back()->reset();
+    }
+  }
+  ~TriedMetrics() {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      if (fresh_[i] == nullptr) all_[i]->reset();
+    }
+  }
+  TriedMetrics(const TriedMetrics&) = delete;
+  TriedMetrics& operator=(const TriedMetrics&) = delete;
+
+  std::span<Metric* const> all() const { return all_; }
+
+ private:
+  std::vector<std::unique_ptr<Metric>> fresh_;  // null for those that are tried themselves
+  std::vector<Metric*> all_;
+};
+
+}  // namespace
+
+void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metrics) {
+  const nn::Inference inference(net());
+  const data::KeepPosition place(loader);
+  const std::int64_t steps = loader.steps_per_epoch();
+  const auto try_step = [&](std::int64_t step, const char* which) {
+    try {
+      data::Batch batch;
+      loader.seek({.epoch = 0, .step = step});
+      loader.next(batch);
+      evaluate_batch(batch, metrics);
+    } catch (const Error&) {
+      rethrow_with(concat(". This is the ", which,
+                          " batch of the validation, which is tried before the first step"));
+    }
+  };
+  if (steps > 0) try_step(0, "first");
+  if (steps > 1 && loader.last_batch_size() < loader.order().batch_size) {
+    try_step(steps - 1, "last");
+  }
+}
+
+void Model::check_eval(data::BatchSource& loader) {
+  const KeepRandomPosition random;
+  const TriedMetrics metrics(metrics_);
+  distributed::ProcessGroup* const processes = step_.options().processes;
+  const data::Shard shard = loader.order().shard;
+  std::exception_ptr failure;
+  try {
+    // Of processes together, those without a batch add nothing to what the others have.
+    check_arg(loader.steps_per_epoch() > 0 || (processes != nullptr && shard.count > 1), "Model",
+              "the validation has no batch for shard ", shard.index, " of ", shard.count,
+              ". Use fewer shards, or smaller batches");
+    try_batches(loader, metrics.all());
+  } catch (...) {
+    if (processes == nullptr) throw;
+    failure = std::current_exception();
+  }
+  if (processes == nullptr) return;
+  distributed::fail_together(*processes, "Model", failure);
+  if (shard.count == 1) return;
+  for (Metric* metric : metrics.all()) metric->add_up(*processes);
+}
+
+}  // namespace mezzo::train
