@@ -1,8 +1,8 @@
-#include <cmath>
 #include <span>
 #include <vector>
 
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/ref/deviation.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/norm_together.h"
 
@@ -23,7 +23,7 @@ Value value_at(const RefArgs& args, std::int64_t i) {
   const auto& attrs = args.attrs<BatchNormAttrs>();
   const RefTensor& x = args.inputs[In::kX];
   const std::int64_t c = i / (x.numel() / (x.shape[0] * x.shape[1])) % x.shape[1];
-  const double rstd = 1 / std::sqrt(args.inputs[In::kVar][c] + attrs.eps);
+  const double rstd = 1 / deviation_of(x, args.inputs[In::kVar][c], attrs.eps);
   const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;
   const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
   const double normal = (x[i] - args.inputs[In::kMean][c]) * rstd;
