@@ -30,7 +30,7 @@ Value value_at(const RefArgs& args, std::int64_t i) {
   const double residual = args.has(In::kResidual) ? args.inputs[In::kResidual][i] : 0;
   const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias + residual;
   const double other = args.has(In::kOtherGrad) ? args.inputs[In::kOtherGrad][i] : 0;
-  const double grad = attrs.relu && !(y > 0) ? 0 : args.inputs[In::kGrad][i] + other;
+  const double grad = attrs.relu && y <= 0 ? 0 : args.inputs[In::kGrad][i] + other;
   return {c, normal, weight * rstd, grad};
 }
 
