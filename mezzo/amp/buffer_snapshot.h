@@ -10,8 +10,8 @@
 
 namespace mezzo::amp {
 
-// A forward pass that overflows makes running statistics infinite or NaN for good, although its
-// step is skipped. A loop of one's own takes them back:
+// A forward pass moves running statistics, although its step may be skipped afterwards. A loop of
+// one's own takes them back:
 //
 //   const amp::BufferSnapshot before(net);
 //   scaler.scale(loss_of(net(x), y)).backward();

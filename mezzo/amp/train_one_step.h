@@ -52,7 +52,8 @@ struct TrainStepOptions {
   std::optional<double> max_grad_norm{};
   NonfiniteLoss nonfinite_loss = NonfiniteLoss::kSkip;
   // A skipped step leaves the buffers of the network (running statistics of batch norm) as if it
-  // had not been. Without, they keep what the forward pass of a skipped step made of them.
+  // had not been. Without, they keep what the forward pass of a skipped step made of them, but in
+  // channels where that would not be finite.
   bool restore_buffers = true;
   // Told of every step and shown its gradients; it must outlive the step.
   GradientStatistics* statistics = nullptr;

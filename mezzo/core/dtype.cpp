@@ -1,6 +1,8 @@
 #include "mezzo/core/dtype.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -79,6 +81,11 @@ double max_of(DType dtype) {
     case DType::kBf16: return 0x1.fep127;
     default: return 0;
   }
+}
+
+double within_range(double number, DType dtype) {
+  if (!is_floating(dtype) || !std::isfinite(number)) return number;
+  return std::clamp(number, -max_of(dtype), max_of(dtype));
 }
 
 }  // namespace mezzo

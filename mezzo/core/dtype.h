@@ -57,6 +57,10 @@ double epsilon_of(DType dtype);
 // The largest finite value of a floating type.
 double max_of(DType dtype);
 
+// The number, or, if that is finite and beyond the range of a floating type, the largest finite
+// value of the type with its sign.
+double within_range(double number, DType dtype);
+
 namespace detail {
 
 template <class T>

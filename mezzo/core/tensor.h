@@ -194,7 +194,8 @@ bool may_overlap(const Tensor& a, const Tensor& b);
 // The key of a copy of the tensor, as its storage keeps them.
 DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail);
 
-// Writes `value` into every element (an in-place change).
+// Writes `value` into every element (an in-place change). Throws ArgumentError if it is finite and
+// beyond the range of the tensor's floating dtype; so does full().
 void fill(const Tensor& tensor, double value);
 
 // Copies elements in logical order, converting dtypes and layouts (an in-place change of

@@ -1,5 +1,6 @@
 // Creating, filling and plainly copying tensors.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mezzo/core/convert_element.h"
@@ -114,7 +115,24 @@ template Tensor from_values(std::span<const std::int32_t>, const Shape&);
 template Tensor from_values(std::span<const std::uint8_t>, const Shape&);
 template Tensor from_values(std::span<const bool>, const Shape&);
 
+namespace {
+
+// Whether a finite number is infinite once it is rounded to that dtype.
+bool becomes_infinite(double value, DType dtype) {
+  if (!is_floating(dtype) || !std::isfinite(value)) return false;
+  bool is_infinite = false;
+  visit_dtype(dtype, [&]<class T>() {
+    is_infinite = std::isinf(convert_element<double>(convert_element<T>(value)));
+  });
+  return is_infinite;
+}
+
+}  // namespace
+
 void fill(const Tensor& tensor, double value) {
+  const DType dtype = tensor.dtype();
+  check_arg(!becomes_infinite(value, dtype), "fill", value, " does not fit ", dtype,
+            ", whose largest number is ", max_of(dtype), ". Give a smaller one, or an infinity");
   if (!tensor.device().is_cpu()) {
     tensor.storage()->fill_held_copies();
     if (tensor.numel() > 0) backend_of(tensor.device()).fill(tensor, value);

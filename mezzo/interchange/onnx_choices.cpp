@@ -51,7 +51,8 @@ std::string compare_number(OnnxGraph& graph, const TracedCall& call, const char*
 std::string masked_fill(OnnxGraph& graph, const TracedCall& call, const char* type) {
   const auto& attrs = call.attrs.as<MaskedFillAttrs>();
   if (call.inputs[0].dtype() == DType::kBool) graph.refuse("fills bools. Use where()");
-  const std::string number = number_like(graph, call.inputs[0], attrs.number);
+  const Tensor& filled = call.inputs[0];
+  const std::string number = number_like(graph, filled, filling(attrs.number, filled.dtype()));
   const std::string x = graph.input(0);
   const std::string mask = graph.input(1);
   return graph.add(type, {mask, attrs.where ? number : x, attrs.where ? x : number}).result();

@@ -155,9 +155,9 @@ std::string leaky_relu(OnnxGraph& graph, const TracedCall& call, const char* typ
 }
 
 std::string clamp(OnnxGraph& graph, const TracedCall& call, const char* type) {
-  const auto& attrs = call.attrs.as<ClampAttrs>();
-  const std::string min = graph.constant("min", Shape{}, static_cast<float>(attrs.min));
-  const std::string max = graph.constant("max", Shape{}, static_cast<float>(attrs.max));
+  const ClampAttrs bounds = bounds_in(call.inputs[0].dtype(), call.attrs.as<ClampAttrs>());
+  const std::string min = graph.constant("min", Shape{}, static_cast<float>(bounds.min));
+  const std::string max = graph.constant("max", Shape{}, static_cast<float>(bounds.max));
   return graph.add(type, {graph.input(0), min, max}).result();
 }
 

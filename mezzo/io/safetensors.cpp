@@ -9,6 +9,7 @@
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/row_major.h"
 #include "mezzo/io/safetensors_header.h"
+#include "mezzo/io/shared_names.h"
 #include "mezzo/io/source.h"
 #include "mezzo/io/utf8.h"
 
@@ -49,6 +50,7 @@ SafetensorsFile read_safetensors_from(Source& source) {
     }
     file.tensors.push_back(std::move(named));
   }
+  restore_names(file);
   return file;
 }
 
@@ -65,7 +67,9 @@ void write_pieces(std::span<const NamedTensor> tensors, const FormattedHeader& h
 
 }  // namespace
 
-SafetensorsMetadata default_safetensors_metadata() { return {{"format", "pt"}}; }
+SafetensorsMetadata default_safetensors_metadata() {
+  return {{std::string(kSafetensorsFormatKey), "pt"}};
+}
 
 SafetensorsFile read_safetensors(const std::string& path) {
   FileSource source(path, kSafetensorsOp);

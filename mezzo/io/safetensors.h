@@ -15,9 +15,12 @@ namespace mezzo::io {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+// A tensor that has several names lies in a file once, under the name that comes first; the others
+// are in the metadata of the file, with that name as their value, as save_model() of the Python
+// package has them. Here they are among the tensors, and the same tensor.
 struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // in the order of their data in the file
-  SafetensorsMetadata metadata;      // `__metadata__`; empty if the file has none
+  SafetensorsMetadata metadata;      // `__metadata__` but for such names; empty if there is none
 };
 
 // {"format": "pt"}: what PyTorch programs look for.
@@ -33,9 +36,10 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
                                   std::string_view source = "memory");
 
 // Writes a file atomically (see AtomicFile): dtypes from wide to narrow, then by name, each tensor
-// row-major whatever its layout, so that equal tensors give equal bytes. Empty metadata is left
-// out. Throws ArgumentError if a tensor is undefined, or if a name occurs twice, is `__metadata__`
-// or is not UTF-8; FileError if the file cannot be written.
+// row-major whatever its layout, so that equal tensors give equal bytes. Entries that are the same
+// tensor, not only equal ones, are written once. Empty metadata is left out. Throws ArgumentError
+// if a tensor is undefined, or if a name occurs twice, is `__metadata__` or is not UTF-8; FileError
+// if the file cannot be written.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const SafetensorsMetadata& metadata = default_safetensors_metadata());
 

@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/shared_names.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
 namespace {
-
-constexpr std::string_view kMetadataKey = "__metadata__";
 
 struct SafetensorsType {
   DType dtype;
@@ -108,7 +106,7 @@ class HeaderEvents {
   bool start_object(std::size_t /*count*/) {
     if (place_ == Place::kStart) {
       place_ = Place::kTop;
-    } else if (place_ == Place::kTop && key_ == kMetadataKey) {
+    } else if (place_ == Place::kTop && key_ == kSafetensorsMetadataKey) {
       place_ = Place::kMetadata;
     } else if (place_ == Place::kTop) {
       place_ = Place::kEntry;
@@ -270,8 +268,8 @@ void check_tensors(std::span<const NamedTensor> tensors) {
   for (const NamedTensor& named : tensors) {
     check_arg(find_invalid_utf8(named.name) == std::string_view::npos, kSafetensorsOp,
               "a tensor's name is not UTF-8. Rename it");
-    check_arg(named.name != kMetadataKey, kSafetensorsOp, "no tensor can be called ", kMetadataKey,
-              ". Rename it");
+    check_arg(named.name != kSafetensorsMetadataKey, kSafetensorsOp, "no tensor can be called ",
+              kSafetensorsMetadataKey, ". Rename it");
     check_arg(names.insert(named.name).second, kSafetensorsOp, "two tensors are called ",
               in_quotes(named.name), ". Rename one or leave it out");
     check_arg(named.tensor.defined(), kSafetensorsOp, "tensor ", in_quotes(named.name),
@@ -280,7 +278,7 @@ void check_tensors(std::span<const NamedTensor> tensors) {
 }
 
 std::string format_metadata(const SafetensorsMetadata& metadata) {
-  std::string text = "\"" + std::string(kMetadataKey) + "\":{";
+  std::string text = "\"" + std::string(kSafetensorsMetadataKey) + "\":{";
   for (const auto& [key, value] : metadata) {
     check_arg(find_invalid_utf8(key) == std::string_view::npos &&
                   find_invalid_utf8(value) == std::string_view::npos,
@@ -330,9 +328,11 @@ SafetensorsHeader parse_header(std::string_view source, std::string_view text,
 FormattedHeader format_header(std::span<const NamedTensor> tensors,
                               const SafetensorsMetadata& metadata) {
   check_tensors(tensors);
+  const NamesToWrite names = names_to_write(tensors, metadata);
   FormattedHeader header;
-  header.order.resize(tensors.size());
-  std::iota(header.order.begin(), header.order.end(), std::size_t{0});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!names.is_left_out[i]) header.order.push_back(i);
+  }
   std::ranges::sort(header.order, [&](std::size_t a, std::size_t b) {
     const SafetensorsType* dtype_a = find_dtype(tensors[a].tensor.dtype());
     const SafetensorsType* dtype_b = find_dtype(tensors[b].tensor.dtype());
@@ -340,7 +340,7 @@ FormattedHeader format_header(std::span<const NamedTensor> tensors,
   });
 
   std::string text = "{";
-  if (!metadata.empty()) text += format_metadata(metadata);
+  if (!names.metadata.empty()) text += format_metadata(names.metadata);
   std::uint64_t place = 0;
   for (const std::size_t index : header.order) {
     const auto& [name, tensor] = tensors[index];

@@ -17,6 +17,8 @@ namespace mezzo::io {
 
 inline constexpr std::string_view kSafetensorsOp = "safetensors";  // in error messages
 inline constexpr std::size_t kSafetensorsPrefix = 8;               // bytes before the header
+inline constexpr std::string_view kSafetensorsMetadataKey = "__metadata__";
+inline constexpr std::string_view kSafetensorsFormatKey = "format";  // within the metadata
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 // A tensor as the header describes it.
@@ -45,7 +47,7 @@ SafetensorsHeader parse_header(std::string_view source, std::string_view text,
 // Everything before the data of a file: the length and the padded header.
 struct FormattedHeader {
   std::string bytes;
-  std::vector<std::size_t> order;  // in which the tensors are to be written
+  std::vector<std::size_t> order;  // in which the tensors are to be written, those that are
 };
 
 // Throws ArgumentError for tensors, names and metadata that no file can hold.

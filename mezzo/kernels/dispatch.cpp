@@ -67,7 +67,7 @@ RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
   if (!tensor.defined()) return {};
   const bool on_host = tensor.device().is_cpu();
   if (on_host && tensor.dtype() == DType::kF64 && tensor.is_dense()) {
-    return {const_cast<double*>(tensor.data<double>()), tensor.shape()};
+    return {const_cast<double*>(tensor.data<double>()), tensor.shape(), tensor.dtype()};
   }
   const Tensor wide = empty(tensor.shape(), DType::kF64);
   // From a device by way of a copy in its own dtype: the host's loop widens as it always does.
@@ -75,7 +75,8 @@ RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
   keep.push_back(wide);
   // An empty tensor has no memory, yet must not look absent.
   static double nothing = 0;
-  return {wide.numel() > 0 ? wide.mutable_data<double>() : &nothing, tensor.shape()};
+  return {wide.numel() > 0 ? wide.mutable_data<double>() : &nothing, tensor.shape(),
+          tensor.dtype()};
 }
 
 // What 16-bit results of 16-bit and f32 operands are rounded to first, as those of all kernels are,

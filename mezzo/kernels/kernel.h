@@ -67,6 +67,7 @@ struct KernelList {
 struct RefTensor {
   double* data = nullptr;  // null for an absent input
   Shape shape;
+  DType dtype = DType::kF64;  // of the tensor whose numbers these are
 
   std::int64_t numel() const { return shape.numel(); }
   std::span<double> values() const { return {data, static_cast<std::size_t>(numel())}; }

@@ -148,13 +148,15 @@ class Module {
   Device device() const;
 
   // Parameters and buffers with PyTorch's names, in the order of its state_dict. The tensors are
-  // the module's own, not copies.
+  // the module's own, not copies; one that two modules share is there under both names.
   std::vector<NamedTensor> state() const;
   // Copies the values into the module's tensors, converting between floating types. Throws
   // StateMismatch, and changes nothing, if shapes or kinds of dtype differ, or, when strict, if
   // names are missing or unexpected; the message lists the first of them. A `num_batches_tracked`
-  // that is missing stays as it is, as in PyTorch, whose older files have none. Throws
-  // ArgumentError if a name appears twice or a tensor is undefined.
+  // that is missing stays as it is, as in PyTorch, whose older files have none. Of a tensor with
+  // several names one is enough; if there are more, with different values, that does not fit. A
+  // name that the module does not have is not unexpected if its tensor is there under one that it
+  // has. Throws ArgumentError if a name appears twice or a tensor is undefined.
   void load_state(std::span<const NamedTensor> state, bool strict = true);
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 

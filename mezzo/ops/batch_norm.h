@@ -31,7 +31,9 @@ struct BatchNormResult {
 //
 // x: [n, c] or [n, c, h, w] in f32, bf16 or f16; y has its dtype, and is channels-last if it has
 // four dimensions. weight, bias and all statistics: [c] and f32 (f64 for f64 x); weight and bias
-// may be 16-bit, which is widened before anything is computed, and undefined for 1 and 0. Nothing
+// may be 16-bit, which is widened before anything is computed, and undefined for 1 and 0. A channel
+// whose variance is not finite becomes NaN, finite though x may be: the squares of numbers beyond
+// 1.8e19 have no place in f32, and 0, their quotient, would hide it (PyTorch gives 0). Nothing
 // is changed in place: see update_running_stats(). Gradients flow to x, weight, bias and the
 // residual, not through `mean` and `var` of the result. Throws ArgumentError for other shapes and
 // dtypes, in training for less than two values per channel, and outside of training without running
@@ -42,7 +44,8 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& 
 
 // running = (1 - momentum) * running + momentum * batch, in place and not recorded, where the
 // variance is first made unbiased: batch_var * count / (count - 1). All are f32 [c]; `count` is the
-// number of values per channel that the batch statistics come from.
+// number of values per channel that the batch statistics come from. Both statistics of a channel
+// stay as they are where one of them would not be finite, or they would not be so ever again.
 // Throws ArgumentError for other shapes or dtypes, and unless count >= 2.
 void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
                           const Tensor& batch_mean, const Tensor& batch_var, double momentum,

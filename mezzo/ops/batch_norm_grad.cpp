@@ -5,7 +5,7 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
@@ -159,7 +159,8 @@ BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& 
   const Tensor x = cast(saved.x, dtype);
   const Tensor centered = x - (attrs.training ? mean(x, axes, true) : spread(saved.mean));
   const Tensor var = attrs.training ? mean(centered * centered, axes, true) : spread(saved.var);
-  const Tensor rstd = ones({}, dtype, Format::kContiguous, x.device()) / sqrt(var + attrs.eps);
+  const Tensor rstd =
+      ones({}, dtype, Format::kContiguous, x.device()) / deviation_by_ops(var, attrs.eps);
   const Tensor normal = centered * rstd;
   const Tensor scale = saved.weight.defined() ? rstd * spread(saved.weight) : rstd;
 

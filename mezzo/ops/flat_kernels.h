@@ -144,6 +144,20 @@ struct Blend {
 };
 using Blends = std::array<Blend, 2>;
 
+// Number i of all of them: see Kernels::blend.
+template <class Pair>
+constexpr void blend_one(const Pair& blends, std::int64_t i, double keep) {
+  float blended[std::tuple_size_v<Blends>] = {};
+  bool is_finite = true;
+  for (std::size_t k = 0; k < std::size(blended); ++k) {
+    const Blend& blend = blends[k];
+    blended[k] = static_cast<float>(keep * blend.to[i] + blend.take * blend.from[i]);
+    is_finite = is_finite && blended[k] - blended[k] == 0;
+  }
+  if (!is_finite) return;
+  for (std::size_t k = 0; k < std::size(blended); ++k) blends[k].to[i] = blended[k];
+}
+
 // What the operations above these kernels call. All memory is the device's; results that are
 // returned have been waited for.
 struct Kernels {
@@ -179,7 +193,8 @@ struct Kernels {
   // Elements of the f32 master copy whose rounding is not the parameter's become the parameter's.
   void (*refresh_master)(const void* param, DType dtype, float* master,
                          std::int64_t count) = nullptr;
-  // to[i] = keep * to[i] + take * from[i] in all of them, of `count` numbers each, computed in f64.
+  // to[i] = keep * to[i] + take * from[i] in all of them, of `count` numbers each, computed in f64;
+  // but numbers i of all of them stay where one would become infinite or NaN.
   void (*blend)(Device device, const Blends& blends, std::int64_t count, double keep) = nullptr;
 };
 

@@ -6,7 +6,7 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/group_norm_attrs.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 
@@ -86,7 +86,7 @@ GroupNormGrads group_grads_by_ops(Backward& ctx) {
   const Tensor x = reshape(cast(saved, dtype), rows);
   const Tensor grad = cast(ctx.grad(), dtype);
   const Tensor centered = x - mean(x, of_row, true);
-  const Tensor std = sqrt(mean(centered * centered, of_row, true) + attrs.eps);
+  const Tensor std = deviation_by_ops(mean(centered * centered, of_row, true), attrs.eps);
   const Tensor normal = centered / std;
   const bool is_scaled = ctx.has_input(GroupIn::kWeight);
   const Tensor scaled =

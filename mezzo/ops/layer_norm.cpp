@@ -4,7 +4,7 @@
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/layer_norm_attrs.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {
@@ -75,7 +75,7 @@ Grads grads_by_ops(Backward& ctx) {
   const Tensor x = cast(saved, dtype);
   const Tensor grad = cast(ctx.grad(), dtype);
   const Tensor centered = x - mean(x, last, true);
-  const Tensor std = sqrt(mean(centered * centered, last, true) + attrs.eps);
+  const Tensor std = deviation_by_ops(mean(centered * centered, last, true), attrs.eps);
   const Tensor normal = centered / std;
   const Tensor scaled = ctx.has_input(In::kWeight) ? grad * ctx.input(In::kWeight) : grad;
   const Tensor rest =

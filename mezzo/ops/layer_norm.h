@@ -12,8 +12,9 @@ namespace mezzo {
 //
 // x: [..., normalized_shape] in f32, bf16 or f16; the result has its shape and dtype and is
 // row-major. weight and bias: [normalized_shape] and f32 (f64 for f64 x); they may be 16-bit, which
-// is widened before anything is computed, and undefined for 1 and 0. Throws ArgumentError for other
-// shapes and dtypes, and if there is nothing to normalise.
+// is widened before anything is computed, and undefined for 1 and 0. A row whose variance is not
+// finite becomes NaN, as in batch_norm(). Throws ArgumentError for other shapes and dtypes, and if
+// there is nothing to normalise.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(),
                   const Tensor& bias = Tensor(), double eps = 1e-5);
 

@@ -1,10 +1,14 @@
-// Statistics of a convolution's result that its kernel finds while it writes it, so that the batch
-// normalization behind it does not have to read it for them.
+// What normalisations divide by; and statistics of a convolution's result that its kernel finds
+// while it writes it, so that the batch normalization behind it does not have to read it for them.
 #pragma once
 
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
+
+// sqrt(var + eps) by operations, which can be differentiated; NaN where the variance is not finite,
+// as kernels have it.
+Tensor deviation_by_ops(const Tensor& var, double eps);
 
 // Mean and biased variance per channel, f32 [c]; undefined if nobody has found them.
 struct NormStatistics {

@@ -116,7 +116,7 @@ extern const OpDef clamp{
 
 extern const OpDef clamp_grad{
     .name = "clamp_grad",
-    .doc = "grad where min <= x <= max, else 0",
+    .doc = "grad where min < x < max, else 0; a bound that is infinite is none",
     .precision = kPartOfBackward,
     .saves = {.inputs = 0b10},
     .infer =

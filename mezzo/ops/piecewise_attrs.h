@@ -1,6 +1,11 @@
 // The attributes of piecewise linear functions, for their definitions and kernels.
 #pragma once
 
+#include <cmath>
+#include <limits>
+
+#include "mezzo/core/convert_element.h"
+#include "mezzo/core/dtype.h"
 #include "mezzo/ops/attrs.h"
 
 namespace mezzo {
@@ -19,5 +24,33 @@ struct ClampAttrs {
       std::tuple(Field{"min", &ClampAttrs::min}, Field{"max", &ClampAttrs::max});
   bool operator==(const ClampAttrs&) const = default;
 };
+
+// The bounds as x of that dtype meets them: rounded to it, and finite if they were.
+inline ClampAttrs bounds_in(DType dtype, const ClampAttrs& attrs) {
+  const auto rounded = [dtype](double bound) {
+    bound = within_range(bound, dtype);
+    switch (dtype) {
+      case DType::kBf16: return convert_element<double>(convert_element<BFloat16>(bound));
+      case DType::kF16: return convert_element<double>(convert_element<Float16>(bound));
+      case DType::kF32: return convert_element<double>(convert_element<float>(bound));
+      default: return bound;
+    }
+  };
+  return {rounded(attrs.min), rounded(attrs.max)};
+}
+
+// The first and the last of the numbers strictly between two bounds, in f32, where the gradient
+// passes; a bound that is infinite is none.
+struct InsideOfClamp {
+  float first = 0;
+  float last = 0;
+};
+inline InsideOfClamp inside_of(const ClampAttrs& bounds) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto min = static_cast<float>(bounds.min);
+  const auto max = static_cast<float>(bounds.max);
+  return {std::isinf(min) ? min : std::nextafter(min, kInfinity),
+          std::isinf(max) ? max : std::nextafter(max, -kInfinity)};
+}
 
 }  // namespace mezzo

@@ -24,7 +24,7 @@ extern const OpDef relu{
 
 extern const OpDef relu_grad{
     .name = "relu_grad",
-    .doc = "grad where y > 0, else 0",
+    .doc = "0 where y <= 0, else grad: a NaN lets it pass",
     .precision = {.reason = "part of a backward pass, which runs in its forward's dtype"},
     .saves = {.inputs = 0b10},
     .infer =

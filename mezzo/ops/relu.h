@@ -8,7 +8,8 @@ namespace mezzo {
 // max(x, 0), element by element. NaN stays NaN.
 Tensor relu(const Tensor& x);
 
-// grad where y > 0, else 0: the gradient of relu, from its output y.
+// 0 where y <= 0, else grad: the gradient of relu, from its output y. Where that is NaN the
+// gradient passes, as in PyTorch.
 Tensor relu_grad(const Tensor& grad, const Tensor& y);
 
 }  // namespace mezzo

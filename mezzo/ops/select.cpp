@@ -92,7 +92,8 @@ extern const OpDef masked_fill{
     .name = "masked_fill",
     .doc = "x with one number wherever the mask is true, or false, with broadcasting",
     .precision = {.cast_mask = 0b01,
-                  .reason = "chooses between values, rounds nothing but the number"},
+                  .reason =
+                      "chooses between values, rounds nothing but the number, which stays finite"},
     .saves = {.inputs = 0b10},
     .infer =
         [](Infer& infer) {

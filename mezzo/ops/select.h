@@ -13,7 +13,9 @@ namespace mezzo {
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
 // x with the number wherever the mask is true; keeps the dtype of x, to which the number is
-// rounded: in f16, 1e9 is infinite. Throws ArgumentError unless the mask is bool.
+// rounded. A finite number beyond the range of that dtype becomes the largest one that it has: -1e9
+// in f16 is -65504, so that softmax() of a row that is masked wholly is what it is in f32. An
+// infinite one stays infinite. Throws ArgumentError unless the mask is bool.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double number);
 
 // The gradient of maximum(a, b) by a: grad where a > b, half of it where they are equal, 0 where

@@ -69,10 +69,20 @@ void set_image_size(RunOptions& options, const Shape& image) {
   if (image[1] == image[2]) options.image_size = image[1];
 }
 
+namespace {
+
+// Whoever asks a run for a warm-up means to have one.
+ScheduleKind kind_of(const RunOptions& options) {
+  const bool climbs = options.schedule == ScheduleKind::kSteps && options.warmup_epochs > 0;
+  return climbs ? ScheduleKind::kWarmSteps : options.schedule;
+}
+
+}  // namespace
+
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
                      std::int64_t total_steps) {
   return {
-      .kind = options.schedule,
+      .kind = kind_of(options),
       .lr = options.lr,
       .init_lr = options.lr_init,
       .end_lr = options.lr_end,

@@ -12,9 +12,9 @@ namespace {
 constexpr const char* kScheduleOp = "Schedule";
 
 constexpr ScheduleKind kAllKinds[] = {ScheduleKind::kConstant,   ScheduleKind::kSteps,
-                                      ScheduleKind::kPoly,       ScheduleKind::kLinear,
-                                      ScheduleKind::kCosine,     ScheduleKind::kHalfCosine,
-                                      ScheduleKind::kExponential};
+                                      ScheduleKind::kWarmSteps,  ScheduleKind::kPoly,
+                                      ScheduleKind::kLinear,     ScheduleKind::kCosine,
+                                      ScheduleKind::kHalfCosine, ScheduleKind::kExponential};
 
 double steps_factor(double progress) {
   if (progress < 0.3) return 1;
@@ -33,6 +33,7 @@ const char* name_of(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::kConstant: return "constant";
     case ScheduleKind::kSteps: return "steps";
+    case ScheduleKind::kWarmSteps: return "warm-steps";
     case ScheduleKind::kPoly: return "poly";
     case ScheduleKind::kLinear: return "linear";
     case ScheduleKind::kCosine: return "cosine";
@@ -83,13 +84,14 @@ double Schedule::at(std::int64_t step) const {
 
 double Schedule::rate(std::int64_t step) const {
   step = std::min(step, total_steps - 1);
-  if (step < warmup_steps) return warm_up(step);
+  if (step < warmup_steps && kind != ScheduleKind::kSteps) return warm_up(step);
   const std::int64_t after = step - warmup_steps;
   const auto left = static_cast<double>(std::max<std::int64_t>(total_steps - warmup_steps, 1));
   const double progress = static_cast<double>(after) / left;
   switch (kind) {
     case ScheduleKind::kConstant: return lr;
     case ScheduleKind::kSteps:
+    case ScheduleKind::kWarmSteps:
       return lr * steps_factor(static_cast<double>(step) / static_cast<double>(total_steps));
     case ScheduleKind::kPoly: return lr * (1 - progress) * (1 - progress);
     case ScheduleKind::kLinear: return lr + (end_lr - lr) * progress;

@@ -9,11 +9,12 @@
 
 namespace mezzo::train {
 
-// The first five are the formulas of MindSpore's ResNet-50/CIFAR-10 course, to the last digit.
-// `progress` is the part done of the steps after the warm-up, from 0 to 1.
+// kSteps, kPoly, kLinear and kCosine are the formulas of MindSpore's ResNet-50/CIFAR-10 course, to
+// the last digit. `progress` is the part done of the steps after the warm-up, from 0 to 1.
 enum class ScheduleKind : std::uint8_t {
   kConstant,     // lr
-  kSteps,        // lr * 1, 0.1, 0.01, 0.001, changing at 30, 60 and 80 % of all steps
+  kSteps,        // lr * 1, 0.1, 0.01, 0.001, changing at 30, 60 and 80 % of all steps; no warm-up
+  kWarmSteps,    // the same after a warm-up
   kPoly,         // lr * (1 - progress)^2
   kLinear,       // straight down from lr to end_lr
   kCosine,       // lr * ((1 - progress) * (1 + cos(0.94 pi step / steps after it)) / 2 + 1e-5)
@@ -27,9 +28,10 @@ std::optional<ScheduleKind> parse_schedule(std::string_view name);
 std::string schedule_names();
 
 // A schedule over total_steps. During the first warmup_steps the rate climbs in a straight line
-// from init_lr to lr (Goyal et al., "Accurate, large minibatch SGD", 2017). The course's poly and
-// linear take the first step with init_lr itself; the others have climbed one step by then, so that
-// no step is lost to a rate of 0.
+// from init_lr to lr (Goyal et al., "Accurate, large minibatch SGD", 2017), except in kSteps: the
+// course's get_lr() reads neither its warmup_epochs nor its lr_init in this mode. The course's poly
+// and linear take the first step with init_lr itself; the others have climbed one step by then, so
+// that no step is lost to a rate of 0.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kConstant;
   double lr = 0.01;

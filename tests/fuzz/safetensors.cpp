@@ -21,7 +21,9 @@ std::vector<Bytes> seeds() {
                        const io::SafetensorsMetadata& metadata) {
     return from_bytes(io::serialize_safetensors(tensors, metadata));
   };
-  return {file({}, {}), file({{"a", counting_tensor({2, 3}, DType::kF32)}}, {}),
+  const Tensor shared = counting_tensor({3}, DType::kF16);
+  return {file({}, {}), file({{"b", shared}, {"a", shared}, {"c", shared}}, {{"format", "pt"}}),
+          file({{"a", counting_tensor({2, 3}, DType::kF32)}}, {}),
           file(tensors_of_all_dtypes(), {{"format", "pt"}, {"note", "\u00e4\n"}})};
 }
 

@@ -31,6 +31,20 @@ def copies(folder):
     assert (folder / "mezzo").read_bytes() == (folder / "package").read_bytes()
 
 
+def shared(folder):
+    """a tensor with several names is written once, with the others in the metadata"""
+    import numpy
+    from safetensors import safe_open
+    from safetensors.numpy import load_file, save_file
+    stored = {"embed": numpy.ones((2, 3), "float32"), "z": numpy.zeros(4, "float32")}
+    metadata = METADATA | {"head.weight": "embed", "zero": "z"}
+    save_file(stored, folder / "package", metadata)
+    common.files("copy-safetensors", folder / "package", folder / "mezzo")
+    assert equal(load_file(folder / "mezzo"), stored)
+    with safe_open(folder / "mezzo", "numpy") as copy:
+        assert copy.metadata() == metadata
+
+
 def training(folder):
     """the package reads trained weights, and evaluation takes what it writes"""
     from safetensors.numpy import load_file, save_file
@@ -49,4 +63,4 @@ def training(folder):
 
 
 if __name__ == "__main__":
-    common.main(["numpy", "safetensors"], [copies, training])
+    common.main(["numpy", "safetensors"], [copies, shared, training])

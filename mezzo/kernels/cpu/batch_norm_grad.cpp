@@ -13,8 +13,9 @@ namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormGradInput;
 
-// Where the gradient is cut off: nowhere, or where the result of the forward pass is not positive,
-// which is computed again from x, or from x and the residual, or read.
+// Where the gradient is cut off: nowhere, or where the result of the forward pass is 0, which is
+// computed again from x, or from x and the residual, or read. A NaN lets it pass, as relu_grad
+// does.
 enum class Mask { kNone, kFromX, kFromResidual, kFromY };
 
 // With a residual, the gradient behind the mask is a result, too.
@@ -52,7 +53,7 @@ template <class T>
 HWY_INLINE F32Vec masked_by_x(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
                               std::int64_t c, auto part) {
   const auto y = normalized(t, a, i, c, part);
-  return hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), load(t.grad + i, part));
+  return hn::IfThenZeroElse(hn::Le(y, hn::Zero(F32())), load(t.grad + i, part));
 }
 
 // The gradient behind the mask. With a residual, it is kept for pass 2 and for the residual.
@@ -68,7 +69,7 @@ HWY_INLINE F32Vec masked(const GradTensors<T>& t, const GradArrays& a, std::int6
   if constexpr (kMask == Mask::kFromResidual) {
     y = as_stored<T>(hn::Add(normalized(t, a, i, c, part), y));
   }
-  grad = hn::IfThenElseZero(hn::Gt(y, hn::Zero(F32())), grad);
+  grad = hn::IfThenZeroElse(hn::Le(y, hn::Zero(F32())), grad);
   store(grad, t.grad_residual + i, part);
   // Rounded to T, as the sum of a call of its own is.
   return kJoined ? load(t.grad_residual + i, part) : grad;

@@ -30,11 +30,7 @@ void refresh_master(const void* param, DType dtype, float* master, std::int64_t 
 // In f64: with a small factor, `to + take * difference` in f32 stops moving when the increment
 // falls below half a unit in the last place; one rounding at the end does so later.
 void blend(Device /*device*/, const Blends& blends, std::int64_t count, double keep) {
-  for (const auto& [to, from, take] : blends) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      to[i] = static_cast<float>(keep * to[i] + take * from[i]);
-    }
-  }
+  for (std::int64_t i = 0; i < count; ++i) blend_one(blends, i, keep);
 }
 
 // Here nothing is queued: the lists are read at once.

@@ -11,6 +11,7 @@
 #include "mezzo/kernels/cpu/channel_statistics-inl.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/rstd.h"
 #include "mezzo/ops/group_norm_attrs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -73,7 +74,9 @@ inline GroupStatistics join_channels(const float* means, const float* vars, std:
     const double off = means[c] - mean;
     var += share * (vars[c] + off * off);
   }
-  return {static_cast<float>(mean), static_cast<float>(1 / std::sqrt(var + eps))};
+  const auto in_f32 = static_cast<float>(var);  // where it may be infinite, as elsewhere
+  return {static_cast<float>(mean),
+          static_cast<float>(kernels::rstd_of(var, eps)) + (in_f32 - in_f32)};
 }
 
 // The tensors of a call.

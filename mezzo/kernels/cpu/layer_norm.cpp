@@ -9,6 +9,7 @@
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/rows-inl.h"
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/rstd.h"
 #include "mezzo/ops/layer_norm_attrs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -64,9 +65,8 @@ RowStatistics row_statistics(const T* x, std::int64_t size, float eps) {
     b = hn::MulAdd(v, v, b);
   });
   const float correction = sum_of_lanes(off) / count;
-  const float var = std::fmax(sum_of_lanes(squares) / count - correction * correction, 0.0F);
-  const bool is_nan = std::isnan(correction);  // fmax would hide it
-  return {mean + correction, is_nan ? correction : 1 / std::sqrt(var + eps)};
+  const float var = sum_of_lanes(squares) / count - correction * correction;
+  return {mean + correction, kernels::rstd_of(std::isnan(var) ? var : std::fmax(var, 0.0F), eps)};
 }
 
 template <class T>

@@ -12,12 +12,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// rstd = 1 / sqrt(var + eps) and scale = weight * rstd of `count` channels.
+// rstd = 1 / sqrt(var + eps) and scale = weight * rstd of `count` channels. They are NaN where the
+// variance is not finite: 0, the quotient, would make a finite result of numbers that f32 cannot
+// normalise, and nobody would see it. The difference is 0 otherwise, and changes no bit.
 inline void compute_scale(std::int64_t count, float eps, const float* weight, const float* var,
                           float* rstd, float* scale) {
   const auto one = hn::Set(F32(), 1.0F);
   for_row(count, [&](std::int64_t c, auto part) HWY_ATTR {
-    const auto r = hn::Div(one, hn::Sqrt(hn::Add(load(var + c, part), hn::Set(F32(), eps))));
+    const auto v = hn::Add(load(var + c, part), hn::Set(F32(), eps));
+    const auto r = hn::Add(hn::Div(one, hn::Sqrt(v)), hn::Sub(v, v));
     store(r, rstd + c, part);
     store(hn::Mul(r, load(weight + c, part)), scale + c, part);
   });

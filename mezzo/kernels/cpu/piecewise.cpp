@@ -24,18 +24,16 @@ void leaky_relu_grad(const KernelArgs& args) {
 }
 
 void clamp_kernel(const KernelArgs& args) {
-  const auto& attrs = args.attrs<ClampAttrs>();
-  const auto min = static_cast<float>(attrs.min);
-  const auto max = static_cast<float>(attrs.max);
+  const ClampAttrs bounds = bounds_in(args.input(0).dtype(), args.attrs<ClampAttrs>());
+  const auto min = static_cast<float>(bounds.min);
+  const auto max = static_cast<float>(bounds.max);
   map_unary(args, [min, max](F32Vec x) HWY_ATTR { return clamp(x, min, max); });
 }
 
 void clamp_grad(const KernelArgs& args) {
-  const auto& attrs = args.attrs<ClampAttrs>();
-  const auto min = static_cast<float>(attrs.min);
-  const auto max = static_cast<float>(attrs.max);
-  map_binary(args, [min, max](F32Vec g, F32Vec x) HWY_ATTR {
-    const auto is_within = hn::And(hn::Ge(x, number(min)), hn::Le(x, number(max)));
+  const auto inside = inside_of(bounds_in(args.input(1).dtype(), args.attrs<ClampAttrs>()));
+  map_binary(args, [inside](F32Vec g, F32Vec x) HWY_ATTR {
+    const auto is_within = hn::And(hn::Ge(x, number(inside.first)), hn::Le(x, number(inside.last)));
     return hn::IfThenElseZero(is_within, g);
   });
 }

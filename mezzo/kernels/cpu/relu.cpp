@@ -16,7 +16,7 @@ void relu(const KernelArgs& args) {
 
 void relu_grad(const KernelArgs& args) {
   map_binary(args, [](F32Vec g, F32Vec v)
-                       HWY_ATTR { return hn::IfThenElseZero(hn::Gt(v, hn::Zero(F32())), g); });
+                       HWY_ATTR { return hn::IfThenZeroElse(hn::Le(v, hn::Zero(F32())), g); });
 }
 
 }  // namespace mezzo::HWY_NAMESPACE

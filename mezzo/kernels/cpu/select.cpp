@@ -124,7 +124,7 @@ void fill_masked(const KernelArgs& args) {
   const Tensor& out = args.output();
   const Shape& shape = out.shape();
   const auto& attrs = args.attrs<MaskedFillAttrs>();
-  auto number = as_element(attrs.number, out.dtype());
+  auto number = as_element(attrs.number, args.input(0).dtype(), out.dtype());
   const Side filling{{number.data(), static_cast<std::int64_t>(size_of(out.dtype()))},
                      Shape::filled(shape.rank(), 0)};
   const Side x = side_of(args.input(0), shape);

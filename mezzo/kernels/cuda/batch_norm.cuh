@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mezzo/kernels/cuda/channels.cuh"
+#include "mezzo/kernels/cuda/functions.cuh"
 
 namespace mezzo::kernels::cuda {
 
@@ -42,7 +43,7 @@ __device__ inline void read_numbers(ChannelNumbers (&numbers)[N], const ChannelI
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    numbers[k].rstd = 1.0F / sqrtf(var[k] + in.eps);
+    numbers[k].rstd = functions::rstd_of(var[k], in.eps);
     numbers[k].scale *= numbers[k].rstd;
   }
 }

@@ -54,7 +54,7 @@ struct PixelPacks {
     if constexpr (kMask == Mask::kFromResidual) {
       y = widen(narrow<T>(numbers.normalized(at) + widen(signs.values[k])));
     }
-    if constexpr (kMask != Mask::kNone) g = y > 0 ? g : 0.0F;
+    if constexpr (kMask != Mask::kNone) g = y <= 0 ? 0.0F : g;
     return {at, g};
   }
 };

@@ -204,12 +204,10 @@ struct BlendList {
   Blend blends[std::tuple_size_v<Blends>];
 };
 
-// In f64, as on the CPU: running statistics would stop moving early in f32. Each has a row of the
-// grid.
+// In f64, as on the CPU: running statistics would stop moving early in f32.
 __global__ void blend_kernel(BlendList list, std::int64_t count, double keep) {
-  const Blend& blend = list.blends[blockIdx.y];
   for (std::int64_t i = grid_first(); i < count; i += grid_step()) {
-    blend.to[i] = static_cast<float>(keep * blend.to[i] + blend.take * blend.from[i]);
+    blend_one(list.blends, i, keep);
   }
 }
 
@@ -218,7 +216,7 @@ void blend(Device device, const Blends& blends, std::int64_t count, double keep)
   const Launch launch(device);
   BlendList list;
   std::ranges::copy(blends, list.blends);
-  const dim3 grid(static_cast<unsigned>(launch.blocks_for(count)), blends.size());
+  const auto grid = static_cast<unsigned>(launch.blocks_for(count));
   blend_kernel<<<grid, kThreads, 0, launch.stream()>>>(list, count, keep);
   check_launch("blend_kernel");
 }

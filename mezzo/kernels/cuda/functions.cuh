@@ -15,6 +15,14 @@ __host__ __device__ inline float sigmoid(float x) {
   return x < 0 ? e * right : right;
 }
 
+// The factor of a normalisation: 1 / sqrt(var + eps), or NaN if the variance is not finite. 0, the
+// quotient, would make a finite result of numbers that f32 cannot normalise. The difference is 0
+// otherwise, and changes no bit.
+__host__ __device__ inline float rstd_of(float var, float eps) {
+  const float v = var + eps;
+  return 1.0F / sqrtf(v) + (v - v);
+}
+
 inline constexpr float kSqrtHalf = 0.70710678118654752F;
 inline constexpr float kDensity = 0.39894228040143268F;  // 1 / sqrt(2 pi)
 

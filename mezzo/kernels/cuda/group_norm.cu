@@ -2,6 +2,7 @@
 // up per channel, as batch normalization does it, the channels of a group joined, and applied to
 // the same pixels. Blocks along z have different samples.
 #include "mezzo/kernels/cuda/channels.cuh"
+#include "mezzo/kernels/cuda/functions.cuh"
 #include "mezzo/kernels/cuda/moments.cuh"
 #include "mezzo/kernels/cuda/rows.cuh"
 #include "mezzo/ops/group_norm_attrs.h"
@@ -88,7 +89,7 @@ struct JoinMoments {
       const float off = part.mean - mean;
       squares += fmaf(part.count * off, off, part.squares);
     }
-    const float rstd = 1.0F / sqrtf(Of::all(squares, SumOf()) / numbers + eps);
+    const float rstd = functions::rstd_of(Of::all(squares, SumOf()) / numbers, eps);
     if (Of::lane() != 0) return;
     means[row] = mean;
     rstds[row] = rstd;

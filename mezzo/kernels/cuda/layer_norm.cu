@@ -2,6 +2,7 @@
 // the caches: the square of a mean, taken from the mean of squares, would cancel where the mean is
 // large.
 #include "mezzo/kernels/cuda/channels.cuh"
+#include "mezzo/kernels/cuda/functions.cuh"
 #include "mezzo/kernels/cuda/rows.cuh"
 #include "mezzo/ops/layer_norm_attrs.h"
 
@@ -44,7 +45,7 @@ struct LayerNorm {
         squares = fmaf(centered, centered, squares);
       }
     });
-    const float rstd = 1.0F / sqrtf(Of::all(squares, SumOf()) / size + eps);
+    const float rstd = functions::rstd_of(Of::all(squares, SumOf()) / size, eps);
     for_packs<Of, N>(rows.size, [&](std::int64_t j) {
       float values[N];
       float scales[N];

@@ -7,7 +7,7 @@ struct Relu {
   __device__ float operator()(float x) const { return x <= 0 ? 0.0F : x; }  // a NaN stays
 };
 struct ReluGrad {
-  __device__ float operator()(float grad, float y) const { return y > 0 ? grad : 0.0F; }
+  __device__ float operator()(float grad, float y) const { return y <= 0 ? 0.0F : grad; }
 };
 
 }  // namespace

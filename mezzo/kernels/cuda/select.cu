@@ -63,7 +63,8 @@ void run_masked_fill(const KernelArgs& args) {
                                          broadcast_strides(args.input(1), shape)});
   visit_size(size_of(filled.dtype()), [&]<class T>() {
     T number;
-    std::memcpy(&number, as_element(attrs.number, filled.dtype()).data(), sizeof(T));
+    std::memcpy(&number, as_element(attrs.number, args.input(0).dtype(), filled.dtype()).data(),
+                sizeof(T));
     map_strided(launch, Fill<T>{number, attrs.where}, loop, out<T>(filled), in<T>(args.input(0)),
                 in<Mask>(args.input(1)));
   });

@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/ref/deviation.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/norm_together.h"
 
@@ -42,7 +41,7 @@ void normalize(const RefArgs& args) {
     const std::int64_t c = channel_of(i, x.shape);
     const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;
     const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
-    double y = (x[i] - mean[c]) / std::sqrt(var[c] + attrs.eps) * weight + bias;
+    double y = (x[i] - mean[c]) / deviation_of(x, var[c], attrs.eps) * weight + bias;
     if (args.has(In::kResidual)) y += args.inputs[In::kResidual][i];
     args.outputs[0][i] = attrs.relu && y <= 0 ? 0 : y;
   }

@@ -1,8 +1,8 @@
-#include <cmath>
 #include <span>
 #include <vector>
 
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/ref/deviation.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/norm_together.h"
 
@@ -23,14 +23,14 @@ Value value_at(const RefArgs& args, std::int64_t i) {
   const auto& attrs = args.attrs<BatchNormAttrs>();
   const RefTensor& x = args.inputs[In::kX];
   const std::int64_t c = i / (x.numel() / (x.shape[0] * x.shape[1])) % x.shape[1];
-  const double rstd = 1 / std::sqrt(args.inputs[In::kVar][c] + attrs.eps);
+  const double rstd = 1 / deviation_of(x, args.inputs[In::kVar][c], attrs.eps);
   const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;
   const double bias = args.has(In::kBias) ? args.inputs[In::kBias][c] : 0;
   const double normal = (x[i] - args.inputs[In::kMean][c]) * rstd;
   const double residual = args.has(In::kResidual) ? args.inputs[In::kResidual][i] : 0;
   const double y = args.has(In::kY) ? args.inputs[In::kY][i] : normal * weight + bias + residual;
   const double other = args.has(In::kOtherGrad) ? args.inputs[In::kOtherGrad][i] : 0;
-  const double grad = attrs.relu && !(y > 0) ? 0 : args.inputs[In::kGrad][i] + other;
+  const double grad = attrs.relu && y <= 0 ? 0 : args.inputs[In::kGrad][i] + other;
   return {c, normal, weight * rstd, grad};
 }
 

@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/ref/deviation.h"
 #include "mezzo/ops/group_norm_attrs.h"
 
 namespace mezzo::kernels::ref {
@@ -29,7 +28,8 @@ extern const RefKernel group_norm = [](const RefArgs& args) {
     for (std::int64_t i = 0; i < size; ++i) {
       var += (in[i] - mean) * (in[i] - mean) / static_cast<double>(size);
     }
-    const double rstd = 1 / std::sqrt(var + args.attrs<GroupNormAttrs>().eps);
+    const double rstd =
+        1 / deviation_of(args.inputs[In::kX], var, args.attrs<GroupNormAttrs>().eps);
     for (std::int64_t i = 0; i < size; ++i) {
       const std::int64_t c = channel_of(sizes, group, i);
       const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][c] : 1;

@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "mezzo/kernels/kernel.h"
+#include "mezzo/kernels/ref/deviation.h"
 #include "mezzo/ops/layer_norm_attrs.h"
 
 namespace mezzo::kernels::ref {
@@ -18,7 +17,7 @@ extern const RefKernel layer_norm = [](const RefArgs& args) {
     for (std::int64_t i = 0; i < size; ++i) {
       var += (in[i] - mean) * (in[i] - mean) / static_cast<double>(size);
     }
-    const double rstd = 1 / std::sqrt(var + attrs.eps);
+    const double rstd = 1 / deviation_of(x, var, attrs.eps);
     for (std::int64_t i = 0; i < size; ++i) {
       const double weight = args.has(In::kWeight) ? args.inputs[In::kWeight][i] : 1;
       const double bias = args.has(In::kBias) ? args.inputs[In::kBias][i] : 0;

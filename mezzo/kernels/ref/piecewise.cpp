@@ -23,19 +23,21 @@ extern const RefKernel leaky_relu_grad = [](const RefArgs& args) {
 };
 
 extern const RefKernel clamp = [](const RefArgs& args) {
-  const auto& [min, max] = args.attrs<ClampAttrs>();
   const RefTensor& x = args.inputs[0];
+  const auto [min, max] = bounds_in(x.dtype, args.attrs<ClampAttrs>());
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     args.outputs[0][i] = x[i] < min ? min : x[i] > max ? max : x[i];
   }
 };
 
 extern const RefKernel clamp_grad = [](const RefArgs& args) {
-  const auto& [min, max] = args.attrs<ClampAttrs>();
   const RefTensor& grad = args.inputs[0];
   const RefTensor& x = args.inputs[1];
+  const auto [min, max] = bounds_in(x.dtype, args.attrs<ClampAttrs>());
   for (std::int64_t i = 0; i < x.numel(); ++i) {
-    args.outputs[0][i] = x[i] >= min && x[i] <= max ? grad[i] : 0;
+    const bool is_above = std::isinf(min) ? x[i] >= min : x[i] > min;
+    const bool is_below = std::isinf(max) ? x[i] <= max : x[i] < max;
+    args.outputs[0][i] = is_above && is_below ? grad[i] : 0;
   }
 };
 

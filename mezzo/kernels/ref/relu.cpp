@@ -10,7 +10,7 @@ extern const RefKernel relu = [](const RefArgs& args) {
 extern const RefKernel relu_grad = [](const RefArgs& args) {
   const RefTensor& grad = args.inputs[0];
   const RefTensor& y = args.inputs[1];
-  for (std::int64_t i = 0; i < grad.numel(); ++i) args.outputs[0][i] = y[i] > 0 ? grad[i] : 0;
+  for (std::int64_t i = 0; i < grad.numel(); ++i) args.outputs[0][i] = y[i] <= 0 ? 0 : grad[i];
 };
 
 }  // namespace mezzo::kernels::ref

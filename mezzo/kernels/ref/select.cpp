@@ -18,10 +18,11 @@ extern const RefKernel masked_fill = [](const RefArgs& args) {
   const RefTensor& x = args.inputs[0];
   const RefTensor& mask = args.inputs[1];
   const RefTensor& out = args.outputs[0];
+  const double number = filling(attrs.number, x.dtype);
   for (std::int64_t i = 0; i < out.numel(); ++i) {
     const Shape index = unravel(i, out.shape);
     const bool is_filled = (mask[broadcast_offset(index, mask)] != 0) == attrs.where;
-    out[i] = is_filled ? attrs.number : x[broadcast_offset(index, x)];
+    out[i] = is_filled ? number : x[broadcast_offset(index, x)];
   }
 };
 

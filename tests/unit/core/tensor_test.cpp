@@ -196,10 +196,27 @@ TEST(Tensor, F64Becomes16BitsInOneRounding) {
   check(0x1p-25 * (1 + kBit), DType::kF16, 0x1p-24);
   check(0x1p-25, DType::kF16, 0);
   check(65520 * (1 - kBit), DType::kF16, 65504);
-  check(1e300, DType::kBf16, INFINITY);
   check(INFINITY, DType::kF16, INFINITY);
   check(1e-300, DType::kF16, 0);
   EXPECT_TRUE(std::isnan(full({1}, NAN, DType::kBf16).item()));
+  const Tensor beyond = empty({1}, DType::kBf16);
+  copy_elements(full({1}, 1e300, DType::kF64), beyond);
+  EXPECT_EQ(beyond.item(), INFINITY);
+}
+
+TEST(Tensor, IsNotFilledWithWhatDoesNotFit) {
+  EXPECT_EQ(
+      message_of<ArgumentError>([] { full({2}, 1e9, DType::kF16); }),
+      "[fill] 1e+09 does not fit f16, whose largest number is 65504. Give a smaller one, or an "
+      "infinity");
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    for (const double sign : {-1.0, 1.0}) {
+      EXPECT_EQ(full({1}, sign * max_of(dtype), dtype).item(), sign * max_of(dtype));
+      EXPECT_EQ(full({1}, sign * INFINITY, dtype).item(), sign * INFINITY);
+      EXPECT_THROW(full({1}, sign * 1e300, dtype), ArgumentError) << name_of(dtype);
+    }
+    EXPECT_TRUE(std::isnan(full({1}, NAN, dtype).item()));
+  }
 }
 
 TEST(Tensor, FloatsThatDoNotFitBecomeTheNearestInteger) {

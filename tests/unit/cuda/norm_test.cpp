@@ -7,7 +7,9 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/call.h"
+#include "mezzo/ops/group_norm.h"
 #include "mezzo/ops/group_norm_attrs.h"
+#include "mezzo/ops/layer_norm.h"
 #include "mezzo/ops/registry.h"
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/special_values.h"
@@ -133,14 +135,19 @@ TEST_F(CudaNorms, WhatIsNotFiniteShowsInItsChannelOnly) {
   }
 }
 
-// Not a NaN: the result is the bias then.
-TEST_F(CudaNorms, AVarianceBeyondF32IsInfinite) {
+// What f32 cannot normalise is NaN, not the bias, as on the CPU.
+TEST_F(CudaNorms, AVarianceBeyondF32IsInfiniteAndTheResultNan) {
   const Tensor x = empty({1, 31, 40, 40}, DType::kF32);
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     x.mutable_data<float>()[i] = i / 8 % 2 == 0 ? 1e20F : -1e20F;
   }
   for (const double var : of_batch_norm(x, kCard).var) EXPECT_EQ(var, kInf);
-  for (const double var : of_group_norm(x, kCard).var) EXPECT_EQ(var, kInf);
+  for (const double var : of_group_norm(x, kCard).var) EXPECT_TRUE(std::isnan(var));
+  const Tensor there = x.to(kCard);
+  for (const Tensor& y :
+       {batch_norm(there, {}, {}).y, group_norm(there, 31), layer_norm(there, {31, 40, 40})}) {
+    for (const float value : y.to_vector<float>()) ASSERT_TRUE(std::isnan(value));
+  }
 }
 
 }  // namespace

@@ -171,6 +171,22 @@ TEST(NormTogether, KeepsTheVarianceOfWhatIsFarFromZero) {
   });
 }
 
+// One process has numbers whose variance f32 does not have; all see that, and statistics of that
+// channel stay.
+TEST(NormTogether, HugeNumbersOfOneProcessAreNanInAll) {
+  in_processes(2, [](ProcessGroup& group) {
+    const float size = group.rank() == 1 ? 3e19F : 1;
+    const Tensor x = from_values(std::vector<float>{1, size, 2, -size}, {2, 2});
+    nn::BatchNorm1d norm(2);
+    EXPECT_EQ(nn::convert_sync_batchnorm(norm, group), 1);
+    const Numbers y = norm(x).to_vector<double>();
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i % 2 == 1) << i;
+    EXPECT_NE(norm.running_var().to_vector<double>()[0], 1);
+    EXPECT_EQ(norm.running_mean().to_vector<double>()[1], 0);
+    EXPECT_EQ(norm.running_var().to_vector<double>()[1], 1);
+  });
+}
+
 TEST(NormTogether, OtherCountsAreRefusedEverywhere) {
   in_processes(2, [](ProcessGroup& group) {
     EXPECT_THAT(message_of<ArgumentError>([&] {

@@ -80,6 +80,36 @@ TEST_P(EveryModel, IsSoundForOnnxAndKeepsItsState) {
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models::names()),
                          [](const auto& test) { return test.param; });
 
+// A layer and its transpose share a weight, which is in the file once.
+TEST(Onnx, SharedWeightsAreThereOnce) {
+  struct Half : nn::Module {
+    Half(const Tensor& shared, bool back) : weight(shared), is_back(back) {
+      add_parameter("weight", weight);
+    }
+    Tensor forward(const Tensor& x) override { return matmul(x, weight, {.transpose_b = is_back}); }
+    Tensor weight;
+    bool is_back;
+  };
+  struct Tied : nn::Module {
+    Tied() {
+      add("there", there);
+      add("back", back);
+    }
+    Tensor forward(const Tensor& x) override { return back(there(x)); }
+    Tensor weight = ones({3, 3});
+    Half there{weight, false};
+    Half back{weight, true};
+  };
+  Tied net;
+  onnx::ModelProto model = exported(net, {3});
+  int weights = 0;
+  for (const onnx::TensorProto& tensor : model.graph().initializer()) {
+    weights += tensor.raw_data().size() == 9 * sizeof(float) ? 1 : 0;
+  }
+  EXPECT_EQ(weights, 1);
+  EXPECT_THAT(checked_output(model), ElementsAre("N", "3"));
+}
+
 TEST(Onnx, ResNet50HasItsNodes) {
   const auto net = models::create("resnet50", {.image_size = 32});
   const onnx::ModelProto model = exported(*net, {3, 32, 32});

@@ -11,8 +11,10 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/compare.h"
+#include "mezzo/ops/dispatch.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/softmax.h"
 #include "tests/unit/message_of.h"
 #include "tests/unit/ops/support.h"
 
@@ -104,10 +106,43 @@ TEST(MaskedFill, FillsAndRounds) {
   EXPECT_THAT(masked_fill(from_values({NAN, 2.0F}, {2}), eq(mask, 0), 0.1).to_vector<float>(),
               ElementsAre(0.1F, 2));
   const Tensor half = ones({2}, DType::kF16);
-  EXPECT_THAT(masked_fill(half, mask, -1e9).to_vector<float>(), ElementsAre(1, -INFINITY));
+  EXPECT_THAT(masked_fill(half, mask, -INFINITY).to_vector<float>(), ElementsAre(1, -INFINITY));
   EXPECT_THAT(masked_fill(ones({3, 1}), mask, 5).to_vector<float>(), ElementsAre(1, 5, 1, 5, 1, 5));
   const Tensor labels = from_values<std::int64_t>({7, 8}, {2});
   EXPECT_THAT(masked_fill(labels, mask, -100).to_vector<std::int64_t>(), ElementsAre(7, -100));
+}
+
+void expect_finite_fillings() {
+  const Tensor mask = mask_of({0, 1}, {2});
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const auto most = static_cast<float>(max_of(dtype));
+    const Tensor x = ones({2}, dtype);
+    for (const double number : {1e300, 1.0001 * max_of(dtype)}) {
+      EXPECT_THAT(masked_fill(x, mask, -number).to_vector<float>(), ElementsAre(1, -most))
+          << name_of(dtype);
+      EXPECT_THAT(masked_fill(x, mask, number).to_vector<float>(), ElementsAre(1, most))
+          << name_of(dtype);
+    }
+    EXPECT_THAT(masked_fill(x, mask, max_of(dtype)).to_vector<float>(), ElementsAre(1, most));
+  }
+}
+
+TEST(MaskedFill, AFiniteNumberStaysFinite) {
+  expect_finite_fillings();
+  disable_kernels({"cpu_simd"});  // the plain loop
+  expect_finite_fillings();
+  disable_kernels({});
+}
+
+// What attention makes of a row that is masked wholly: the same in all dtypes.
+TEST(MaskedFill, ARowMaskedWhollyIsUniform) {
+  const Tensor mask = mask_of({1, 1, 1, 1, 0, 1, 1, 1}, {2, 4});
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16}) {
+    const Tensor scores = full({2, 4}, 8, dtype);
+    EXPECT_THAT(softmax(masked_fill(scores, mask, -1e9)).to_vector<float>(),
+                ElementsAre(0.25, 0.25, 0.25, 0.25, 1, 0, 0, 0))
+        << name_of(dtype);
+  }
 }
 
 TEST(MaskedFill, NothingFlowsThroughWhatIsFilled) {

@@ -188,6 +188,16 @@ TEST(ScheduleOf, HasTheNumbersOfTheOptions) {
   EXPECT_EQ(schedule.warmup_steps, 4) << "3.5, rounded";
 }
 
+// The command's `steps` climbs where a warm-up is asked for, and is the course's formula else.
+TEST(ScheduleOf, StepsClimbWhereTheRunHasAWarmUp) {
+  RunOptions options{.lr = 1, .schedule = ScheduleKind::kSteps, .warmup_epochs = 2};
+  EXPECT_EQ(schedule_of(options, 1, 10).kind, ScheduleKind::kWarmSteps);
+  EXPECT_EQ(schedule_of(options, 1, 10).at(0), 0.5);
+  options.warmup_epochs = 0;
+  EXPECT_EQ(schedule_of(options, 1, 10).kind, ScheduleKind::kSteps);
+  EXPECT_EQ(schedule_of(options, 1, 10).at(0), 1);
+}
+
 TEST(ScheduleOf, TheLargestRatesGiveFiniteOnes) {
   constexpr auto kLargestRate = double{std::numeric_limits<float>::max()};
   for (const ScheduleKind kind : {ScheduleKind::kPoly, ScheduleKind::kLinear, ScheduleKind::kCosine,

@@ -40,6 +40,23 @@ TEST(Schedule, StepsAreTheCourses) {
        0.00999999978, 0.00999999978, 0.00100000005, 0.00100000005, 9.99999975e-05, 9.99999975e-05});
 }
 
+// get_lr(mode="steps") reads neither warmup_epochs nor lr_init.
+TEST(Schedule, StepsHaveNoWarmUpAsInTheCourse) {
+  for (const std::int64_t warmup : {2, 3, 6, 12, 20}) {
+    Schedule schedule = course(ScheduleKind::kSteps, warmup);
+    EXPECT_EQ(schedule.values(), course(ScheduleKind::kSteps, 0).values()) << warmup;
+    schedule.kind = ScheduleKind::kWarmSteps;
+    EXPECT_NE(schedule.values(), course(ScheduleKind::kSteps, 0).values()) << warmup;
+  }
+}
+
+TEST(Schedule, WarmStepsClimbFirst) {
+  const Schedule schedule{
+      .kind = ScheduleKind::kWarmSteps, .lr = 1, .total_steps = 10, .warmup_steps = 2};
+  EXPECT_EQ(schedule.values(),
+            (std::vector<double>{0.5, 1, 1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001}));
+}
+
 TEST(Schedule, StepsFallAtTheirTenths) {
   const Schedule schedule{.kind = ScheduleKind::kSteps, .lr = 1, .total_steps = 10};
   EXPECT_EQ(schedule.values(),
@@ -75,14 +92,15 @@ TEST(Schedule, CosineIsTheCourses) {
 }
 
 TEST(Schedule, NamesParseBack) {
-  for (const char* name :
-       {"constant", "steps", "poly", "linear", "cosine", "half-cosine", "exponential"}) {
+  for (const char* name : {"constant", "steps", "warm-steps", "poly", "linear", "cosine",
+                           "half-cosine", "exponential"}) {
     const auto kind = parse_schedule(name);
     ASSERT_TRUE(kind.has_value()) << name;
     EXPECT_STREQ(name_of(*kind), name);
   }
   EXPECT_FALSE(parse_schedule("step").has_value());
-  EXPECT_EQ(schedule_names(), "constant, steps, poly, linear, cosine, half-cosine and exponential");
+  EXPECT_EQ(schedule_names(),
+            "constant, steps, warm-steps, poly, linear, cosine, half-cosine and exponential");
 }
 
 TEST(Schedule, WarmUpEndsAtTheFullRate) {
