@@ -17,6 +17,7 @@
 #include "mezzo/amp/loss_scale_manager.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/step_buffers.h"
+#include "mezzo/amp/step_execution.h"
 #include "mezzo/amp/update_on_device.h"
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
@@ -71,14 +72,6 @@ struct TrainStepOptions {
 
 // Throws ArgumentError unless micro_batches and max_grad_norm are positive.
 void check_step_options(const TrainStepOptions& options);
-
-// What a step does between the beginning and the end of its bookkeeping, as a function of a batch.
-using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
-
-// How the body of a step is run on a batch; graph mode captures it once and replays it
-// (mezzo/graph/train_step.h). `mode` tells apart bodies that make different calls.
-using StepExecution = std::function<void(const StepBody& body, std::uint64_t mode,
-                                         const Tensor& input, const Tensor& labels)>;
 
 // What a step did, and how long its parts took.
 struct TrainStepResult {
@@ -141,8 +134,11 @@ class TrainOneStepWithLossScale {
   std::int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
   void set_skipped_in_a_row(std::int64_t steps);
 
-  // Runs the bodies of steps that way from now on; null: simply calls them.
+  // Runs the bodies of steps that way from now on; an empty one simply calls them.
   void set_execution(StepExecution execution) { execution_ = std::move(execution); }
+  // Gives back the memory that graph mode keeps between steps on CPUs, until the next step: what is
+  // done meanwhile, such as an evaluation, then takes no memory besides. Nothing but memory changes.
+  void release_memory() { execution_.release_memory(); }
 
  private:
   struct Losses {

@@ -252,7 +252,35 @@ std::vector<Tensor> CompiledStep::operator()(std::span<const Tensor> inputs) {
   check_arg(is_running_ != nullptr, "compile",
             "the step was moved to another one. Call that one instead");
   const OneRun run(*is_running_, "compile");
-  return find_or_capture(inputs).executable.run(inputs);
+  Executable& executable = find_or_capture(inputs).executable;
+  give_memory(executable);
+  return executable.run(inputs);
+}
+
+void CompiledStep::release_memory() {
+  if (is_running_ == nullptr) return;
+  const OneRun run(*is_running_, "compile");
+  take_memory();
+}
+
+// Programs run one at a time: they share an arena that is large enough for the largest.
+void CompiledStep::give_memory(Executable& next) {
+  if (next.keeps_arena()) return;
+  for (const auto& entry : entries_) {
+    const Executable& other = entry->executable;
+    if (&other == in_arena_ && &other != &next) other.clear_rooms();
+  }
+  in_arena_ = &next;
+  if (!arena_ || arena_->bytes() < next.memory().arena_bytes) {
+    take_memory();
+    arena_ = next.make_arena();
+  }
+  next.place_in(arena_);
+}
+
+void CompiledStep::take_memory() {
+  for (const auto& entry : entries_) entry->executable.leave_arena();
+  arena_ = {};
 }
 
 const Executable* CompiledStep::latest() const {

@@ -27,7 +27,8 @@ struct CompileOptions {
   // of mixed precision cast as they do eagerly.
   PassOptions passes{};
   // How many programs are kept, for different shapes and modes; the one that was not used for the
-  // longest time goes first. Each holds the memory of its results.
+  // longest time goes first. On CPUs their results lie in the same memory, in turn; on devices each
+  // holds its own.
   std::size_t most_programs = 4;
   // Whether devices that can record parts of the program.
   RecordOptions record{};
@@ -69,6 +70,9 @@ class CompiledStep {
 
   // The program of the last run; null before the first.
   const Executable* latest() const;
+  // Gives back the memory that results lie in, on CPUs; the next run asks for it again. For what is
+  // done between runs, such as an evaluation. Throws ArgumentError while the step runs.
+  void release_memory();
   // Programs that are kept.
   std::size_t programs() const { return entries_.size(); }
 
@@ -78,10 +82,14 @@ class CompiledStep {
 
   Key key_of(std::span<const Tensor> inputs) const;
   Entry& find_or_capture(std::span<const Tensor> inputs);
+  void give_memory(Executable& next);
+  void take_memory();
 
   Step step_;
   CompileOptions options_;
   std::vector<std::unique_ptr<Entry>> entries_;  // the last used one is the last
+  Ref<Storage> arena_;                           // in which those on CPUs lie, in turn
+  const Executable* in_arena_ = nullptr;         // whose turn it is
   // Null once it was moved from.
   std::unique_ptr<std::atomic<bool>> is_running_ = std::make_unique<std::atomic<bool>>(false);
 };

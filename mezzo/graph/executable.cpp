@@ -35,11 +35,22 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
     : program_(recorder != nullptr ? with_host_work_moved(std::move(program)) : std::move(program)),
       memory_(plan_memory(program_, recorder != nullptr)) {
   check_runnable();
+  if (recorder != nullptr) replay_.emplace(std::move(recorder));
+}
+
+Executable::~Executable() { clear_rooms(); }
+
+Ref<Storage> Executable::make_arena() const {
+  const AllocationLabel label("the arena of a graph");
+  return make_ref<Storage>(memory_.arena_bytes, program_.device);
+}
+
+void Executable::place_in(const Ref<Storage>& arena) {
+  if (arena.get() == arena_.get()) return;
+  leave_arena();
+  arena_ = arena;
   homes_.resize(program_.values.size());
-  if (recorder != nullptr) {
-    stage_inputs();
-    replay_.emplace(std::move(recorder));
-  }
+  if (keeps_arena()) stage_inputs();
   make_homes();
   instructions_.reserve(program_.nodes.size());
   for (Node& node : program_.nodes) make_instruction(node);
@@ -51,10 +62,24 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
 }
 
 // Weights in the arena would keep it, and whoever reads them next might be far off.
-Executable::~Executable() {
+void Executable::clear_rooms() const {
+  if (!arena_) return;
   for (const PackedRoom& room : memory_.packed_rooms) {
     program_.values[room.parameter].tensor.storage()->drop_derived();
   }
+}
+
+void Executable::leave_arena() {
+  if (!arena_ || keeps_arena()) return;
+  clear_rooms();
+  slots_.clear();
+  homes_.clear();
+  instructions_.clear();
+  viewed_.clear();
+  passing_.clear();
+  fresh_.clear();
+  gradients_.clear();
+  arena_ = {};
 }
 
 void Executable::find_packed_rooms() {
@@ -148,8 +173,6 @@ void Executable::stage_inputs() {
 }
 
 void Executable::make_homes() {
-  const AllocationLabel label("the arena of a graph");
-  arena_ = make_ref<Storage>(memory_.arena_bytes, program_.device);
   for (ValueId v = 0; v < homes_.size(); ++v) {
     if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;
   }
@@ -259,6 +282,7 @@ std::vector<Tensor> Executable::run(std::span<const Tensor> inputs) {
     Executable& executable;
     ~Forget() { executable.forget(); }
   } forget_in_the_end{*this};
+  if (!arena_) place_in(make_arena());
   check_no_gradients();
   bind(inputs);
   follow_states();

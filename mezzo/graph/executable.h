@@ -16,9 +16,10 @@
 namespace mezzo::graph {
 
 // Runs the nodes of a program in their order: no shape is inferred, no memory looked for, no kernel
-// chosen, nothing recorded. Results lie in one arena that is kept between runs; what the program
-// returns is the caller's. With a recorder, parts of the program are recorded once they have run
-// eagerly, and queued as a whole from then on. Not to be run by two threads at a time.
+// chosen, nothing recorded. Results lie in one arena that is kept between runs, unless it is taken
+// back; what the program returns is the caller's. With a recorder, parts of the program are
+// recorded once they have run eagerly, and queued as a whole from then on. Not to be run by two
+// threads at a time.
 class Executable {
  public:
   // Throws ArgumentError for a program with states or host work that was only parsed.
@@ -32,6 +33,18 @@ class Executable {
   // ends the run early: then nothing is given back, and no leaf has a gradient. An exception leaves
   // no gradients either.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
+
+  // Has results lie in that memory, of at least memory().arena_bytes, from the next run on. Several
+  // programs may share it that do not run at the same time: then each is called before its run, and
+  // clear_rooms() of the others. A program that was given none makes its own.
+  void place_in(const Ref<Storage>& arena);
+  Ref<Storage> make_arena() const;
+  // Gives up weights that lie in the arena in their kernels' layouts.
+  void clear_rooms() const;
+  // Lets go of the arena, of which nothing is needed from run to run.
+  void leave_arena();
+  // True for programs with recordings, which hold the places of all that they read and write.
+  bool keeps_arena() const { return replay_.has_value(); }
 
   const Program& program() const { return program_; }
   const MemoryPlan& memory() const { return memory_; }
@@ -99,7 +112,7 @@ class Executable {
   void run_kernel(Instruction& instruction);
   void place_outputs(Instruction& instruction);
   void queue(Instruction& instruction);
-  static void call_kernel(Instruction& instruction);
+  void call_kernel(Instruction& instruction) const;
   void let_go(const Instruction& instruction);
   void drop_packed(const Instruction& instruction);
   bool run_host(Instruction& instruction);

@@ -1,6 +1,8 @@
 // Batch normalizations that get their statistics from the convolutions before them.
+#include <optional>
 #include <vector>
 
+#include "mezzo/core/scratch.h"
 #include "mezzo/graph/executable.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/all.h"
@@ -27,12 +29,17 @@ void Executable::find_norms() {
 
 // Runs the call; where a batch normalization reads the result, its statistics may be found on the
 // way.
-void Executable::call_kernel(Instruction& instruction) {
+void Executable::call_kernel(Instruction& instruction) const {
   NormStatistics* const wanted =
       instruction.norm != nullptr ? &instruction.norm->statistics : nullptr;
   if (wanted != nullptr) *wanted = {};
   const FindStatistics find(wanted);
   const GiveStatistics give(instruction.statistics);
+  std::optional<LendScratch> lend;
+  if (!memory_.free_ranges.empty()) {
+    const ArenaRange& idle = memory_.free_ranges[instruction.node - program_.nodes.data()];
+    lend.emplace(arena_, idle.offset, idle.bytes);
+  }
   instruction.call->run(instruction.inputs, instruction.outputs, instruction.node->attrs);
   instruction.statistics = {};
 }

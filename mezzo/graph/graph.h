@@ -79,6 +79,10 @@ class GraphBase {
   const Program& program() const;
   // Programs that are kept.
   std::size_t programs() const { return step_.has_value() ? step_->programs() : 0; }
+  // Gives back the memory that results lie in, on CPUs, until the next run.
+  void release_memory() {
+    if (step_.has_value()) step_->release_memory();
+  }
   // What the last run did, one for each optimizer.
   const std::vector<GraphUpdate>& updates() const { return updates_; }
 

@@ -289,6 +289,45 @@ void arrange_rooms(const Program& program, std::span<const PlacedBlock> blocks, 
   }
 }
 
+// Whether what lies in the room may be needed at a node: between the reader and the writer it is
+// not.
+bool is_room_in_use(const PackedRoom& room, std::size_t node) {
+  return node <= room.reader || node >= room.writer;
+}
+
+ArenaRange largest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t arena) {
+  std::ranges::sort(taken);
+  taken.emplace_back(arena, arena);
+  ArenaRange largest;
+  std::size_t end_of_last = 0;
+  for (const auto& [begin, end] : taken) {
+    if (begin > end_of_last && begin - end_of_last > largest.bytes) {
+      largest = {end_of_last, begin - end_of_last};
+    }
+    end_of_last = std::max(end_of_last, end);
+  }
+  return largest;
+}
+
+std::vector<ArenaRange> free_ranges(const Program& program, std::span<const PlacedBlock> blocks,
+                                    const MemoryPlan& plan) {
+  std::vector<ArenaRange> ranges;
+  ranges.reserve(program.nodes.size());
+  std::vector<std::pair<std::size_t, std::size_t>> taken;
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    taken.clear();
+    for (const PlacedBlock& block : blocks) {
+      if (block.is_alive_at(i)) taken.emplace_back(block.offset, block.end());
+    }
+    for (const PackedRoom& room : plan.packed_rooms) {
+      if (!is_room_in_use(room, i)) continue;
+      taken.emplace_back(room.offset, room.offset + aligned(room.bytes, program.device));
+    }
+    ranges.push_back(largest_gap(taken, plan.arena_bytes));
+  }
+  return ranges;
+}
+
 }  // namespace
 
 bool is_parameter_copy(const Program& program, const Node& node) {
@@ -302,7 +341,10 @@ MemoryPlan plan_memory(const Program& program, bool copies_results) {
   std::vector<PlacedBlock> blocks = blocks_of_arena(program, plan);
   arrange(program, blocks, plan);
   // What is recorded reads weights where they stand.
-  if (!copies_results) arrange_rooms(program, blocks, plan);
+  if (!copies_results) {
+    arrange_rooms(program, blocks, plan);
+    plan.free_ranges = free_ranges(program, blocks, plan);
+  }
   return plan;
 }
 

@@ -19,6 +19,12 @@ enum class Home : std::uint8_t {
   kReaders,  // nowhere: computed by those who read it
 };
 
+// A range of the arena, in bytes.
+struct ArenaRange {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
 struct MemoryPlan {
   std::vector<Home> homes;           // for each value
   std::vector<ValueId> blocks;       // for each value, whose memory it lies in: its own, or that of
@@ -27,6 +33,9 @@ struct MemoryPlan {
   std::size_t arena_bytes = 0;
   // Of which all lie where no value needs the arena at the time.
   std::vector<PackedRoom> packed_rooms;
+  // For each node, the largest part of the arena that nothing lies in while it runs: room for what
+  // its kernel needs meanwhile.
+  std::vector<ArenaRange> free_ranges;
   // The most that is alive at a time; no arrangement takes less.
   std::size_t least_bytes = 0;
 };

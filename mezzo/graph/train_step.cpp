@@ -22,6 +22,8 @@ class CapturedBody {
     step_(batch);
   }
 
+  void release_memory() { step_.release_memory(); }
+
  private:
   std::vector<Tensor> call(std::span<const Tensor> batch) const {
     (*body_)(batch[0], batch[1]);
@@ -37,8 +39,9 @@ class CapturedBody {
 
 amp::StepExecution captured(nn::Module& net, const RecordOptions& record) {
   auto captured_body = std::make_shared<CapturedBody>(net, record);
-  return [captured_body](const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
-                         const Tensor& labels) { captured_body->run(body, mode, input, labels); };
+  return {[captured_body](const amp::StepBody& body, std::uint64_t mode, const Tensor& input,
+                          const Tensor& labels) { captured_body->run(body, mode, input, labels); },
+          [captured_body] { captured_body->release_memory(); }};
 }
 
 }  // namespace mezzo::graph

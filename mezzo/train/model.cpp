@@ -57,6 +57,7 @@ FitResult Model::fit(std::int64_t epochs, data::BatchSource& loader, const FitOp
 
 std::map<std::string, double> Model::eval(data::BatchSource& loader) {
   const nn::Inference inference(net());
+  step_.release_memory();  // an evaluation in between is not to need memory besides
   std::vector<Metric*> metrics;
   for (const auto& metric : metrics_) {
     metrics.push_back(metric.get());

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/patches.h"
@@ -90,7 +91,7 @@ void run_patches_grad_input(const KernelArgs& args) {
   const Problem p = gradient_problem(args, Pass::kGradInput);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor weight = of_patches(dense(args.input(1), Format::kChannelsLast));
-  const Tensor patches = empty(patches_shape(p), p.result, Format::kChannelsLast);
+  const Tensor patches = scratch(patches_shape(p), p.result, Format::kChannelsLast);
   const Tensor none;
   run_op(ops::conv2d_grad_input, {&grad, &weight, &none}, patches,
          Conv2dGradAttrs{.size = grid_of(p).count, .f32_result = p.result != p.dtype});
@@ -103,7 +104,7 @@ void run_patches_grad_weight(const KernelArgs& args) {
   const Tensor x = gather_patches(dense(args.input(1), Format::kChannelsLast), grid_of(p));
   const Tensor& out = args.output();
   const bool is_in_place = out.is_dense(Format::kChannelsLast);
-  const Tensor sums = is_in_place ? out : empty(out.shape(), p.result, Format::kChannelsLast);
+  const Tensor sums = is_in_place ? out : scratch(out.shape(), p.result, Format::kChannelsLast);
   const Tensor none;
   run_op(ops::conv2d_grad_weight, {&grad, &x, &none}, of_patches(sums),
          Conv2dGradAttrs{

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/pixel_pairs.h"
@@ -85,7 +86,7 @@ void run_whole_grad_weight(const KernelArgs& args) {
   const PixelPairs pairs(gradient_problem(args, Pass::kGradWeight));
   const Tensor grad = read_rows(args.input(0));
   const Tensor x = read_rows(args.input(1));
-  const Tensor sums = empty(pairs.matrix_shape(), DType::kF32);
+  const Tensor sums = scratch(pairs.matrix_shape(), DType::kF32);
   const Tensor none;
   run_matmul({&grad, &x, &none}, sums,
              MatmulAttrs{.transpose_a = true, .f32_result = is_lower(x.dtype())});

@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/simd-inl.h"
@@ -143,7 +144,7 @@ void run_windows_grad_input(const KernelArgs& args) {
   const Tensor weight = as_matrix(dense(args.input(1), Format::kChannelsLast), p.weight[0]);
   const std::int64_t pixels = p.y[2] * p.y[3];
   const std::int64_t at_once = images_at_once(p);
-  const Tensor room = empty({at_once * pixels, weight.size(1)}, DType::kF32);
+  const Tensor room = scratch({at_once * pixels, weight.size(1)}, DType::kF32);
   const Windows windows{.numbers = room.data<float>(),
                         .channels = p.weight[1],
                         .count = {p.y[2], p.y[3]},

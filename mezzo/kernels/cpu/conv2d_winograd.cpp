@@ -4,6 +4,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv2d_problem.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/cpu/winograd.h"
@@ -211,7 +212,7 @@ void run_winograd_grad_weight(const KernelArgs& args) {
   const Tensor x = dense(args.input(1), Format::kChannelsLast);
   const Tensor& out = args.output();
   const bool direct = out.dtype() == DType::kF32 && weight_steps(out).has_value();
-  const Tensor result = direct ? out : empty(out.shape());
+  const Tensor result = direct ? out : scratch(out.shape(), DType::kF32);
   winograd::gradient_by_weight(WeightGradient{tiling_of(p), p.x[1], p.y[1]}, grad, x, result);
   if (!direct) copy_elements(result, out);
 }

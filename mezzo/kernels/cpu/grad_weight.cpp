@@ -4,6 +4,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/grad_weight_columns.h"
 #include "mezzo/kernels/cpu/grad_weight_worker-inl.h"
 #include "mezzo/kernels/cpu/layout.h"
@@ -168,7 +169,8 @@ Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x, con
   const Tensor result =
       direct
           ? out
-          : empty({problem.out_channels, problem.in_channels, problem.kernel.h, problem.kernel.w});
+          : scratch({problem.out_channels, problem.in_channels, problem.kernel.h, problem.kernel.w},
+                    DType::kF32);
   const WeightSteps steps = *weight_steps(result);
   problem.channels_last = steps.channel == 1;
   const Plan plan(problem, num_threads());
@@ -179,7 +181,7 @@ Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x, con
     }
     return result;
   }
-  const Tensor sums = empty({plan.sum_count()});
+  const Tensor sums = scratch({plan.sum_count()}, DType::kF32);
   HWY_DYNAMIC_DISPATCH(grad_weight)(plan, images, norm, sums.mutable_data<float>());
   HWY_DYNAMIC_DISPATCH(gather)
   (plan, sums.data<float>(), steps, result.mutable_data<float>());
@@ -191,7 +193,8 @@ void run_joined(const Problem& problem, const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Problem joined = with_joined_columns(problem);
   const Tensor x = dense(args.input(1), Format::kChannelsLast);
-  const Tensor place = empty({joined.out_channels, joined.in_channels, joined.kernel.h, 1});
+  const Tensor place =
+      scratch({joined.out_channels, joined.in_channels, joined.kernel.h, 1}, DType::kF32);
   f32_grad_weight(joined, grad, x, nullptr, place);
   copy_elements(split_columns(place, problem), args.output());
 }

@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/grad_weight.h"
 #include "mezzo/kernels/cpu/grad_weight_planar-inl.h"
 #include "mezzo/kernels/cpu/grad_weight_planar_plan.h"
@@ -222,7 +223,7 @@ void total_channel(const GradWeightPlan& plan, const float* sums, const WeightSt
 // `out` [o, c, kh, kw]: f32, dense.
 void grad_weight_planar(const Problem& problem, const KernelArgs& args, const Tensor& out) {
   const GradWeightPlan plan(problem, lanes());
-  const Tensor all_sums = empty({plan.parts * plan.sums() * lanes()}, DType::kF32);
+  const Tensor all_sums = scratch({plan.parts * plan.sums() * lanes()}, DType::kF32);
   float* sums = all_sums.mutable_data<float>();
   parallel_for(plan.parts, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::visit_vector_dtype(args.input(0).dtype(), [&]<class T>() {
@@ -288,7 +289,7 @@ void run_grad_weight_planar(const KernelArgs& args) {
   const KernelArgs dense_args{inputs, args.outputs, args.attributes};
   const Tensor& out = args.output();
   const bool direct = out.dtype() == DType::kF32 && weight_steps(out).has_value();
-  const Tensor result = direct ? out : empty(out.shape());
+  const Tensor result = direct ? out : scratch(out.shape(), DType::kF32);
   HWY_DYNAMIC_DISPATCH(grad_weight_planar)
   (problem_of(args, Products::kF32), dense_args, result);
   if (!direct) copy_elements(result, out);

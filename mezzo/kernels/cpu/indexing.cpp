@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/integers.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/kernels/kernel.h"
@@ -128,7 +129,7 @@ void embedding_grad_kernel(const KernelArgs& args) {
   const Tensor& out = args.output();
   const Tensor grad = dense(args.input(0), Format::kContiguous);
   const Tensor indices = dense(args.input(1), Format::kContiguous);
-  const Tensor sums = out.dtype() == DType::kF32 ? out : empty(out.shape());
+  const Tensor sums = out.dtype() == DType::kF32 ? out : scratch(out.shape(), DType::kF32);
   std::memset(sums.mutable_raw_data(), 0, sums.bytes());
   visit_vector_dtype(grad.dtype(), [&]<class T>() { add_rows<T>(grad, indices, sums); });
   if (out.dtype() != DType::kF32) convert_into(sums, out);

@@ -4,14 +4,25 @@
 #include <cstdint>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/cast_rows.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::kernels {
 
+namespace {
+
+// For a copy that the kernel that asks for it lets go.
+Tensor room_like(const Tensor& tensor, DType dtype, Format format) {
+  return tensor.device().is_cpu() ? scratch(tensor.shape(), dtype, format)
+                                  : empty(tensor.shape(), dtype, format, tensor.device());
+}
+
+}  // namespace
+
 Tensor dense(const Tensor& tensor, Format format) {
   if (tensor.is_dense(format)) return tensor;
-  const Tensor copy = empty(tensor.shape(), tensor.dtype(), format, tensor.device());
+  const Tensor copy = room_like(tensor, tensor.dtype(), format);
   convert_into(tensor, copy);
   return copy;
 }
@@ -21,7 +32,7 @@ namespace {
 // out[i] = in[i], rounded to a 16-bit type. Both are f32.
 void copy_rounded(const Tensor& in, DType lower, const Tensor& out) {
   if (!same_dense_layout(in, out)) {
-    const Tensor rounded = empty(in.shape(), lower, out.format());
+    const Tensor rounded = scratch(in.shape(), lower, out.format());
     convert_into(in, rounded);
     return convert_into(rounded, out);
   }
@@ -47,7 +58,7 @@ void copy_rounded(const Tensor& in, DType lower, const Tensor& out) {
 
 Tensor dense_f32(const Tensor& tensor, Format format) {
   if (tensor.dtype() == DType::kF32) return dense(tensor, format);
-  const Tensor copy = empty(tensor.shape(), DType::kF32, format, tensor.device());
+  const Tensor copy = room_like(tensor, DType::kF32, format);
   if (const Tensor parameter = unfilled_source(tensor); parameter.defined()) {
     copy_rounded(parameter, tensor.dtype(), copy);
   } else {

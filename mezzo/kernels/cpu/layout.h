@@ -9,12 +9,14 @@
 
 namespace mezzo::kernels {
 
-// The tensor itself if it is dense in that format, else a dense copy.
+// The tensor itself if it is dense in that format, else a dense copy in scratch memory, which lasts
+// as long as the call of the kernel that asks for it.
 Tensor dense(const Tensor& tensor, Format format);
 
-// The tensor itself if it is f32 and dense in that format, else a dense f32 copy. The 16-bit copy
-// of an f32 parameter whose elements nobody has asked for yet is not filled for this, which would
-// keep it in memory for the rest of the step: the parameter's numbers are rounded on the way.
+// The tensor itself if it is f32 and dense in that format, else a dense f32 copy, as above. The
+// 16-bit copy of an f32 parameter whose elements nobody has asked for yet is not filled for this,
+// which would keep it in memory for the rest of the step: the parameter's numbers are rounded on
+// the way.
 Tensor dense_f32(const Tensor& tensor, Format format = Format::kContiguous);
 
 // True if both fill one block of memory in the same order, so that element i of one in memory is

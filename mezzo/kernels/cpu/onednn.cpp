@@ -8,6 +8,7 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/hash.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/ops/cast.h"
@@ -131,10 +132,10 @@ void keep_primitive(const Key& key, std::shared_ptr<const Primitive> primitive) 
 
 void execute(const Primitive& primitive, std::initializer_list<Arg> args) {
   std::unordered_map<int, dnnl::memory> map(args.begin(), args.end());
-  Tensor scratch;  // lives until the call is done
+  Tensor room;  // lives until the call is done
   if (const std::size_t bytes = primitive.scratchpad.get_size(); bytes > 0) {
-    scratch = empty({static_cast<std::int64_t>(bytes)}, DType::kU8);
-    map.emplace(DNNL_ARG_SCRATCHPAD, memory_of(scratch, primitive.scratchpad));
+    room = scratch({static_cast<std::int64_t>(bytes)}, DType::kU8);
+    map.emplace(DNNL_ARG_SCRATCHPAD, memory_of(room, primitive.scratchpad));
   }
   primitive.primitive.execute(stream(), map);
 }
@@ -267,8 +268,8 @@ void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
                  [](const Tensor& input) { return &input; });
   std::vector<Tensor> outputs;
   for (const Tensor& output : args.outputs) {
-    outputs.push_back(is_lower(output.dtype()) ? empty(output.shape(), DType::kF32, output.format())
-                                               : output);
+    outputs.push_back(
+        is_lower(output.dtype()) ? scratch(output.shape(), DType::kF32, output.format()) : output);
   }
   run({pointers, outputs, args.attributes});
   for (std::size_t i = 0; i < outputs.size(); ++i) {

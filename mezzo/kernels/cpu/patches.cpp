@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "mezzo/core/parallel.h"
+#include "mezzo/core/scratch.h"
 
 namespace mezzo::kernels::conv {
 namespace {
@@ -59,8 +60,8 @@ void for_rows(std::int64_t rows, std::size_t row_bytes, const Body& body) {
 
 Tensor gather_patches(const Tensor& image, const PatchGrid& grid) {
   const Size2d size = grid.size;
-  Tensor out = empty({image.size(0), size.h * size.w * image.size(1), grid.count.h, grid.count.w},
-                     image.dtype(), Format::kChannelsLast);
+  Tensor out = scratch({image.size(0), size.h * size.w * image.size(1), grid.count.h, grid.count.w},
+                       image.dtype(), Format::kChannelsLast);
   const auto* const source = static_cast<const std::byte*>(image.raw_data());
   auto* const target = static_cast<std::byte*>(out.mutable_raw_data());
   const Layout layout(image, grid);

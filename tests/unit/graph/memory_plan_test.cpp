@@ -260,17 +260,25 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
   // Every node writes its blocks; what a reader finds must be what the maker of its value wrote.
   std::vector<std::pair<std::size_t, std::size_t>> where(program.values.size());
   std::vector<ValueId> owner(plan.arena_bytes / 64, kNoValue);
+  constexpr ValueId kScratch = kNoValue - 1;
   const auto cells = [&](ValueId v) {
     const ValueId block = plan.blocks[v];
     const std::size_t first = plan.offsets[block] / 64;
     return std::pair(first, first + (program.spec(block).bytes() + 63) / 64);
   };
   std::size_t checked = 0;
-  for (const Node& node : program.nodes) {
+  for (std::size_t i = 0; i < program.nodes.size(); ++i) {
+    const Node& node = program.nodes[i];
+    // What a kernel writes in the part that is free while it runs.
+    const ArenaRange idle = plan.free_ranges[i];
+    ASSERT_LE(idle.offset + idle.bytes, plan.arena_bytes);
+    std::fill_n(owner.begin() + static_cast<std::ptrdiff_t>(idle.offset / 64), idle.bytes / 64,
+                kScratch);
     for (const ValueId input : node.inputs) {
       if (input == kNoValue || plan.homes[input] != Home::kArena) continue;
       const auto [first, last] = cells(input);
       for (std::size_t c = first; c < last; ++c) {
+        ASSERT_NE(owner[c], kScratch);
         ASSERT_EQ(plan.blocks[owner[c]], plan.blocks[input]);
         ++checked;
       }
@@ -279,6 +287,7 @@ TEST(MemoryPlan, NoTwoLivingBlocksOverlap) {
     for (const ValueId output : node.outputs) {
       if (plan.homes[output] != Home::kArena) continue;
       const auto [first, last] = cells(output);
+      EXPECT_TRUE(last * 64 <= idle.offset || first * 64 >= idle.offset + idle.bytes);
       std::fill(owner.begin() + static_cast<std::ptrdiff_t>(first),
                 owner.begin() + static_cast<std::ptrdiff_t>(last), output);
     }

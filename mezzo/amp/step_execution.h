@@ -1,0 +1,45 @@
+// How the body of a training step is run: called, or captured and replayed.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::amp {
+
+// What a step does between the beginning and the end of its bookkeeping, as a function of a batch.
+using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
+
+// Runs the body of a step on a batch; graph mode captures it once and replays it
+// (mezzo/graph/train_step.h). `mode` tells apart bodies that make different calls. One that was
+// made of nothing is empty, and converts to false.
+class StepExecution {
+ public:
+  using Run = std::function<void(const StepBody& body, std::uint64_t mode, const Tensor& input,
+                                 const Tensor& labels)>;
+
+  StepExecution() = default;
+  // `release_memory` gives back what `run` keeps from step to step until the next one; null: it
+  // keeps nothing.
+  template <std::convertible_to<Run> F>
+  StepExecution(F&& run, std::function<void()> release_memory = {})
+      : run_(std::forward<F>(run)), release_memory_(std::move(release_memory)) {}
+
+  explicit operator bool() const { return run_ != nullptr; }
+  void operator()(const StepBody& body, std::uint64_t mode, const Tensor& input,
+                  const Tensor& labels) const {
+    run_(body, mode, input, labels);
+  }
+  void release_memory() const {
+    if (release_memory_) release_memory_();
+  }
+
+ private:
+  Run run_;
+  std::function<void()> release_memory_;
+};
+
+}  // namespace mezzo::amp
