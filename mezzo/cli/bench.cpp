@@ -89,15 +89,25 @@ void run_bench(BenchOptions options) {
 void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Time training steps on generated input");
   auto options = std::make_shared<BenchOptions>();
-  add_model_options(*command, *options);
-  add_level_option(*command, *options);
+  add_precision_options(*command, *options);
+  add_loss_scale_option(*command, *options);
   add_size(*command, "--image-size", options->run.image_size,
-           "Height and width (the model's usual)");
+           "Height and width (the model's usual)")
+      ->group(heading::kData);
+  add_batch_size_option(*command, *options);
   command->add_option("--warmup", options->bench.warmup, "Steps that do not count")
-      ->capture_default_str();
-  command->add_option("--steps", options->bench.steps, "Steps to time")->capture_default_str();
-  command->add_flag("--profile", options->profile,
-                    "Time by operation, dtype and kernel, beside what the machine could do");
+      ->capture_default_str()
+      ->group(heading::kData);
+  command->add_option("--steps", options->bench.steps, "Steps to time")
+      ->capture_default_str()
+      ->group(heading::kData);
+  add_optimizer_options(*command, *options);
+  add_execution_options(*command, *options);
+  add_output_options(*command, *options);
+  command
+      ->add_flag("--profile", options->profile,
+                 "Time by operation, dtype and kernel, beside what the machine could do")
+      ->group(heading::kOutput);
   command->callback([options] { run_bench(*options); });
 }
 

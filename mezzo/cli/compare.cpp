@@ -105,7 +105,7 @@ void check_log_folders(const std::string& parent, const std::vector<train::RunOp
 // What is wrong at one level is said before the levels in front of it are trained.
 void check_precision(const std::vector<train::RunOptions>& runs, const train::DataPair& data) {
   train::RunOptions options = runs.front();
-  options.weights.clear();
+  options.fine_tuning.weights.clear();
   const auto net = train::make_model(options, data.train->image_shape(), data.train->num_classes());
   for (const train::RunOptions& run : runs) {
     amp::apply_options(*net, run.policy, run.precision);
@@ -115,7 +115,7 @@ void check_precision(const std::vector<train::RunOptions>& runs, const train::Da
 void run_compare(CompareOptions options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
-  check_distinct({{"--weights", options.run.weights}, json, page});
+  check_distinct({{"--weights", options.run.fine_tuning.weights}, json, page});
   check_outputs({json, page},
                 {.folders = {{"--logdir", options.logdir}}, .data = options.run.data});
   std::vector<train::RunOptions> runs = parsed_runs(options);
@@ -170,14 +170,21 @@ void add_compare(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("compare", "Train a model once per level, from the same weights");
   auto options = std::make_shared<CompareOptions>();
-  add_model_options(*command, *options);
-  add_training_options(*command, *options);
-  add_report_options(*command, *options);
+  add_precision_options_but_level(*command, *options);
   command
       ->add_option("--levels", options->levels,
-                   "Levels to compare, each with a dtype if it is not --dtype: O0,O2,O2/f16")
+                   "Levels to compare, with a dtype if not --dtype: O0,O2,O2/f16")
       ->delimiter(',')
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(heading::kPrecision);
+  add_loss_scale_option(*command, *options);
+  add_beginning_options(*command, *options);
+  add_training_data_options(*command, *options);
+  add_optimizer_options(*command, *options);
+  add_schedule_options(*command, *options);
+  add_execution_options(*command, *options);
+  add_output_options(*command, *options);
+  add_report_options(*command, *options);
   command->callback([options] { run_compare(*options); });
 }
 

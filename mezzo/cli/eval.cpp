@@ -57,7 +57,7 @@ Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
 void run_eval(const EvalOptions& options) {
   const NamedFile json{"--json", options.json};
   const NamedFile logits{"--logits", options.logits};
-  check_distinct({{"--weights", options.run.weights}, json, logits});
+  check_distinct({{"--weights", options.run.fine_tuning.weights}, json, logits});
   check_outputs({json, logits}, {.data = options.run.data});
   train::RunOptions run = options.parsed();
   apply_machine_options(options);
@@ -67,7 +67,7 @@ void run_eval(const EvalOptions& options) {
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines log(options.json);
   Json own = data_fields(run);
-  own["weights"] = run.weights;
+  own["weights"] = run.fine_tuning.weights;
   log.begin(start_event("eval", run, own));
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
   const Evaluated evaluated = evaluate(options, run, *images, *net);
@@ -89,16 +89,16 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalOptions>();
   add_precision_options(*command, *options);
   command
-      ->add_option("--weights", options->run.weights,
+      ->add_option("--weights", options->run.fine_tuning.weights,
                    "safetensors file, checkpoint or folder of checkpoints")
-      ->required();
+      ->required()
+      ->group(heading::kModel);
   add_data_options(*command, *options);
-  add_level_option(*command, *options);
   add_batch_size_option(*command, *options);
   add_device_options(*command, *options);
   add_output_options(*command, *options);
-  command->add_option("--logits", options->logits,
-                      "Write the logits of all images to this .npy file");
+  command->add_option("--logits", options->logits, ".npy file for the logits of all images")
+      ->group(heading::kOutput);
   command->callback([options] { run_eval(*options); });
 }
 

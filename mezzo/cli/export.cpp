@@ -22,7 +22,7 @@ struct ExportOptions {
 
 void run_export(const ExportOptions& options) {
   const NamedFile out{"--out", options.out};
-  check_distinct({{"--weights", options.run.weights}, out});
+  check_distinct({{"--weights", options.run.fine_tuning.weights}, out});
   check_outputs({out});
   const train::RunOptions& run = options.run;
   models::ModelConfig config = models::usual_config(run.model);
@@ -44,7 +44,7 @@ void add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   add_model_option(*command, options->run);
   command->add_option(
-      "--weights", options->run.weights,
+      "--weights", options->run.fine_tuning.weights,
       "safetensors file, checkpoint or folder of checkpoints (initial weights of --seed)");
   command->add_option("--out", options->out, "File to write")->required();
   add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)");

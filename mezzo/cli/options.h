@@ -11,6 +11,24 @@
 
 namespace mezzo::cli {
 
+// The headings under which `--help` lists options, in the order in which commands add them.
+namespace heading {
+inline constexpr const char* kModel = "Model";
+inline constexpr const char* kData = "Data";
+inline constexpr const char* kPrecision = "Precision";
+inline constexpr const char* kOptimizer = "Optimizer";
+inline constexpr const char* kSchedule = "Schedule";
+inline constexpr const char* kExecution = "Execution";
+inline constexpr const char* kCheckpoints = "Checkpoints";
+inline constexpr const char* kOutput = "Output";
+}  // namespace heading
+
+// What was said of the learning rates.
+struct ScheduleWords {
+  std::string kind = "constant";
+  std::optional<double> lr_init{}, lr_end{}, lr_gamma{};
+};
+
 // What the command line said, before it is understood.
 struct SharedOptions {
   train::RunOptions run{};
@@ -18,8 +36,7 @@ struct SharedOptions {
   std::optional<std::string> dtype{};  // bf16
   std::string keep_batchnorm{};
   std::string loss_scale{};
-  std::string schedule = "constant";
-  std::optional<double> lr_init{}, lr_end{}, lr_gamma{};
+  ScheduleWords schedule{};
   std::string device = "cpu";
   std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
   bool tf32 = false;
@@ -34,26 +51,39 @@ struct SharedOptions {
   train::RunOptions parsed() const;
 };
 
-// Those of add_precision_options(), --loss-scale --batch-size --seed --threads --json --quiet ...
-void add_model_options(CLI::App& command, SharedOptions& options);
 // --model
 void add_model_option(CLI::App& command, train::RunOptions& run);
-// --amp
-void add_level_option(CLI::App& command, SharedOptions& options);
-// --model --dtype --keep-f32 --lower --keep-batchnorm-fp32: what names a model and its precision.
+// --model --amp --dtype --keep-f32 --lower --keep-batchnorm-fp32: a model and its precision.
 void add_precision_options(CLI::App& command, SharedOptions& options);
+// The same without --amp, for a command that takes several levels.
+void add_precision_options_but_level(CLI::App& command, SharedOptions& options);
+// --loss-scale
+void add_loss_scale_option(CLI::App& command, SharedOptions& options);
 // --data --image-size --workers: what names images and their size.
 void add_data_options(CLI::App& command, SharedOptions& options);
-// Those, and --epochs --lr-schedule --no-augment ...: what only training on data needs.
-void add_training_options(CLI::App& command, SharedOptions& options);
-
-// Sets the epochs of a run to those that --steps takes, if only that was given.
-void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run);
-
+// --batch-size, the same for training and for evaluation.
+void add_batch_size_option(CLI::App& command, SharedOptions& options);
+// Those, and --epochs --steps --no-shuffle --no-augment: what a run reads, and for how long.
+void add_training_data_options(CLI::App& command, SharedOptions& options);
+// --weights --zero-init-residual: what a run begins with.
+void add_beginning_options(CLI::App& command, SharedOptions& options);
+// --lr --momentum --weight-decay --label-smoothing
+void add_optimizer_options(CLI::App& command, SharedOptions& options);
+// --lr-schedule --lr-init --lr-end --lr-gamma --warmup-epochs
+void add_schedule_options(CLI::App& command, SharedOptions& options);
+// --graph --recompute --sync-batchnorm --seed and those of add_device_options(): how steps are run.
+void add_execution_options(CLI::App& command, SharedOptions& options);
+// --device --tf32 --threads
+void add_device_options(CLI::App& command, SharedOptions& options);
 // --checkpoint-dir --checkpoint-every --keep --keep-best --resume
 void add_checkpoint_options(CLI::App& command, SharedOptions& options);
 // --logdir --report --histogram-every --activation-gradients
 void add_report_options(CLI::App& command, SharedOptions& options);
+// --json --quiet
+void add_output_options(CLI::App& command, SharedOptions& options);
+
+// Sets the epochs of a run to those that --steps takes, if only that was given.
+void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run);
 
 // `O2/bf16`.
 std::string text_of(const amp::Policy& policy);
@@ -61,13 +91,6 @@ std::string text_of(const amp::Policy& policy);
 // names what exists, and if `dtype`, which --dtype gave, is another than that of the text.
 amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
                          const char* option = "--amp");
-
-// --batch-size, the same for training and for evaluation.
-void add_batch_size_option(CLI::App& command, SharedOptions& options);
-// --threads --json --quiet
-void add_output_options(CLI::App& command, SharedOptions& options);
-// --device --tf32
-void add_device_options(CLI::App& command, SharedOptions& options);
 
 // Applies --threads and --tf32.
 void apply_machine_options(const SharedOptions& options);

@@ -87,15 +87,22 @@ void add_plan(CLI::App& app) {
   CLI::Option* model = command->add_option("model", options->run.model, "Network, as --model");
   add_precision_options(*command, *options);
   model->excludes("--model");
-  add_level_option(*command, *options);
-  add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)");
-  command->add_option("--batch-size", options->batch_size,
-                      "Images (1; 2 with --graph, which batch norm may need)");
-  command->add_option("--json", options->json, "Write the plan to this file, a line per operation");
-  command->add_flag("--graph", options->run.graph,
-                    "Of the whole training step as graph mode runs it: nodes, passes, memory");
-  command->add_option("--dot", options->dot, "With --graph: write a picture for Graphviz");
-  command->add_option("--text", options->text, "With --graph: write the program as text");
+  add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)")
+      ->group(heading::kData);
+  command
+      ->add_option("--batch-size", options->batch_size,
+                   "Images (1; 2 with --graph, which batch norm may need)")
+      ->group(heading::kData);
+  command
+      ->add_flag("--graph", options->run.graph,
+                 "Of the whole training step as graph mode runs it: nodes, passes, memory")
+      ->group(heading::kExecution);
+  const auto add_file = [&](const char* name, std::string& path, const char* help) {
+    command->add_option(name, path, help)->group(heading::kOutput);
+  };
+  add_file("--json", options->json, "File for the plan, a line per operation");
+  add_file("--dot", options->dot, "With --graph: a picture for Graphviz");
+  add_file("--text", options->text, "With --graph: the program as text");
   command->callback([options] {
     check_options(*options);
     options->run.graph ? run_plan_graph(*options) : run_plan(*options);

@@ -46,7 +46,8 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
   const Shape image{usual.in_channels, size, size};
   const auto net = train::make_model(run, image, usual.num_classes);
   const amp::Policy policy = train::apply_precision(*net, run, image);
-  optim::Sgd optimizer(net->parameters(), {.lr = run.lr, .momentum = run.momentum});
+  optim::Sgd optimizer(net->parameters(),
+                       {.lr = run.optimizer.lr, .momentum = run.optimizer.momentum});
   amp::TrainOneStepWithLossScale step(
       *net,
       [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },

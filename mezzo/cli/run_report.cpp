@@ -29,8 +29,9 @@ std::string describe_plan(const train::RunOptions& options) {
 
 std::vector<std::pair<std::string, std::string>> configuration_rows(
     const train::RunOptions& options) {
-  std::string optimizer = fmt::format("SGD, momentum {}", options.momentum);
-  if (options.weight_decay > 0) optimizer += fmt::format(", decay {}", options.weight_decay);
+  std::string optimizer = fmt::format("SGD, momentum {}", options.optimizer.momentum);
+  if (options.optimizer.weight_decay > 0)
+    optimizer += fmt::format(", decay {}", options.optimizer.weight_decay);
   return {{"model", options.model},
           {"data", options.data},
           {"level", amp::name_of(options.policy.level)},
@@ -38,7 +39,8 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
           {"loss scaling", describe_scaling(options)},
           {"batch size", std::to_string(options.batch_size)},
           {"optimizer", optimizer},
-          {"learning rate", fmt::format("{}, {}", options.lr, train::name_of(options.schedule))},
+          {"learning rate",
+           fmt::format("{}, {}", options.optimizer.lr, train::name_of(options.schedule.kind))},
           {"seed", std::to_string(options.seed)},
           {"mode", options.graph ? "graph" : "eager"},
           {"plan", describe_plan(options)},
@@ -50,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
 
 // Whatever the weights are, which a run that goes on has no file of.
 report::Table plan_table(train::RunOptions options, const train::DataPair& data) {
-  options.weights.clear();
+  options.fine_tuning.weights.clear();
   const Shape image = data.train->image_shape();
   const auto net = train::make_model(options, image, data.train->num_classes());
   const amp::Policy policy = amp::apply_options(*net, options.policy, options.precision);

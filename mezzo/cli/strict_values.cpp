@@ -71,9 +71,9 @@ void refuse_odd_values_of(CLI::Option& option) {
 
 }  // namespace
 
-void add_size(CLI::App& command, const std::string& name, std::int64_t& size,
-              const std::string& help) {
-  command.add_option(name, size, help)->check(check_size);
+CLI::Option* add_size(CLI::App& command, const std::string& name, std::int64_t& size,
+                      const std::string& help) {
+  return command.add_option(name, size, help)->check(check_size);
 }
 
 void refuse_odd_values(CLI::App& app) {

@@ -10,8 +10,8 @@ namespace mezzo::cli {
 
 // An option for a size that is 0 as long as it is not given: it refuses values below 1, of which 0
 // would read as if it were not there.
-void add_size(CLI::App& command, const std::string& name, std::int64_t& size,
-              const std::string& help);
+CLI::Option* add_size(CLI::App& command, const std::string& name, std::int64_t& size,
+                      const std::string& help);
 
 // Has every option of the subcommands refuse empty text, which a variable that is not set leaves
 // and which would read as if the option were not there, and integers that CLI11 reads otherwise

@@ -43,7 +43,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
 void check_files(const TrainOptions& options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
-  check_distinct({{"--weights", options.run.weights}, json, page});
+  check_distinct({{"--weights", options.run.fine_tuning.weights}, json, page});
   const NamedFile save{"--save", options.save};
   check_distinct({json, page, save});  // over --weights, if wanted
   check_outputs({json, page, save},
@@ -113,13 +113,18 @@ void run_train(TrainOptions options) {
 void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   auto options = std::make_shared<TrainOptions>();
-  add_model_options(*command, *options);
-  add_level_option(*command, *options);
-  add_training_options(*command, *options);
+  add_precision_options(*command, *options);
+  add_loss_scale_option(*command, *options);
+  add_beginning_options(*command, *options);
+  add_training_data_options(*command, *options);
+  add_optimizer_options(*command, *options);
+  add_schedule_options(*command, *options);
+  add_execution_options(*command, *options);
   add_checkpoint_options(*command, *options);
+  command->add_option("--save", options->save, "safetensors file for the trained weights")
+      ->group(heading::kOutput);
+  add_output_options(*command, *options);
   add_report_options(*command, *options);
-  command->add_option("--save", options->save,
-                      "Write the trained weights to this safetensors file");
   command->callback([options] { run_train(*options); });
 }
 

@@ -57,7 +57,7 @@ RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserve
     if (is_card && i == bench.warmup) reset_peak_memory(options.device);
     const amp::TrainStepResult report = trainer.model.train_step()(batch.images, batch.labels);
     if (i >= bench.warmup) statistics.add(report);
-    observer.on_step({.step = i + 1, .epoch = 1, .lr = options.lr, .report = report});
+    observer.on_step({.step = i + 1, .epoch = 1, .lr = options.optimizer.lr, .report = report});
   }
   RunResult result;
   statistics.write(result, images_of_step(options));

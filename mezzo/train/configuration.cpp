@@ -24,26 +24,28 @@ void check_options(const RunOptions& options) {
   check_arg(options.steps.value_or(1) >= 1, "--steps",
             "must be at least 1: ", options.steps.value_or(1));
   check_arg(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
-  check_arg(is_rate(options.lr) && options.lr > 0, "--lr",
-            "must be positive and finite in f32: ", options.lr);
+  check_arg(is_rate(options.optimizer.lr) && options.optimizer.lr > 0, "--lr",
+            "must be positive and finite in f32: ", options.optimizer.lr);
   check_arg(options.process_count() == 1 || options.device.is_cpu(), "--device", options.device,
             ": several processes train together on CPUs only. Leave it out, or start one process");
-  check_arg(options.momentum >= 0 && options.momentum < 1, "--momentum",
-            "must be in [0, 1): ", options.momentum);
-  check_arg(is_rate(options.weight_decay), "--weight-decay",
-            "must not be negative, and finite in f32: ", options.weight_decay);
-  check_arg(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
-            "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
-            options.warmup_epochs);
-  check_arg(is_rate(options.lr_init), "--lr-init",
-            "must not be negative, and finite in f32: ", options.lr_init);
-  check_arg(is_rate(options.lr_end), "--lr-end",
-            "must not be negative, and finite in f32: ", options.lr_end);
-  check_arg(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
-            "must be in (0, 1]: ", options.lr_gamma);
-  check_arg(options.label_smoothing >= 0 && options.label_smoothing <= 1, "--label-smoothing",
-            "must be in [0, 1]: ", options.label_smoothing);
-  check_arg(!options.zero_init_residual || options.weights.empty(), "--zero-init-residual",
+  check_arg(options.optimizer.momentum >= 0 && options.optimizer.momentum < 1, "--momentum",
+            "must be in [0, 1): ", options.optimizer.momentum);
+  check_arg(is_rate(options.optimizer.weight_decay), "--weight-decay",
+            "must not be negative, and finite in f32: ", options.optimizer.weight_decay);
+  check_arg(
+      options.schedule.warmup_epochs >= 0 && options.schedule.warmup_epochs <= double{kMostEpochs},
+      "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
+      options.schedule.warmup_epochs);
+  check_arg(is_rate(options.schedule.lr_init), "--lr-init",
+            "must not be negative, and finite in f32: ", options.schedule.lr_init);
+  check_arg(is_rate(options.schedule.lr_end), "--lr-end",
+            "must not be negative, and finite in f32: ", options.schedule.lr_end);
+  check_arg(options.schedule.lr_gamma > 0 && options.schedule.lr_gamma <= 1, "--lr-gamma",
+            "must be in (0, 1]: ", options.schedule.lr_gamma);
+  check_arg(options.loss.label_smoothing >= 0 && options.loss.label_smoothing <= 1,
+            "--label-smoothing", "must be in [0, 1]: ", options.loss.label_smoothing);
+  check_arg(!options.zero_init_residual || options.fine_tuning.weights.empty(),
+            "--zero-init-residual",
             "says how weights begin, and --weights brings others. Leave one of the two out");
   const std::int64_t every = options.checkpoints.every.value_or(0);
   check_arg(every >= 0, "--checkpoint-every", "must not be negative: ", every);
@@ -72,24 +74,24 @@ void set_image_size(RunOptions& options, const Shape& image) {
 namespace {
 
 // Whoever asks a run for a warm-up means to have one.
-ScheduleKind kind_of(const RunOptions& options) {
-  const bool climbs = options.schedule == ScheduleKind::kSteps && options.warmup_epochs > 0;
-  return climbs ? ScheduleKind::kWarmSteps : options.schedule;
+ScheduleKind kind_of(const ScheduleOptions& options) {
+  const bool climbs = options.kind == ScheduleKind::kSteps && options.warmup_epochs > 0;
+  return climbs ? ScheduleKind::kWarmSteps : options.kind;
 }
 
 }  // namespace
 
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
                      std::int64_t total_steps) {
-  return {
-      .kind = kind_of(options),
-      .lr = options.lr,
-      .init_lr = options.lr_init,
-      .end_lr = options.lr_end,
-      .gamma = options.lr_gamma,
-      .steps_per_epoch = steps_per_epoch,
-      .total_steps = total_steps,
-      .warmup_steps = std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))};
+  return {.kind = kind_of(options.schedule),
+          .lr = options.optimizer.lr,
+          .init_lr = options.schedule.lr_init,
+          .end_lr = options.schedule.lr_end,
+          .gamma = options.schedule.lr_gamma,
+          .steps_per_epoch = steps_per_epoch,
+          .total_steps = total_steps,
+          .warmup_steps =
+              std::llround(options.schedule.warmup_epochs * static_cast<double>(steps_per_epoch))};
 }
 
 namespace {
@@ -128,15 +130,15 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--dtype", name_of(options.policy.dtype())},
                        {"--batch-size", concat(options.batch_size)},
                        {"--image-size", concat(options.image_size)},
-                       {"--lr", concat(options.lr)},
-                       {"--momentum", concat(options.momentum)},
-                       {"--weight-decay", concat(options.weight_decay)},
-                       {"--lr-schedule", name_of(options.schedule)},
-                       {"--lr-init", concat(options.lr_init)},
-                       {"--lr-end", concat(options.lr_end)},
-                       {"--lr-gamma", concat(options.lr_gamma)},
-                       {"--warmup-epochs", concat(options.warmup_epochs)},
-                       {"--label-smoothing", concat(options.label_smoothing)},
+                       {"--lr", concat(options.optimizer.lr)},
+                       {"--momentum", concat(options.optimizer.momentum)},
+                       {"--weight-decay", concat(options.optimizer.weight_decay)},
+                       {"--lr-schedule", name_of(options.schedule.kind)},
+                       {"--lr-init", concat(options.schedule.lr_init)},
+                       {"--lr-end", concat(options.schedule.lr_end)},
+                       {"--lr-gamma", concat(options.schedule.lr_gamma)},
+                       {"--warmup-epochs", concat(options.schedule.warmup_epochs)},
+                       {"--label-smoothing", concat(options.loss.label_smoothing)},
                        {"--seed", concat(options.seed)},
                        {"shuffling", options.shuffle ? "on" : "off"},
                        {"augmentation", options.augment ? "on" : "off"},

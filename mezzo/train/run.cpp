@@ -79,7 +79,8 @@ bool goes_on(const CheckpointingOptions& options) {
 
 RunOptions resolve(RunOptions options, const DataPair& data) {
   set_image_size(options, data.train->image_shape());
-  if (goes_on(options.checkpoints)) options.weights.clear();  // the checkpoint brings others
+  if (goes_on(options.checkpoints))
+    options.fine_tuning.weights.clear();  // the checkpoint brings others
   return options;
 }
 
@@ -115,7 +116,8 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& i
                                             .num_classes = classes,
                                             .image_size = image_shape[1],
                                             .zero_init_residual = options.zero_init_residual});
-  if (!options.weights.empty()) net->load_state(read_weights(options.weights));
+  if (!options.fine_tuning.weights.empty())
+    net->load_state(read_weights(options.fine_tuning.weights));
   // Weights are drawn on the host, so that every device gets the same ones.
   net->to(options.device);
   return net;

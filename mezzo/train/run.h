@@ -9,88 +9,18 @@
 #include <vector>
 
 #include "mezzo/amp/gradient_statistics.h"
-#include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/train_one_step.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/loader.h"
 #include "mezzo/data/open.h"
-#include "mezzo/distributed/process_group.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/checkpointing.h"
-#include "mezzo/train/schedule.h"
+#include "mezzo/train/run_options.h"
 
 namespace mezzo::train {
 
 class Profile;
-
-// How gradients are scaled. By default f16 scales dynamically and bf16 not at all.
-struct LossScaling {
-  enum class Kind : std::uint8_t { kDefault, kNone, kDynamic, kStatic };
-  Kind kind = Kind::kDefault;
-  double scale = 0;  // of kStatic
-
-  // What is done under a policy: the kind, or what kDefault stands for there.
-  Kind kind_for(const amp::Policy& policy) const;
-};
-
-// The scaler for a policy. A static one keeps its scale, and still skips steps with non-finite
-// gradients.
-amp::GradScaler make_scaler(const LossScaling& scaling, const amp::Policy& policy);
-
-struct CheckpointingOptions {
-  std::string folder{};                 // empty: no checkpoints
-  std::optional<std::int64_t> every{};  // steps; 0, or not given: after each epoch
-  std::optional<std::int64_t> keep{};   // the newest so many stay, 3 if it is not given; 0: all
-  bool keep_best = false;  // besides, the one with the best test accuracy, in `FOLDER/best`
-  bool resume = false;     // go on from the newest sound one, if there is one
-};
-
-struct RunOptions {
-  Device device{};  // where the network and what it computes are
-  std::string model = "lenet5";
-  std::string data = "digits";
-  amp::Policy policy{amp::Level::kO2, DType::kBf16};
-  // Operations and modules that are kept in f32 or computed in 16 bits whatever the level says, and
-  // what becomes of batch normalisation; see amp/module_precision.h.
-  amp::MixedPrecisionOptions precision{};
-  LossScaling loss_scale{};
-  std::int64_t epochs = 1;
-  std::optional<std::int64_t> steps{};  // ends the run early
-  std::int64_t batch_size = 64;
-  // Height and width that images are brought to. 0: the data set's own; for generated input, where
-  // there is none, the model's usual one.
-  std::int64_t image_size = 0;
-  double lr = 0.01;
-  double momentum = 0.9;
-  double weight_decay = 0;
-  ScheduleKind schedule = ScheduleKind::kConstant;
-  double lr_init = 0;     // where the warm-up begins
-  double lr_end = 0;      // where linear and half-cosine end
-  double lr_gamma = 0.9;  // of exponential, per epoch
-  double warmup_epochs = 0;
-  double label_smoothing = 0;
-  std::uint64_t seed = 1;
-  bool shuffle = true;
-  bool augment = true;  // vary training images as is usual for the data set; see data/open.h
-  bool graph = false;   // capture the training step and replay it: graph::captured()
-  bool activation_gradients = false;               // histograms count those, too
-  std::int64_t workers = data::default_workers();  // threads that make batches
-  std::string weights{};                           // to start from, for read_weights()
-  bool zero_init_residual = false;                 // else: ModelConfig::zero_init_residual
-  // Modules by the pattern of their path whose insides the backward pass computes again instead of
-  // keeping them: nn::recompute(). The same bits in less memory.
-  std::vector<std::string> recompute{};
-  bool sync_batchnorm = false;       // of all `processes`: nn::convert_sync_batchnorm()
-  std::int64_t histogram_every = 0;  // steps between those whose gradients are counted; 0: never
-  CheckpointingOptions checkpoints{};
-  // Asked after each step: true ends the run, with a last checkpoint if there are any.
-  std::function<bool()> should_stop{};
-  // That train together, each on `batch_size` images of every step, on CPUs; null: this one alone.
-  // The first one writes the checkpoints.
-  distributed::ProcessGroup* processes = nullptr;
-  std::int64_t process_count() const { return distributed::process_count(processes); }
-};
 
 struct StepEvent {
   std::int64_t step = 0;   // from 1, over all epochs
@@ -157,14 +87,14 @@ DataPair open_data(const std::string& spec, const data::OpenOptions& options = {
 // Those of a run: its data, image size and augmentation.
 DataPair open_data(const RunOptions& options);
 
-// Creates the model (initialised from the seed, or from options.weights, which a run that goes on
-// from a checkpoint does not read), trains it and evaluates
-// it after each epoch. Times and the peak of memory are those of this call, steps and skipped steps
-// those of the whole run, also of its part before a checkpoint. The same options give the same
-// result, bit for bit, on the same machine with the same number of threads. The trained network is
-// moved to `trained` if that is not null, also if something fails behind the last step, such as the
-// evaluation or the last checkpoint. Throws ArgumentError or FileError for options that cannot
-// work, before the first step.
+// Creates the model (initialised from the seed, or from the weights of fine_tuning, which a run
+// that goes on from a checkpoint does not read), trains it and evaluates it after each epoch. Times
+// and the peak of memory are those of this call, steps and skipped steps those of the whole run,
+// also of its part before a checkpoint. The same options give the same result, bit for bit, on the
+// same machine with the same number of threads. The trained network is moved to `trained` if that
+// is not null, also if something fails behind the last step, such as the evaluation or the last
+// checkpoint. Throws ArgumentError or FileError for options that cannot work, before the first
+// step.
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,
               std::unique_ptr<nn::Module>* trained = nullptr);
 

@@ -48,12 +48,13 @@ Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64
     : net(make_model(options, image_shape, classes)),
       policy(apply_precision(*net, options, image_shape)),
       statistics(make_statistics(*net, options)),
-      optimizer(
-          net->parameters(),
-          {.lr = options.lr, .momentum = options.momentum, .weight_decay = options.weight_decay}),
+      optimizer(net->parameters(), {.lr = options.optimizer.lr,
+                                    .momentum = options.optimizer.momentum,
+                                    .weight_decay = options.optimizer.weight_decay}),
       model(amp::TrainOneStepWithLossScale(
                 *net,
-                [smoothing = options.label_smoothing](const Tensor& logits, const Tensor& labels) {
+                [smoothing = options.loss.label_smoothing](const Tensor& logits,
+                                                           const Tensor& labels) {
                   return cross_entropy(logits, labels, {.label_smoothing = smoothing});
                 },
                 optimizer, make_scaler(options.loss_scale, options.policy),

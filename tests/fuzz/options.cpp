@@ -25,10 +25,15 @@ std::vector<std::string> lines_of(std::string_view text) {
 // parser of many options takes longer to make than to use.
 struct Parser {
   Parser() {
-    cli::add_model_options(app, options);
-    cli::add_level_option(app, options);
-    cli::add_training_options(app, options);
+    cli::add_precision_options(app, options);
+    cli::add_loss_scale_option(app, options);
+    cli::add_beginning_options(app, options);
+    cli::add_training_data_options(app, options);
+    cli::add_optimizer_options(app, options);
+    cli::add_schedule_options(app, options);
+    cli::add_execution_options(app, options);
     cli::add_checkpoint_options(app, options);
+    cli::add_output_options(app, options);
     cli::add_report_options(app, options);
     app.add_option("--levels", levels)->delimiter(',');
   }

@@ -24,17 +24,20 @@ TEST(CheckOptions, TheUsualOnesPass) { EXPECT_NO_THROW(check_options({})); }
 // Each of these once went through, to give rates that are no numbers, or counts that overflow.
 TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
   struct Field {
-    double RunOptions::*value;
+    double& (*value)(RunOptions&);
     const char* name;
   };
-  for (const Field& field :
-       {Field{&RunOptions::lr, "[--lr] "}, Field{&RunOptions::lr_init, "--lr-init"},
-        Field{&RunOptions::lr_end, "--lr-end"}, Field{&RunOptions::weight_decay, "--weight-decay"},
-        Field{&RunOptions::warmup_epochs, "--warmup-epochs"},
-        Field{&RunOptions::label_smoothing, "--label-smoothing"}}) {
+  const Field fields[] = {
+      {[](RunOptions& o) -> double& { return o.optimizer.lr; }, "[--lr] "},
+      {[](RunOptions& o) -> double& { return o.optimizer.weight_decay; }, "--weight-decay"},
+      {[](RunOptions& o) -> double& { return o.schedule.lr_init; }, "--lr-init"},
+      {[](RunOptions& o) -> double& { return o.schedule.lr_end; }, "--lr-end"},
+      {[](RunOptions& o) -> double& { return o.schedule.warmup_epochs; }, "--warmup-epochs"},
+      {[](RunOptions& o) -> double& { return o.loss.label_smoothing; }, "--label-smoothing"}};
+  for (const Field& field : fields) {
     for (const double value : {kInfinity, 1e39, std::nan(""), -1.0}) {
       RunOptions options;
-      options.*field.value = value;
+      field.value(options) = value;
       EXPECT_THAT(message_of<ArgumentError>([&] { check_options(options); }), HasSubstr(field.name))
           << value;
     }
@@ -49,9 +52,9 @@ TEST(CheckOptions, SoManyEpochsThatStepsCannotBeCountedAreRefused) {
 TEST(CheckOptions, EachIsWithinItsBounds) {
   using Change = void (*)(RunOptions&);
   const std::pair<Change, const char*> changes[] = {
-      {[](RunOptions& o) { o.momentum = -0.5; }, "[--momentum] must be in [0, 1): -0.5"},
-      {[](RunOptions& o) { o.lr_gamma = 0; }, "[--lr-gamma] must be in (0, 1]: 0"},
-      {[](RunOptions& o) { o.lr_gamma = 1.5; }, "[--lr-gamma] must be in (0, 1]: 1.5"},
+      {[](RunOptions& o) { o.optimizer.momentum = -0.5; }, "[--momentum] must be in [0, 1): -0.5"},
+      {[](RunOptions& o) { o.schedule.lr_gamma = 0; }, "[--lr-gamma] must be in (0, 1]: 0"},
+      {[](RunOptions& o) { o.schedule.lr_gamma = 1.5; }, "[--lr-gamma] must be in (0, 1]: 1.5"},
       {[](RunOptions& o) { o.checkpoints.every = 5; }, "[--checkpoint-dir] is missing"},
       {[](RunOptions& o) { o.checkpoints = {.folder = "x", .every = -1}; }, "[--checkpoint-every]"},
       {[](RunOptions& o) { o.checkpoints = {.folder = "x", .keep = -1}; }, "[--keep]"},
@@ -94,15 +97,15 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.policy.lower = DType::kF16; },
       [](RunOptions& o) { ++o.batch_size; },
       [](RunOptions& o) { o.image_size = 30; },
-      [](RunOptions& o) { o.lr = 0.5; },
-      [](RunOptions& o) { o.momentum = 0.5; },
-      [](RunOptions& o) { o.weight_decay = 0.5; },
-      [](RunOptions& o) { o.schedule = ScheduleKind::kLinear; },
-      [](RunOptions& o) { o.lr_init = 0.5; },
-      [](RunOptions& o) { o.lr_end = 0.5; },
-      [](RunOptions& o) { o.lr_gamma = 0.5; },
-      [](RunOptions& o) { o.warmup_epochs = 0.5; },
-      [](RunOptions& o) { o.label_smoothing = 0.5; },
+      [](RunOptions& o) { o.optimizer.lr = 0.5; },
+      [](RunOptions& o) { o.optimizer.momentum = 0.5; },
+      [](RunOptions& o) { o.optimizer.weight_decay = 0.5; },
+      [](RunOptions& o) { o.schedule.kind = ScheduleKind::kLinear; },
+      [](RunOptions& o) { o.schedule.lr_init = 0.5; },
+      [](RunOptions& o) { o.schedule.lr_end = 0.5; },
+      [](RunOptions& o) { o.schedule.lr_gamma = 0.5; },
+      [](RunOptions& o) { o.schedule.warmup_epochs = 0.5; },
+      [](RunOptions& o) { o.loss.label_smoothing = 0.5; },
       [](RunOptions& o) { ++o.seed; },
       [](RunOptions& o) { o.shuffle = !o.shuffle; },
       [](RunOptions& o) { o.augment = !o.augment; },
@@ -171,12 +174,12 @@ TEST(CheckConfiguration, OtherPrecisionIsRefusedBothWays) {
 }
 
 TEST(ScheduleOf, HasTheNumbersOfTheOptions) {
-  const RunOptions options{.lr = 0.5,
-                           .schedule = ScheduleKind::kLinear,
-                           .lr_init = 0.125,
-                           .lr_end = 0.25,
-                           .lr_gamma = 0.75,
-                           .warmup_epochs = 0.35};
+  const RunOptions options{.optimizer = {.lr = 0.5},
+                           .schedule = {.kind = ScheduleKind::kLinear,
+                                        .lr_init = 0.125,
+                                        .lr_end = 0.25,
+                                        .lr_gamma = 0.75,
+                                        .warmup_epochs = 0.35}};
   const Schedule schedule = schedule_of(options, 10, 40);
   EXPECT_EQ(schedule.kind, ScheduleKind::kLinear);
   EXPECT_EQ(schedule.lr, 0.5);
@@ -202,10 +205,10 @@ TEST(ScheduleOf, TheLargestRatesGiveFiniteOnes) {
   constexpr auto kLargestRate = double{std::numeric_limits<float>::max()};
   for (const ScheduleKind kind : {ScheduleKind::kPoly, ScheduleKind::kLinear, ScheduleKind::kCosine,
                                   ScheduleKind::kHalfCosine, ScheduleKind::kExponential}) {
-    RunOptions options{
-        .lr = kLargestRate, .schedule = kind, .lr_end = kLargestRate, .warmup_epochs = 1e9};
+    RunOptions options{.optimizer = {.lr = kLargestRate},
+                       .schedule = {.kind = kind, .lr_end = kLargestRate, .warmup_epochs = 1e9}};
     for (const double epochs : {0.0, 1.0, 1e9}) {
-      options.warmup_epochs = epochs;
+      options.schedule.warmup_epochs = epochs;
       check_options(options);
       for (const double lr : schedule_of(options, 5, 20).values()) EXPECT_TRUE(std::isfinite(lr));
     }

@@ -38,7 +38,7 @@ RunOptions options_for(amp::Level level, DType lower) {
   RunOptions options;
   options.policy = {level, lower};
   options.batch_size = 32;
-  options.lr = 0.05;
+  options.optimizer.lr = 0.05;
   options.epochs = 5;
   return options;
 }
@@ -100,9 +100,9 @@ TEST(Run, OptionsReachWhatTheyAreFor) {
   EXPECT_EQ(ordered, in_order);
   EXPECT_NE(indices, in_order);
   EXPECT_NE(losses([](RunOptions& o) { o.seed = 2; }).first, indices);
-  EXPECT_NE(losses([](RunOptions& o) { o.label_smoothing = 0.1; }).second[0], plain[0]);
-  EXPECT_NE(losses([](RunOptions& o) { o.momentum = 0; }).second[1], plain[1]);
-  EXPECT_NE(losses([](RunOptions& o) { o.weight_decay = 0.1; }).second[1], plain[1]);
+  EXPECT_NE(losses([](RunOptions& o) { o.loss.label_smoothing = 0.1; }).second[0], plain[0]);
+  EXPECT_NE(losses([](RunOptions& o) { o.optimizer.momentum = 0; }).second[1], plain[1]);
+  EXPECT_NE(losses([](RunOptions& o) { o.optimizer.weight_decay = 0.1; }).second[1], plain[1]);
   const auto recompute_none = [](RunOptions& o) { o.recompute = {"fc9"}; };
   EXPECT_THROW(losses(recompute_none), ArgumentError);
 }
@@ -124,7 +124,7 @@ TEST(Run, ChecksTheOptionsOfCheckpointsInAFolder) {
 TEST(Run, EachStepHasTheRateOfItsPlaceInTheSchedule) {
   Events events;
   RunOptions options = options_for(amp::Level::kO0, DType::kBf16);
-  options.schedule = ScheduleKind::kLinear;
+  options.schedule.kind = ScheduleKind::kLinear;
   options.steps = 4;
   run(options, small_digits(), events);
   std::vector<double> rates;
@@ -138,7 +138,7 @@ TEST(Run, TestsAsEvaluateDoes) {
   Events events;
   RunOptions options = options_for(amp::Level::kO2, DType::kBf16);
   options.steps = 2;
-  options.label_smoothing = 0.2;
+  options.loss.label_smoothing = 0.2;
   std::unique_ptr<nn::Module> net;
   const Evaluation test = run(options, data, events, &net).test;
   EXPECT_EQ(evaluate(*net, *data.test, 32, options.policy).loss, test.loss);

@@ -1,0 +1,26 @@
+// How what the command line said becomes the options of a run, group by group.
+#pragma once
+
+#include <optional>
+
+#include "mezzo/cli/options.h"
+
+namespace mezzo::cli {
+
+// Each sets the options of its group in `run`, and throws ArgumentError that names the option.
+void set_precision(const SharedOptions& options, train::RunOptions& run);
+void set_schedule(const SharedOptions& options, train::RunOptions& run);
+void set_device(const SharedOptions& options, train::RunOptions& run);
+void set_histograms(const SharedOptions& options, train::RunOptions& run);
+
+// Takes over a setting that was given. Throws ArgumentError if nothing reads it, naming `reader`,
+// the options under which something does.
+template <class Value>
+void set_if_read(const std::optional<Value>& given, bool is_read, const char* option,
+                 const char* reader, Value& value) {
+  check_arg(is_read || !given.has_value(), option, "is read by ", reader,
+            " alone. Give that, or leave it out");
+  if (given.has_value()) value = *given;
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,50 @@
+// Options of data: what is read, how much at a time, and for how long; and of what a run begins
+// with.
+#include <algorithm>
+
+#include "mezzo/cli/option_words.h"
+#include "mezzo/cli/strict_values.h"
+#include "mezzo/train/configuration.h"
+
+namespace mezzo::cli {
+
+void add_batch_size_option(CLI::App& command, SharedOptions& options) {
+  command.add_option("--batch-size", options.run.batch_size, "Images per step")
+      ->capture_default_str()
+      ->group(heading::kData);
+}
+
+void add_data_options(CLI::App& command, SharedOptions& options) {
+  command.add_option("--data", options.run.data, std::string(data::kDatasetNames))
+      ->capture_default_str()
+      ->group(heading::kData);
+  add_size(command, "--image-size", options.run.image_size,
+           "Height and width of images (the data's own; images: 224)")
+      ->group(heading::kData);
+  command.add_option("--workers", options.run.workers, "Threads for batches")
+      ->capture_default_str()
+      ->group(heading::kData);
+}
+
+void add_training_data_options(CLI::App& command, SharedOptions& options) {
+  add_data_options(command, options);
+  const auto add = [&](CLI::Option* option) { return option->group(heading::kData); };
+  add_batch_size_option(command, options);
+  add(command.add_option("--epochs", options.epochs, "Passes over the data (1)"));
+  add(command.add_option("--steps", options.run.steps, "End after so many steps"));
+  // As flags that are set to false, they would be called `--no-shuffle{false}` in the help.
+  add(command.add_flag_callback(
+      "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order"));
+  add(command.add_flag_callback(
+      "--no-augment", [&options] { options.run.augment = false; }, "No crops and flips"));
+}
+
+void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {
+  if (options.epochs.has_value() || !run.steps.has_value()) return;
+  // Where there is no whole batch, the loader says so.
+  const std::int64_t per_epoch =
+      std::max<std::int64_t>(images.size() / run.batch_size / run.process_count(), 1);
+  run.epochs = std::min((*run.steps - 1) / per_epoch + 1, train::kMostEpochs);
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,59 @@
+// Options of how steps are run, and on what.
+#include "mezzo/cli/option_words.h"
+#include "mezzo/core/device_backend.h"
+#include "mezzo/core/parallel.h"
+#include "mezzo/ops/tf32.h"
+
+namespace mezzo::cli {
+namespace {
+
+// A device that is not here is a wrong value like a folder that is not here: nothing has run yet.
+Device parse_device_option(const std::string& text) {
+  const std::optional<Device> device = parse_device(text);
+  check_arg(device.has_value(), "--device", "unknown device `", text,
+            "`. There are cpu, cuda and cuda:N");
+  try {
+    if (!device->is_cpu()) static_cast<void>(backend_of(*device));
+  } catch (const UnsupportedError& error) {
+    throw ArgumentError(error.what());
+  }
+  return *device;
+}
+
+}  // namespace
+
+void set_device(const SharedOptions& options, train::RunOptions& run) {
+  run.device = parse_device_option(options.device);
+}
+
+void add_execution_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
+  add(command.add_flag("--graph", options.run.graph, "Capture the step and replay it"));
+  add(command.add_option("--seed", options.run.seed, "Of weights and data order"))
+      ->capture_default_str();
+  add(command.add_option("--recompute", options.run.recompute,
+                         "Modules to compute again in the backward pass, for memory: layer?.?"))
+      ->delimiter(',');
+  add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm,
+                       "Batch norm by the batches of all processes"));
+  add_device_options(command, options);
+}
+
+void add_device_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
+  add(command.add_option("--device", options.device, "cpu, cuda or cuda:1"))->capture_default_str();
+  add(command.add_option("--threads", options.threads, "Threads to use (all cores)"));
+  add(command.add_flag("--tf32", options.tf32, "TF32 for f32 products on cards"));
+}
+
+void apply_machine_options(const SharedOptions& options) {
+  constexpr std::int64_t kMostThreads = 1024;
+  if (options.threads.has_value()) {
+    check_arg(*options.threads >= 1 && *options.threads <= kMostThreads, "--threads",
+              "must be from 1 to ", kMostThreads, ": ", *options.threads);
+    set_num_threads(static_cast<int>(*options.threads));
+  }
+  if (options.tf32) allow_tf32(true);
+}
+
+}  // namespace mezzo::cli

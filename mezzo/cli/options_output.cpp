@@ -1,0 +1,48 @@
+// Options of what a run leaves behind: checkpoints, logs, a report.
+#include "mezzo/cli/option_words.h"
+
+namespace mezzo::cli {
+
+void set_histograms(const SharedOptions& options, train::RunOptions& run) {
+  const bool has_report = !options.report.empty();
+  check_arg(has_report || (!options.histogram_every.has_value() && !run.activation_gradients),
+            "--report",
+            "is missing: --histogram-every and --activation-gradients gather what only ",
+            "a report shows. Name a page, or leave them out");
+  constexpr std::int64_t kHistogramEvery = 50;
+  if (has_report) run.histogram_every = options.histogram_every.value_or(kHistogramEvery);
+  check_arg(
+      !run.activation_gradients || run.histogram_every != 0, "--activation-gradients",
+      "are counted with the others, which --histogram-every 0 turns off. Leave one of the two out");
+}
+
+void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
+  train::CheckpointingOptions& checkpoints = options.run.checkpoints;
+  const auto add = [&](CLI::Option* option) { option->group(heading::kCheckpoints); };
+  add(command.add_option("--checkpoint-dir", checkpoints.folder,
+                         "Write checkpoints into this folder"));
+  add(command.add_option("--checkpoint-every", checkpoints.every,
+                         "Steps between checkpoints (one after each epoch)"));
+  add(command.add_option("--keep", checkpoints.keep, "The newest N stay; 0: all (3)"));
+  add(command.add_flag("--keep-best", checkpoints.keep_best, "Keep the most accurate in `best`"));
+  add(command.add_flag("--resume", checkpoints.resume,
+                       "Go on from the newest sound checkpoint, if there is one"));
+}
+
+void add_report_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
+  add(command.add_option("--logdir", options.logdir, "Folder for TensorBoard event files"));
+  add(command.add_option("--report", options.report, "HTML page about the run"));
+  add(command.add_option("--histogram-every", options.histogram_every,
+                         "Steps between counts of gradients (50 with --report; 0: never)"));
+  add(command.add_flag("--activation-gradients", options.run.activation_gradients,
+                       "Count the gradients of every module's output, too"));
+}
+
+void add_output_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
+  add(command.add_option("--json", options.json, "Log of events, a JSON object a line"));
+  add(command.add_flag("--quiet", options.quiet, "No progress"));
+}
+
+}  // namespace mezzo::cli

@@ -1,0 +1,98 @@
+// Options of a model and its precision.
+#include <charconv>
+#include <limits>
+
+#include "mezzo/cli/option_words.h"
+#include "mezzo/models/model.h"
+
+namespace mezzo::cli {
+namespace {
+
+train::LossScaling parse_loss_scale(const std::string& text) {
+  using Kind = train::LossScaling::Kind;
+  if (text.empty()) return {};
+  if (text == "dynamic") return {.kind = Kind::kDynamic};
+  if (text == "none") return {.kind = Kind::kNone};
+  double scale = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  check_arg(error == std::errc() && end == text.data() + text.size() && scale >= 1 &&
+                scale <= double{std::numeric_limits<float>::max()},
+            "--loss-scale", "`", text,
+            "` is neither dynamic, none nor a number of at least 1 that is finite in f32");
+  return {.kind = Kind::kStatic, .scale = scale};
+}
+
+// Empty for an option that was not given.
+std::optional<bool> parse_flag(const char* option, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  check_arg(text == "true" || text == "false", option, "`", text,
+            "` is neither true nor false. Say one of them");
+  return text == "true";
+}
+
+void add_level_option(CLI::App& command, SharedOptions& options) {
+  command.add_option("--amp", options.level, "O0, O1, auto, O2 or O3, also with its dtype: O2/f16")
+      ->capture_default_str()
+      ->group(heading::kPrecision);
+}
+
+}  // namespace
+
+std::string text_of(const amp::Policy& policy) { return concat(policy.level, "/", policy.dtype()); }
+
+amp::Policy parse_policy(const std::string& text, const std::optional<std::string>& dtype,
+                         const char* option) {
+  const std::size_t slash = text.find('/');
+  const bool has_own = slash != std::string::npos;
+  const auto level = amp::parse_level(text.substr(0, slash));
+  check_arg(level.has_value(), option, "unknown level `", text,
+            "`. There are O0, O1, auto, O2 and O3, also with a dtype: O2/f16");
+  const std::string name = has_own ? text.substr(slash + 1) : dtype.value_or("bf16");
+  check_arg(dtype.value_or(name) == name, "--dtype", "`", dtype.value_or(name),
+            "` is not that of the level `", text, "`. Leave one of the two out");
+  const auto lower = parse_dtype(name);
+  const bool is_all_f32 = *level == amp::Level::kO0 && lower == DType::kF32;
+  check_arg(lower.has_value() && (is_lower(*lower) || is_all_f32), has_own ? option : "--dtype",
+            "`", name, "` is no lower precision. There are bf16 and f16");
+  return {.level = *level, .lower = is_lower(*lower) ? *lower : DType::kBf16};
+}
+
+void set_precision(const SharedOptions& options, train::RunOptions& run) {
+  run.policy = parse_policy(options.level, options.dtype);
+  run.precision.keep_batchnorm_fp32 = parse_flag("--keep-batchnorm-fp32", options.keep_batchnorm);
+  run.loss_scale = parse_loss_scale(options.loss_scale);
+}
+
+void add_model_option(CLI::App& command, train::RunOptions& run) {
+  std::string names;
+  for (const std::string& name : models::names()) names += (names.empty() ? "" : ", ") + name;
+  command.add_option("--model", run.model, names)->capture_default_str()->group(heading::kModel);
+}
+
+void add_precision_options_but_level(CLI::App& command, SharedOptions& options) {
+  add_model_option(command, options.run);
+  const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
+  add(command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16 (bf16)"));
+  add(command.add_option("--keep-f32", options.run.precision.keep_float32,
+                         "Operations and modules in f32: batch_norm,fc,layer4.*"))
+      ->delimiter(',');
+  add(command.add_option("--lower", options.run.precision.lower,
+                         "Operations and modules in 16 bits, likewise"))
+      ->delimiter(',');
+  add(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
+                         "Scale and shift of norms in f32: true, or false (at O3)"));
+}
+
+void add_precision_options(CLI::App& command, SharedOptions& options) {
+  add_precision_options_but_level(command, options);
+  add_level_option(command, options);
+}
+
+void add_loss_scale_option(CLI::App& command, SharedOptions& options) {
+  command
+      .add_option("--loss-scale", options.loss_scale,
+                  "dynamic (for f16), none (for bf16) or a number")
+      ->group(heading::kPrecision);
+}
+
+}  // namespace mezzo::cli
