@@ -1,5 +1,4 @@
 // Module::load_state: everything is checked first, then everything is copied.
-#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
@@ -8,26 +7,13 @@
 
 #include "mezzo/core/shared_tensors.h"
 #include "mezzo/nn/f16_range.h"
+#include "mezzo/nn/load_matching.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::nn {
 namespace {
 
 using Index = std::unordered_map<std::string_view, const NamedTensor*>;
-
-// `; heading: a, b, c`, or nothing if there are no entries. Of many, those that tell which network
-// it is: the first.
-std::string listed(std::string_view heading, const std::vector<std::string>& entries) {
-  constexpr std::size_t kMost = 8;
-  if (entries.empty()) return "";
-  std::string text = concat("; ", heading, ": ");
-  for (std::size_t i = 0; i < std::min(entries.size(), kMost); ++i) {
-    if (i > 0) text += ", ";
-    text += entries[i];
-  }
-  if (entries.size() > kMost) text += concat(" and ", entries.size() - kMost, " more");
-  return text;
-}
 
 Index index_of(std::span<const NamedTensor> state) {
   Index index;
@@ -37,10 +23,6 @@ Index index_of(std::span<const NamedTensor> state) {
               " appears twice. Keep one of them");
   }
   return index;
-}
-
-bool fits(const Tensor& from, const Tensor& to) {
-  return from.shape() == to.shape() && is_floating(from.dtype()) == is_floating(to.dtype());
 }
 
 // Whether both give the same bits in that dtype.
@@ -54,12 +36,6 @@ bool are_same(const Tensor& a, const Tensor& b, DType dtype) {
   const Tensor first = stored(a);
   const Tensor second = stored(b);
   return first.numel() == 0 || std::memcmp(first.raw_data(), second.raw_data(), first.bytes()) == 0;
-}
-
-// Nothing is computed with the counter of a batch norm, and files from before PyTorch had it are
-// without one.
-bool may_be_missing(const NamedTensor& own) {
-  return own.name.ends_with("num_batches_tracked") && own.tensor.dtype() == DType::kI64;
 }
 
 // What becomes of a state that is to be loaded into a module's own.
@@ -106,8 +82,8 @@ class Loading {
 void Loading::take(std::size_t i, const NamedTensor& value) {
   const Tensor& own = own_[i].tensor;
   names_taken_.insert(own_[i].name);
-  if (!fits(value.tensor, own)) {
-    different_.push_back(concat(own_[i].name, " is ", own, " here but ", value.tensor, " there"));
+  if (!can_load(value.tensor, own)) {
+    different_.push_back(difference(own_[i], value.tensor));
     return;
   }
   const auto [other, is_first] = values_.emplace(first_own_[i], &value);
