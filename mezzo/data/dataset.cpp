@@ -41,6 +41,12 @@ std::int64_t Dataset::read_image(std::int64_t index, Generator& random, Image& i
   return read(index, random, image.pixels);
 }
 
+std::int64_t Dataset::label(std::int64_t index) const {
+  Generator unused(0);
+  Image image;
+  return read_image(index, unused, image);
+}
+
 std::string Dataset::describe(std::int64_t index) const { return concat("image ", index); }
 
 MemoryDataset::MemoryDataset(ImageTable table) : table_(std::move(table)) {

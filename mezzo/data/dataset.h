@@ -63,6 +63,9 @@ class Dataset {
   // The same for images of any size: `image` takes the shape of this one.
   virtual std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const;
 
+  // The label that read() gives for image `index`. By default it reads the image for it.
+  virtual std::int64_t label(std::int64_t index) const;
+
   // What messages call image `index`: `image 17`, after its file's name if it has its own.
   virtual std::string describe(std::int64_t index) const;
 };
@@ -91,6 +94,9 @@ class MemoryDataset final : public Dataset {
   Normalization normalization() const override { return table_.normalization; }
   std::int64_t read(std::int64_t index, Generator& random,
                     std::span<std::uint8_t> pixels) const override;
+  std::int64_t label(std::int64_t index) const override {
+    return table_.labels[static_cast<std::size_t>(index)];
+  }
 
  private:
   ImageTable table_;

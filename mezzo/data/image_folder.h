@@ -30,6 +30,9 @@ class ImageFolder final : public Dataset {
   std::int64_t read(std::int64_t index, Generator& random,
                     std::span<std::uint8_t> pixels) const override;
   std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const override;
+  std::int64_t label(std::int64_t index) const override {
+    return files_[static_cast<std::size_t>(index)].label;
+  }
   std::string describe(std::int64_t index) const override;
 
   std::vector<std::string> class_names() const override { return classes_; }

@@ -68,6 +68,7 @@ class Derived : public Dataset {
   std::vector<std::string> class_names() const override { return source_.class_names(); }
   Normalization normalization() const override { return source_.normalization(); }
   std::vector<float> numbers() const override { return source_.numbers(); }
+  std::int64_t label(std::int64_t index) const override { return source_.label(index); }
   std::string describe(std::int64_t index) const override { return source_.describe(index); }
 
  protected:
@@ -175,6 +176,9 @@ class Repeated final : public Derived {
   }
   std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const override {
     return source().read_image(index % source().size(), random, image);
+  }
+  std::int64_t label(std::int64_t index) const override {
+    return source().label(index % source().size());
   }
   std::string describe(std::int64_t index) const override {
     return source().describe(index % source().size());
