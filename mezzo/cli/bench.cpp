@@ -101,6 +101,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--steps", options->bench.steps, "Steps to time")
       ->capture_default_str()
       ->group(heading::kData);
+  add_freeze_option(*command, *options);
   add_optimizer_options(*command, *options);
   add_execution_options(*command, *options);
   add_output_options(*command, *options);

@@ -20,6 +20,7 @@
 #include "mezzo/distributed/average.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/fine_tuning.h"
 
 namespace mezzo::cli {
 namespace {
@@ -115,7 +116,10 @@ void check_precision(const std::vector<train::RunOptions>& runs, const train::Da
 void run_compare(CompareOptions options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
-  check_distinct({{"--weights", options.run.fine_tuning.weights}, json, page});
+  check_distinct({{"--weights", options.run.fine_tuning.weights},
+                  {"--class-weights", options.class_weights},
+                  json,
+                  page});
   check_outputs({json, page},
                 {.folders = {{"--logdir", options.logdir}}, .data = options.run.data});
   std::vector<train::RunOptions> runs = parsed_runs(options);
@@ -128,6 +132,7 @@ void run_compare(CompareOptions options) {
   for (train::RunOptions& run : runs) {
     fit_epochs(options, *data.train, run);
     train::set_image_size(run, data.train->image_shape());
+    train::set_class_weights(run.loss, *data.train);
   }
   check_precision(runs, data);
   check_log_folders(options.logdir, runs);
@@ -180,6 +185,7 @@ void add_compare(CLI::App& app) {
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);
+  add_class_weights_option(*command, *options);
   add_optimizer_options(*command, *options);
   add_schedule_options(*command, *options);
   add_execution_options(*command, *options);

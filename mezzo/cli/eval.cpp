@@ -15,6 +15,7 @@
 #include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/fine_tuning.h"
 
 namespace mezzo::cli {
 namespace {
@@ -41,33 +42,49 @@ Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
   Measured& measured = evaluated.measured;
   reset_peak_memory(run.device);
   BatchWatch watch(run.model, (images.size() - 1) / run.batch_size + 1, options.quiet);
-  measured.test =
-      train::evaluate(net, images, run.batch_size, policy, run.workers, [&](const Tensor& logits) {
-        if (!options.logits.empty()) {
-          evaluated.logits.push_back(logits.to(kCpuDevice));
-        }
-        watch.next();
-      });
+  measured.test = train::evaluate(net, images,
+                                  {.batch_size = run.batch_size,
+                                   .policy = policy,
+                                   .loss = run.loss,
+                                   .workers = run.workers,
+                                   .on_logits = [&](const Tensor& logits) {
+                                     if (!options.logits.empty()) {
+                                       evaluated.logits.push_back(logits.to(kCpuDevice));
+                                     }
+                                     watch.next();
+                                   }});
   measured.step_ms_median = watch.median_ms();
   measured.images_per_s = 1000 * static_cast<double>(images.size()) / watch.total_ms();
   measured.peak_bytes = memory_stats(run.device).peak_bytes;
   return evaluated;
 }
 
+// Balanced are the classes of the training images, as in training.
+void set_class_weights(train::RunOptions& run, const data::Dataset& test_images) {
+  if (!run.loss.balances_classes) return train::set_class_weights(run.loss, test_images);
+  train::set_class_weights(
+      run.loss, *data::open_dataset(run.data, data::Split::kTrain, {.image_size = run.image_size}));
+}
+
 void run_eval(const EvalOptions& options) {
   const NamedFile json{"--json", options.json};
   const NamedFile logits{"--logits", options.logits};
-  check_distinct({{"--weights", options.run.fine_tuning.weights}, json, logits});
+  check_distinct({{"--weights", options.run.fine_tuning.weights},
+                  {"--class-weights", options.class_weights},
+                  json,
+                  logits});
   check_outputs({json, logits}, {.data = options.run.data});
   train::RunOptions run = options.parsed();
   apply_machine_options(options);
   const auto images =
       data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
   train::set_image_size(run, images->image_shape());
+  set_class_weights(run, *images);
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines log(options.json);
   Json own = data_fields(run);
   own["weights"] = run.fine_tuning.weights;
+  own["class_weights"] = run.loss.class_weights;
   log.begin(start_event("eval", run, own));
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
   const Evaluated evaluated = evaluate(options, run, *images, *net);
@@ -94,6 +111,7 @@ void add_eval(CLI::App& app) {
       ->required()
       ->group(heading::kModel);
   add_data_options(*command, *options);
+  add_class_weights_option(*command, *options);
   add_batch_size_option(*command, *options);
   add_device_options(*command, *options);
   add_output_options(*command, *options);

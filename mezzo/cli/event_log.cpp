@@ -35,6 +35,9 @@ void EventLog::on_step(const train::StepEvent& event) {
     writer_->add_scalar("train/lr", event.lr, step_);
     writer_->add_scalar("train/scale", event.report.scale, step_);
     writer_->add_scalar("train/skipped", event.report.skipped ? 1 : 0, step_);
+    if (event.report.grad_norm.has_value()) {
+      writer_->add_scalar("train/grad_norm", *event.report.grad_norm, step_);
+    }
   }
   next_.on_step(event);
 }

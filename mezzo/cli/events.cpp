@@ -4,6 +4,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/tf32.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/optimizer_of.h"
 
 namespace mezzo::cli {
 namespace {
@@ -18,6 +19,12 @@ std::optional<std::string> text_if_given(const train::LossScaling& scaling) {
   return text.empty() ? std::optional<std::string>() : text;
 }
 
+Json rates_of(const std::vector<train::RateOf>& rates) {
+  Json result = Json::object();
+  for (const train::RateOf& rate : rates) result[rate.pattern] = rate.lr;
+  return result;
+}
+
 }  // namespace
 
 Json data_fields(const train::RunOptions& options) {
@@ -25,15 +32,25 @@ Json data_fields(const train::RunOptions& options) {
 }
 
 Json step_fields(const train::RunOptions& options) {
-  return {{"recompute", options.recompute},
-          {"sync_batchnorm", options.sync_batchnorm},
-          {"graph", options.graph},
-          {"lr", options.optimizer.lr},
-          {"momentum", options.optimizer.momentum},
-          {"weight_decay", options.optimizer.weight_decay},
-          {"label_smoothing", options.loss.label_smoothing},
-          {"loss_scale", or_null(text_if_given(options.loss_scale))},
-          {"seed", options.seed}};
+  const bool is_sgd = options.optimizer.kind == train::OptimizerKind::kSgd;
+  return {
+      {"recompute", options.recompute},
+      {"sync_batchnorm", options.sync_batchnorm},
+      {"graph", options.graph},
+      {"optimizer", train::name_of(options.optimizer.kind)},
+      {"lr", options.optimizer.lr},
+      {"lr_of", rates_of(options.optimizer.lr_of)},
+      {"momentum", is_sgd ? Json(options.optimizer.momentum) : Json()},
+      {"nesterov", options.optimizer.nesterov},
+      {"betas", is_sgd ? Json() : Json::array({options.optimizer.beta1, options.optimizer.beta2})},
+      {"eps", is_sgd ? Json() : Json(options.optimizer.eps)},
+      {"weight_decay", options.optimizer.weight_decay},
+      {"accumulate", options.optimizer.accumulate},
+      {"clip", or_null(options.optimizer.clip)},
+      {"freeze", options.fine_tuning.freeze},
+      {"label_smoothing", options.loss.label_smoothing},
+      {"loss_scale", or_null(text_if_given(options.loss_scale))},
+      {"seed", options.seed}};
 }
 
 Json training_fields(const train::RunOptions& options) {
@@ -43,6 +60,8 @@ Json training_fields(const train::RunOptions& options) {
                  {"epochs", options.epochs},
                  {"steps", or_null(options.steps)},
                  {"weights", options.fine_tuning.weights},
+                 {"head", options.fine_tuning.new_head ? Json("new") : Json()},
+                 {"class_weights", options.loss.class_weights},
                  {"zero_init_residual", options.zero_init_residual},
                  {"lr_schedule", train::name_of(options.schedule.kind)},
                  {"warmup_epochs", options.schedule.warmup_epochs},

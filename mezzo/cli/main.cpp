@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "mezzo/cli/command.h"
+#include "mezzo/cli/help.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/usage_errors.h"
@@ -37,7 +38,9 @@ int report(const std::exception& error, int status) {
 // can give here.
 std::string in_terms_of_options(const mezzo::nn::StateMismatch& error) {
   return error.difference() +
-         ". Use the --model, image size and number of classes that the weights were made for";
+         ". Use the --model, image size and number of classes that the weights were made for, or, "
+         "to "
+         "train another last layer, --head new";
 }
 
 // The subcommand of that name, or null.
@@ -51,7 +54,6 @@ int run(int argc, char** argv) {
   CLI::App app{"Mixed-precision training for C++"};
   app.require_subcommand(1);
   app.set_version_flag("--version", MEZZO_VERSION);
-  app.get_formatter()->column_width(34);
   mezzo::cli::add_train(app);
   mezzo::cli::add_compare(app);
   mezzo::cli::add_bench(app);
@@ -61,6 +63,7 @@ int run(int argc, char** argv) {
   mezzo::cli::add_ops(app);
   mezzo::cli::add_info(app);
   mezzo::cli::refuse_odd_values(app);
+  mezzo::cli::lay_out_help(app);
   const std::string word = argc > 1 ? argv[1] : "";
   const CLI::App* const command = find_command(app, word);
   if (!word.empty() && word[0] != '-' && command == nullptr) {

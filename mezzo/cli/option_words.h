@@ -2,6 +2,8 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "mezzo/cli/options.h"
 
@@ -9,9 +11,16 @@ namespace mezzo::cli {
 
 // Each sets the options of its group in `run`, and throws ArgumentError that names the option.
 void set_precision(const SharedOptions& options, train::RunOptions& run);
+void set_beginning(const SharedOptions& options, train::RunOptions& run);
+void set_loss(const SharedOptions& options, train::RunOptions& run);
+void set_optimizer(const SharedOptions& options, train::RunOptions& run);
 void set_schedule(const SharedOptions& options, train::RunOptions& run);
 void set_device(const SharedOptions& options, train::RunOptions& run);
 void set_histograms(const SharedOptions& options, train::RunOptions& run);
+
+// The numbers of a text such as `0.9,0.999`, separated by commas or white space; empty if it is
+// none of numbers.
+std::vector<double> numbers_in(std::string_view text);
 
 // Takes over a setting that was given. Throws ArgumentError if nothing reads it, naming `reader`,
 // the options under which something does.

@@ -8,6 +8,9 @@ namespace mezzo::cli {
 train::RunOptions SharedOptions::parsed() const {
   train::RunOptions result = run;
   set_precision(*this, result);
+  set_beginning(*this, result);
+  set_loss(*this, result);
+  set_optimizer(*this, result);
   set_schedule(*this, result);
   set_device(*this, result);
   set_histograms(*this, result);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -16,12 +17,22 @@ namespace heading {
 inline constexpr const char* kModel = "Model";
 inline constexpr const char* kData = "Data";
 inline constexpr const char* kPrecision = "Precision";
+inline constexpr const char* kFineTuning = "Fine-tuning";
 inline constexpr const char* kOptimizer = "Optimizer";
 inline constexpr const char* kSchedule = "Schedule";
 inline constexpr const char* kExecution = "Execution";
 inline constexpr const char* kCheckpoints = "Checkpoints";
 inline constexpr const char* kOutput = "Output";
 }  // namespace heading
+
+// What was said of the optimizer.
+struct OptimizerWords {
+  std::string kind = "sgd";
+  std::optional<double> lr{}, momentum{}, weight_decay{}, eps{}, clip{};
+  std::string betas{};  // `0.9,0.999`
+  bool nesterov = false;
+  std::vector<std::string> lr_of{};  // `fc=0.1`
+};
 
 // What was said of the learning rates.
 struct ScheduleWords {
@@ -36,6 +47,9 @@ struct SharedOptions {
   std::optional<std::string> dtype{};  // bf16
   std::string keep_batchnorm{};
   std::string loss_scale{};
+  std::string head{};
+  std::string class_weights{};  // `balanced`, numbers or a file
+  OptimizerWords optimizer{};
   ScheduleWords schedule{};
   std::string device = "cpu";
   std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
@@ -65,10 +79,15 @@ void add_data_options(CLI::App& command, SharedOptions& options);
 void add_batch_size_option(CLI::App& command, SharedOptions& options);
 // Those, and --epochs --steps --no-shuffle --no-augment: what a run reads, and for how long.
 void add_training_data_options(CLI::App& command, SharedOptions& options);
-// --weights --zero-init-residual: what a run begins with.
+// --weights --head --freeze --zero-init-residual: what a run begins with, and what of it stays.
 void add_beginning_options(CLI::App& command, SharedOptions& options);
-// --lr --momentum --weight-decay --label-smoothing
+// --freeze
+void add_freeze_option(CLI::App& command, SharedOptions& options);
+// --optimizer --lr --lr-of --momentum --betas --accumulate --clip --label-smoothing ...: the
+// update.
 void add_optimizer_options(CLI::App& command, SharedOptions& options);
+// --class-weights
+void add_class_weights_option(CLI::App& command, SharedOptions& options);
 // --lr-schedule --lr-init --lr-end --lr-gamma --warmup-epochs
 void add_schedule_options(CLI::App& command, SharedOptions& options);
 // --graph --recompute --sync-batchnorm --seed and those of add_device_options(): how steps are run.

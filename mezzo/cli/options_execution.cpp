@@ -28,22 +28,21 @@ void set_device(const SharedOptions& options, train::RunOptions& run) {
 
 void add_execution_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
-  add(command.add_flag("--graph", options.run.graph, "Capture the step and replay it"));
-  add(command.add_option("--seed", options.run.seed, "Of weights and data order"))
+  add(command.add_flag("--graph", options.run.graph, "Capture and replay steps"));
+  add(command.add_option("--seed", options.run.seed, "Of weights and order"))
       ->capture_default_str();
   add(command.add_option("--recompute", options.run.recompute,
                          "Modules to compute again in the backward pass, for memory: layer?.?"))
       ->delimiter(',');
-  add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm,
-                       "Batch norm by the batches of all processes"));
+  add(command.add_flag("--sync-batchnorm", options.run.sync_batchnorm, "Norms over all processes"));
   add_device_options(command, options);
 }
 
 void add_device_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { return option->group(heading::kExecution); };
   add(command.add_option("--device", options.device, "cpu, cuda or cuda:1"))->capture_default_str();
-  add(command.add_option("--threads", options.threads, "Threads to use (all cores)"));
-  add(command.add_flag("--tf32", options.tf32, "TF32 for f32 products on cards"));
+  add(command.add_option("--threads", options.threads, "Threads (all cores)"));
+  add(command.add_flag("--tf32", options.tf32, "TF32 products on cards"));
 }
 
 void apply_machine_options(const SharedOptions& options) {

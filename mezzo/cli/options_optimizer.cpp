@@ -1,5 +1,9 @@
-// Options of what a run begins with, its optimizer, its loss and its learning rates.
+// Options of the update: the optimizer, and its learning rates.
+#include <tuple>
+#include <utility>
+
 #include "mezzo/cli/option_words.h"
+#include "mezzo/train/optimizer_of.h"
 
 namespace mezzo::cli {
 namespace {
@@ -11,7 +15,52 @@ train::ScheduleKind parse_schedule_name(const std::string& text) {
   return *kind;
 }
 
+train::OptimizerKind parse_kind(const std::string& text) {
+  const auto kind = train::parse_optimizer(text);
+  check_arg(kind.has_value(), "--optimizer", "unknown optimizer `", text, "`. There are ",
+            train::optimizer_names());
+  return *kind;
+}
+
+std::optional<std::pair<double, double>> parse_betas(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  const std::vector<double> betas = numbers_in(text);
+  check_arg(betas.size() == 2, "--betas", "`", text,
+            "` is not two numbers. Write them like 0.9,0.999");
+  return std::pair{betas[0], betas[1]};
+}
+
+// `fc=0.1`. A pattern may have a `=` of its own.
+train::RateOf parse_rate_of(const std::string& text) {
+  const std::size_t equals = text.rfind('=');
+  const std::vector<double> rate =
+      equals != std::string::npos ? numbers_in(text.substr(equals + 1)) : std::vector<double>{};
+  check_arg(equals != 0 && rate.size() == 1, "--lr-of", "`", text,
+            "` is no rate of a module. Write it like fc=0.1");
+  return {text.substr(0, equals), rate[0]};
+}
+
 }  // namespace
+
+void set_optimizer(const SharedOptions& options, train::RunOptions& run) {
+  const OptimizerWords& said = options.optimizer;
+  const train::OptimizerKind kind = parse_kind(said.kind);
+  const bool is_sgd = kind == train::OptimizerKind::kSgd;
+  train::OptimizerOptions result = train::usual_options(kind);
+  result.accumulate = run.optimizer.accumulate;
+  result.lr = said.lr.value_or(result.lr);
+  result.weight_decay = said.weight_decay.value_or(result.weight_decay);
+  result.clip = said.clip;
+  const std::optional<bool> nesterov = said.nesterov ? std::optional(true) : std::nullopt;
+  set_if_read(said.momentum, is_sgd, "--momentum", "--optimizer sgd", result.momentum);
+  set_if_read(nesterov, is_sgd, "--nesterov", "--optimizer sgd", result.nesterov);
+  std::pair<double, double> betas{result.beta1, result.beta2};
+  set_if_read(parse_betas(said.betas), !is_sgd, "--betas", "--optimizer adam and adamw", betas);
+  std::tie(result.beta1, result.beta2) = betas;
+  set_if_read(said.eps, !is_sgd, "--eps", "--optimizer adam and adamw", result.eps);
+  for (const std::string& text : said.lr_of) result.lr_of.push_back(parse_rate_of(text));
+  run.optimizer = std::move(result);
+}
 
 void set_schedule(const SharedOptions& options, train::RunOptions& run) {
   using Kind = train::ScheduleKind;
@@ -26,27 +75,26 @@ void set_schedule(const SharedOptions& options, train::RunOptions& run) {
               "--lr-schedule exponential", schedule.lr_gamma);
 }
 
-void add_beginning_options(CLI::App& command, SharedOptions& options) {
-  command
-      .add_option("--weights", options.run.fine_tuning.weights,
-                  "Start from a safetensors file, a checkpoint or a folder of them")
-      ->group(heading::kModel);
-  command
-      .add_flag("--zero-init-residual", options.run.zero_init_residual,
-                "Residual blocks begin by handing on what they are given")
-      ->group(heading::kModel);
-}
-
 void add_optimizer_options(CLI::App& command, SharedOptions& options) {
-  const auto add = [&](const char* name, double& value, const char* help) {
-    command.add_option(name, value, help)->capture_default_str()->group(heading::kOptimizer);
-  };
-  train::OptimizerOptions& optimizer = options.run.optimizer;
-  add("--lr", optimizer.lr, "Learning rate");
-  add("--momentum", optimizer.momentum, "Momentum of SGD");
-  add("--weight-decay", optimizer.weight_decay, "L2 penalty");
-  add("--label-smoothing", options.run.loss.label_smoothing,
-      "Part of the target spread over all classes");
+  const auto add = [](CLI::Option* option) { return option->group(heading::kOptimizer); };
+  OptimizerWords& said = options.optimizer;
+  add(command.add_option("--optimizer", said.kind, train::optimizer_names()))
+      ->capture_default_str();
+  add(command.add_option("--lr", said.lr, "Rate (0.01; adams: 0.001)"));
+  add(command.add_option("--momentum", said.momentum, "Of sgd (0.9)"));
+  add(command.add_flag("--nesterov", said.nesterov, "Nesterov's, of sgd"));
+  add(command.add_option("--betas", said.betas, "Of adams (0.9,0.999)"));
+  add(command.add_option("--eps", said.eps, "Of adams (1e-8)"));
+  add(command.add_option("--weight-decay", said.weight_decay, "Decay (0; adamw: 0.01)"));
+  add(command.add_option("--clip", said.clip, "Longest gradient (any)"));
+  add(command.add_option("--accumulate", options.run.optimizer.accumulate, "Parts of a batch"))
+      ->capture_default_str();
+  add(command.add_option("--label-smoothing", options.run.loss.label_smoothing,
+                         "Part for all classes"))
+      ->capture_default_str();
+  add(command.add_option("--lr-of", said.lr_of,
+                         "Rates of modules and parameters: fc=0.1,layer4.*=0.02"))
+      ->delimiter(',');
 }
 
 void add_schedule_options(CLI::App& command, SharedOptions& options) {
@@ -59,10 +107,8 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
                               double otherwise) {
     group(command.add_option(name, number, concat(help, " (", otherwise, ")")));
   };
-  group(
-      command
-          .add_option("--warmup-epochs", schedule.warmup_epochs, "Epochs in which the rate climbs")
-          ->capture_default_str());
+  group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Of a climbing rate")
+            ->capture_default_str());
   add_number("--lr-init", said.lr_init, "Where the warm-up begins", schedule.lr_init);
   add_number("--lr-end", said.lr_end, "Of linear, half-cosine", schedule.lr_end);
   add_number("--lr-gamma", said.lr_gamma, "Of exponential", schedule.lr_gamma);

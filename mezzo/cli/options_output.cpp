@@ -19,19 +19,16 @@ void set_histograms(const SharedOptions& options, train::RunOptions& run) {
 void add_checkpoint_options(CLI::App& command, SharedOptions& options) {
   train::CheckpointingOptions& checkpoints = options.run.checkpoints;
   const auto add = [&](CLI::Option* option) { option->group(heading::kCheckpoints); };
-  add(command.add_option("--checkpoint-dir", checkpoints.folder,
-                         "Write checkpoints into this folder"));
-  add(command.add_option("--checkpoint-every", checkpoints.every,
-                         "Steps between checkpoints (one after each epoch)"));
-  add(command.add_option("--keep", checkpoints.keep, "The newest N stay; 0: all (3)"));
-  add(command.add_flag("--keep-best", checkpoints.keep_best, "Keep the most accurate in `best`"));
-  add(command.add_flag("--resume", checkpoints.resume,
-                       "Go on from the newest sound checkpoint, if there is one"));
+  add(command.add_option("--checkpoint-dir", checkpoints.folder, "Folder for checkpoints"));
+  add(command.add_option("--checkpoint-every", checkpoints.every, "Steps (each epoch)"));
+  add(command.add_option("--keep", checkpoints.keep, "Keep the newest; 0: all"));
+  add(command.add_flag("--keep-best", checkpoints.keep_best, "And the most accurate"));
+  add(command.add_flag("--resume", checkpoints.resume, "Go on from the newest"));
 }
 
 void add_report_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
-  add(command.add_option("--logdir", options.logdir, "Folder for TensorBoard event files"));
+  add(command.add_option("--logdir", options.logdir, "Folder for TensorBoard"));
   add(command.add_option("--report", options.report, "HTML page about the run"));
   add(command.add_option("--histogram-every", options.histogram_every,
                          "Steps between counts of gradients (50 with --report; 0: never)"));
@@ -41,7 +38,7 @@ void add_report_options(CLI::App& command, SharedOptions& options) {
 
 void add_output_options(CLI::App& command, SharedOptions& options) {
   const auto add = [&](CLI::Option* option) { option->group(heading::kOutput); };
-  add(command.add_option("--json", options.json, "Log of events, a JSON object a line"));
+  add(command.add_option("--json", options.json, "Log of JSON objects"));
   add(command.add_flag("--quiet", options.quiet, "No progress"));
 }
 

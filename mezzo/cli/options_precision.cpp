@@ -36,6 +36,19 @@ void add_level_option(CLI::App& command, SharedOptions& options) {
       ->group(heading::kPrecision);
 }
 
+void add_rule_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
+  add(command.add_option("--dtype", options.dtype, "bf16 or f16 (bf16)"));
+  add(command.add_option("--keep-f32", options.run.precision.keep_float32,
+                         "Operations and modules in f32: batch_norm,fc,layer4.*"))
+      ->delimiter(',');
+  add(command.add_option("--lower", options.run.precision.lower,
+                         "Operations and modules in 16 bits, likewise"))
+      ->delimiter(',');
+  add(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
+                         "Scale and shift of norms in f32: true, or false (at O3)"));
+}
+
 }  // namespace
 
 std::string text_of(const amp::Policy& policy) { return concat(policy.level, "/", policy.dtype()); }
@@ -71,27 +84,17 @@ void add_model_option(CLI::App& command, train::RunOptions& run) {
 
 void add_precision_options_but_level(CLI::App& command, SharedOptions& options) {
   add_model_option(command, options.run);
-  const auto add = [&](CLI::Option* option) { return option->group(heading::kPrecision); };
-  add(command.add_option("--dtype", options.dtype, "Lower precision: bf16 or f16 (bf16)"));
-  add(command.add_option("--keep-f32", options.run.precision.keep_float32,
-                         "Operations and modules in f32: batch_norm,fc,layer4.*"))
-      ->delimiter(',');
-  add(command.add_option("--lower", options.run.precision.lower,
-                         "Operations and modules in 16 bits, likewise"))
-      ->delimiter(',');
-  add(command.add_option("--keep-batchnorm-fp32", options.keep_batchnorm,
-                         "Scale and shift of norms in f32: true, or false (at O3)"));
+  add_rule_options(command, options);
 }
 
 void add_precision_options(CLI::App& command, SharedOptions& options) {
-  add_precision_options_but_level(command, options);
+  add_model_option(command, options.run);
   add_level_option(command, options);
+  add_rule_options(command, options);
 }
 
 void add_loss_scale_option(CLI::App& command, SharedOptions& options) {
-  command
-      .add_option("--loss-scale", options.loss_scale,
-                  "dynamic (for f16), none (for bf16) or a number")
+  command.add_option("--loss-scale", options.loss_scale, "dynamic, none or a number")
       ->group(heading::kPrecision);
 }
 

@@ -27,8 +27,9 @@ Json event_of(const amp::PlannedOp& op) {
           {"rule", op.rule}, {"reason", op.reason}, {"casts", casts}};
 }
 
-Json totals_of(const train::RunOptions& options, const amp::Plan& plan) {
+Json totals_of(const train::RunOptions& options, const amp::Plan& plan, nn::Module& net) {
   Json event = begin_result(options);
+  event.update(frozen_fields(net));
   event.update({{"ops", plan.ops.size()},
                 {"ops_f32", plan.count(DType::kF32)},
                 {"casts", plan.casts},
@@ -74,8 +75,9 @@ void run_plan(const PlanOptions& options) {
   const amp::Plan plan = amp::make_plan(*net, input, policy);
   JsonLines json(options.json);
   for (const amp::PlannedOp& op : plan.ops) json.write(event_of(op));
-  json.write(totals_of(run, plan));
+  json.write(totals_of(run, plan, *net));
   print_plan(run, plan);
+  print_frozen(*net);
 }
 
 }  // namespace
@@ -87,6 +89,7 @@ void add_plan(CLI::App& app) {
   CLI::Option* model = command->add_option("model", options->run.model, "Network, as --model");
   add_precision_options(*command, *options);
   model->excludes("--model");
+  add_freeze_option(*command, *options);
   add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)")
       ->group(heading::kData);
   command

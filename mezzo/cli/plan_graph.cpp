@@ -1,7 +1,9 @@
 #include "mezzo/cli/plan_graph.h"
 
 #include <algorithm>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,9 +17,10 @@
 #include "mezzo/graph/text.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/models/model.h"
+#include "mezzo/nn/freeze.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/losses.h"
-#include "mezzo/optim/sgd.h"
+#include "mezzo/train/optimizer_of.h"
 
 namespace mezzo::cli {
 namespace {
@@ -33,6 +36,7 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 struct CapturedStep {
+  std::unique_ptr<nn::Module> net{};
   Shape input{};  // of the images
   GraphReport report{};
   std::string dot{};  // empty unless they are asked for
@@ -44,14 +48,13 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
   const models::ModelConfig usual = models::usual_config(run.model);
   const std::int64_t size = run.image_size > 0 ? run.image_size : usual.image_size;
   const Shape image{usual.in_channels, size, size};
-  const auto net = train::make_model(run, image, usual.num_classes);
+  auto net = train::make_model(run, image, usual.num_classes);
   const amp::Policy policy = train::apply_precision(*net, run, image);
-  optim::Sgd optimizer(net->parameters(),
-                       {.lr = run.optimizer.lr, .momentum = run.optimizer.momentum});
+  const auto optimizer = train::make_optimizer(*net, run.optimizer).optimizer;
   amp::TrainOneStepWithLossScale step(
       *net,
       [](const Tensor& logits, const Tensor& labels) { return cross_entropy(logits, labels); },
-      optimizer, train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
+      *optimizer, train::make_scaler(run.loss_scale, run.policy), {.policy = policy});
   const std::int64_t images = options.batch_size.value_or(kDefaultImages);
   CapturedStep captured{.input = {images, usual.in_channels, size, size}};
   step.set_execution([&](const amp::StepBody& body, std::uint64_t /*mode*/, const Tensor& input,
@@ -68,6 +71,7 @@ CapturedStep capture_step(const PlanOptions& options, const train::RunOptions& r
     if (!options.text.empty()) captured.text = graph::to_text(programs.improved);
   });
   step(to_format(zeros(captured.input), Format::kChannelsLast), zeros({images}, DType::kI64));
+  captured.net = std::move(net);
   return captured;
 }
 
@@ -98,6 +102,7 @@ Json counts_of(const std::vector<graph::NamedCount>& counts) {
 Json totals_of(const train::RunOptions& run, const CapturedStep& captured) {
   const GraphReport& report = captured.report;
   Json event = begin_result(run);
+  event.update(frozen_fields(*captured.net));
   event.update({{"graph", true},
                 {"batch_size", captured.input[0]},
                 {"image_size", captured.input[2]},
@@ -186,6 +191,16 @@ void print_memory(const graph::GraphMemory& memory) {
 
 }  // namespace
 
+Json frozen_fields(nn::Module& net) {
+  const nn::Frozen frozen = nn::frozen_parts(net);
+  return {{"frozen_parameters", frozen.parameters.size()}, {"frozen_norms", frozen.norms.size()}};
+}
+
+void print_frozen(nn::Module& net) {
+  const std::string frozen = nn::describe_frozen(net);
+  if (!frozen.empty()) write_out("frozen: {}\n", frozen);
+}
+
 void run_plan_graph(const PlanOptions& options) {
   const train::RunOptions run = options.parsed();
   JsonLines json(options.json);
@@ -204,6 +219,7 @@ void run_plan_graph(const PlanOptions& options) {
   print_passes(report);
   write_out("{}\n\n", graph::to_text(report.paint));
   print_memory(report.memory);
+  print_frozen(*captured.net);
 }
 
 }  // namespace mezzo::cli

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/options.h"
+#include "mezzo/nn/module.h"
 
 namespace mezzo::cli {
 
@@ -14,6 +16,11 @@ struct PlanOptions : SharedOptions {
   std::string dot{};  // files to write
   std::string text{};
 };
+
+// How many parameters and batch norms are frozen, as fields of an event.
+Json frozen_fields(nn::Module& net);
+// What of the network is frozen, in a line, if anything is.
+void print_frozen(nn::Module& net);
 
 // Captures a step as `mezzo train --graph` does, computes nothing, and prints and writes what the
 // options ask for.

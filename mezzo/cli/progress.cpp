@@ -64,17 +64,19 @@ void Progress::on_step(const train::StepEvent& event) {
   scale_ = report.scale;
   is_scaled_ = is_scaled_ || scale_ != 1;
   skipped_ += report.skipped ? 1 : 0;
-  json_.write({{"event", "step"},
-               {"step", event.step},
-               {"epoch", event.epoch},
-               {"loss", report.loss},
-               {"lr", event.lr},
-               {"scale", report.scale},
-               {"found_inf", report.overflow || report.nonfinite_loss},
-               {"skipped", report.skipped},
-               {"first_bad", report.first_bad},
-               {"ms", report.total_ms()},
-               {"wait_ms", event.wait_ms}});
+  Json line{{"event", "step"},
+            {"step", event.step},
+            {"epoch", event.epoch},
+            {"loss", report.loss},
+            {"lr", event.lr},
+            {"scale", report.scale},
+            {"found_inf", report.overflow || report.nonfinite_loss},
+            {"skipped", report.skipped},
+            {"first_bad", report.first_bad},
+            {"ms", report.total_ms()},
+            {"wait_ms", event.wait_ms}};
+  if (report.grad_norm.has_value()) line["grad_norm"] = *report.grad_norm;
+  json_.write(line);
   if (!quiet_ && is_terminal_) draw(event);
 }
 

@@ -9,6 +9,8 @@
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/io/png.h"
+#include "mezzo/nn/freeze.h"
+#include "mezzo/train/optimizer_of.h"
 
 namespace mezzo::cli {
 namespace {
@@ -29,16 +31,13 @@ std::string describe_plan(const train::RunOptions& options) {
 
 std::vector<std::pair<std::string, std::string>> configuration_rows(
     const train::RunOptions& options) {
-  std::string optimizer = fmt::format("SGD, momentum {}", options.optimizer.momentum);
-  if (options.optimizer.weight_decay > 0)
-    optimizer += fmt::format(", decay {}", options.optimizer.weight_decay);
   return {{"model", options.model},
           {"data", options.data},
           {"level", amp::name_of(options.policy.level)},
           {"dtype", name_of(options.policy.dtype())},
           {"loss scaling", describe_scaling(options)},
           {"batch size", std::to_string(options.batch_size)},
-          {"optimizer", optimizer},
+          {"optimizer", train::describe(options.optimizer)},
           {"learning rate",
            fmt::format("{}, {}", options.optimizer.lr, train::name_of(options.schedule.kind))},
           {"seed", std::to_string(options.seed)},
@@ -50,15 +49,20 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
           {"fast bf16", has_fast_bf16() ? "yes" : "no"}};
 }
 
-// Whatever the weights are, which a run that goes on has no file of.
-report::Table plan_table(train::RunOptions options, const train::DataPair& data) {
+std::unique_ptr<nn::Module> initial_network(train::RunOptions options,
+                                            const train::DataPair& data) {
   options.fine_tuning.weights.clear();
+  return train::make_model(options, data.train->image_shape(), data.train->num_classes());
+}
+
+// Whatever the weights are, which a run that goes on has no file of.
+report::Table plan_table(const train::RunOptions& options, const train::DataPair& data,
+                         nn::Module& net) {
   const Shape image = data.train->image_shape();
-  const auto net = train::make_model(options, image, data.train->num_classes());
-  const amp::Policy policy = amp::apply_options(*net, options.policy, options.precision);
+  const amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
   report::Table table{.header = {"path", "op", "dtype", "rule", "casts", "reason"}};
   for (const amp::PlannedOp& op :
-       amp::make_plan(*net, {1, image[0], image[1], image[2]}, policy).ops) {
+       amp::make_plan(net, {1, image[0], image[1], image[2]}, policy).ops) {
     table.rows.push_back(
         {op.path, op.op, name_of(op.dtype), op.rule, amp::describe_casts(op), op.reason});
   }
@@ -75,12 +79,16 @@ RunReport::RunReport(std::string title, const std::string& path) : path_(path) {
 void RunReport::begin(const std::string& name, const train::RunOptions& options,
                       const train::DataPair& data) {
   if (!is_wanted()) return;
-  report_.runs.push_back(
-      {.name = name,
-       .configuration = configuration_rows(options),
-       .dtype = options.policy.dtype(),
-       .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
-       .plan = plan_table(options, data)});
+  const auto net = initial_network(options, data);
+  report::RunData run{
+      .name = name,
+      .configuration = configuration_rows(options),
+      .dtype = options.policy.dtype(),
+      .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
+      .plan = plan_table(options, data, *net)};
+  const std::string frozen = nn::describe_frozen(*net);
+  if (!frozen.empty()) run.configuration.emplace_back("frozen", frozen);
+  report_.runs.push_back(std::move(run));
 }
 
 void RunReport::write() const {
@@ -118,6 +126,7 @@ void ReportObserver::on_step(const train::StepEvent& event) {
                                    .lr = event.lr,
                                    .scale = event.report.scale,
                                    .skipped = event.report.skipped,
+                                   .grad_norm = event.report.grad_norm,
                                    .nonfinite_loss = event.report.nonfinite_loss,
                                    .culprit = event.report.first_bad});
   }

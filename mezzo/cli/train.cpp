@@ -19,6 +19,7 @@
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/safetensors.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/fine_tuning.h"
 
 namespace mezzo::cli {
 namespace {
@@ -43,7 +44,10 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
 void check_files(const TrainOptions& options) {
   const NamedFile json{"--json", options.json};
   const NamedFile page{"--report", options.report};
-  check_distinct({{"--weights", options.run.fine_tuning.weights}, json, page});
+  check_distinct({{"--weights", options.run.fine_tuning.weights},
+                  {"--class-weights", options.class_weights},
+                  json,
+                  page});
   const NamedFile save{"--save", options.save};
   check_distinct({json, page, save});  // over --weights, if wanted
   check_outputs({json, page, save},
@@ -75,6 +79,7 @@ void run_train(TrainOptions options) {
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, *data.train, run);
   train::set_image_size(run, data.train->image_shape());
+  train::set_class_weights(run.loss, *data.train);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
   Progress progress(json, run.model, options.quiet);
@@ -117,11 +122,12 @@ void add_train(CLI::App& app) {
   add_loss_scale_option(*command, *options);
   add_beginning_options(*command, *options);
   add_training_data_options(*command, *options);
+  add_class_weights_option(*command, *options);
   add_optimizer_options(*command, *options);
   add_schedule_options(*command, *options);
   add_execution_options(*command, *options);
   add_checkpoint_options(*command, *options);
-  command->add_option("--save", options->save, "safetensors file for the trained weights")
+  command->add_option("--save", options->save, "safetensors file to write")
       ->group(heading::kOutput);
   add_output_options(*command, *options);
   add_report_options(*command, *options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/atomic_file.h"
@@ -160,6 +161,22 @@ std::string skipped_table(const RunData& run) {
   return html;
 }
 
+// Where gradients are clipped.
+std::string norm_section(const RunData& run) {
+  LineChart chart{.label = "Norm of the gradients before clipping, by step", .x_label = "step"};
+  Series series{.name = run.name};
+  for (const StepRecord& step : run.steps) {
+    if (step.grad_norm.has_value()) {
+      series.points.push_back({static_cast<double>(step.step), *step.grad_norm});
+    }
+  }
+  if (series.points.empty()) return {};
+  chart.series.push_back(std::move(series));
+  chart.marks = marks_of(run);
+  chart.y_axis = axis_for(chart.series);
+  return element("h3", "Gradient norm") + figure(to_svg(chart));
+}
+
 std::string scale_section(const RunData& run) {
   if (!run.is_scaled || run.steps.empty()) return {};
   LineChart chart = step_chart({&run, 1}, "Loss scale by step", &StepRecord::scale);
@@ -171,7 +188,7 @@ std::string scale_section(const RunData& run) {
 std::string training_section(const RunData& run) {
   if (run.steps.empty()) return {};
   std::string html = element("h2", "Training") + element("h3", "Loss") + loss_chart({&run, 1}) +
-                     accuracy_chart({&run, 1}) + scale_section(run);
+                     accuracy_chart({&run, 1}) + norm_section(run) + scale_section(run);
   // Without a scaler there may still be skipped steps, and they are worth a row.
   if (!run.is_scaled) html += skipped_table(run);
   return html + element("h3", "Learning rate") + lr_chart(run);

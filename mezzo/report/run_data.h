@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,9 @@ struct StepRecord {
   double lr = 0;
   double scale = 1;  // the loss scale of this step
   bool skipped = false;
-  bool nonfinite_loss = false;  // why it was skipped, if that is not the gradient of
-  std::string culprit{};        // the first parameter where it was not finite
+  std::optional<double> grad_norm{};  // before clipping, if gradients are clipped
+  bool nonfinite_loss = false;        // why it was skipped, if that is not the gradient of
+  std::string culprit{};              // the first parameter where it was not finite
 };
 
 struct EpochRecord {

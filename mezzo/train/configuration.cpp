@@ -5,67 +5,61 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/utf8.h"
-#include "mezzo/optim/learning_rate.h"
+#include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
 namespace {
 
-using optim::is_rate;
-
 constexpr const char* kConfiguration = "configuration";
 constexpr const char* kSyncBatchNorm = "--sync-batchnorm";
 
-}  // namespace
-
-void check_options(const RunOptions& options) {
-  check_arg(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs",
-            "must be at least 1 and at most ", kMostEpochs, ": ", options.epochs);
-  check_arg(options.steps.value_or(1) >= 1, "--steps",
-            "must be at least 1: ", options.steps.value_or(1));
-  check_arg(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
-  check_arg(is_rate(options.optimizer.lr) && options.optimizer.lr > 0, "--lr",
-            "must be positive and finite in f32: ", options.optimizer.lr);
-  check_arg(options.process_count() == 1 || options.device.is_cpu(), "--device", options.device,
-            ": several processes train together on CPUs only. Leave it out, or start one process");
-  check_arg(options.optimizer.momentum >= 0 && options.optimizer.momentum < 1, "--momentum",
-            "must be in [0, 1): ", options.optimizer.momentum);
-  check_arg(is_rate(options.optimizer.weight_decay), "--weight-decay",
-            "must not be negative, and finite in f32: ", options.optimizer.weight_decay);
-  check_arg(
-      options.schedule.warmup_epochs >= 0 && options.schedule.warmup_epochs <= double{kMostEpochs},
-      "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
-      options.schedule.warmup_epochs);
-  check_arg(is_rate(options.schedule.lr_init), "--lr-init",
-            "must not be negative, and finite in f32: ", options.schedule.lr_init);
-  check_arg(is_rate(options.schedule.lr_end), "--lr-end",
-            "must not be negative, and finite in f32: ", options.schedule.lr_end);
-  check_arg(options.schedule.lr_gamma > 0 && options.schedule.lr_gamma <= 1, "--lr-gamma",
-            "must be in (0, 1]: ", options.schedule.lr_gamma);
-  check_arg(options.loss.label_smoothing >= 0 && options.loss.label_smoothing <= 1,
-            "--label-smoothing", "must be in [0, 1]: ", options.loss.label_smoothing);
-  check_arg(!options.zero_init_residual || options.fine_tuning.weights.empty(),
-            "--zero-init-residual",
-            "says how weights begin, and --weights brings others. Leave one of the two out");
-  const std::int64_t every = options.checkpoints.every.value_or(0);
-  check_arg(every >= 0, "--checkpoint-every", "must not be negative: ", every);
-  if (options.policy.level == amp::Level::kO0) {
-    check_arg(
-        options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
-        "--lower",
-        "and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
-        "O1, auto, O2 or O3");
-  }
-  const std::int64_t keep = options.checkpoints.keep.value_or(0);
-  check_arg(keep >= 0, "--keep", "must not be negative: ", keep);
-  check_arg(!options.checkpoints.folder.empty() ||
-                (!options.checkpoints.resume && !options.checkpoints.every.has_value() &&
-                 !options.checkpoints.keep.has_value() && !options.checkpoints.keep_best),
-            "--checkpoint-dir",
-            "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
-  check_arg(options.histogram_every >= 0, "--histogram-every",
-            "must not be negative: ", options.histogram_every);
+// What checkpoints of versions that did not have an option were written with.
+const std::map<std::string, std::string>& in_earlier_versions() {
+  static const std::map<std::string, std::string> values{
+      {kSyncBatchNorm, "off"}, {"--optimizer", "sgd"}, {"--nesterov", "off"},   {"--lr-of", ""},
+      {"--accumulate", "1"},   {"--clip", ""},         {"--class-weights", ""}, {"--freeze", ""}};
+  return values;
 }
+
+std::string text_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += name + ",";
+  return text;
+}
+
+std::string text_of(const std::vector<RateOf>& rates) {
+  std::string text;
+  for (const RateOf& rate : rates)
+    text += concat(text.empty() ? "" : ",", rate.pattern, "=", rate.lr);
+  return text;
+}
+
+std::string text_of(const LossOptions& loss) {
+  if (loss.balances_classes) return "balanced";  // in numbers once the data are known
+  std::string text;
+  for (const double weight : loss.class_weights) text += concat(text.empty() ? "" : ",", weight);
+  return text;
+}
+
+// Only what the optimizer reads: another one is refused by its name.
+void add_optimizer(Configuration& result, const OptimizerOptions& options) {
+  result["--optimizer"] = name_of(options.kind);
+  result["--lr"] = concat(options.lr);
+  result["--lr-of"] = text_of(options.lr_of);
+  result["--weight-decay"] = concat(options.weight_decay);
+  result["--accumulate"] = concat(options.accumulate);
+  result["--clip"] = options.clip.has_value() ? concat(*options.clip) : "";
+  if (options.kind == OptimizerKind::kSgd) {
+    result["--momentum"] = concat(options.momentum);
+    result["--nesterov"] = options.nesterov ? "on" : "off";
+  } else {
+    result["--betas"] = concat(options.beta1, ",", options.beta2);
+    result["--eps"] = concat(options.eps);
+  }
+}
+
+}  // namespace
 
 void set_image_size(RunOptions& options, const Shape& image) {
   if (image[1] == image[2]) options.image_size = image[1];
@@ -130,28 +124,26 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--dtype", name_of(options.policy.dtype())},
                        {"--batch-size", concat(options.batch_size)},
                        {"--image-size", concat(options.image_size)},
-                       {"--lr", concat(options.optimizer.lr)},
-                       {"--momentum", concat(options.optimizer.momentum)},
-                       {"--weight-decay", concat(options.optimizer.weight_decay)},
                        {"--lr-schedule", name_of(options.schedule.kind)},
                        {"--lr-init", concat(options.schedule.lr_init)},
                        {"--lr-end", concat(options.schedule.lr_end)},
                        {"--lr-gamma", concat(options.schedule.lr_gamma)},
                        {"--warmup-epochs", concat(options.schedule.warmup_epochs)},
                        {"--label-smoothing", concat(options.loss.label_smoothing)},
+                       {"--class-weights", text_of(options.loss)},
+                       {"--freeze", text_of(options.fine_tuning.freeze)},
                        {"--seed", concat(options.seed)},
                        {"shuffling", options.shuffle ? "on" : "off"},
                        {"augmentation", options.augment ? "on" : "off"},
                        {"--loss-scale", text_of(scaling)},
                        {"--keep-batchnorm-fp32", text_of(options.precision.keep_batchnorm_fp32)},
-                       {"--keep-f32", ""},
-                       {"--lower", ""}};
+                       {"--keep-f32", text_of(options.precision.keep_float32)},
+                       {"--lower", text_of(options.precision.lower)}};
+  add_optimizer(result, options.optimizer);
   // The only level at which graph mode may round in other places.
   const bool is_painted = options.graph && options.policy.level == amp::Level::kAuto;
   result["--graph at --amp auto"] = is_painted ? "on" : "off";
   result[kSyncBatchNorm] = options.sync_batchnorm && options.process_count() > 1 ? "on" : "off";
-  for (const std::string& name : options.precision.keep_float32) result["--keep-f32"] += name + ",";
-  for (const std::string& name : options.precision.lower) result["--lower"] += name + ",";
   return result;
 }
 
@@ -170,12 +162,13 @@ std::string in_one_spelling(const std::string& data) {
   return data.substr(0, colon + 1) + folder.lexically_normal().string();
 }
 
-// Earlier versions had, and wrote, no synchronized batch norm.
 std::string begun_with(const io::Checkpoint& checkpoint, const std::string& name) {
   const auto section = checkpoint.values.find(kConfiguration);
   const bool is_missing = section != checkpoint.values.end() && !section->second.contains(name);
-  return is_missing && name == kSyncBatchNorm ? "off"
-                                              : checkpoint.value<std::string>(kConfiguration, name);
+  const auto earlier = in_earlier_versions().find(name);
+  return is_missing && earlier != in_earlier_versions().end()
+             ? earlier->second
+             : checkpoint.value<std::string>(kConfiguration, name);
 }
 
 bool is_same(const std::string& name, const std::string& before, const std::string& now) {
@@ -185,15 +178,21 @@ bool is_same(const std::string& name, const std::string& before, const std::stri
   return before == now;
 }
 
+void check_option(const io::Checkpoint& checkpoint, const std::string& name,
+                  const std::string& value) {
+  const std::string before = begun_with(checkpoint, name);
+  check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ",
+            in_words(before), ", not ", in_words(value),
+            ". Give the same options, or another --checkpoint-dir");
+}
+
 }  // namespace
 
 void check_configuration(const io::Checkpoint& checkpoint, const Configuration& now) {
-  for (const auto& [name, value] : now) {
-    const std::string before = begun_with(checkpoint, name);
-    check_arg(is_same(name, before, value), "--resume", "the run was begun with ", name, " ",
-              in_words(before), ", not ", in_words(value),
-              ". Give the same options, or another --checkpoint-dir");
-  }
+  // First: a run with another optimizer has not all of this one's settings.
+  const auto optimizer = now.find("--optimizer");
+  if (optimizer != now.end()) check_option(checkpoint, optimizer->first, optimizer->second);
+  for (const auto& [name, value] : now) check_option(checkpoint, name, value);
 }
 
 }  // namespace mezzo::train

@@ -14,6 +14,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/fine_tuning.h"
 #include "mezzo/train/metrics.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
@@ -52,7 +53,7 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
   const std::int64_t all_steps = options.epochs * loader.steps_per_epoch();
   const std::int64_t total_steps = std::min(all_steps, options.steps.value_or(all_steps));
   const Schedule schedule = schedule_of(options, loader.steps_per_epoch(), total_steps);
-  RunReporter reporter(options, schedule, *data.train, observer);
+  RunReporter reporter(options, schedule, trainer.optimizer, *data.train, observer);
   std::optional<ModelCheckpoint> checkpoints;
   // At its end, too: another process may have asked for it.
   LambdaCallback watch({.on_step_end =
@@ -79,6 +80,7 @@ bool goes_on(const CheckpointingOptions& options) {
 
 RunOptions resolve(RunOptions options, const DataPair& data) {
   set_image_size(options, data.train->image_shape());
+  set_class_weights(options.loss, *data.train);
   if (goes_on(options.checkpoints))
     options.fine_tuning.weights.clear();  // the checkpoint brings others
   return options;
@@ -116,8 +118,8 @@ std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& i
                                             .num_classes = classes,
                                             .image_size = image_shape[1],
                                             .zero_init_residual = options.zero_init_residual});
-  if (!options.fine_tuning.weights.empty())
-    net->load_state(read_weights(options.fine_tuning.weights));
+  load_weights(*net, options.fine_tuning);
+  nn::freeze(*net, options.fine_tuning.freeze);
   // Weights are drawn on the host, so that every device gets the same ones.
   net->to(options.device);
   return net;
@@ -156,22 +158,21 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   return result;
 }
 
-Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
-                    const amp::Policy& policy, std::int64_t workers,
-                    const std::function<void(const Tensor& logits)>& on_logits) {
+Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options) {
   const nn::Inference inference(net);
-  const Device device = net.device();
-  data::DataLoader loader(
-      dataset, {.batch_size = batch_size, .shuffle = false, .workers = workers, .device = device});
-  const amp::LossFunction plain_loss = nn::CrossEntropyLoss();
+  data::DataLoader loader(dataset, {.batch_size = options.batch_size,
+                                    .shuffle = false,
+                                    .workers = options.workers,
+                                    .device = net.device()});
+  const amp::LossFunction loss_of = evaluation_loss(options.loss, net.device());
   MeanLoss loss;
   TopK accuracy;
   for (data::Batch batch; loader.next(batch);) {
-    const Tensor logits = amp::forward(net, batch.images, policy);
-    if (on_logits) on_logits(logits);
+    const Tensor logits = amp::forward(net, batch.images, options.policy);
+    if (options.on_logits) options.on_logits(logits);
     // As in training: a region in which this is called is for the network.
     const amp::NoAutocast outside;
-    const amp::BatchLoss of_batch = plain_loss.of_batch(logits, batch.labels);
+    const amp::BatchLoss of_batch = loss_of.of_batch(logits, batch.labels);
     loss.update(logits, batch.labels, of_batch);
     accuracy.update(logits, batch.labels, of_batch);
   }

@@ -107,17 +107,24 @@ struct BenchOptions {
 // Times training steps on generated input.
 RunResult bench(const RunOptions& options, const BenchOptions& bench, RunObserver& observer);
 
+struct EvaluateOptions {
+  std::int64_t batch_size = 64;
+  amp::Policy policy{amp::Level::kO0};
+  LossOptions loss{};  // of which the weights of classes count
+  std::int64_t workers = data::default_workers();
+  // Gets the f32 logits [n, classes] of each batch, in the order of the data.
+  std::function<void(const Tensor& logits)> on_logits{};
+};
+
 // Mean loss and accuracy of a network on a data set, computed under the policy in inference mode.
-// `on_logits`, if given, gets the f32 logits [n, classes] of each batch, in the order of the data.
-Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, std::int64_t batch_size,
-                    const amp::Policy& policy, std::int64_t workers = data::default_workers(),
-                    const std::function<void(const Tensor& logits)>& on_logits = {});
+Evaluation evaluate(nn::Module& net, const data::Dataset& dataset, const EvaluateOptions& options);
 
 // Applies to a network what a run's options say of precision, and returns its policy. Warns, once,
 // of operations that they name and that the network does not call.
 amp::Policy apply_precision(nn::Module& net, const RunOptions& options, const Shape& image_shape);
 
-// The network that the options name, for images of that shape.
+// The network that the options name, for images of that shape, with the weights that it begins with
+// and what is to be frozen frozen.
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,
                                        std::int64_t classes);
 

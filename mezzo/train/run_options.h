@@ -38,12 +38,35 @@ struct CheckpointingOptions {
   bool resume = false;     // go on from the newest sound one, if there is one
 };
 
-// What updates the parameters, and with which settings.
-struct OptimizerOptions {
-  double lr = 0.01;
-  double momentum = 0.9;
-  double weight_decay = 0;
+enum class OptimizerKind : std::uint8_t { kSgd, kAdam, kAdamW };
+
+// The learning rate of the parameters that a pattern names: see nn::parameters_matching().
+struct RateOf {
+  std::string pattern{};
+  double lr = 0;  // where that of the run is OptimizerOptions::lr; along a schedule, in proportion
+
+  bool operator==(const RateOf&) const = default;
 };
+
+// What updates the parameters, and with which settings. What one kind does not read is ignored.
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double lr = 0.01;
+  double momentum = 0.9;  // of SGD
+  bool nesterov = false;  // of SGD, with a momentum
+  double beta1 = 0.9;     // of Adam and AdamW
+  double beta2 = 0.999;   // likewise
+  double eps = 1e-8;      // likewise
+  double weight_decay = 0;
+  std::vector<RateOf> lr_of{};  // a later one counts where two name the same parameter
+  // Into how many parts a batch is split, whose gradients are added up: micro_batches of
+  // amp::TrainStepOptions.
+  std::int64_t accumulate = 1;
+  std::optional<double> clip{};  // max_grad_norm of amp::TrainStepOptions
+};
+
+// The settings of a kind if nothing is said: PyTorch's; of SGD, those above.
+OptimizerOptions usual_options(OptimizerKind kind);
 
 // How the learning rate changes along a run; see Schedule.
 struct ScheduleOptions {
@@ -56,12 +79,17 @@ struct ScheduleOptions {
 
 // Of the cross entropy that is trained.
 struct LossOptions {
-  double label_smoothing = 0;
+  double label_smoothing = 0;  // not in evaluation
+  // What each class counts, in training and in evaluation: see set_class_weights().
+  std::vector<double> class_weights{};  // one for each class; empty: 1
+  bool balances_classes = false;        // such that all count the same in the training set
 };
 
-// What a run begins with, if it is not to begin with new weights.
+// What a run begins with, and what of it stays.
 struct FineTuning {
-  std::string weights{};  // for read_weights(); empty: none
+  std::string weights{};              // for read_weights(); empty: new ones
+  bool new_head = false;              // but for the last layer, and for what does not fit
+  std::vector<std::string> freeze{};  // patterns for nn::freeze()
 };
 
 struct RunOptions {

@@ -10,6 +10,7 @@
 #include "mezzo/data/dataset.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/model.h"
+#include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/run.h"
 #include "mezzo/train/schedule.h"
 #include "mezzo/train/step_statistics.h"
@@ -20,9 +21,13 @@ namespace mezzo::train {
 class RunReporter final : public Callback {
  public:
   // `images` are those that the network is trained on. All must outlive it.
-  RunReporter(const RunOptions& options, const Schedule& schedule, const data::Dataset& images,
-              RunObserver& observer)
-      : options_(options), schedule_(schedule), images_(images), observer_(observer) {}
+  RunReporter(const RunOptions& options, const Schedule& schedule,
+              const GroupedOptimizer& optimizer, const data::Dataset& images, RunObserver& observer)
+      : options_(options),
+        schedule_(schedule),
+        optimizer_(optimizer),
+        images_(images),
+        observer_(observer) {}
 
   void on_train_begin(FitState& state) override;
   void on_epoch_begin(FitState& state) override;
@@ -49,6 +54,7 @@ class RunReporter final : public Callback {
 
   const RunOptions& options_;
   const Schedule& schedule_;
+  const GroupedOptimizer& optimizer_;
   const data::Dataset& images_;
   RunObserver& observer_;
   StepStatistics statistics_;

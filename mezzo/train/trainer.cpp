@@ -7,7 +7,7 @@
 #include "mezzo/graph/train_step.h"
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/recompute.h"
-#include "mezzo/ops/losses.h"
+#include "mezzo/train/fine_tuning.h"
 
 namespace mezzo::train {
 namespace {
@@ -21,8 +21,9 @@ std::unique_ptr<amp::GradientStatistics> make_statistics(nn::Module& net,
                                             .activations = options.activation_gradients});
 }
 
-Tensor plain_loss(const Tensor& logits, const Tensor& labels) {
-  return cross_entropy(logits, labels);
+nn::CrossEntropyLoss training_loss(const LossOptions& options, Device device) {
+  return nn::CrossEntropyLoss({.label_smoothing = options.label_smoothing,
+                               .class_weights = class_weights_of(options, device)});
 }
 
 void recompute_matching(nn::Module& net, const std::vector<std::string>& patterns) {
@@ -48,24 +49,24 @@ Trainer::Trainer(const RunOptions& options, const Shape& image_shape, std::int64
     : net(make_model(options, image_shape, classes)),
       policy(apply_precision(*net, options, image_shape)),
       statistics(make_statistics(*net, options)),
-      optimizer(net->parameters(), {.lr = options.optimizer.lr,
-                                    .momentum = options.optimizer.momentum,
-                                    .weight_decay = options.optimizer.weight_decay}),
-      model(amp::TrainOneStepWithLossScale(
-                *net,
-                [smoothing = options.loss.label_smoothing](const Tensor& logits,
-                                                           const Tensor& labels) {
-                  return cross_entropy(logits, labels, {.label_smoothing = smoothing});
-                },
-                optimizer, make_scaler(options.loss_scale, options.policy),
-                {.policy = policy,
-                 .statistics = statistics.get(),
-                 .processes = options.processes,
-                 .on_phase = std::move(on_phase)}),
-            plain_loss) {
+      optimizer(make_optimizer(*net, options.optimizer)),
+      model(amp::TrainOneStepWithLossScale(*net, training_loss(options.loss, options.device),
+                                           *optimizer.optimizer,
+                                           make_scaler(options.loss_scale, options.policy),
+                                           {.policy = policy,
+                                            .micro_batches = options.optimizer.accumulate,
+                                            .max_grad_norm = options.optimizer.clip,
+                                            .statistics = statistics.get(),
+                                            .processes = options.processes,
+                                            .on_phase = std::move(on_phase)}),
+            evaluation_loss(options.loss, options.device)) {
   recompute_matching(*net, options.recompute);
   synchronize_norms(*net, options);
   if (options.graph) model.train_step().set_execution(graph::captured(*net));
+}
+
+nn::CrossEntropyLoss evaluation_loss(const LossOptions& options, Device device) {
+  return nn::CrossEntropyLoss({.class_weights = class_weights_of(options, device)});
 }
 
 std::int64_t images_of_step(const RunOptions& options) {

@@ -6,8 +6,9 @@
 #include <memory>
 
 #include "mezzo/amp/gradient_statistics.h"
-#include "mezzo/optim/sgd.h"
+#include "mezzo/nn/loss.h"
 #include "mezzo/train/model.h"
+#include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
@@ -20,9 +21,12 @@ struct Trainer {
   std::unique_ptr<nn::Module> net;
   amp::Policy policy;
   std::unique_ptr<amp::GradientStatistics> statistics;
-  optim::Sgd optimizer;
+  GroupedOptimizer optimizer;
   Model model;
 };
+
+// What is evaluated, where training may smooth its labels.
+nn::CrossEntropyLoss evaluation_loss(const LossOptions& options, Device device);
 
 // Images of a step, in all processes.
 std::int64_t images_of_step(const RunOptions& options);

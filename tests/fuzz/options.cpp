@@ -29,6 +29,7 @@ struct Parser {
     cli::add_loss_scale_option(app, options);
     cli::add_beginning_options(app, options);
     cli::add_training_data_options(app, options);
+    cli::add_class_weights_option(app, options);
     cli::add_optimizer_options(app, options);
     cli::add_schedule_options(app, options);
     cli::add_execution_options(app, options);
@@ -85,16 +86,21 @@ void read(Input input) {
 }
 
 std::vector<Bytes> seeds() {
-  return {bytes_of(""),
-          bytes_of("--model\nlenet5\n--amp\nO3\n--dtype\nf16\n--loss-scale\n1024\n--seed=7"),
-          bytes_of("--keep-f32\nadd,fc,layer4.*\n--lower=softmax\n--keep-batchnorm-fp32\nfalse"),
-          bytes_of("--levels\nO0,O1/bf16,auto,O2/f16\n--loss-scale\ndynamic\n--no-shuffle"),
-          bytes_of("--lr-schedule\nlinear\n--lr\n0.1\n--lr-init\n0.01\n--lr-end\n1e-5"
-                   "\n--warmup-epochs\n0.5\n--epochs\n3"),
-          bytes_of("--lr-schedule\nexponential\n--lr-gamma\n0.5\n--momentum\n0\n--weight-decay"
-                   "\n1e-4\n--label-smoothing\n0.1\n--steps\n20\n--batch-size\n8"),
-          bytes_of("--checkpoint-dir\nfolder\n--checkpoint-every\n5\n--keep\n2\n--resume"
-                   "\n--report\nx.html\n--histogram-every\n3\n--activation-gradients\n--quiet")};
+  return {
+      bytes_of(""),
+      bytes_of("--model\nlenet5\n--amp\nO3\n--dtype\nf16\n--loss-scale\n1024\n--seed=7"),
+      bytes_of("--keep-f32\nadd,fc,layer4.*\n--lower=softmax\n--keep-batchnorm-fp32\nfalse"),
+      bytes_of("--levels\nO0,O1/bf16,auto,O2/f16\n--loss-scale\ndynamic\n--no-shuffle"),
+      bytes_of("--lr-schedule\nlinear\n--lr\n0.1\n--lr-init\n0.01\n--lr-end\n1e-5"
+               "\n--warmup-epochs\n0.5\n--epochs\n3"),
+      bytes_of("--lr-schedule\nexponential\n--lr-gamma\n0.5\n--momentum\n0\n--weight-decay"
+               "\n1e-4\n--label-smoothing\n0.1\n--steps\n20\n--batch-size\n8"),
+      bytes_of("--optimizer\nadamw\n--betas\n0.8,0.99\n--eps\n1e-6\n--accumulate\n4\n--clip\n1.5"
+               "\n--lr-of\nfc3=0.1,conv?=1e-4\n--class-weights\nbalanced"),
+      bytes_of("--weights\nw.safetensors\n--head\nnew\n--freeze\nconv1,layer1.*\n--nesterov"
+               "\n--class-weights\n1,0.5,2"),
+      bytes_of("--checkpoint-dir\nfolder\n--checkpoint-every\n5\n--keep\n2\n--resume"
+               "\n--report\nx.html\n--histogram-every\n3\n--activation-gradients\n--quiet")};
 }
 
 }  // namespace mezzo::fuzz

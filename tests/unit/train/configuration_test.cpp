@@ -30,6 +30,11 @@ TEST(CheckOptions, WhatIsNoNumberInF32IsRefused) {
   const Field fields[] = {
       {[](RunOptions& o) -> double& { return o.optimizer.lr; }, "[--lr] "},
       {[](RunOptions& o) -> double& { return o.optimizer.weight_decay; }, "--weight-decay"},
+      {[](RunOptions& o) -> double& { return o.optimizer.eps; }, "--eps"},
+      {[](RunOptions& o) -> double& { return o.optimizer.clip.emplace(); }, "--clip"},
+      {[](RunOptions& o) -> double& { return o.optimizer.lr_of.emplace_back().lr; }, "--lr-of"},
+      {[](RunOptions& o) -> double& { return o.loss.class_weights.emplace_back(); },
+       "--class-weights"},
       {[](RunOptions& o) -> double& { return o.schedule.lr_init; }, "--lr-init"},
       {[](RunOptions& o) -> double& { return o.schedule.lr_end; }, "--lr-end"},
       {[](RunOptions& o) -> double& { return o.schedule.warmup_epochs; }, "--warmup-epochs"},
@@ -53,6 +58,17 @@ TEST(CheckOptions, EachIsWithinItsBounds) {
   using Change = void (*)(RunOptions&);
   const std::pair<Change, const char*> changes[] = {
       {[](RunOptions& o) { o.optimizer.momentum = -0.5; }, "[--momentum] must be in [0, 1): -0.5"},
+      {[](RunOptions& o) { o.optimizer = {.momentum = 0, .nesterov = true}; },
+       "[--nesterov] needs a momentum"},
+      {[](RunOptions& o) { o.optimizer.beta1 = 1; }, "[--betas] must be in [0, 1): 1"},
+      {[](RunOptions& o) { o.optimizer.beta2 = -0.1; }, "[--betas] must be in [0, 1): -0.1"},
+      {[](RunOptions& o) { o.optimizer.accumulate = 0; }, "[--accumulate] must be at least 1: 0"},
+      {[](RunOptions& o) { o.optimizer.accumulate = 65; }, "[--accumulate] a batch of 64 images"},
+      {[](RunOptions& o) { o.fine_tuning.new_head = true; }, "[--head] new is what a network has"},
+      {[](RunOptions& o) {
+         o.loss.class_weights = {0, 0};
+       },
+       "[--class-weights] are all 0"},
       {[](RunOptions& o) { o.schedule.lr_gamma = 0; }, "[--lr-gamma] must be in (0, 1]: 0"},
       {[](RunOptions& o) { o.schedule.lr_gamma = 1.5; }, "[--lr-gamma] must be in (0, 1]: 1.5"},
       {[](RunOptions& o) { o.checkpoints.every = 5; }, "[--checkpoint-dir] is missing"},
@@ -100,6 +116,17 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { o.optimizer.lr = 0.5; },
       [](RunOptions& o) { o.optimizer.momentum = 0.5; },
       [](RunOptions& o) { o.optimizer.weight_decay = 0.5; },
+      [](RunOptions& o) { o.optimizer.nesterov = true; },
+      [](RunOptions& o) { o.optimizer.kind = OptimizerKind::kAdam; },
+      [](RunOptions& o) {
+        o.optimizer.lr_of = {{"fc3", 0.5}};
+      },
+      [](RunOptions& o) { o.optimizer.accumulate = 2; },
+      [](RunOptions& o) { o.optimizer.clip = 1; },
+      [](RunOptions& o) {
+        o.loss.class_weights = {1, 2};
+      },
+      [](RunOptions& o) { o.fine_tuning.freeze = {"conv1"}; },
       [](RunOptions& o) { o.schedule.kind = ScheduleKind::kLinear; },
       [](RunOptions& o) { o.schedule.lr_init = 0.5; },
       [](RunOptions& o) { o.schedule.lr_end = 0.5; },
@@ -145,6 +172,48 @@ TEST(CheckConfiguration, OneThingMayBeSaidInSeveralWays) {
   EXPECT_NO_THROW(resumes({}, options)) << "as earlier versions have it";
   set_image_size(options = {}, {1, 28, 20});
   EXPECT_EQ(options.image_size, 0);
+}
+
+// Those of one optimizer are not compared with those of another, which does not read them.
+TEST(CheckConfiguration, AdamsSettingsAreCompared) {
+  const RunOptions begun{.optimizer = usual_options(OptimizerKind::kAdamW)};
+  using Change = void (*)(RunOptions&);
+  const std::pair<Change, const char*> changes[] = {
+      {[](RunOptions& o) { o.optimizer.beta1 = 0.5; }, "with --betas 0.9,0.999, not 0.5,0.999"},
+      {[](RunOptions& o) { o.optimizer.beta2 = 0.5; }, "with --betas 0.9,0.999, not 0.9,0.5"},
+      {[](RunOptions& o) { o.optimizer.eps = 0.5; }, "with --eps 1e-08, not 0.5"},
+      {[](RunOptions& o) { o.optimizer = {.lr = 1e-3, .weight_decay = 0.01}; },
+       "with --optimizer adamw, not sgd"},
+  };
+  for (const auto& [change, message] : changes) {
+    RunOptions other = begun;
+    change(other);
+    EXPECT_THAT(message_of<ArgumentError>([&] { resumes(begun, other); }), HasSubstr(message));
+    EXPECT_THROW(resumes(other, begun), ArgumentError);
+  }
+  RunOptions unread = begun;
+  unread.optimizer.momentum = 0.5;
+  EXPECT_NO_THROW(resumes(begun, unread));
+}
+
+// As checkpoints were before there were any of these.
+TEST(CheckConfiguration, EarlierVersionsHadPlainSgd) {
+  io::Checkpoint checkpoint;
+  Configuration begun = configuration_of({});
+  for (const char* name : {"--optimizer", "--nesterov", "--lr-of", "--accumulate", "--clip",
+                           "--class-weights", "--freeze"}) {
+    EXPECT_EQ(begun.erase(name), 1U) << name;
+  }
+  add_configuration(checkpoint, begun);
+  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({})));
+  const RunOptions adam{.optimizer = {.kind = OptimizerKind::kAdam}};
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(adam)); }),
+      HasSubstr("begun with --optimizer sgd, not adam"));
+  const RunOptions frozen{.fine_tuning = {.freeze = {"conv1"}}};
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(frozen)); }),
+      HasSubstr("begun with --freeze (not given), not conv1,"));
 }
 
 // Whether it is given now or was given before.

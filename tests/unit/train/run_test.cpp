@@ -141,8 +141,9 @@ TEST(Run, TestsAsEvaluateDoes) {
   options.loss.label_smoothing = 0.2;
   std::unique_ptr<nn::Module> net;
   const Evaluation test = run(options, data, events, &net).test;
-  EXPECT_EQ(evaluate(*net, *data.test, 32, options.policy).loss, test.loss);
-  EXPECT_NE(evaluate(*net, *data.test, 32, {.level = amp::Level::kO0}).loss, test.loss);
+  EXPECT_EQ(evaluate(*net, *data.test, {.batch_size = 32, .policy = options.policy}).loss,
+            test.loss);
+  EXPECT_NE(evaluate(*net, *data.test, {.batch_size = 32}).loss, test.loss);
 }
 
 TEST(Run, StoppedBehindItsLastStepItIsDone) {
@@ -325,8 +326,8 @@ TEST(Evaluate, DoesNotDependOnTheBatchSizeAndRestoresTheMode) {
   const DataPair data = small_digits();
   const auto net = make_model({}, data.test->image_shape(), 10);
   net->train(true);
-  const Evaluation a = evaluate(*net, *data.test, 256, {amp::Level::kO0, DType::kBf16});
-  const Evaluation b = evaluate(*net, *data.test, 7, {amp::Level::kO0, DType::kBf16});
+  const Evaluation a = evaluate(*net, *data.test, {.batch_size = 256});
+  const Evaluation b = evaluate(*net, *data.test, {.batch_size = 7});
   EXPECT_EQ(a.accuracy, b.accuracy);
   EXPECT_NEAR(a.loss, b.loss, 1e-5);
   EXPECT_TRUE(net->is_training());

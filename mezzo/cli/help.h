@@ -1,0 +1,23 @@
+// How `--help` is laid out.
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace mezzo::cli {
+
+// Lists options under their headings, in the order in which they were added, within 100 columns;
+// two that are next to each other and short share a line. So that the help of a command with sixty
+// options fits a screen.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override;
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override;
+};
+
+// Has the help of the command and of all its subcommands laid out so.
+void lay_out_help(CLI::App& app);
+
+}  // namespace mezzo::cli

@@ -1,0 +1,89 @@
+// Options of what a run begins with, what of it stays, and what is trained.
+#include <cctype>
+#include <charconv>
+#include <cstddef>
+#include <span>
+
+#include "mezzo/cli/option_words.h"
+#include "mezzo/io/source.h"
+
+namespace mezzo::cli {
+namespace {
+
+bool is_separator(char letter) {
+  return letter == ',' || std::isspace(static_cast<unsigned char>(letter)) != 0;
+}
+
+// The numbers in a file of them.
+std::vector<double> numbers_in_file(const std::string& path) {
+  constexpr std::uint64_t kMostBytes = 1 << 20;  // of ten thousands of classes
+  io::FileSource file(path, "--class-weights");
+  check_arg(file.size() <= kMostBytes, "--class-weights", path, ": has ", file.size(),
+            " bytes, which are no weights of classes. Write a number for each class");
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(std::as_writable_bytes(std::span(text)));
+  std::vector<double> numbers = numbers_in(text);
+  check_arg(!numbers.empty(), "--class-weights", path,
+            ": is no file of numbers. Write one for each class, a line each");
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<double> numbers_in(std::string_view text) {
+  std::vector<double> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    while (at != end && is_separator(*at)) ++at;
+    if (at == end) return numbers;
+    double number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || (next != end && !is_separator(*next))) return {};
+    numbers.push_back(number);
+    at = next;
+  }
+}
+
+void set_beginning(const SharedOptions& options, train::RunOptions& run) {
+  check_arg(options.head.empty() || options.head == "new", "--head", "`", options.head,
+            "` is not new, the only other head than that of --weights. Say that, or leave it out");
+  run.fine_tuning.new_head = options.head == "new";
+}
+
+void set_loss(const SharedOptions& options, train::RunOptions& run) {
+  const std::string& said = options.class_weights;
+  if (said.empty()) return;
+  run.loss.balances_classes = said == "balanced";
+  if (run.loss.balances_classes) return;
+  run.loss.class_weights = numbers_in(said);
+  if (run.loss.class_weights.empty()) run.loss.class_weights = numbers_in_file(said);
+}
+
+void add_freeze_option(CLI::App& command, SharedOptions& options) {
+  command
+      .add_option("--freeze", options.run.fine_tuning.freeze,
+                  "Modules and parameters that stay as they are: conv1,bn1,layer1.*")
+      ->delimiter(',')
+      ->group(heading::kFineTuning);
+}
+
+void add_beginning_options(CLI::App& command, SharedOptions& options) {
+  const auto add = [](CLI::Option* option) { option->group(heading::kFineTuning); };
+  add(command.add_option("--weights", options.run.fine_tuning.weights,
+                         "Begin with a safetensors file, a checkpoint or a folder of them"));
+  add(command.add_option("--head", options.head,
+                         "new: the last layer, and what does not fit, begin anew"));
+  add_freeze_option(command, options);
+  add(command.add_flag("--zero-init-residual", options.run.zero_init_residual,
+                       "Residual blocks begin by handing on what they are given"));
+}
+
+void add_class_weights_option(CLI::App& command, SharedOptions& options) {
+  command
+      .add_option("--class-weights", options.class_weights,
+                  "What classes count: balanced, numbers (1,2,0.5) or a file of them")
+      ->group(heading::kData);
+}
+
+}  // namespace mezzo::cli

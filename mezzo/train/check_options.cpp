@@ -1,0 +1,110 @@
+// What the options of a run must be, whatever model and data are.
+#include <algorithm>
+
+#include "mezzo/core/error.h"
+#include "mezzo/optim/learning_rate.h"
+#include "mezzo/train/configuration.h"
+#include "mezzo/train/run.h"
+
+namespace mezzo::train {
+namespace {
+
+using optim::is_rate;
+
+void check_rate(const char* option, double rate) {
+  check_arg(is_rate(rate) && rate > 0, option, "must be positive and finite in f32: ", rate);
+}
+
+void check_not_negative(const char* option, double value) {
+  check_arg(is_rate(value), option, "must not be negative, and finite in f32: ", value);
+}
+
+void check_beta(double beta) {
+  check_arg(beta >= 0 && beta < 1, "--betas", "must be in [0, 1): ", beta);
+}
+
+void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
+  check_rate("--lr", options.lr);
+  check_arg(options.momentum >= 0 && options.momentum < 1, "--momentum",
+            "must be in [0, 1): ", options.momentum);
+  check_arg(!options.nesterov || options.momentum > 0, "--nesterov",
+            "needs a momentum, and --momentum is 0. Leave one of the two out");
+  check_beta(options.beta1);
+  check_beta(options.beta2);
+  check_not_negative("--eps", options.eps);
+  check_not_negative("--weight-decay", options.weight_decay);
+  check_arg(options.accumulate >= 1, "--accumulate", "must be at least 1: ", options.accumulate);
+  check_arg(options.accumulate <= batch_size, "--accumulate", "a batch of ", batch_size,
+            " images has no ", options.accumulate,
+            " parts. Use at most as many as --batch-size says");
+  if (options.clip.has_value()) check_rate("--clip", *options.clip);
+  for (const RateOf& rate : options.lr_of) check_rate("--lr-of", rate.lr);
+}
+
+void check_schedule(const ScheduleOptions& options) {
+  check_arg(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
+            "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
+            options.warmup_epochs);
+  check_not_negative("--lr-init", options.lr_init);
+  check_not_negative("--lr-end", options.lr_end);
+  check_arg(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
+            "must be in (0, 1]: ", options.lr_gamma);
+}
+
+void check_loss(const LossOptions& options) {
+  check_arg(options.label_smoothing >= 0 && options.label_smoothing <= 1, "--label-smoothing",
+            "must be in [0, 1]: ", options.label_smoothing);
+  for (const double weight : options.class_weights) check_not_negative("--class-weights", weight);
+  const bool counts_some =
+      std::ranges::any_of(options.class_weights, [](double weight) { return weight > 0; });
+  check_arg(options.class_weights.empty() || counts_some, "--class-weights",
+            "are all 0: no image would count. Make one positive, at least");
+}
+
+void check_beginning(const RunOptions& options) {
+  const FineTuning& tuning = options.fine_tuning;
+  check_arg(!options.zero_init_residual || tuning.weights.empty(), "--zero-init-residual",
+            "says how weights begin, and --weights brings others. Leave one of the two out");
+  check_arg(!tuning.new_head || !tuning.weights.empty(), "--head",
+            "new is what a network has in any case that begins without --weights. Name a file, or "
+            "leave it out");
+}
+
+void check_checkpoints(const CheckpointingOptions& options) {
+  const std::int64_t every = options.every.value_or(0);
+  check_arg(every >= 0, "--checkpoint-every", "must not be negative: ", every);
+  const std::int64_t keep = options.keep.value_or(0);
+  check_arg(keep >= 0, "--keep", "must not be negative: ", keep);
+  check_arg(!options.folder.empty() || (!options.resume && !options.every.has_value() &&
+                                        !options.keep.has_value() && !options.keep_best),
+            "--checkpoint-dir",
+            "is missing: --resume, --checkpoint-every, --keep and --keep-best need it");
+}
+
+}  // namespace
+
+void check_options(const RunOptions& options) {
+  check_arg(options.epochs >= 1 && options.epochs <= kMostEpochs, "--epochs",
+            "must be at least 1 and at most ", kMostEpochs, ": ", options.epochs);
+  check_arg(options.steps.value_or(1) >= 1, "--steps",
+            "must be at least 1: ", options.steps.value_or(1));
+  check_arg(options.batch_size >= 1, "--batch-size", "must be at least 1: ", options.batch_size);
+  check_optimizer(options.optimizer, options.batch_size);
+  check_arg(options.process_count() == 1 || options.device.is_cpu(), "--device", options.device,
+            ": several processes train together on CPUs only. Leave it out, or start one process");
+  check_schedule(options.schedule);
+  check_loss(options.loss);
+  check_beginning(options);
+  if (options.policy.level == amp::Level::kO0) {
+    check_arg(
+        options.precision.lower.empty() && options.precision.keep_batchnorm_fp32.value_or(true),
+        "--lower",
+        "and --keep-batchnorm-fp32 false have no place at --amp O0, which is all f32. Use "
+        "O1, auto, O2 or O3");
+  }
+  check_checkpoints(options.checkpoints);
+  check_arg(options.histogram_every >= 0, "--histogram-every",
+            "must not be negative: ", options.histogram_every);
+}
+
+}  // namespace mezzo::train

@@ -1,0 +1,52 @@
+// The help of every command: in groups, and on a screen.
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/command.h"
+
+namespace mezzo::cli_tests {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> lines_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(Command, TheHelpOfEveryCommandFitsAScreen) {
+  constexpr std::size_t kColumns = 100;
+  constexpr std::size_t kLines = 60;
+  for (const std::string command :
+       {"", "train", "compare", "bench", "eval", "export", "plan", "ops", "info"}) {
+    const Outcome outcome = run(command + " --help");
+    EXPECT_EQ(outcome.status, 0) << command;
+    EXPECT_EQ(outcome.errors, "") << command;
+    const std::vector<std::string> lines = lines_in(outcome.output);
+    EXPECT_LE(lines.size(), kLines) << outcome.output;
+    for (const std::string& line : lines) EXPECT_LE(line.size(), kColumns) << line;
+  }
+}
+
+TEST_F(Command, TheHelpListsOptionsByGroups) {
+  const std::string help = run("train --help").output;
+  std::size_t place = 0;
+  for (const char* heading : {"Model:", "Precision:", "Fine-tuning:", "Data:", "Optimizer:",
+                              "Schedule:", "Execution:", "Checkpoints:", "Output:"}) {
+    const std::size_t found = help.find(std::string("\n") + heading + "\n");
+    ASSERT_NE(found, std::string::npos) << heading << "\n" << help;
+    EXPECT_GT(found, place) << heading;
+    place = found;
+  }
+  EXPECT_THAT(help, HasSubstr("  --lr NUM "));
+  EXPECT_THAT(help, HasSubstr("  --nesterov "));
+  EXPECT_THAT(help, HasSubstr("\n  --freeze LIST "));
+  EXPECT_THAT(help, HasSubstr("(sgd)"));
+}
+
+}  // namespace
+}  // namespace mezzo::cli_tests

@@ -1,0 +1,112 @@
+#include "mezzo/train/optimizer_of.h"
+
+#include <gmock/gmock.h>
+
+#include "mezzo/models/model.h"
+#include "mezzo/nn/freeze.h"
+#include "tests/unit/message_of.h"
+
+namespace mezzo::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::unique_ptr<nn::Module> small_lenet() { return models::create("lenet5", {}); }
+
+// torch 2: SGD is given its rate; Adam 1e-3 without decay, AdamW with 0.01.
+TEST(UsualOptions, AreThoseOfPyTorch) {
+  EXPECT_EQ(usual_options(OptimizerKind::kSgd).lr, OptimizerOptions{}.lr);
+  EXPECT_EQ(usual_options(OptimizerKind::kSgd).weight_decay, 0);
+  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    const OptimizerOptions options = usual_options(kind);
+    EXPECT_EQ(options.kind, kind);
+    EXPECT_EQ(options.lr, 1e-3);
+    EXPECT_EQ(options.beta1, 0.9);
+    EXPECT_EQ(options.beta2, 0.999);
+    EXPECT_EQ(options.eps, 1e-8);
+    EXPECT_EQ(options.weight_decay, kind == OptimizerKind::kAdamW ? 0.01 : 0);
+  }
+}
+
+TEST(ParseOptimizer, KnowsTheNamesThatItGives) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    EXPECT_EQ(parse_optimizer(name_of(kind)), kind);
+    EXPECT_THAT(optimizer_names(), HasSubstr(name_of(kind)));
+  }
+  EXPECT_EQ(optimizer_names(), "sgd, adam and adamw");
+  EXPECT_FALSE(parse_optimizer("Adam").has_value());
+}
+
+TEST(MakeOptimizer, MakesTheKind) {
+  const auto net = small_lenet();
+  const std::pair<OptimizerKind, std::string> kinds[] = {{OptimizerKind::kSgd, "Sgd"},
+                                                         {OptimizerKind::kAdam, "Adam"},
+                                                         {OptimizerKind::kAdamW, "AdamW"}};
+  for (const auto& [kind, name] : kinds) {
+    const GroupedOptimizer made = make_optimizer(*net, usual_options(kind));
+    EXPECT_EQ(made.optimizer->name(), name);
+    EXPECT_EQ(made.optimizer->groups(), 1U);
+    EXPECT_EQ(made.optimizer->params().size(), net->parameters().size());
+  }
+}
+
+TEST(MakeOptimizer, AGroupKeepsItsProportionToTheRateOfTheRun) {
+  const auto net = small_lenet();
+  OptimizerOptions options{.lr = 0.01};
+  options.lr_of = {{"fc*", 0.1}, {"fc3.bias", 0.005}};
+  const GroupedOptimizer made = make_optimizer(*net, options);
+  EXPECT_THAT(made.factors, ElementsAre(1, 0.1 / 0.01, 0.005 / 0.01));
+  EXPECT_EQ(made.optimizer->lr(0), 0.01);
+  EXPECT_EQ(made.optimizer->lr(1), 0.1);
+  EXPECT_EQ(made.optimizer->lr(2), 0.005);
+  made.set_rate(0.25);
+  EXPECT_EQ(made.optimizer->lr(0), 0.25);
+  EXPECT_EQ(made.optimizer->lr(1), 0.25 * (0.1 / 0.01));
+  EXPECT_EQ(made.optimizer->lr(2), 0.25 * (0.005 / 0.01));
+  // The later pattern has the bias, and the order of parameters is that of the groups.
+  const std::vector<Tensor>& params = made.optimizer->params();
+  EXPECT_EQ(params.size(), net->parameters().size());
+  EXPECT_EQ(params.back().impl(), net->parameters().back().impl());
+  EXPECT_EQ(params.front().impl(), net->parameters().front().impl());
+}
+
+// All of them in groups: the first is empty, and still says what the rate of the run is.
+TEST(MakeOptimizer, TheFirstGroupMayBeEmpty) {
+  const auto net = small_lenet();
+  OptimizerOptions options{.lr = 0.5};
+  options.lr_of = {{"*", 0.25}};
+  const GroupedOptimizer made = make_optimizer(*net, options);
+  EXPECT_EQ(made.optimizer->lr(), 0.5);
+  EXPECT_EQ(made.optimizer->groups(), 2U);
+}
+
+TEST(MakeOptimizer, APatternHasSomethingToTrain) {
+  const auto net = small_lenet();
+  OptimizerOptions options;
+  const auto message = [&](std::vector<RateOf> rates) {
+    options.lr_of = std::move(rates);
+    return message_of<ArgumentError>([&] { make_optimizer(*net, options); });
+  };
+  EXPECT_THAT(message({{"fc9", 0.1}}), HasSubstr("[--lr-of] no parameter belongs to `fc9`"));
+  EXPECT_THAT(message({{"fc3", 0.1}, {"fc*", 0.2}}), HasSubstr("[--lr-of] `fc3` has nothing to"));
+  nn::freeze(*net, {"fc1"});
+  EXPECT_THAT(message({{"fc1", 0.1}}), HasSubstr("`fc1` has nothing to train: its parameters are"));
+  EXPECT_EQ(make_optimizer(*net, {}).optimizer->params().size(), net->parameters().size() - 2);
+}
+
+TEST(Describe, NamesWhatTheOptimizerReads) {
+  EXPECT_EQ(describe({}), "SGD, momentum 0.9");
+  OptimizerOptions options = usual_options(OptimizerKind::kAdamW);
+  options.accumulate = 4;
+  options.clip = 1.5;
+  options.lr_of = {{"fc", 0.1}};
+  EXPECT_EQ(describe(options),
+            "AdamW, betas 0.9 and 0.999, eps 1e-08, decay 0.01, batches in 4 parts, gradients "
+            "clipped to 1.5, rate of fc 0.1");
+  EXPECT_EQ(describe({.nesterov = true}), "SGD, momentum 0.9 (Nesterov's)");
+}
+
+}  // namespace
+}  // namespace mezzo::train
