@@ -69,7 +69,7 @@ void train(nn::Module& net, const data::Dataset& images, const Recipe& recipe,
 }
 
 double percent_right(nn::Module& net, const train::DataPair& data, const amp::Policy& policy) {
-  return 100 * train::evaluate(net, *data.test, 500, policy).accuracy;
+  return 100 * train::evaluate(net, *data.test, {.batch_size = 500, .policy = policy}).accuracy;
 }
 
 double trained_cnn(const train::DataPair& data, const Recipe& recipe) {

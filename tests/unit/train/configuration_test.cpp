@@ -262,10 +262,11 @@ TEST(ScheduleOf, HasTheNumbersOfTheOptions) {
 
 // The command's `steps` climbs where a warm-up is asked for, and is the course's formula else.
 TEST(ScheduleOf, StepsClimbWhereTheRunHasAWarmUp) {
-  RunOptions options{.lr = 1, .schedule = ScheduleKind::kSteps, .warmup_epochs = 2};
+  RunOptions options{.optimizer = {.lr = 1},
+                     .schedule = {.kind = ScheduleKind::kSteps, .warmup_epochs = 2}};
   EXPECT_EQ(schedule_of(options, 1, 10).kind, ScheduleKind::kWarmSteps);
   EXPECT_EQ(schedule_of(options, 1, 10).at(0), 0.5);
-  options.warmup_epochs = 0;
+  options.schedule.warmup_epochs = 0;
   EXPECT_EQ(schedule_of(options, 1, 10).kind, ScheduleKind::kSteps);
   EXPECT_EQ(schedule_of(options, 1, 10).at(0), 1);
 }
