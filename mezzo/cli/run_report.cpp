@@ -6,9 +6,11 @@
 
 #include "mezzo/amp/plan.h"
 #include "mezzo/cli/first_pictures.h"
+#include "mezzo/cli/plan_table.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/io/png.h"
+#include "mezzo/report/text.h"
 
 namespace mezzo::cli {
 namespace {
@@ -49,21 +51,33 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
 }
 
 // Whatever the weights are, which a run that goes on has no file of.
-report::Table plan_table(train::RunOptions options, const train::DataPair& data) {
+NumberedPlan plan_of(train::RunOptions options, const train::DataPair& data) {
   options.weights.clear();
   const Shape image = data.train->image_shape();
   const auto net = train::make_model(options, image, data.train->num_classes());
   const amp::Policy policy = amp::apply_options(*net, options.policy, options.precision);
-  report::Table table{.header = {"path", "op", "dtype", "rule", "casts", "reason"}};
-  for (const amp::PlannedOp& op :
-       amp::make_plan(*net, {1, image[0], image[1], image[2]}, policy).ops) {
-    table.rows.push_back(
-        {op.path, op.op, name_of(op.dtype), op.rule, amp::describe_casts(op), op.reason});
-  }
-  return table;
+  return number_reasons(rows_of(amp::make_plan(*net, {1, image[0], image[1], image[2]}, policy)));
+}
+
+report::Table table_of(const PlanCells& cells) {
+  return {.header = cells.front(), .rows = {cells.begin() + 1, cells.end()}};
 }
 
 }  // namespace
+
+std::string report_title(const std::string& name, const std::string& data) {
+  constexpr std::size_t kLongest = 24;  // fits a line of the title beside a model's name
+  if (data.size() <= kLongest) return fmt::format("{} on {}", name, data);
+  const std::size_t colon = data.find(':');
+  const std::string kind = colon == std::string::npos ? "" : data.substr(0, colon + 1);
+  std::string path = data.substr(kind.size());
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  // From a folder's name on, if one is short enough.
+  const std::size_t slash = path.find('/', path.size() > kLongest ? path.size() - kLongest : 0);
+  const std::string end =
+      slash == std::string::npos ? report::shortened(path, kLongest) : "…" + path.substr(slash);
+  return fmt::format("{} on {}{}", name, kind, end);
+}
 
 RunReport::RunReport(std::string title, const std::string& path) : path_(path) {
   report_.title = std::move(title);
@@ -73,12 +87,14 @@ RunReport::RunReport(std::string title, const std::string& path) : path_(path) {
 void RunReport::begin(const std::string& name, const train::RunOptions& options,
                       const train::DataPair& data) {
   if (!is_wanted()) return;
+  const NumberedPlan plan = plan_of(options, data);
   report_.runs.push_back(
       {.name = name,
        .configuration = configuration_rows(options),
        .dtype = options.policy.dtype(),
        .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
-       .plan = plan_table(options, data)});
+       .plan = table_of(plan.calls),
+       .reasons = table_of(plan.reasons)});
 }
 
 void RunReport::write() const {

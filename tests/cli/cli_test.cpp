@@ -265,11 +265,24 @@ TEST_F(Command, TrainWritesAReport) {
   const std::string page = read_text("run.html");
   for (const char* part :
        {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped", "Parameter gradients",
-        "counted in 2 steps", "Activation gradients", "Precision plan", "conv1.weight",
+        "counted in 2 of 4 steps", "Activation gradients", "Precision plan", "conv1.weight",
         "All 16 images", "image/png;base64,", "</html>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(read_events("log.json")[1]["first_bad"], testing::Ne(""));
+}
+
+TEST_F(Command, AReportOfALongPathIsCalledByItsEnd) {
+  const std::string name = "flowers-of-the-alps";
+  const fs::path data = folder_ / std::string(60, 'x') / name;
+  fs::create_directories(data);
+  write_cifar10(data);
+  const Outcome outcome = run(concat("train --model mlp --steps 1 --batch-size 4 --quiet --data ",
+                                     "cifar10:", data.string(), "/ --report ", path("run.html")));
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const std::string page = read_text("run.html");
+  EXPECT_THAT(page, HasSubstr(concat("<h1>mlp O2/bf16 on cifar10:…/", name, "</h1>")));
+  EXPECT_THAT(page, HasSubstr(concat("<dd>cifar10:", data.string(), "/</dd>")));
 }
 
 TEST_F(Command, AReportWithoutHistogramsHasNoGradients) {
