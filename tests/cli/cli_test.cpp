@@ -256,42 +256,6 @@ TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {
   EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors, HasSubstr("`mlp` belongs to no option"));
 }
 
-TEST_F(Command, TrainWritesAReport) {
-  const Outcome outcome =
-      run("train --steps 4 --batch-size 16 --dtype f16 --loss-scale 1e30 --quiet --histogram-every "
-          "2 --activation-gradients --report " +
-          path("run.html") + " --json " + path("log.json"));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  const std::string page = read_text("run.html");
-  for (const char* part :
-       {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped", "Parameter gradients",
-        "counted in 2 of 4 steps", "Activation gradients", "Precision plan", "conv1.weight",
-        "All 16 images", "image/png;base64,", "</html>"}) {
-    EXPECT_THAT(page, HasSubstr(part));
-  }
-  EXPECT_THAT(read_events("log.json")[1]["first_bad"], testing::Ne(""));
-}
-
-TEST_F(Command, AReportOfALongPathIsCalledByItsEnd) {
-  const std::string name = "flowers-of-the-alps";
-  const fs::path data = folder_ / std::string(60, 'x') / name;
-  fs::create_directories(data);
-  write_cifar10(data);
-  const Outcome outcome = run(concat("train --model mlp --steps 1 --batch-size 4 --quiet --data ",
-                                     "cifar10:", data.string(), "/ --report ", path("run.html")));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  const std::string page = read_text("run.html");
-  EXPECT_THAT(page, HasSubstr(concat("<h1>mlp O2/bf16 on cifar10:…/", name, "</h1>")));
-  EXPECT_THAT(page, HasSubstr(concat("<dd>cifar10:", data.string(), "/</dd>")));
-}
-
-TEST_F(Command, AReportWithoutHistogramsHasNoGradients) {
-  const Outcome outcome = run(
-      "train --steps 2 --batch-size 16 --quiet --histogram-every 0 --report " + path("run.html"));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  EXPECT_THAT(read_text("run.html"), testing::Not(HasSubstr("Parameter gradients")));
-}
-
 TEST_F(Command, EventFilesHoldTheScalars) {
   ASSERT_EQ(run("compare --steps 2 --levels O0,O2 --batch-size 500 --quiet --logdir " + path("log"))
                 .status,
@@ -305,16 +269,6 @@ TEST_F(Command, EventFilesHoldTheScalars) {
                             "train/first_batch", "\x89PNG"}) {
       EXPECT_THAT(bytes, HasSubstr(tag)) << folder;
     }
-  }
-}
-
-TEST_F(Command, CompareWritesOneReportOfAllRuns) {
-  const Outcome outcome = run(
-      "compare --steps 2 --levels O0,O2/f16 --batch-size 16 --quiet --report " + path("run.html"));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  const std::string page = read_text("run.html");
-  for (const char* part : {"Comparison", "lenet5 O0/f32", "lenet5 O2/f16", "Parameter gradients"}) {
-    EXPECT_THAT(page, HasSubstr(part));
   }
 }
 
@@ -520,38 +474,6 @@ TEST_F(Command, ThreadsSpinForAWhileUnlessTheUserSaysOtherwise) {
   EXPECT_THAT(output_of("env GOMP_SPINCOUNT=77" + info), HasSubstr("GOMP_SPINCOUNT = '77'"));
   EXPECT_THAT(output_of("env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=active" + info),
               testing::Not(HasSubstr("'20000'")));
-}
-
-// What that command line writes to standard error on a CPU without fast 16 bits.
-std::string errors_without_fast_16_bits(const std::string& arguments) {
-  return output_of(
-      concat("env MEZZO_MAX_ISA=avx2 ", MEZZO_COMMAND, " ", arguments, " 2>&1 >/dev/null"));
-}
-
-TEST_F(Command, SaysOnceThat16BitsAreNotFastWhereTimeIsSpent) {
-  for (const char* command :
-       {"train --steps 3", "train --graph --steps 3", "bench --warmup 1 --steps 2",
-        "bench --graph --warmup 1 --steps 2", "compare --levels O0,O2,O3 --steps 2"}) {
-    for (const auto& [dtype, warning] : {std::pair("bf16", "no fast bf16 dot product"),
-                                         std::pair("f16", "f16 is computed in f32")}) {
-      const std::string text =
-          errors_without_fast_16_bits(concat(command, " --quiet --batch-size 16 --dtype ", dtype));
-      EXPECT_THAT(text, HasSubstr(warning)) << command;
-      EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << command << "\n" << text;
-    }
-  }
-}
-
-// They promise no time, and scripts read what they say.
-TEST_F(Command, SaysNothingOfSpeedWhereNobodyTrains) {
-  ASSERT_EQ(run("train --quiet --steps 1 --save " + path("w")).status, 0);
-  for (const char* dtype : {"bf16", "f16"}) {
-    for (const std::string command : {"plan lenet5", "plan lenet5 --graph", "plan resnet18"}) {
-      EXPECT_EQ(errors_without_fast_16_bits(concat(command, " --dtype ", dtype)), "") << command;
-    }
-    const std::string eval = concat("eval --quiet --weights ", path("w"), " --dtype ", dtype);
-    EXPECT_EQ(errors_without_fast_16_bits(eval), "");
-  }
 }
 
 }  // namespace
