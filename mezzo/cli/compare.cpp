@@ -126,8 +126,7 @@ void run_compare(CompareOptions options) {
   const auto processes = share_work(options);
   for (train::RunOptions& run : runs) run.processes = processes.get();
   apply_machine_options(options);
-  const std::string title = fmt::format("{} on {}", runs.front().model, runs.front().data);
-  RunReport report(title, options.report);
+  RunReport report(report_title(runs.front().model, runs.front().data), options.report);
   const train::DataPair data = train::open_data(runs.front());
   for (train::RunOptions& run : runs) {
     fit_epochs(options, *data.train, run);

@@ -6,6 +6,7 @@
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/json_lines.h"
 #include "mezzo/cli/plan_graph.h"
+#include "mezzo/cli/plan_table.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/table.h"
@@ -38,20 +39,20 @@ Json totals_of(const train::RunOptions& options, const amp::Plan& plan, nn::Modu
   return event;
 }
 
-void print_plan(const train::RunOptions& options, const amp::Plan& plan) {
-  std::vector<std::vector<std::string>> rows{{"path", "op", "dtype", "rule", "casts", "reason"}};
-  for (const amp::PlannedOp& op : plan.ops) {
-    rows.push_back({op.path, op.op, name_of(op.dtype), op.rule, describe_casts(op), op.reason});
-  }
-  write_out("{}", format_table(rows));
-  write_out("\n{} at {}: {} operations", options.model, text_of(options.policy), plan.ops.size());
+void print_plan(const train::RunOptions& options, const amp::Plan& plan, bool wide) {
+  write_out("{}\n", plan_table(rows_of(plan), wide));
+  std::string totals = fmt::format("{} at {}: {} operations", options.model,
+                                   text_of(options.policy), plan.ops.size());
   for (const DType dtype : {DType::kBf16, DType::kF16, DType::kF32}) {
-    if (plan.count(dtype) > 0) write_out(", {} in {}", plan.count(dtype), name_of(dtype));
+    if (plan.count(dtype) > 0)
+      totals += fmt::format(", {} in {}", plan.count(dtype), name_of(dtype));
   }
-  write_out(
-      "\n{} casts; {} more were saved by sharing the 16-bit copy of a parameter, {} because the "
-      "input was in 16 bits already.\nThe backward pass runs in the dtypes of the forward pass.\n",
+  const std::string casts = fmt::format(
+      "{} casts; {} more were saved by sharing the 16-bit copy of a parameter, {} because the "
+      "input was in 16 bits already.",
       plan.casts, plan.shared_casts, plan.avoided_casts);
+  write_out("{}\n{}\nThe backward pass runs in the dtypes of the forward pass.\n",
+            wrap(totals, kPlanWidth), wrap(casts, kPlanWidth));
 }
 
 void check_options(const PlanOptions& options) {
@@ -76,7 +77,7 @@ void run_plan(const PlanOptions& options) {
   JsonLines json(options.json);
   for (const amp::PlannedOp& op : plan.ops) json.write(event_of(op));
   json.write(totals_of(run, plan, *net));
-  print_plan(run, plan);
+  print_plan(run, plan, options.wide);
   print_frozen(*net);
 }
 
@@ -100,6 +101,10 @@ void add_plan(CLI::App& app) {
       ->add_flag("--graph", options->run.graph,
                  "Of the whole training step as graph mode runs it: nodes, passes, memory")
       ->group(heading::kExecution);
+  command
+      ->add_flag("--wide", options->wide,
+                 "The reason in every row, however long (each once, on 100 columns)")
+      ->group(heading::kOutput);
   const auto add_file = [&](const char* name, std::string& path, const char* help) {
     command->add_option(name, path, help)->group(heading::kOutput);
   };

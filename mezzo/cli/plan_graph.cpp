@@ -10,6 +10,7 @@
 
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/cli/plan_table.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
 #include "mezzo/graph/dot.h"
@@ -130,12 +131,16 @@ Json totals_of(const train::RunOptions& run, const CapturedStep& captured) {
   return event;
 }
 
-void print_calls(const GraphReport& report) {
-  std::vector<std::vector<std::string>> rows{{"path", "op", "dtype", "rule", "reason"}};
+void print_calls(const GraphReport& report, bool wide) {
+  std::vector<PlanRow> rows;
   for (const graph::PaintedCall& call : report.calls) {
-    rows.push_back({call.path, call.op, name_of(call.dtype), call.rule, call.reason});
+    rows.push_back({.path = call.path,
+                    .op = call.op,
+                    .dtype = name_of(call.dtype),
+                    .rule = call.rule,
+                    .reason = call.reason});
   }
-  write_out("{}\n", format_table(rows));
+  write_out("{}\n", plan_table(rows, wide));
 }
 
 // `batch_norm_grad 53, conv2d_grad 53, ... and 9 others`
@@ -158,11 +163,19 @@ void print_counts(const GraphReport& report) {
     phases += fmt::format("{}{} {}", phases.empty() ? "" : ", ", name_of(phase),
                           report.nodes_in_phase[static_cast<std::size_t>(phase)]);
   }
-  write_out("nodes      {}: {}\n", report.nodes, phases);
-  write_out("calls      {}: {}\n", graph::total(report.ops), most_frequent(report.ops));
-  write_out("host work  {}: {}\n", graph::total(report.host_work), most_frequent(report.host_work));
-  write_out("reads      inputs {}, parameters {}, other tensors {}\n\n", report.inputs,
-            report.parameters, report.other_states);
+  const auto print = [](const char* name, const std::string& text) {
+    constexpr std::size_t kIndent = 11;
+    write_out("{:<{}}{}\n", name, kIndent, wrap(text, kPlanWidth, kIndent));
+  };
+  const auto counts = [](const std::vector<graph::NamedCount>& all) {
+    return fmt::format("{}: {}", graph::total(all), most_frequent(all));
+  };
+  print("nodes", fmt::format("{}: {}", report.nodes, phases));
+  print("calls", counts(report.ops));
+  print("host work", counts(report.host_work));
+  print("reads", fmt::format("inputs {}, parameters {}, other tensors {}", report.inputs,
+                             report.parameters, report.other_states));
+  write_out("\n");
 }
 
 void print_passes(const GraphReport& report) {
@@ -211,7 +224,7 @@ void run_plan_graph(const PlanOptions& options) {
   for (const graph::PaintedCall& call : report.calls) json.write(event_of(call));
   for (const graph::PassRecord& pass : report.passes) json.write(event_of(pass));
   json.write(totals_of(run, captured));
-  print_calls(report);
+  print_calls(report, options.wide);
   write_out("A training step of {} at {} on {} images of {}x{}x{}\n\n", run.model,
             text_of(run.policy), captured.input[0], captured.input[1], captured.input[2],
             captured.input[3]);

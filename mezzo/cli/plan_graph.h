@@ -13,6 +13,7 @@ namespace mezzo::cli {
 
 struct PlanOptions : SharedOptions {
   std::optional<std::int64_t> batch_size{};
+  bool wide = false;  // as plan_table()
   std::string dot{};  // files to write
   std::string text{};
 };

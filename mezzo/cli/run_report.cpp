@@ -6,10 +6,12 @@
 
 #include "mezzo/amp/plan.h"
 #include "mezzo/cli/first_pictures.h"
+#include "mezzo/cli/plan_table.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/io/png.h"
 #include "mezzo/nn/freeze.h"
+#include "mezzo/report/text.h"
 #include "mezzo/train/optimizer_of.h"
 
 namespace mezzo::cli {
@@ -56,20 +58,32 @@ std::unique_ptr<nn::Module> initial_network(train::RunOptions options,
 }
 
 // Whatever the weights are, which a run that goes on has no file of.
-report::Table plan_table(const train::RunOptions& options, const train::DataPair& data,
-                         nn::Module& net) {
+NumberedPlan plan_of(const train::RunOptions& options, const train::DataPair& data,
+                     nn::Module& net) {
   const Shape image = data.train->image_shape();
   const amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
-  report::Table table{.header = {"path", "op", "dtype", "rule", "casts", "reason"}};
-  for (const amp::PlannedOp& op :
-       amp::make_plan(net, {1, image[0], image[1], image[2]}, policy).ops) {
-    table.rows.push_back(
-        {op.path, op.op, name_of(op.dtype), op.rule, amp::describe_casts(op), op.reason});
-  }
-  return table;
+  return number_reasons(rows_of(amp::make_plan(net, {1, image[0], image[1], image[2]}, policy)));
+}
+
+report::Table table_of(const PlanCells& cells) {
+  return {.header = cells.front(), .rows = {cells.begin() + 1, cells.end()}};
 }
 
 }  // namespace
+
+std::string report_title(const std::string& name, const std::string& data) {
+  constexpr std::size_t kLongest = 24;  // fits a line of the title beside a model's name
+  if (data.size() <= kLongest) return fmt::format("{} on {}", name, data);
+  const std::size_t colon = data.find(':');
+  const std::string kind = colon == std::string::npos ? "" : data.substr(0, colon + 1);
+  std::string path = data.substr(kind.size());
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  // From a folder's name on, if one is short enough.
+  const std::size_t slash = path.find('/', path.size() > kLongest ? path.size() - kLongest : 0);
+  const std::string end =
+      slash == std::string::npos ? report::shortened(path, kLongest) : "…" + path.substr(slash);
+  return fmt::format("{} on {}{}", name, kind, end);
+}
 
 RunReport::RunReport(std::string title, const std::string& path) : path_(path) {
   report_.title = std::move(title);
@@ -80,12 +94,14 @@ void RunReport::begin(const std::string& name, const train::RunOptions& options,
                       const train::DataPair& data) {
   if (!is_wanted()) return;
   const auto net = initial_network(options, data);
+  const NumberedPlan plan = plan_of(options, data, *net);
   report::RunData run{
       .name = name,
       .configuration = configuration_rows(options),
       .dtype = options.policy.dtype(),
       .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
-      .plan = plan_table(options, data, *net)};
+      .plan = table_of(plan.calls),
+      .reasons = table_of(plan.reasons)};
   const std::string frozen = nn::describe_frozen(*net);
   if (!frozen.empty()) run.configuration.emplace_back("frozen", frozen);
   report_.runs.push_back(std::move(run));

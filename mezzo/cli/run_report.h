@@ -9,6 +9,10 @@
 
 namespace mezzo::cli {
 
+// `lenet5 O2/bf16 on digits`, `... on mnist:…/fashion-mnist`: what a page is called. Of a long path
+// it has the end, for the whole stands in the configuration.
+std::string report_title(const std::string& name, const std::string& data);
+
 // The page of a command with one run or several; does nothing without --report.
 class RunReport {
  public:

@@ -75,7 +75,7 @@ void run_train(TrainOptions options) {
   run.processes = processes.get();
   apply_machine_options(options);
   const std::string name = fmt::format("{} {}", run.model, text_of(run.policy));
-  RunReport report(fmt::format("{} on {}", name, run.data), options.report);
+  RunReport report(report_title(name, run.data), options.report);
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, *data.train, run);
   train::set_image_size(run, data.train->image_shape());

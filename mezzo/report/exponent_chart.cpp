@@ -125,15 +125,6 @@ std::vector<double> parts_of(const GradientHistogram& histogram, const ExponentS
   return parts;
 }
 
-// A name that is too long keeps its end, where names differ.
-std::string shortened(const std::string& name, std::size_t most) {
-  if (name.size() <= most) return name;
-  std::size_t begin = name.size() - most + 1;
-  // Not within a character: those of UTF-8 go on with bytes 10xxxxxx.
-  while (begin < name.size() && (static_cast<unsigned char>(name[begin]) & 0xc0U) == 0x80) ++begin;
-  return "…" + name.substr(begin);
-}
-
 // A part of 1 in few characters; 0 stays apart from what is only small.
 std::string short_part(double part) {
   if (part == 0) return "0";

@@ -40,9 +40,21 @@ std::string table(const Table& content) {
   return html + "</tbody></table></div>\n";
 }
 
+// A number and its sign stay on one line.
+std::string with_whole_percentages(std::string text) {
+  constexpr std::string_view kSign = " %";
+  constexpr std::string_view kUnbroken = "\u00a0%";
+  for (std::size_t at = text.find(kSign); at != std::string::npos; at = text.find(kSign, at)) {
+    text.replace(at, kSign.size(), kUnbroken);
+  }
+  return text;
+}
+
 std::string verdict_box(const RunData& run) {
   std::string html = "<div class=\"verdict\">\n";
-  for (const std::string& sentence : verdict(run)) html += element("p", sentence);
+  for (const std::string& sentence : verdict(run)) {
+    html += element("p", with_whole_percentages(sentence));
+  }
   return html + "</div>\n";
 }
 
@@ -114,12 +126,27 @@ std::string accuracy_chart(std::span<const RunData> runs) {
   return element("h3", "Test accuracy, in percent") + figure(to_svg(chart));
 }
 
-std::string lr_chart(const RunData& run) {
+// Whether a number was the same in all steps, of which there are some. A chart of it would show a
+// line and say less than the number.
+bool never_changes(const RunData& run, double StepRecord::*value) {
+  return std::ranges::all_of(
+      run.steps, [&](const StepRecord& step) { return step.*value == run.steps.front().*value; });
+}
+
+std::string constant_text(const RunData& run, const std::string& value) {
+  return element("p", concat(value, run.steps.size() == 1 ? "." : " in every step."));
+}
+
+std::string lr_section(const RunData& run) {
+  const std::string head = element("h3", "Learning rate");
+  if (never_changes(run, &StepRecord::lr)) {
+    return head + constant_text(run, format_number(run.steps.front().lr, 6));
+  }
   LineChart chart = step_chart({&run, 1}, "Learning rate by step", &StepRecord::lr);
   chart.marks.clear();
   chart.y_axis = AxisKind::kLinear;
   chart.from_zero = true;
-  return figure(to_svg(chart));
+  return head + figure(to_svg(chart));
 }
 
 std::string picture(const Picture& image) {
@@ -179,10 +206,14 @@ std::string norm_section(const RunData& run) {
 
 std::string scale_section(const RunData& run) {
   if (!run.is_scaled || run.steps.empty()) return {};
+  const std::string head = element("h3", "Loss scale");
+  if (never_changes(run, &StepRecord::scale)) {
+    return head + constant_text(run, format_scale(run.steps.front().scale)) + skipped_table(run);
+  }
   LineChart chart = step_chart({&run, 1}, "Loss scale by step", &StepRecord::scale);
   chart.y_axis = AxisKind::kLog2;
   chart.is_stepped = true;
-  return element("h3", "Loss scale") + figure(to_svg(chart)) + skipped_table(run);
+  return head + figure(to_svg(chart)) + skipped_table(run);
 }
 
 std::string training_section(const RunData& run) {
@@ -191,7 +222,7 @@ std::string training_section(const RunData& run) {
                      accuracy_chart({&run, 1}) + norm_section(run) + scale_section(run);
   // Without a scaler there may still be skipped steps, and they are worth a row.
   if (!run.is_scaled) html += skipped_table(run);
-  return html + element("h3", "Learning rate") + lr_chart(run);
+  return html + lr_section(run);
 }
 
 constexpr const char* kFateKeys =
@@ -210,7 +241,7 @@ std::string gradient_section(const RunData& run, const std::string& title,
   std::string html = element("h2", title);
   html +=
       note(concat("The true gradients, without the loss scale, by powers of two, counted in ",
-                  count_of(run.counted_steps, "step"),
+                  counted_text(run),
                   ". Zeros are left out. Colours say what f16 does to them without scaling; the "
                   "strips on top show what each type can hold."));
   html += kFateKeys;
@@ -221,7 +252,9 @@ std::string gradient_section(const RunData& run, const std::string& title,
 
 std::string plan_section(const RunData& run) {
   if (run.plan.rows.empty()) return {};
-  return element("h2", "Precision plan") + table(run.plan);
+  std::string html = element("h2", "Precision plan") + table(run.plan);
+  if (!run.reasons.rows.empty()) html += element("h3", "Reasons") + table(run.reasons);
+  return html;
 }
 
 // A page of a part of a run says so first: the curves begin in the middle.
@@ -249,7 +282,9 @@ std::vector<std::string> comparison_row(const RunData& run) {
           has_test ? format_number(run.epochs.back().test_loss) : "",
           std::to_string(run.steps.size()),
           std::to_string(skipped),
-          sum.counts.finite_nonzero() > 0 ? format_part(sum.lost_in(DType::kF16)) : ""};
+          sum.counts.finite_nonzero() > 0
+              ? concat(format_part(sum.lost_in(DType::kF16)), " in ", counted_text(run))
+              : ""};
 }
 
 std::string comparison(const Report& report) {

@@ -59,7 +59,8 @@ struct RunData {
   std::vector<amp::GradientHistogram> gradients{};
   std::vector<amp::GradientHistogram> activation_gradients{};
   std::int64_t counted_steps = 0;
-  Table plan{};  // a row per operation; without rows if there is none
+  Table plan{};     // a row per operation; without rows if there is none
+  Table reasons{};  // of what the plan says, if it has only their numbers
 };
 
 }  // namespace mezzo::report

@@ -24,6 +24,7 @@ body { margin: 0; background: var(--ground); color: var(--text);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
 main { max-width: 54rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .25rem; letter-spacing: -.015em; }
+h1, h2, .verdict { overflow-wrap: anywhere; }
 h2 { font-size: 1.35rem; margin: 2.75rem 0 .75rem; letter-spacing: -.01em; }
 h3 { font-size: 1rem; margin: 2rem 0 .4rem; }
 p { margin: .4rem 0; }

@@ -35,6 +35,14 @@ std::string escape(std::string_view text) {
   return result;
 }
 
+std::string shortened(const std::string& name, std::size_t most) {
+  if (name.size() <= most) return name;
+  std::size_t begin = name.size() - most + 1;
+  // Not within a character: those of UTF-8 go on with bytes 10xxxxxx.
+  while (begin < name.size() && (static_cast<unsigned char>(name[begin]) & 0xc0U) == 0x80) ++begin;
+  return "…" + name.substr(begin);
+}
+
 std::string format_number(double value, int digits) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

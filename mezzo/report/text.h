@@ -13,6 +13,10 @@ namespace mezzo::report {
 // no page may hold, become spaces.
 std::string escape(std::string_view text);
 
+// A name of more than `most` bytes as its end after an ellipsis: where names differ. No character
+// of UTF-8 is cut.
+std::string shortened(const std::string& name, std::size_t most);
+
 // `0.0314`, `12.5`, `1.2e-07`: so many significant digits at most, no zeros at the end. What is not
 // finite is written as `nan`, `inf` or `-inf`.
 std::string format_number(double value, int digits = 4);

@@ -65,10 +65,73 @@ std::string zeros(const GradientHistogram& sum, const std::string& of_what) {
 
 std::string f16_loss(const GradientHistogram& sum, const std::string& of_what, double scale) {
   const double overflowing = sum.overflowing_in(DType::kF16, scale);
-  std::string text = concat(
-      scale == 1 ? "Without scaling" : "With the scale " + format_scale(scale), ", f16 would lose ",
-      format_part(sum.lost_in(DType::kF16, scale)), " of the ", of_what, " to zero");
+  std::string text =
+      concat("With the scale ", format_scale(scale), ", f16 would lose ",
+             format_part(sum.lost_in(DType::kF16, scale)), " of the ", of_what, " to zero");
   if (overflowing > 0) text += concat(", and ", format_part(overflowing), " would overflow");
+  return text + ".";
+}
+
+// How much loss scaling does for gradients in f16.
+enum class Need : unsigned char { kNone, kLittle, kHelps, kNeeded };
+
+Need need_of_scaling(std::span<const GradientHistogram> sums) {
+  // Below, what is lost is no more than what a step leaves to chance by its choice of examples.
+  constexpr double kManyLost = 0.01;
+  constexpr double kManyWithFewerBits = 0.1;
+  Need need = Need::kNone;
+  for (const GradientHistogram& sum : sums) {
+    const double lost = sum.lost_in(DType::kF16);
+    const double subnormal = sum.subnormal_in(DType::kF16);
+    const Need own = lost >= kManyLost                 ? Need::kNeeded
+                     : subnormal >= kManyWithFewerBits ? Need::kHelps
+                     : lost > 0                        ? Need::kLittle
+                                                       : Need::kNone;
+    need = std::max(need, own);
+  }
+  return need;
+}
+
+std::string need_text(const RunData& run, Need need) {
+  if (run.dtype != DType::kF16) {
+    switch (need) {
+      case Need::kNone: return "A run in f16 would need no loss scaling";
+      case Need::kLittle: return "A run in f16 would hardly need loss scaling";
+      case Need::kHelps: return "Loss scaling would help a run in f16";
+      case Need::kNeeded: return "A run in f16 would need loss scaling";
+    }
+  }
+  if (!run.is_scaled) {
+    switch (need) {
+      case Need::kNone: return "Loss scaling was not missed";
+      case Need::kLittle: return "Loss scaling was hardly missed";
+      case Need::kHelps: return "Loss scaling would have helped";
+      case Need::kNeeded: return "Loss scaling was missing";
+    }
+  }
+  switch (need) {
+    case Need::kNone: return "Loss scaling was not needed";
+    case Need::kLittle: return "Loss scaling was hardly needed";
+    case Need::kHelps: return "Loss scaling helped";
+    case Need::kNeeded: return "Loss scaling was needed";
+  }
+  return {};
+}
+
+// Whether the loss had to be scaled, by what f16 does to the gradients without that.
+std::string need_sentence(const RunData& run, std::span<const GradientHistogram> sums) {
+  std::string lost;
+  std::string subnormal;
+  for (const GradientHistogram& sum : sums) {
+    const char* separator = lost.empty() ? "" : " and ";
+    lost += concat(separator, format_part(sum.lost_in(DType::kF16)), " of the ", sum.name);
+    subnormal += concat(separator, format_part(sum.subnormal_in(DType::kF16)));
+  }
+  const bool was = run.dtype == DType::kF16 && run.is_scaled;
+  std::string text = concat(need_text(run, need_of_scaling(sums)), ": without it, f16 would ",
+                            was ? "have lost " : "lose ", lost, " to zero and ",
+                            was ? "kept " : "keep ", subnormal, " in fewer bits");
+  if (run.counted_steps > 0) text += ", as counted in " + counted_text(run);
   return text + ".";
 }
 
@@ -104,6 +167,22 @@ std::string bf16_sentence(const GradientHistogram& sum) {
                 format_part(sum.overflowing_in(DType::kBf16)), " would overflow.");
 }
 
+void add_scaling_sentences(const RunData& run, std::span<const GradientHistogram> sums,
+                           std::vector<std::string>& sentences) {
+  sentences.push_back(need_sentence(run, sums));
+  const double shown = std::exp2(shown_shift(run));
+  if (shown != 1) {
+    for (const GradientHistogram& sum : sums) {
+      sentences.push_back(f16_loss(sum, sum.name, shown));
+    }
+  }
+  if (const auto affected = most_affected(run)) sentences.push_back(*affected);
+  if (const auto best = best_scale(run); best && run.is_scaled) {
+    sentences.push_back(concat("The largest scale that would have left room for gradients four ",
+                               "times as large is ", format_scale(*best), "."));
+  }
+}
+
 void add_gradient_sentences(const RunData& run, std::vector<std::string>& sentences) {
   const struct {
     std::span<const GradientHistogram> histograms;
@@ -111,7 +190,7 @@ void add_gradient_sentences(const RunData& run, std::vector<std::string>& senten
   } kinds[] = {{run.gradients, "parameter gradients"},
                {run.activation_gradients, "activation gradients"}};
   GradientHistogram all;
-  const double shown = std::exp2(shown_shift(run));
+  std::vector<GradientHistogram> sums;  // of those that are neither zero nor infinite
   for (const auto& [histograms, name] : kinds) {
     const GradientHistogram sum = amp::sum_of(histograms, name);
     const std::int64_t broken = sum.counts.infinities() + sum.counts.nans();
@@ -121,16 +200,11 @@ void add_gradient_sentences(const RunData& run, std::vector<std::string>& senten
     }
     if (sum.counts.finite_nonzero() == 0) continue;
     if (sum.counts.zeros() > 0) sentences.push_back(zeros(sum, name));
-    sentences.push_back(f16_loss(sum, name, 1));
-    if (shown != 1) sentences.push_back(f16_loss(sum, name, shown));
+    sums.push_back(sum);
     all.merge(sum);
   }
-  if (all.counts.finite_nonzero() == 0) return;
-  if (const auto affected = most_affected(run)) sentences.push_back(*affected);
-  if (const auto best = best_scale(run); best && run.is_scaled) {
-    sentences.push_back(concat("The largest scale that would have left room for gradients four ",
-                               "times as large is ", format_scale(*best), "."));
-  }
+  if (sums.empty()) return;
+  add_scaling_sentences(run, sums, sentences);
   sentences.push_back(bf16_sentence(all));
   if (run.dtype == DType::kF16) {
     sentences.push_back(
@@ -140,6 +214,12 @@ void add_gradient_sentences(const RunData& run, std::vector<std::string>& senten
 }
 
 }  // namespace
+
+std::string counted_text(const RunData& run) {
+  const auto steps = static_cast<std::int64_t>(run.steps.size());
+  if (run.counted_steps < steps) return concat(run.counted_steps, " of ", count_of(steps, "step"));
+  return count_of(run.counted_steps, "step");
+}
 
 int shown_shift(const RunData& run) {
   double scale = 1;

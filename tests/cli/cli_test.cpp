@@ -51,8 +51,9 @@ TEST_F(Command, AReaderThatLeavesHasReadWhatItWanted) {
   for (const char* command : {"ops", "ops --markdown", "plan resnet50", "--help"}) {
     for (const char* reader : {"true", "head -c 1"}) {
       SCOPED_TRACE(concat(command, " | ", reader));
-      run_line(concat("{ ", MEZZO_COMMAND, " ", command, " 2>", path("errors"), "; echo $? >",
-                      path("status"), "; } | ", reader));
+      // On every CPU as on one without fast bf16, of which a plan has nothing to say.
+      run_line(concat("{ env MEZZO_MAX_ISA=avx2 ", MEZZO_COMMAND, " ", command, " 2>",
+                      path("errors"), "; echo $? >", path("status"), "; } | ", reader));
       EXPECT_EQ(read_text("status"), "0\n");
       EXPECT_EQ(read_text("errors"), "");
     }
@@ -255,29 +256,6 @@ TEST_F(Command, AListIsSeparatedByCommasWhereWordsFollow) {
   EXPECT_THAT(run("plan --keep-f32 fc1 fc2 mlp").errors, HasSubstr("`mlp` belongs to no option"));
 }
 
-TEST_F(Command, TrainWritesAReport) {
-  const Outcome outcome =
-      run("train --steps 4 --batch-size 16 --dtype f16 --loss-scale 1e30 --quiet --histogram-every "
-          "2 --activation-gradients --report " +
-          path("run.html") + " --json " + path("log.json"));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  const std::string page = read_text("run.html");
-  for (const char* part :
-       {"lenet5 O2/f16 on digits", "4 steps of 4 were skipped", "Parameter gradients",
-        "counted in 2 steps", "Activation gradients", "Precision plan", "conv1.weight",
-        "All 16 images", "image/png;base64,", "</html>"}) {
-    EXPECT_THAT(page, HasSubstr(part));
-  }
-  EXPECT_THAT(read_events("log.json")[1]["first_bad"], testing::Ne(""));
-}
-
-TEST_F(Command, AReportWithoutHistogramsHasNoGradients) {
-  const Outcome outcome = run(
-      "train --steps 2 --batch-size 16 --quiet --histogram-every 0 --report " + path("run.html"));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  EXPECT_THAT(read_text("run.html"), testing::Not(HasSubstr("Parameter gradients")));
-}
-
 TEST_F(Command, EventFilesHoldTheScalars) {
   ASSERT_EQ(run("compare --steps 2 --levels O0,O2 --batch-size 500 --quiet --logdir " + path("log"))
                 .status,
@@ -291,16 +269,6 @@ TEST_F(Command, EventFilesHoldTheScalars) {
                             "train/first_batch", "\x89PNG"}) {
       EXPECT_THAT(bytes, HasSubstr(tag)) << folder;
     }
-  }
-}
-
-TEST_F(Command, CompareWritesOneReportOfAllRuns) {
-  const Outcome outcome = run(
-      "compare --steps 2 --levels O0,O2/f16 --batch-size 16 --quiet --report " + path("run.html"));
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
-  const std::string page = read_text("run.html");
-  for (const char* part : {"Comparison", "lenet5 O0/f32", "lenet5 O2/f16", "Parameter gradients"}) {
-    EXPECT_THAT(page, HasSubstr(part));
   }
 }
 
@@ -506,13 +474,6 @@ TEST_F(Command, ThreadsSpinForAWhileUnlessTheUserSaysOtherwise) {
   EXPECT_THAT(output_of("env GOMP_SPINCOUNT=77" + info), HasSubstr("GOMP_SPINCOUNT = '77'"));
   EXPECT_THAT(output_of("env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=active" + info),
               testing::Not(HasSubstr("'20000'")));
-}
-
-TEST_F(Command, SaysOnceThatBf16IsNotFast) {
-  const std::string text = output_of("env MEZZO_MAX_ISA=avx2 " MEZZO_COMMAND
-                                     " train --steps 3 --quiet --batch-size 16 2>&1 >/dev/null");
-  EXPECT_THAT(text, HasSubstr("no fast bf16 dot product"));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "mezzo/kernels/cpu/hash.h"
 #include "mezzo/kernels/cpu/layout.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/grad_mode.h"
 #include "mezzo/ops/kernel_listener.h"
 
 namespace mezzo::kernels::onednn {
@@ -257,7 +258,8 @@ void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
   std::vector<Tensor> inputs;
   for (const Tensor* input : args.inputs) {
     if (input->defined() && is_lower(input->dtype())) {
-      warn_of_widening(input->dtype());
+      // Where nothing is recorded, nobody trains: a plan or an evaluation promises no time.
+      if (grad_enabled()) warn_of_widening(input->dtype());
       inputs.push_back(as_f32(*input));
     } else {
       inputs.push_back(*input);

@@ -203,6 +203,21 @@ TEST(Mnist, ReadsBothSplitsUnderTheStandardNames) {
   EXPECT_EQ(open_mnist(folder.path(), Split::kTest)->size(), 1);
 }
 
+// The files of all sets of this format are called alike: the labels tell which it is.
+TEST(Mnist, TheClassesOfFashionMnistHaveNames) {
+  const TempFolder folder;
+  const Bytes fashion{9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0, 9, 5, 5, 7, 9, 1, 0, 6, 4, 3};
+  write_mnist(folder, "train", 21, fashion);
+  Bytes others = fashion;
+  others[19] = 5;
+  write_mnist(folder, "t10k", 21, others);
+  const std::vector<std::string> names = open_mnist(folder.path(), Split::kTrain)->class_names();
+  ASSERT_EQ(names.size(), 10U);
+  EXPECT_EQ(names[9], "ankle boot");
+  EXPECT_EQ(names[3], "dress");
+  EXPECT_TRUE(open_mnist(folder.path(), Split::kTest)->class_names().empty());
+}
+
 TEST(Mnist, NamesWhatIsMissing) {
   const TempFolder folder;
   write_mnist(folder, "train", 1, {0});

@@ -35,8 +35,9 @@ RunData full_run() {
       {.png = {std::byte{0xff}}, .width = 28, .height = 14, .label = "<cat> & \"dog\""},
       {.png = {}, .width = 1, .height = 1, .label = "7"}};
   run.batch_size = 64;
-  run.plan = {.header = {"path", "op", "dtype", "rule", "reason", "casts"},
-              .rows = {{"conv1", "conv2d", "f16", "lower", "gains & <more>", "2"}}};
+  run.plan = {.header = {"path", "op", "dtype", "rule", "casts", "why"},
+              .rows = {{"conv1", "conv2d", "f16", "lower", "2", "1"}}};
+  run.reasons = {.header = {"why", "reason"}, .rows = {{"1", "gains & <more>"}}};
   return run;
 }
 
@@ -58,9 +59,9 @@ TEST(Page, HoldsEverySectionOfARun) {
   for (const char* part :
        {"<h3>Loss</h3>", "<h3>Test accuracy, in percent</h3>", "<h3>Loss scale</h3>",
         "<h3>Skipped steps</h3>", "<h3>Learning rate</h3>", "<h2>Parameter gradients</h2>",
-        "<h2>Activation gradients</h2>", "<h2>Precision plan</h2>", "conv1.&lt;weight&gt;",
-        "&lt;mnist&gt;:&quot;x&quot; &amp; &#39;y&#39;", "gains &amp; &lt;more&gt;",
-        "With the scale 2¹⁶"}) {
+        "<h2>Activation gradients</h2>", "<h2>Precision plan</h2>", "<h3>Reasons</h3>",
+        "conv1.&lt;weight&gt;", "&lt;mnist&gt;:&quot;x&quot; &amp; &#39;y&#39;",
+        "gains &amp; &lt;more&gt;", "With the scale 2¹⁶"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
   EXPECT_THAT(html, Not(HasSubstr("<weight>")));
@@ -123,7 +124,32 @@ TEST(Page, ComparesSeveralRuns) {
   EXPECT_EQ(count_of_text(html, "<article>"), 2U);
   EXPECT_THAT(html,
               HasSubstr("<td>lenet5 O0</td><td>92.50 %</td><td>0.25</td><td>60</td><td>0</td>"));
-  EXPECT_THAT(html, HasSubstr("<td>50.0 %</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>50.0 % in 2 of 60 steps</td>"));
+}
+
+// The chart of a number that stays would show a line, and say less than the number.
+TEST(Page, ANumberThatNeverChangesIsALineOfText) {
+  RunData run = example_run(20, 1024);
+  const std::string constant = to_html({.title = "t", .runs = {run}});
+  expect_sound(constant);
+  EXPECT_THAT(constant, HasSubstr("<h3>Loss scale</h3>\n<p>2¹⁰ in every step.</p>"));
+  EXPECT_THAT(constant, HasSubstr("<h3>Learning rate</h3>\n<p>0.1 in every step.</p>"));
+  EXPECT_EQ(count_of_text(constant, "<svg"), 1U) << "of the loss";
+  run.steps.back().scale = 2048;
+  run.steps.back().lr = 0.01;
+  const std::string changing = to_html({.title = "t", .runs = {run}});
+  EXPECT_EQ(count_of_text(changing, "<svg"), 3U);
+  EXPECT_THAT(changing, Not(HasSubstr("in every step")));
+  run.steps.resize(1);
+  EXPECT_THAT(to_html({.title = "t", .runs = {run}}), HasSubstr("<p>0.1.</p>"));
+}
+
+// A part of the gradients is no more than what was counted, wherever it stands.
+TEST(Page, SaysBesideAPartInWhichStepsItWasCounted) {
+  const std::string html = to_html({.title = "t", .runs = {example_run(60), full_run()}});
+  EXPECT_THAT(html, HasSubstr("<td>50.0 % in 2 of 60 steps</td>"));
+  EXPECT_THAT(html, HasSubstr("powers of two, counted in 2 of 60 steps."));
+  EXPECT_THAT(html, HasSubstr("as counted in 2 of 60 steps.</p>"));
 }
 
 // Whose steps they were, one chart of all runs could not say.

@@ -47,8 +47,9 @@ TEST(Verdict, SaysWhatF16LosesAndWhichScaleLosesNothing) {
   const auto sentences = verdict(run);
   EXPECT_THAT(sentences, Contains("Exactly zero: 20.0 % of the parameter gradients; what follows "
                                   "is about the others."));
-  EXPECT_THAT(sentences, Contains("Without scaling, f16 would lose 12.5 % of the parameter "
-                                  "gradients to zero."));
+  EXPECT_THAT(sentences, Contains("A run in f16 would need loss scaling: without it, f16 would "
+                                  "lose 12.5 % of the parameter gradients to zero and keep none "
+                                  "in fewer bits, as counted in 1 of 5 steps."));
   EXPECT_THAT(sentences, Contains("With the scale 2¹⁶, f16 would lose none of the parameter "
                                   "gradients to zero."));
   EXPECT_THAT(sentences, Contains("Most affected by f16 without scaling: conv.weight (25.0 %)."));
@@ -80,13 +81,63 @@ TEST(Verdict, TheScaleOfTheRunIsShownIfItHadOne) {
   EXPECT_THAT(verdict(run), Not(Contains(HasSubstr("what it lost itself"))));
 }
 
+// What scaling was good for, from nothing to everything, in a run of each kind.
+TEST(Verdict, SaysWhetherTheLossHadToBeScaled) {
+  std::vector<float> many(999, 1);
+  many.push_back(0x1p-28F);
+  const struct {
+    std::vector<float> gradients;
+    const char* scaled;
+    const char* unscaled;
+    const char* of_bf16;
+  } cases[] = {
+      {{1, 0x1p-14F},
+       "Loss scaling was not needed",
+       "Loss scaling was not missed",
+       "A run in f16 would need no loss scaling"},
+      {many, "Loss scaling was hardly needed", "Loss scaling was hardly missed",
+       "A run in f16 would hardly need loss scaling"},
+      {{1, 0x1p-20F},
+       "Loss scaling helped",
+       "Loss scaling would have helped",
+       "Loss scaling would help a run in f16"},
+      {{1, 0x1p-28F},
+       "Loss scaling was needed",
+       "Loss scaling was missing",
+       "A run in f16 would need loss scaling"},
+  };
+  for (const auto& [gradients, scaled, unscaled, of_bf16] : cases) {
+    RunData run = example_run(20, 1024);
+    run.gradients = {histogram_of("w", gradients)};
+    run.counted_steps = 2;
+    run.dtype = DType::kF16;
+    EXPECT_THAT(verdict(run), Contains(HasSubstr(scaled)));
+    EXPECT_THAT(verdict(run), Contains(HasSubstr("f16 would have lost")));
+    run.is_scaled = false;
+    EXPECT_THAT(verdict(run), Contains(HasSubstr(unscaled)));
+    run.dtype = DType::kBf16;
+    EXPECT_THAT(verdict(run), Contains(HasSubstr(of_bf16)));
+    EXPECT_THAT(verdict(run), Contains(HasSubstr("as counted in 2 of 20 steps.")));
+  }
+}
+
+TEST(Verdict, NamesTheStepsThatItsPartsAreOf) {
+  RunData run = example_run(3);
+  run.counted_steps = 1;
+  EXPECT_EQ(counted_text(run), "1 of 3 steps");
+  run.counted_steps = 3;
+  EXPECT_EQ(counted_text(run), "3 steps");
+}
+
 TEST(Verdict, ActivationGradientsLimitTheScaleToo) {
   RunData run = example_run(5);
   run.gradients = {histogram_of("w", {0x1p-3F})};
   run.activation_gradients = {histogram_of("conv", {0x1p2F, 0x1p-26F})};
   EXPECT_EQ(shown_shift(run), 11);
-  EXPECT_THAT(verdict(run), Contains("Without scaling, f16 would lose 50.0 % of the activation "
-                                     "gradients to zero."));
+  EXPECT_THAT(verdict(run),
+              Contains(HasSubstr("without it, f16 would lose none of the parameter gradients and "
+                                 "50.0 % of the activation gradients to zero and keep none and "
+                                 "none in fewer bits")));
 }
 
 TEST(Verdict, OverflowAndDivergenceAreSaid) {
