@@ -5,12 +5,12 @@
 
 namespace mezzo::nn {
 
-// In training, sets each element to 0 with probability p and divides the others by 1 - p; else the
-// identity. Keeps shape and dtype. The random numbers come from default_generator(). When called in
-// training with p > 0, throws ArgumentError for integers.
+// In training, sets each element to 0 with probability p and divides the others by 1 - p, of which
+// there are none for p = 1; else the identity. Keeps shape and dtype. The random numbers come from
+// default_generator(). When called in training with p > 0, throws ArgumentError for integers.
 class Dropout : public Module {
  public:
-  // Throws ArgumentError unless 0 <= p < 1.
+  // Throws ArgumentError unless 0 <= p <= 1.
   explicit Dropout(double p = 0.5);
 
   Tensor forward(const Tensor& x) override;

@@ -23,8 +23,7 @@ extern const OpDef dropout{
         [](Infer& infer) {
           const auto& attrs = infer.attrs<DropoutAttrs>();
           infer.check_floating(0, "x");
-          infer.check(attrs.p >= 0 && attrs.p < 1, "p must be in [0, 1): ", attrs.p,
-                      ". Use less than 1");
+          infer.check(attrs.p >= 0 && attrs.p <= 1, "p must be in [0, 1]: ", attrs.p);
           const bool fits = attrs.format == Format::kContiguous || infer.shape(0).rank() == 4;
           infer.check(fits, "channels-last is for 4 dimensions, the shape is ", infer.shape(0),
                       ". Use Format::kContiguous");
@@ -51,12 +50,13 @@ extern const OpDef dropout{
               {{{{2, 3, 4, 5}}}, DropoutAttrs{0.25, {3, 8}, Format::kContiguous}, 1, 2},
               {{{{2, 3, 4, 5}}}, DropoutAttrs{0.25, {3, 8}, Format::kChannelsLast}, 1, 2},
               {{{{0}}}, half},
+              {{{{1000}}}, DropoutAttrs{1, {11, 0}, Format::kContiguous}},
               {{{{1000}}, start}, half},
               {{{{2, 3, 4, 5}}, start}, DropoutAttrs{0.25, {0, 8}, Format::kChannelsLast}}};
     },
     .errors = []() -> std::vector<ErrorSample> {
-      return {{{{{2}}}, DropoutAttrs{1, {}, Format::kContiguous}, "p must be in [0, 1): 1"},
-              {{{{2}}}, DropoutAttrs{-0.5, {}, Format::kContiguous}, "p must be in [0, 1): -0.5"},
+      return {{{{{2}}}, DropoutAttrs{1.5, {}, Format::kContiguous}, "p must be in [0, 1]: 1.5"},
+              {{{{2}}}, DropoutAttrs{-0.5, {}, Format::kContiguous}, "p must be in [0, 1]: -0.5"},
               {{{{2}}, {{2}, 0, 4, true}}, DropoutAttrs{}, "the start must be i64[4]: i64[2]"},
               {{{{2}}, {{4}}}, DropoutAttrs{}, "the start must be i64[4]: f32[4]"}};
     },
@@ -65,7 +65,7 @@ extern const OpDef dropout{
 }  // namespace ops
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
-  check_arg(p >= 0 && p < 1, "dropout", "p must be in [0, 1): ", p, ". Use less than 1");
+  check_arg(p >= 0 && p <= 1, "dropout", "p must be in [0, 1]: ", p);
   if (!training || p == 0) return x;
   const RandomPosition position = generator.reserve(static_cast<std::uint64_t>(x.numel()));
   const Tensor start;

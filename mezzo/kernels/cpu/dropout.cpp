@@ -16,7 +16,7 @@ namespace mezzo::HWY_NAMESPACE {
 namespace {
 
 // What becomes of an element: kept and scaled, if the upper 24 bits of its word are not below the
-// threshold.
+// threshold. For p = 1 none is kept, and the scale, which is infinite then, shows nowhere.
 struct Rule {
   std::int32_t threshold;
   float scale;

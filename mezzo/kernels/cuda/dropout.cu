@@ -9,7 +9,7 @@ namespace mezzo::kernels::cuda {
 namespace {
 
 // What becomes of an element: kept and scaled, if the upper 24 bits of its word are not below the
-// threshold.
+// threshold. For p = 1 none is kept, and the scale, which is infinite then, is used nowhere.
 struct Rule {
   std::uint32_t threshold;
   float scale;

@@ -192,7 +192,8 @@ TEST(Dropout, ActsInTrainingOnly) {
   EXPECT_EQ(layer(x).to_vector<float>(), dropped);
   layer.eval();
   EXPECT_THAT(layer(x).to_vector<float>(), Each(1));
-  EXPECT_THROW(Dropout(1), ArgumentError);
+  EXPECT_THAT(Dropout(1)(x).to_vector<float>(), Each(0));
+  EXPECT_THROW(Dropout(1.1), ArgumentError);
 }
 
 TEST(Embedding, LooksRowsUp) {

@@ -72,6 +72,20 @@ TEST(Dropout, TheBackwardPassDrawsTheSameMask) {
   }
 }
 
+// Also what times an infinite scale would be NaN, and by the plain loop, which takes f64.
+TEST(Dropout, OfProbabilityOneGivesZeros) {
+  constexpr std::int64_t kCount = 100'000;  // a word in 2^24 is the largest
+  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kF16, DType::kF64}) {
+    for (const double value : {0.0, 1.0, -HUGE_VAL}) {
+      const Tensor x = full({kCount}, value, dtype).set_requires_grad(true);
+      const Tensor y = dropout(x, 1);
+      y.backward(ones({kCount}, dtype));
+      EXPECT_THAT(y.to_vector<float>(), testing::Each(0));
+      EXPECT_THAT(x.grad().to_vector<float>(), testing::Each(0));
+    }
+  }
+}
+
 TEST(Dropout, CallsDrawDifferentMasks) {
   Generator generator(1);
   const Tensor x = ones({100});
@@ -87,7 +101,7 @@ TEST(Dropout, DoesNothingOutsideOfTraining) {
   EXPECT_EQ(dropout(x, 0.5, false, generator).impl(), x.impl());
   EXPECT_EQ(dropout(x, 0, true, generator).impl(), x.impl());
   EXPECT_EQ(generator.position().offset, 0U);
-  EXPECT_THROW(dropout(x, 1), ArgumentError);
+  EXPECT_THROW(dropout(x, 1.1), ArgumentError);
   EXPECT_THROW(dropout(x, -0.1), ArgumentError);
   EXPECT_THROW(dropout(x, std::nan("")), ArgumentError);
 }
