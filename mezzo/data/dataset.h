@@ -34,6 +34,12 @@ Normalization imagenet_normalization();
 // is not one mean and one positive deviation per channel.
 std::vector<float> numbers_of(const Normalization& normalization, std::int64_t channels);
 
+// An image that cannot be read.
+struct UnreadableImage {
+  std::string name{};  // as describe() has it
+  std::string why{};   // the message of the error
+};
+
 // A numbered set of images. Reading is const and may happen on several threads at once.
 class Dataset {
  public:
@@ -68,6 +74,10 @@ class Dataset {
 
   // What messages call image `index`: `image 17`, after its file's name if it has its own.
   virtual std::string describe(std::int64_t index) const;
+  // The format of image `index`'s file: `JPEG`, `PNG`; empty if it has none of its own.
+  virtual std::string format(std::int64_t /*index*/) const { return {}; }
+  // The images that are left out because they cannot be read; see readable.h.
+  virtual std::vector<UnreadableImage> left_out() const { return {}; }
 };
 
 // The images and labels of a data set that fits in memory.

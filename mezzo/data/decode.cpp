@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/exif.h"
 #include "mezzo/data/hex_text.h"
 
 namespace mezzo::data {
@@ -61,7 +63,9 @@ void detail::take_claimed_shape(const ClaimedSize& claimed, std::string_view nam
   image.reshape({3, height, width});
 }
 
-Image decode_image(std::span<const std::uint8_t> file, std::string_view name) {
+namespace {
+
+Image decode_as_stored(std::span<const std::uint8_t> file, std::string_view name) {
   if (begins_with(file, kJpeg)) return detail::decode_jpeg(file, name);
   if (begins_with(file, kPng)) return detail::decode_png(file, name);
   if (file.empty()) fail<FileError>(kOp, name, ": the file is empty. Copy or download it again");
@@ -70,8 +74,27 @@ Image decode_image(std::span<const std::uint8_t> file, std::string_view name) {
                   ". Convert it or take it out of the folder");
 }
 
-Image read_image_file(const std::string& path, std::string_view name) {
-  return decode_image(read_bytes(path, name), name);
+}  // namespace
+
+Image decode_image(std::span<const std::uint8_t> file, std::string_view name,
+                   const DecodeOptions& options) {
+  Image image = decode_as_stored(file, name);
+  if (!options.apply_orientation) return image;
+  return turned_upright(std::move(image), exif_orientation(file));
+}
+
+Image read_image_file(const std::string& path, std::string_view name,
+                      const DecodeOptions& options) {
+  return decode_image(read_bytes(path, name), name, options);
+}
+
+std::string format_of_file(const std::string& path) {
+  std::array<std::uint8_t, kPng.size()> head{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(head.data()), head.size());
+  const auto begin = std::span(head).first(static_cast<std::size_t>(file.gcount()));
+  if (begins_with(begin, kJpeg)) return "JPEG";
+  return begins_with(begin, kPng) ? "PNG" : "";
 }
 
 }  // namespace mezzo::data

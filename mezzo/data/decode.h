@@ -13,16 +13,26 @@ namespace mezzo::data {
 // The most bytes that a picture's file may have.
 inline constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 28;
 
+struct DecodeOptions {
+  // Turn pictures upright as their EXIF data says (exif.h). torchvision's ImageFolder does not do
+  // it by itself: without it, pictures of telephones lie on their side as they do there.
+  bool apply_orientation = true;
+};
+
 // Decodes a JPEG or PNG file, told by its contents, to [3, h, w]: grey becomes colour, CMYK becomes
-// RGB, 16 bits become 8, transparency is dropped; orientation and colour profiles are not applied,
-// as in torchvision. Throws FileError `[images] NAME: ...` if it is neither, if it is damaged or
-// ends early, or if it claims more than kMaxPixels pixels or more than its bytes can possibly hold,
-// before memory is taken for them. What others shrug off as a warning is an error too where pixels
-// would be wrong.
-Image decode_image(std::span<const std::uint8_t> file, std::string_view name);
+// RGB, 16 bits become 8, transparency is dropped; colour profiles are not applied. Throws FileError
+// `[images] NAME: ...` if it is neither, if it is damaged or ends early, or if it claims more than
+// kMaxPixels pixels or more than its bytes can possibly hold, before memory is taken for them. What
+// others shrug off as a warning is an error too where pixels would be wrong.
+Image decode_image(std::span<const std::uint8_t> file, std::string_view name,
+                   const DecodeOptions& options = {});
 
 // Reads and decodes a file; `name` is what errors call it.
-Image read_image_file(const std::string& path, std::string_view name);
+Image read_image_file(const std::string& path, std::string_view name,
+                      const DecodeOptions& options = {});
+
+// `JPEG`, `PNG`, or nothing if the file begins like neither or cannot be read.
+std::string format_of_file(const std::string& path);
 
 namespace detail {
 

@@ -12,6 +12,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/data/byte_reader.h"
 #include "mezzo/data/hex_text.h"
+#include "mezzo/data/known_sets.h"
 
 namespace mezzo::data {
 namespace {
@@ -130,21 +131,6 @@ std::string find_file(const std::string& folder, const std::string& name) {
                   "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte");
 }
 
-// Names of the classes, as far as a set of this format is known by its first labels: the files of
-// Fashion-MNIST are called like those of MNIST, and folders anything.
-std::vector<std::string> names_by_labels(const std::vector<std::uint8_t>& labels) {
-  constexpr std::array<std::uint8_t, 20> kFashionTrain{9, 0, 0, 3, 0, 2, 7, 2, 5, 5,
-                                                       0, 9, 5, 5, 7, 9, 1, 0, 6, 4};
-  constexpr std::array<std::uint8_t, 20> kFashionTest{9, 2, 1, 1, 6, 1, 4, 6, 5, 7,
-                                                      4, 5, 7, 3, 4, 1, 2, 4, 8, 0};
-  const auto begins = [&](const auto& first) {
-    return labels.size() >= first.size() && std::equal(first.begin(), first.end(), labels.begin());
-  };
-  if (!begins(kFashionTrain) && !begins(kFashionTest)) return {};
-  return {"T-shirt/top", "trouser", "pullover", "dress", "coat",
-          "sandal",      "shirt",   "sneaker",  "bag",   "ankle boot"};
-}
-
 void check_labels(const std::string& path, const std::vector<std::uint8_t>& labels,
                   std::int64_t classes) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -184,7 +170,7 @@ std::unique_ptr<Dataset> open_mnist(const std::string& folder, Split split) {
   table.image_shape = {1, images.shape[1], images.shape[2]};
   table.num_classes = kClasses;
   table.normalization = grey_normalization();
-  table.class_names = names_by_labels(labels.bytes);
+  table.class_names = known_class_names(labels.bytes);
   table.pixels = std::move(images.bytes);
   table.labels = std::move(labels.bytes);
   return std::make_unique<MemoryDataset>(std::move(table));

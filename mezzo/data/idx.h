@@ -23,9 +23,9 @@ struct IdxArray {
 IdxArray read_idx(const std::string& path, std::size_t rank);
 
 // The set in `folder` under the four standard names (`train-images-idx3-ubyte`,
-// `t10k-labels-idx1-ubyte`, ..., each also with `.gz`), grey, ten classes. Those of Fashion-MNIST
-// have names: it is known by its first labels. Throws FileError as
-// read_idx does, and if labels are not 0 to 9 or there are not as many as images.
+// `t10k-labels-idx1-ubyte`, ..., each also with `.gz`), grey, ten classes; those of
+// Fashion-MNIST have names (known_sets.h). Throws FileError as read_idx does, and if labels are not
+// 0 to 9 or there are not as many as images.
 std::unique_ptr<Dataset> open_mnist(const std::string& folder, Split split);
 
 }  // namespace mezzo::data

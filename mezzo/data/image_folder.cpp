@@ -1,14 +1,14 @@
 #include "mezzo/data/image_folder.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
 #include "mezzo/data/decode.h"
+#include "mezzo/data/names.h"
+#include "mezzo/data/picture_files.h"
 
 namespace mezzo::data {
 namespace {
@@ -17,112 +17,77 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOp = "images";
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-bool is_picture(const fs::path& path) {
-  std::string ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(),
-                         [](unsigned char letter) { return std::tolower(letter); });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
-}
-
-[[noreturn]] void fail_to_list(const std::string& folder, const std::error_code& error) {
-  fail<FileError>(kOp, folder, ": cannot be listed: ", error.message(), ". Check the path");
-}
-
-std::vector<std::string> folders_in(const std::string& folder) {
-  if (!is_folder(folder)) {
-    fail<FileError>(kOp, folder, ": there is no such folder. Check the path");
-  }
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (is_folder(entry->path())) names.push_back(entry->path().filename().string());
-  }
-  if (error) fail_to_list(folder, error);
-  std::ranges::sort(names);
-  return names;
-}
-
-// Paths of the pictures anywhere below, folder by folder, each one's own pictures before those of
-// the folders in it: the order of sorted(os.walk()), which is torchvision's.
-std::vector<std::string> pictures_below(const fs::path& folder) {
-  constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
-  constexpr int kDepth = 64;  // links may go round in circles
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, kOptions, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry.depth() >= kDepth) entry.disable_recursion_pending();
-    std::error_code ignored;
-    if (is_picture(entry->path()) && entry->is_regular_file(ignored)) {
-      paths.push_back(entry->path().string());
-    }
-  }
-  if (error) fail_to_list(folder.string(), error);
-  std::ranges::sort(paths, {}, [](const std::string& path) {
-    const fs::path picture(path);
-    return std::pair(picture.parent_path().string(), picture.filename().string());
-  });
-  return paths;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 10;
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i == kMost) return concat(text, " and ", names.size() - kMost, " more");
-    text += i == 0 ? "" : ", ";
-    text += names[i];
-  }
-  return text;
+void warn_of(const Hidden& hidden, const std::string& folder) {
+  if (hidden.count == 0) return;
+  logging::warn_once(concat("[images] ", folder, ": ", hidden.count,
+                            " hidden files or folders are passed over, the first one ",
+                            hidden.first));
 }
 
 // The folder of the test split, empty if there is none.
-fs::path test_folder(const fs::path& folder) {
+std::string test_folder(const fs::path& folder) {
   for (const char* name : {"val", "test"}) {
-    if (is_folder(folder / name)) return folder / name;
+    if (is_folder((folder / name).string())) return (folder / name).string();
   }
   return {};
 }
 
 }  // namespace
 
-ImageFolder::ImageFolder(const std::string& folder, std::vector<std::string> classes)
-    : folder_(folder), classes_(std::move(classes)) {
-  const std::vector<std::string> found = folders_in(folder);
+ImageFolder::ImageFolder(const std::string& folder, ImageFolderOptions options)
+    : folder_(folder), options_(std::move(options)) {
+  Hidden hidden;
+  const std::vector<std::string> found = folders_in(folder, hidden);
   if (found.empty()) {
     fail<FileError>(kOp, folder, ": there are no class folders in it. Pictures belong in a folder ",
                     "per class: ", (fs::path(folder) / "CLASS" / "PICTURE.jpg").string());
   }
-  if (classes_.empty()) classes_ = found;
+  if (options_.classes.empty()) options_.classes = found;
   for (const std::string& name : found) {
-    const auto place = std::ranges::find(classes_, name);
-    if (place == classes_.end()) {
-      fail<FileError>(kOp, (fs::path(folder) / name).string(),
-                      ": no such class is trained: there are ", joined(classes_),
-                      ". Training and test pictures must have the same classes");
-    }
-    add_class(name, place - classes_.begin());
+    add_class(name, pictures_below((fs::path(folder) / name).string(), hidden));
   }
+  warn_of(hidden, folder);
+  check_for_empty(found);
   logging::write(logging::Topic::kData, folder, ": ", files_.size(), " pictures of ", found.size(),
                  " classes");
 }
 
-void ImageFolder::add_class(const std::string& name, std::int64_t label) {
-  const fs::path folder = fs::path(folder_) / name;
-  const std::vector<std::string> pictures = pictures_below(folder);
-  if (pictures.empty()) {
-    fail<FileError>(kOp, folder.string(), ": there are no pictures in this class: no file ends in ",
-                    ".jpg, .jpeg or .png. Add some or remove the folder");
+void ImageFolder::add_class(const std::string& name, std::vector<std::string> pictures) {
+  const auto place = std::ranges::find(options_.classes, name);
+  if (place == options_.classes.end() && !pictures.empty()) {
+    fail<FileError>(kOp, (fs::path(folder_) / name).string(),
+                    ": no such class is trained: there are ", first_names(options_.classes),
+                    ". Training and test pictures must have the same classes");
   }
   for (const std::string& path : pictures) {
-    files_.push_back({fs::path(path).lexically_relative(folder_).string(), label});
+    files_.push_back(
+        {fs::path(path).lexically_relative(folder_).string(), place - options_.classes.begin()});
   }
+}
+
+// `found`: the names of the folders that there are.
+void ImageFolder::check_for_empty(const std::vector<std::string>& found) const {
+  if (files_.empty()) {
+    fail<FileError>(kOp, folder_, ": there are no pictures in its folders: no file ends in .jpg, ",
+                    ".jpeg or .png. Add some");
+  }
+  std::vector<bool> has_pictures(options_.classes.size());
+  for (const File& file : files_) has_pictures[static_cast<std::size_t>(file.label)] = true;
+  std::vector<std::string> empty;
+  for (std::size_t i = 0; i < has_pictures.size(); ++i) {
+    if (!has_pictures[i]) empty.push_back(options_.classes[i]);
+  }
+  if (empty.empty()) return;
+  if (options_.allow_empty) {
+    logging::warn_once(concat("[images] ", folder_, ": there are no pictures of ", empty.size(),
+                              " of ", options_.classes.size(), " classes: ", first_names(empty)));
+    return;
+  }
+  const bool has_folder = std::ranges::binary_search(found, empty.front());
+  fail<FileError>(kOp, (fs::path(folder_) / empty.front()).string(),
+                  ": there are no pictures in this class: ",
+                  has_folder ? "no file ends in .jpg, .jpeg or .png. Add some or remove the folder"
+                             : "there is no such folder. Add it, or leave the class out");
 }
 
 std::int64_t ImageFolder::read(std::int64_t index, Generator& /*random*/,
@@ -132,8 +97,9 @@ std::int64_t ImageFolder::read(std::int64_t index, Generator& /*random*/,
 
 std::int64_t ImageFolder::read_image(std::int64_t index, Generator& /*random*/,
                                      Image& image) const {
-  image = read_image_file(path(index), describe(index));
-  return files_[static_cast<std::size_t>(index)].label;
+  image = read_image_file(path(index), describe(index),
+                          {.apply_orientation = options_.apply_orientation});
+  return label(index);
 }
 
 std::string ImageFolder::path(std::int64_t index) const {
@@ -144,12 +110,18 @@ std::string ImageFolder::describe(std::int64_t index) const {
   return concat(path(index), " (image ", index, ")");
 }
 
-std::unique_ptr<Dataset> open_images(const std::string& folder, Split split) {
-  const fs::path parent(folder);
-  const bool has_train = is_folder(parent / "train");
-  const fs::path test = test_folder(parent);
+std::string ImageFolder::format(std::int64_t index) const { return format_of_file(path(index)); }
+
+std::unique_ptr<Dataset> open_images(const std::string& folder, Split split,
+                                     const ImageFolderOptions& options) {
+  const std::string train = (fs::path(folder) / "train").string();
+  const bool has_train = is_folder(train);
+  const std::string test = test_folder(folder);
+  ImageFolderOptions own = options;
+  own.classes.clear();
+  own.allow_empty = false;
   if (!has_train && test.empty()) {
-    auto set = std::make_unique<ImageFolder>(folder);
+    auto set = std::make_unique<ImageFolder>(folder, own);
     if (split == Split::kTrain) {
       logging::warn_once(concat("[images] ", folder,
                                 ": there are no folders train and val: the same pictures train and "
@@ -157,14 +129,17 @@ std::unique_ptr<Dataset> open_images(const std::string& folder, Split split) {
     }
     return set;
   }
-  const std::string train = (parent / "train").string();
-  if (split == Split::kTrain) return std::make_unique<ImageFolder>(train);
+  if (split == Split::kTrain) return std::make_unique<ImageFolder>(train, own);
   if (test.empty()) {
     fail<FileError>(kOp, folder, ": there is a folder train, but neither val nor test. Put the ",
-                    "pictures to test with into ", (parent / "val").string());
+                    "pictures to test with into ", (fs::path(folder) / "val").string());
   }
-  return std::make_unique<ImageFolder>(test.string(),
-                                       has_train ? folders_in(train) : std::vector<std::string>());
+  Hidden said_of_training;
+  if (has_train) {
+    own.classes = folders_in(train, said_of_training);
+    own.allow_empty = true;
+  }
+  return std::make_unique<ImageFolder>(test, own);
 }
 
 }  // namespace mezzo::data

@@ -14,6 +14,7 @@
 #include "mezzo/data/idx.h"
 #include "mezzo/data/image_folder.h"
 #include "mezzo/data/pipeline.h"
+#include "mezzo/data/readable.h"
 #include "mezzo/data/shapes.h"
 
 namespace mezzo::data {
@@ -61,13 +62,29 @@ Transforms for_images(const Dataset& /*set*/, const OpenOptions& options) {
 
 struct InFolder {
   std::string_view name;
-  std::unique_ptr<Dataset> (*open)(const std::string& folder, Split split);
+  std::unique_ptr<Dataset> (*open)(const std::string& folder, Split split,
+                                   const OpenOptions& options);
   Transforms (*transforms)(const Dataset& set, const OpenOptions& options);
   std::array<std::string_view, 3> endings{};  // of its files; the first ones
 };
-constexpr InFolder kInFolder[] = {{"mnist", open_mnist, stretching, {"-ubyte", "-ubyte.gz"}},
-                                  {"cifar10", open_cifar10, for_cifar10, {".bin"}},
-                                  {"images", open_images, for_images, {".jpg", ".jpeg", ".png"}}};
+
+template <std::unique_ptr<Dataset> (*kOpen)(const std::string&, Split)>
+std::unique_ptr<Dataset> open_files(const std::string& folder, Split split,
+                                    const OpenOptions& /*options*/) {
+  return kOpen(folder, split);
+}
+
+std::unique_ptr<Dataset> open_pictures(const std::string& folder, Split split,
+                                       const OpenOptions& options) {
+  auto set = open_images(folder, split, {.apply_orientation = options.apply_orientation});
+  return options.bad_images == BadImages::kSkip ? without_unreadable(std::move(set))
+                                                : std::move(set);
+}
+
+constexpr InFolder kInFolder[] = {
+    {"mnist", open_files<open_mnist>, stretching, {"-ubyte", "-ubyte.gz"}},
+    {"cifar10", open_files<open_cifar10>, for_cifar10, {".bin"}},
+    {"images", open_pictures, for_images, {".jpg", ".jpeg", ".png"}}};
 
 bool ends_as_one_of(const InFolder& set, std::string name) {
   std::ranges::transform(name, name.begin(),
@@ -103,34 +120,49 @@ std::string known_specs() {
   return text;
 }
 
-}  // namespace
+// A set as its files have it, and what brings its images to one size.
+struct Opened {
+  std::unique_ptr<Dataset> set;
+  Transforms (*transforms)(const Dataset& set, const OpenOptions& options);
+};
 
-std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
-                                      const OpenOptions& options) {
-  constexpr std::string_view kOp = "data";
-  check_arg(options.image_size >= 0 && options.image_size <= kMostSide, kOp,
-            "the image size must be from 1 to ", kMostSide, ": ", options.image_size);
-  const OpenOptions applied{options.image_size, options.augment && split == Split::kTrain};
+constexpr std::string_view kOpenOp = "data";
+
+Opened open_spec(std::string_view spec, Split split, const OpenOptions& options) {
   const std::size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   const std::string folder(colon == std::string_view::npos ? "" : spec.substr(colon + 1));
   for (const BuiltIn& set : kBuiltIn) {
     if (name != set.name) continue;
-    check_arg(colon == std::string_view::npos, kOp, name, " is built in and has no folder: ", spec,
-              ". Write ", name);
-    auto opened = set.open(split, 0);
-    Transforms transforms = stretching(*opened, applied);
-    return transformed(std::move(opened), std::move(transforms));
+    check_arg(colon == std::string_view::npos, kOpenOp, name,
+              " is built in and has no folder: ", spec, ". Write ", name);
+    return {set.open(split, 0), stretching};
   }
   for (const InFolder& set : kInFolder) {
     if (name != set.name) continue;
-    check_arg(!folder.empty(), kOp, name, " needs the folder of its files: ", spec, ". Write ",
+    check_arg(!folder.empty(), kOpenOp, name, " needs the folder of its files: ", spec, ". Write ",
               name, ":DIR");
-    auto opened = set.open(folder, split);
-    Transforms transforms = set.transforms(*opened, applied);
-    return transformed(std::move(opened), std::move(transforms));
+    return {set.open(folder, split, options), set.transforms};
   }
-  fail(kOp, "no such data set: `", spec, "`. Known are ", known_specs());
+  fail(kOpenOp, "no such data set: `", spec, "`. Known are ", known_specs());
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const OpenOptions& options) {
+  check_arg(options.image_size >= 0 && options.image_size <= kMostSide, kOpenOp,
+            "the image size must be from 1 to ", kMostSide, ": ", options.image_size);
+  OpenOptions applied = options;
+  applied.augment = options.augment && split == Split::kTrain;
+  auto [set, transforms_of] = open_spec(spec, split, applied);
+  Transforms transforms = transforms_of(*set, applied);
+  return transformed(std::move(set), std::move(transforms));
+}
+
+std::unique_ptr<Dataset> open_as_stored(std::string_view spec, Split split,
+                                        const OpenOptions& options) {
+  return open_spec(spec, split, options).set;
 }
 
 bool is_file_of(std::string_view spec, const std::string& path) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "mezzo/data/dataset.h"
+#include "mezzo/data/readable.h"
 
 namespace mezzo::data {
 
@@ -19,6 +20,10 @@ struct OpenOptions {
   std::int64_t image_size = 0;
   // Training images are varied at random, a test set's never are.
   bool augment = false;
+  // Of sets whose images are files of their own. Skipped ones are found when the set is opened, by
+  // reading all: see without_unreadable().
+  BadImages bad_images = BadImages::kError;
+  bool apply_orientation = true;  // of `images`: see DecodeOptions
 };
 
 // The set that `spec` names: `digits`, `shapes`, `mnist:DIR`, `cifar10:DIR` or `images:DIR`, with
@@ -33,6 +38,11 @@ struct OpenOptions {
 // where the files are not what they should be.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const OpenOptions& options = {});
+
+// The same set with its images as they are, in sizes of their own; image_size and augment say
+// nothing.
+std::unique_ptr<Dataset> open_as_stored(std::string_view spec, Split split,
+                                        const OpenOptions& options = {});
 
 // Whether a file of that path is one of the set's, or would become one: it lies in the folder of
 // `spec` and ends as its files do.

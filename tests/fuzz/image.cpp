@@ -1,5 +1,6 @@
 // JPEG and PNG files, from memory.
 #include "mezzo/data/decode.h"
+#include "mezzo/data/exif.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/data/encode.h"
 
@@ -23,6 +24,11 @@ void read(Input input) {
           "pictures have three channels and no more pixels than are allowed");
   require(image.pixels.size() == static_cast<std::size_t>(image.shape.numel()),
           "a picture has the bytes of its shape");
+  const data::Image stored = data::decode_image(input, "image", {.apply_orientation = false});
+  const int orientation = data::exif_orientation(input);
+  require(orientation >= 1 && orientation <= 8, "there are eight orientations");
+  require(data::turned_upright(stored, orientation).pixels == image.pixels,
+          "orientation is all that is applied");
 }
 
 std::vector<Bytes> seeds() {
@@ -39,6 +45,13 @@ std::vector<Bytes> seeds() {
   add_png({.color_type = 0, .bit_depth = 16}, 22);
   add_png({.color_type = 3, .bit_depth = 8}, 11);
   add_png({.color_type = 6, .bit_depth = 8, .interlaced = true}, 44);
+  for (const int orientation : {1, 6}) {
+    for (const bool low_first : {true, false}) {
+      const Bytes exif = data::exif_of(orientation, low_first);
+      files.push_back(data::with_exif(encode_jpeg(picture(3)), exif));
+      files.push_back(data::with_exif(encode_png(picture(3)), exif));
+    }
+  }
   return files;
 }
 

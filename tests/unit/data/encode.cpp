@@ -2,9 +2,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include <jpeglib.h>
 #include <png.h>
+#include <zlib.h>
 
 namespace mezzo::data {
 namespace {
@@ -97,6 +99,61 @@ Bytes encode_png(const Bytes& rows, std::uint32_t height, std::uint32_t width,
 Bytes encode_png(const Image& image) {
   return encode_png(image.pixels, static_cast<std::uint32_t>(image.shape[1]),
                     static_cast<std::uint32_t>(image.shape[2]));
+}
+
+namespace {
+
+void put_number(Bytes& bytes, std::uint32_t number, int count, bool low_first) {
+  for (int i = 0; i < count; ++i) {
+    bytes.push_back(static_cast<std::uint8_t>(number >> 8 * (low_first ? i : count - 1 - i)));
+  }
+}
+
+}  // namespace
+
+Bytes exif_of(int orientation, bool low_first) {
+  Bytes bytes(2, low_first ? 'I' : 'M');
+  const auto put = [&](std::uint32_t number, int count) {
+    put_number(bytes, number, count, low_first);
+  };
+  put(42, 2);
+  put(10, 4);  // where the directory is; it need not follow at once
+  put(0, 2);
+  put(2, 2);  // entries: the resolution's unit, then the orientation
+  for (const auto& [tag, value] : {std::pair{0x0128, 2}, std::pair{0x0112, orientation}}) {
+    put(static_cast<std::uint32_t>(tag), 2);
+    put(3, 2);
+    put(1, 4);
+    put(static_cast<std::uint32_t>(value), 2);
+    put(0, 2);
+  }
+  put(0, 4);
+  return bytes;
+}
+
+Bytes with_exif(const Bytes& file, const Bytes& exif) {
+  Bytes part;
+  std::size_t at = 2;  // after the JPEG's first marker
+  if (file[0] == 0xFF) {
+    part = {0xFF, 0xE1};
+    put_number(part, static_cast<std::uint32_t>(exif.size() + 8), 2, false);
+    for (const char letter : {'E', 'x', 'i', 'f', '\0', '\0'}) {
+      part.push_back(static_cast<std::uint8_t>(letter));
+    }
+    part.insert(part.end(), exif.begin(), exif.end());
+  } else {
+    at = 33;  // after the PNG's header
+    put_number(part, static_cast<std::uint32_t>(exif.size()), 4, false);
+    for (const char letter : {'e', 'X', 'I', 'f'}) {
+      part.push_back(static_cast<std::uint8_t>(letter));
+    }
+    part.insert(part.end(), exif.begin(), exif.end());
+    const auto sum = crc32(0, part.data() + 4, static_cast<unsigned>(part.size() - 4));
+    put_number(part, static_cast<std::uint32_t>(sum), 4, false);
+  }
+  Bytes whole = file;
+  whole.insert(whole.begin() + static_cast<std::ptrdiff_t>(at), part.begin(), part.end());
+  return whole;
 }
 
 }  // namespace mezzo::data

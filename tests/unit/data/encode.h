@@ -31,4 +31,9 @@ Bytes encode_png(const Bytes& rows, std::uint32_t height, std::uint32_t width,
 // Of an RGB image.
 Bytes encode_png(const Image& image);
 
+// EXIF data with one entry, the orientation; with the low byte of numbers first or last.
+Bytes exif_of(int orientation, bool low_first = true);
+// The JPEG or PNG file with that data in it, as segment APP1 or as chunk eXIf.
+Bytes with_exif(const Bytes& file, const Bytes& exif);
+
 }  // namespace mezzo::data

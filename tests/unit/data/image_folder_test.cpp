@@ -112,6 +112,92 @@ TEST(ImageFolder, SaysWhatIsMissing) {
                                   "in .jpg, .jpeg or .png. Add some or remove the folder");
 }
 
+// The lines that opening says, all of them.
+template <class Open>
+std::string said_by(const Open& open) {
+  std::string said;
+  logging::set_sink([&said](logging::Topic /*topic*/, std::string_view line) {
+    said += std::string(line) + "\n";
+  });
+  open();
+  logging::set_sink(nullptr);
+  return said;
+}
+
+TEST(ImageFolder, PassesOverWhatIsHiddenWithOneLine) {
+  const TempFolder folder;
+  write_classes(folder, "");
+  for (const char* name : {"cat/._x1.png", "cat/._x10.png", "cat/deep/._z.jpg", "._loose.png"}) {
+    folder.write(name, {0, 5, 22, 7});  // as macOS writes them, no picture
+  }
+  folder.write(".ipynb_checkpoints/x1-checkpoint.png", plain_png(1));
+  folder.write("dog/.cache/thumbnail.png", plain_png(1));
+  folder.write("dog/.DS_Store", {1});  // no picture by its name, passed over as all such files are
+  std::vector<std::string> paths;
+  const std::string said = said_by([&] {
+    const ImageFolder set(folder.path());
+    EXPECT_THAT(set.class_names(), ElementsAre("cat", "dog"));
+    paths = paths_of(set, folder.path());
+  });
+  EXPECT_THAT(paths, ElementsAre("cat/x1.png", "cat/x10.png", "cat/deep/er/z.png", "dog/a.jpeg",
+                                 "dog/b.PNG"));
+  EXPECT_THAT(said, HasSubstr("[images] " + folder.path() +
+                              ": 5 hidden files or folders are passed over, the first one " +
+                              folder.path(".ipynb_checkpoints")));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1);
+}
+
+TEST(ImageFolder, MayBeAllowedClassesWithoutPictures) {
+  const TempFolder folder;
+  write_classes(folder, "");
+  std::filesystem::create_directories(folder.path("bird"));
+  EXPECT_THROW(ImageFolder(folder.path()), FileError);
+  const std::string said = said_by([&] {
+    const ImageFolder set(folder.path(), {.allow_empty = true});
+    EXPECT_THAT(set.class_names(), ElementsAre("bird", "cat", "dog"));
+    EXPECT_EQ(set.label(0), 1);
+  });
+  EXPECT_THAT(said, HasSubstr("there are no pictures of 1 of 3 classes: bird"));
+}
+
+// Whether the folder of a class is empty or is not there makes no difference.
+TEST(OpenImages, TestSetsMayLackAClassAndTrainingSetsMayNot) {
+  for (const bool has_folder : {true, false}) {
+    const TempFolder folder;
+    write_classes(folder, "train/");
+    folder.write("val/dog/only.png", plain_png(7));
+    if (has_folder) std::filesystem::create_directories(folder.path("val/cat"));
+    const std::string said = said_by([&] {
+      const auto test = open_images(folder.path(), Split::kTest);
+      EXPECT_EQ(test->size(), 1);
+      EXPECT_EQ(test->label(0), 1);
+    });
+    EXPECT_THAT(said, HasSubstr("[images] " + folder.path("val") +
+                                ": there are no pictures of 1 of 2 classes: cat"));
+    folder.write("val/fox/a.png", plain_png(7));
+    if (has_folder) std::filesystem::create_directories(folder.path("train/fox"));
+    const std::string refused = has_folder ? error_of(folder) : error_of(folder, Split::kTest);
+    EXPECT_THAT(refused, HasSubstr("fox: "));
+  }
+  const TempFolder folder;
+  write_classes(folder, "train/");
+  std::filesystem::create_directories(folder.path("val/dog"));
+  EXPECT_EQ(error_of(folder, Split::kTest),
+            "[images] " + folder.path("val") +
+                ": there are no pictures in its folders: no file ends in .jpg, .jpeg or .png. "
+                "Add some");
+}
+
+TEST(OpenImages, HiddenFoldersAreNoClassesOfTestSetsEither) {
+  const TempFolder folder;
+  write_classes(folder, "train/");
+  folder.write("train/.hidden/a.png", plain_png(7));
+  folder.write("val/dog/only.png", plain_png(7));
+  folder.write("val/.ipynb_checkpoints/only.png", plain_png(7));
+  EXPECT_EQ(open_images(folder.path(), Split::kTest)->num_classes(), 2);
+  EXPECT_EQ(open_images(folder.path(), Split::kTrain)->num_classes(), 2);
+}
+
 TEST(OpenImages, KnowsTrainAndValOrTest) {
   for (const std::string name : {"val", "test"}) {
     const TempFolder folder;
