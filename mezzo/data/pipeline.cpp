@@ -5,93 +5,35 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/derived.h"
 
 namespace mezzo::data {
 namespace {
 
 constexpr int kByteValues = 256;
 
-template <class T>
-constexpr bool kMakesImages = ImageTransform<std::decay_t<T>>;
-
-bool makes_images(const Transform& transform) {
-  return std::visit([](const auto& step) { return kMakesImages<decltype(step)>; }, transform);
-}
-
-// Of a transform that makes images.
-Shape output_shape(const Transform& transform, const Shape& input) {
-  return std::visit(
-      [&]<class Step>(const Step& step) -> Shape {
-        if constexpr (ImageTransform<Step>) {
-          return step.output_shape(input);
-        } else {
-          return input;
-        }
-      },
-      transform);
-}
-
-void apply(const Transform& transform, const ImageView& in, Generator& random,
-           std::span<std::uint8_t> out) {
-  std::visit(
-      [&]<class Step>(const Step& step) {
-        if constexpr (ImageTransform<Step>) step.apply(in, random, out);
-      },
-      transform);
-}
-
 // What a transform that makes numbers makes of those before it, [channels, 256].
 void change_numbers(const Transform& transform, std::int64_t channels,
                     std::vector<float>& numbers) {
-  std::visit(
-      [&]<class Step>(const Step& step) {
-        if constexpr (!ImageTransform<Step>) {
-          step.check(channels);
-          for (std::size_t i = 0; i < numbers.size(); ++i) {
-            numbers[i] = step.value(numbers[i], i / kByteValues);
-          }
-        }
-      },
-      transform);
+  transform.check(channels);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = transform.value(numbers[i], i / kByteValues);
+  }
 }
 
-// What the two kinds of data sets here share: all that they do not change.
-class Derived : public Dataset {
- public:
-  // `owned` is the source or null.
-  Derived(const Dataset& source, std::unique_ptr<Dataset> owned)
-      : owned_(std::move(owned)), source_(source) {}
-
-  std::int64_t size() const override { return source_.size(); }
-  Shape image_shape() const override { return source_.image_shape(); }
-  std::int64_t num_classes() const override { return source_.num_classes(); }
-  std::vector<std::string> class_names() const override { return source_.class_names(); }
-  Normalization normalization() const override { return source_.normalization(); }
-  std::vector<float> numbers() const override { return source_.numbers(); }
-  std::int64_t label(std::int64_t index) const override { return source_.label(index); }
-  std::string describe(std::int64_t index) const override { return source_.describe(index); }
-
- protected:
-  const Dataset& source() const { return source_; }
-
- private:
-  std::unique_ptr<Dataset> owned_;
-  const Dataset& source_;
-};
-
-class Transformed final : public Derived {
+class Transformed final : public DerivedDataset {
  public:
   Transformed(const Dataset& source, std::unique_ptr<Dataset> owned,
               std::vector<Transform> transforms)
-      : Derived(source, std::move(owned)), image_steps_(std::move(transforms)) {
-    const auto numeric = std::ranges::find_if_not(image_steps_, makes_images);
+      : DerivedDataset(source, std::move(owned)), image_steps_(std::move(transforms)) {
+    const auto numeric = std::ranges::find_if_not(image_steps_, &Transform::makes_images);
     check_arg(std::all_of(numeric, image_steps_.end(),
-                          [](const Transform& step) { return !makes_images(step); }),
+                          [](const Transform& step) { return !step.makes_images(); }),
               "map", "a transform of images comes after one that makes numbers. Put Rescale and ",
               "Normalize last");
     shape_ = source.image_shape();
     for (auto step = image_steps_.begin(); step != numeric; ++step) {
-      shape_ = output_shape(*step, shape_);
+      shape_ = step->output_shape(shape_);
     }
     make_numbers({numeric, image_steps_.end()});
     image_steps_.erase(numeric, image_steps_.end());
@@ -109,7 +51,7 @@ class Transformed final : public Derived {
     const Shape last = shape_after(image_steps_.back(), index, image.shape);
     check_arg(static_cast<std::size_t>(last.numel()) == pixels.size(), "map", describe(index),
               " becomes ", last, ", which is no place for it. Resize to one size");
-    apply(image_steps_.back(), image.view(), random, pixels);
+    image_steps_.back().apply(image.view(), random, pixels);
     return label;
   }
 
@@ -119,7 +61,7 @@ class Transformed final : public Derived {
     const std::int64_t label = source().read_image(index, random, before);
     run_first_steps(index, random, before);
     image.reshape(shape_after(image_steps_.back(), index, before.shape));
-    apply(image_steps_.back(), before.view(), random, image.pixels);
+    image_steps_.back().apply(before.view(), random, image.pixels);
     return label;
   }
 
@@ -141,7 +83,7 @@ class Transformed final : public Derived {
     Image next;
     for (auto step = image_steps_.begin(); step + 1 != image_steps_.end(); ++step) {
       next.reshape(shape_after(*step, index, image.shape));
-      apply(*step, image.view(), random, next.pixels);
+      step->apply(image.view(), random, next.pixels);
       std::swap(image, next);
     }
   }
@@ -149,7 +91,7 @@ class Transformed final : public Derived {
   // Known to work where images have one size; else it is this image's fault if it does not.
   Shape shape_after(const Transform& step, std::int64_t index, const Shape& shape) const {
     try {
-      return output_shape(step, shape);
+      return step.output_shape(shape);
     } catch (const ArgumentError& error) {
       fail<ArgumentError>("map", describe(index), ": ", error.what());
     }
@@ -160,10 +102,10 @@ class Transformed final : public Derived {
   std::vector<float> numbers_;
 };
 
-class Repeated final : public Derived {
+class Repeated final : public DerivedDataset {
  public:
   Repeated(const Dataset& source, std::unique_ptr<Dataset> owned, std::int64_t times)
-      : Derived(source, std::move(owned)), times_(times) {
+      : DerivedDataset(source, std::move(owned)), times_(times) {
     check_arg(times >= 1, "repeat", "a set can be repeated once or more: ", times);
     check_arg(times <= std::numeric_limits<std::int64_t>::max() / source.size(), "repeat",
               "too many: ", times, " times ", source.size(), " images. Repeat it less often");
@@ -172,19 +114,20 @@ class Repeated final : public Derived {
   std::int64_t size() const override { return times_ * source().size(); }
   std::int64_t read(std::int64_t index, Generator& random,
                     std::span<std::uint8_t> pixels) const override {
-    return source().read(index % source().size(), random, pixels);
+    return source().read(place(index), random, pixels);
   }
   std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const override {
-    return source().read_image(index % source().size(), random, image);
+    return source().read_image(place(index), random, image);
   }
-  std::int64_t label(std::int64_t index) const override {
-    return source().label(index % source().size());
-  }
+  std::int64_t label(std::int64_t index) const override { return source().label(place(index)); }
   std::string describe(std::int64_t index) const override {
-    return source().describe(index % source().size());
+    return source().describe(place(index));
   }
+  std::string format(std::int64_t index) const override { return source().format(place(index)); }
 
  private:
+  std::int64_t place(std::int64_t index) const { return index % source().size(); }
+
   std::int64_t times_;
 };
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/draw.h"
 #include "mezzo/data/resize.h"
 
 namespace mezzo::data {
@@ -47,14 +48,6 @@ void copy_window(const ImageView& in, std::int64_t top, std::int64_t left, const
   }
 }
 
-std::int64_t below(Generator& random, std::int64_t bound) {
-  return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(bound)));
-}
-
-double uniform(Generator& random, double low, double high) {
-  return low + (high - low) * static_cast<double>(random.uniform());
-}
-
 // The largest rectangle in the middle with a proportion that `crop` allows.
 ImageView central_part(const RandomResizedCrop& crop, const ImageView& in) {
   const double ratio = static_cast<double>(in.width) / static_cast<double>(in.height);
@@ -74,9 +67,9 @@ ImageView random_part(const RandomResizedCrop& crop, const ImageView& in, Genera
   constexpr int kTries = 10;
   const auto area = static_cast<double>(in.height * in.width);
   for (int i = 0; i < kTries; ++i) {
-    const double part = area * uniform(random, crop.min_area, crop.max_area);
+    const double part = area * uniform_in(random, crop.min_area, crop.max_area);
     const double ratio =
-        std::exp(uniform(random, std::log(crop.min_ratio), std::log(crop.max_ratio)));
+        std::exp(uniform_in(random, std::log(crop.min_ratio), std::log(crop.max_ratio)));
     const std::int64_t columns = std::llround(std::sqrt(part * ratio));
     const std::int64_t rows = std::llround(std::sqrt(part / ratio));
     if (columns < 1 || columns > in.width || rows < 1 || rows > in.height) continue;
@@ -105,14 +98,13 @@ void RandomCrop::apply(const ImageView& in, Generator& random, std::span<std::ui
 }
 
 Shape RandomHorizontalFlip::output_shape(const Shape& input) const {
-  check_arg(probability >= 0 && probability <= 1, "random_horizontal_flip",
-            "the probability must be from 0 to 1: ", probability);
+  check_probability("random_horizontal_flip", probability);
   return input;
 }
 
 void RandomHorizontalFlip::apply(const ImageView& in, Generator& random,
                                  std::span<std::uint8_t> out) const {
-  if (static_cast<double>(random.uniform()) >= probability) {
+  if (!happens(random, probability)) {
     copy_window(in, 0, 0, in.shape(), 0, out);
     return;
   }

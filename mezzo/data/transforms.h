@@ -4,27 +4,22 @@
 //   {RandomCrop{.height = 32, .width = 32, .padding = 4}, RandomHorizontalFlip{},
 //    Resize{.height = 224, .width = 224}, Rescale{}, Normalize{.mean = ..., .deviation = ...}}
 //
-// Those up to RandomResizedCrop make images from images, in bytes; Rescale and Normalize say what
-// number each byte becomes in a batch. What is random comes from the image's own stream, so that it
-// does not depend on the number of workers.
+// Those up to RandomResizedCrop make images from images, in bytes, as do those of
+// color_transforms.h and geometry_transforms.h; Rescale and Normalize say what number each byte
+// becomes in a batch. transform.h says what their members do, and how a step of one's own is
+// written.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "mezzo/core/random.h"
 #include "mezzo/core/shape.h"
 #include "mezzo/data/image.h"
+#include "mezzo/data/transform.h"
 
 namespace mezzo::data {
-
-// Of those that make images:
-//   output_shape   of images that have `input` for shape, both [channels, height, width], where a
-//                  height and width of 0 stand for sizes that differ. Throws ArgumentError if the
-//                  parameters make no sense or no such image can be taken.
-//   apply          writes the new image to `out`, dense.
 
 // A rectangle at a random place of the image with a border around it; MindSpore's RandomCrop.
 struct RandomCrop {
@@ -92,10 +87,6 @@ struct RandomResizedCrop {
   void apply(const ImageView& in, Generator& random, std::span<std::uint8_t> out) const;
 };
 
-// Of those that make numbers: value() is what `value` becomes in a channel. They are applied in
-// f32, in order, to the 256 bytes that there are, and so cost nothing per image. check() throws
-// ArgumentError unless the parameters fit that many channels.
-
 // value * scale + shift.
 struct Rescale {
   float scale = 1.0F / 255;
@@ -112,14 +103,6 @@ struct Normalize {
 
   void check(std::int64_t channels) const;
   float value(float value, std::size_t channel) const;
-};
-
-using Transform = std::variant<RandomCrop, RandomHorizontalFlip, Resize, ResizeShortSide,
-                               CenterCrop, RandomResizedCrop, Rescale, Normalize>;
-
-template <class T>
-concept ImageTransform = requires(const T& transform, const Shape& shape) {
-  transform.output_shape(shape);
 };
 
 }  // namespace mezzo::data

@@ -10,21 +10,12 @@
 #include "mezzo/core/error.h"
 #include "mezzo/data/resize.h"
 #include "tests/unit/data/images.h"
+#include "tests/unit/data/transformed.h"
 
 namespace mezzo::data {
 namespace {
 
 using ::testing::HasSubstr;
-
-// The image that `transform` makes with the stream of that seed.
-template <class T>
-Image transformed(const T& transform, const Image& in, std::uint64_t seed = 0) {
-  Image out;
-  out.reshape(transform.output_shape(in.shape));
-  Generator random(seed);
-  transform.apply(in.view(), random, out.pixels);
-  return out;
-}
 
 // An image whose pixel (y, x) is 10 * y + x + 1, so that a crop tells where it comes from.
 Image numbered(std::int64_t height, std::int64_t width) {
@@ -231,11 +222,6 @@ TEST(NumberTransforms, AreWhatTheirFormulasSay) {
   EXPECT_THROW((Rescale{.scale = infinity}.check(3)), ArgumentError);
   EXPECT_THROW((Normalize{.mean = {NAN}, .deviation = {1}}.check(1)), ArgumentError);
   EXPECT_THROW((Normalize{.mean = {0}, .deviation = {-1}}.check(1)), ArgumentError);
-}
-
-template <class T>
-std::string refusal(const T& transform, const Shape& shape) {
-  return message_of<ArgumentError>([&] { transform.output_shape(shape); });
 }
 
 TEST(Transforms, RefuseParametersThatMakeNoSense) {
