@@ -44,6 +44,7 @@
 #include "mezzo/data/image.h"
 #include "mezzo/data/image_folder.h"
 #include "mezzo/data/loader.h"
+#include "mezzo/data/mix.h"
 #include "mezzo/data/open.h"
 #include "mezzo/data/pictures.h"
 #include "mezzo/data/pipeline.h"

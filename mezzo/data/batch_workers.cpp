@@ -54,7 +54,8 @@ BatchWorkers::Job& BatchWorkers::claimable_job() {
   if (jobs_.empty() || jobs_.back().claimed == jobs_.back().images) {
     Job& job = jobs_.emplace_back();
     try {
-      job.batch = plan_.open(next_step_++);
+      job.step = next_step_++;
+      job.batch = plan_.open(job.step);
       job.images = static_cast<std::int64_t>(job.batch.indices.size());
     } catch (...) {
       failed_ = true;
@@ -65,6 +66,22 @@ BatchWorkers::Job& BatchWorkers::claimable_job() {
   return jobs_.back();
 }
 
+template <class Work>
+void BatchWorkers::do_unlocked(Job& job, std::int64_t image, std::unique_lock<std::mutex>& lock,
+                               const Work& work) {
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    work();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  if (error == nullptr) return;
+  failed_ = true;
+  job.fail_at(image, error);
+}
+
 void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
   // Few enough claims that taking one costs nothing, small enough that threads end together.
   constexpr std::int64_t kClaims = 4;
@@ -72,17 +89,11 @@ void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
   const std::int64_t begin = job.claimed;
   const std::int64_t end = std::min(begin + part, job.images);
   job.claimed = end;
-  lock.unlock();
-  std::exception_ptr error;
-  try {
-    plan_.fill(job.batch, begin, end);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  lock.lock();
-  if (error != nullptr) {
-    failed_ = true;
-    job.fail_at(begin, error);
+  do_unlocked(job, begin, lock, [&] { plan_.fill(job.batch, begin, end); });
+  // Complete it is, for those who wait, once it is finished.
+  const bool is_last = job.done + end - begin == job.images;
+  if (is_last && plan_.finish && job.error == nullptr) {
+    do_unlocked(job, begin, lock, [&] { plan_.finish(job.batch, job.step); });
   }
   job.done += end - begin;
 }

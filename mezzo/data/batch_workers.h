@@ -31,6 +31,8 @@ class BatchWorkers {
     std::function<Batch(std::int64_t step)> open;
     // Writes images begin to end - 1 of the batch; on several threads at once, for other images.
     std::function<void(Batch& batch, std::int64_t begin, std::int64_t end)> fill;
+    // Of a batch with all its images, if there is anything left to do; on one thread.
+    std::function<void(Batch& batch, std::int64_t step)> finish{};
   };
 
   // Throws UnsupportedError if a thread cannot be started; those that were are gone then.
@@ -47,6 +49,7 @@ class BatchWorkers {
   // A batch in the making.
   struct Job {
     Batch batch{};
+    std::int64_t step = 0;
     std::int64_t images = 0;
     std::int64_t claimed = 0;  // images that some thread has taken on
     std::int64_t done = 0;
@@ -68,6 +71,10 @@ class BatchWorkers {
   // The newest batch, with images that nobody has claimed; opened if need be. has_work() was true.
   Job& claimable_job();
   void work_on(Job& job, std::unique_lock<std::mutex>& lock);
+  // Does `work` without the lock. What it throws is the job's error, at that image.
+  template <class Work>
+  void do_unlocked(Job& job, std::int64_t image, std::unique_lock<std::mutex>& lock,
+                   const Work& work);
 
   Plan plan_;
   std::mutex mutex_;

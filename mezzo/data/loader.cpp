@@ -30,11 +30,18 @@ void check_options(const Dataset& dataset, const LoaderOptions& options) {
                            "there is no CUDA card that could copy from pinned memory. Leave "
                            "pin_memory away");
   }
+  check_mix(options.mix);
   const Shape images = dataset.image_shape();
   check_arg(images.rank() == 3, kOp, "image_shape() must be [channels, height, width], it is ",
             images, ". Correct the data set");
   check_arg(images.numel() > 0, kOp,
             "the images differ in size. Map the data set with a Resize first");
+}
+
+// Labels that are mixed are rows of numbers.
+LoaderOptions completed(LoaderOptions options) {
+  if (options.mix.is_on() && !options.one_hot.has_value()) options.one_hot = OneHot{};
+  return options;
 }
 
 // `numbers`, [channels, 256], as a table of that dtype.
@@ -115,7 +122,7 @@ DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
                    .seed = options.seed,
                    .shard = options.shard}),
       dataset_(dataset),
-      options_(std::move(options)) {
+      options_(completed(std::move(options))) {
   check_options(dataset_, options_);
   const std::int64_t channels = dataset_.image_shape()[0];
   numbers_ = number_table(options_.normalization.has_value()
@@ -142,7 +149,11 @@ void DataLoader::begin_epoch() {
                          .open = [this](std::int64_t step) { return open_batch(step); },
                          .fill = [this, epoch = from.epoch](
                                      Batch& batch, std::int64_t begin,
-                                     std::int64_t end) { fill_batch(batch, epoch, begin, end); }});
+                                     std::int64_t end) { fill_batch(batch, epoch, begin, end); },
+                         .finish =
+                             [this, epoch = from.epoch](Batch& batch, std::int64_t step) {
+                               finish_batch(batch, {epoch, step});
+                             }});
 }
 
 Batch DataLoader::take_batch() {
@@ -159,6 +170,7 @@ Batch DataLoader::make_batch() {
   if (ahead_ != nullptr) return ahead_->take();
   Batch made = open_batch(position().step);
   fill_batch(made, position().epoch, 0, static_cast<std::int64_t>(made.indices.size()));
+  finish_batch(made, position());
   return made;
 }
 
@@ -213,6 +225,10 @@ void DataLoader::fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin
       write_numbers<std::uint16_t>(pixels, numbers_, i, batch.images);
     }
   }
+}
+
+void DataLoader::finish_batch(Batch& batch, LoaderPosition at) const {
+  if (options_.mix.is_on()) mix_batch(options_.mix, options_.seed, at, options_.shard, batch);
 }
 
 void DataLoader::write_label(std::int64_t label, std::int64_t row, const Tensor& labels) const {

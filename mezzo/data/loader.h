@@ -8,6 +8,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/data/batch_source.h"
 #include "mezzo/data/dataset.h"
+#include "mezzo/data/mix.h"
 
 namespace mezzo::data {
 
@@ -41,14 +42,17 @@ struct LoaderOptions {
   DType image_dtype = DType::kF32;  // f32, bf16 or f16
   DType label_dtype = DType::kI64;  // i64 or i32
   std::optional<OneHot> one_hot{};  // labels as f32[n, classes] instead
-  Shard shard{};                    // of batches that several processes share
+  // Images and labels mixed in pairs, within a shard's part of a batch: see mix.h. Labels are
+  // f32[n, classes] then.
+  Mix mix{};
+  Shard shard{};  // of batches that several processes share
 };
 
 // Images are [n, c, h, w] of image_dtype, channels-last, labels [n] of label_dtype or
 // f32[n, classes]. Batches are a function of (data set, options, position) alone: the same after a
-// restart, and whatever the number of threads; an image is varied alike in whatever shard it is.
-// next() rethrows what reading the data set threw, and throws UnsupportedError if the workers'
-// threads cannot be started.
+// restart, and whatever the number of threads; an image is varied alike in whatever shard it is,
+// but mixed with those of its own. next() rethrows what reading the data set threw, and throws
+// UnsupportedError if the workers' threads cannot be started.
 class DataLoader final : public BatchSource {
  public:
   // `dataset` must outlive the loader. Throws ArgumentError if batch_size, prefetch or workers is
@@ -69,6 +73,7 @@ class DataLoader final : public BatchSource {
   Tensor room_for(const Shape& shape, DType dtype, Format format = Format::kContiguous) const;
   Batch open_batch(std::int64_t step) const;
   void fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
+  void finish_batch(Batch& batch, LoaderPosition at) const;
   void write_label(std::int64_t label, std::int64_t row, const Tensor& labels) const;
 
   const Dataset& dataset_;
