@@ -50,6 +50,7 @@
 #include "mezzo/data/pipeline.h"
 #include "mezzo/data/readable.h"
 #include "mezzo/data/shapes.h"
+#include "mezzo/data/statistics.h"
 #include "mezzo/data/tensor_batches.h"
 #include "mezzo/data/transform.h"
 #include "mezzo/data/transforms.h"
