@@ -13,5 +13,6 @@ void add_export(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_ops(CLI::App& app);
 void add_info(CLI::App& app);
+void add_data(CLI::App& app);
 
 }  // namespace mezzo::cli

@@ -9,6 +9,7 @@
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/cli/left_out.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
@@ -86,6 +87,8 @@ struct Logs {
 train::RunResult train_one(const train::RunOptions& run, const train::DataPair& data,
                            std::size_t number, Logs& logs) {
   logs.json.begin(start_event("compare", run, training_fields(run)));
+  begin_left_out(logs.json, *data.train, "train");
+  begin_left_out(logs.json, *data.test, "test");
   Progress progress(logs.json, label_of(run), logs.quiet);
   logs.report.begin(label_of(run), run, data);
   EventLog log(log_folder(logs.folder, number, run), progress);
@@ -141,6 +144,8 @@ void run_compare(CompareOptions options) {
   train::RunResult result;
   const auto print_rows = [&] {
     if (rows.size() > 1) write_out("{}", format_table(rows));
+    print_left_out(*data.train, "train");
+    print_left_out(*data.test, "test");
   };
   try {
     for (std::size_t i = 0; i < runs.size() && !result.stopped; ++i) {

@@ -5,6 +5,7 @@
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/cli/left_out.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
@@ -76,8 +77,8 @@ void run_eval(const EvalOptions& options) {
   check_outputs({json, logits}, {.data = options.run.data});
   train::RunOptions run = options.parsed();
   apply_machine_options(options);
-  const auto images =
-      data::open_dataset(run.data, data::Split::kTest, {.image_size = run.image_size});
+  const auto images = data::open_dataset(
+      run.data, data::Split::kTest, {.image_size = run.image_size, .bad_images = run.bad_images});
   train::set_image_size(run, images->image_shape());
   set_class_weights(run, *images);
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
@@ -86,6 +87,7 @@ void run_eval(const EvalOptions& options) {
   own["weights"] = run.fine_tuning.weights;
   own["class_weights"] = run.loss.class_weights;
   log.begin(start_event("eval", run, own));
+  begin_left_out(log, *images, "test");
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
   const Evaluated evaluated = evaluate(options, run, *images, *net);
   const Measured& measured = evaluated.measured;
@@ -97,6 +99,7 @@ void run_eval(const EvalOptions& options) {
             run.model, text_of(run.policy), 100 * measured.test->accuracy,
             without_sign(measured.test->loss), images->size(), measured.images_per_s,
             format_bytes(measured.peak_bytes));
+  print_left_out(*images, "test");
 }
 
 }  // namespace

@@ -28,7 +28,10 @@ Json rates_of(const std::vector<train::RateOf>& rates) {
 }  // namespace
 
 Json data_fields(const train::RunOptions& options) {
-  return {{"data", options.data}, {"image_size", options.image_size}, {"workers", options.workers}};
+  return {{"data", options.data},
+          {"image_size", options.image_size},
+          {"bad_images", options.bad_images == data::BadImages::kSkip ? "skip" : "error"},
+          {"workers", options.workers}};
 }
 
 Json step_fields(const train::RunOptions& options) {
@@ -57,6 +60,8 @@ Json training_fields(const train::RunOptions& options) {
   Json fields = data_fields(options);
   fields.update(step_fields(options));
   fields.update({{"augment", options.augment},
+                 {"mixup", options.mix.mixup},
+                 {"cutmix", options.mix.cutmix},
                  {"epochs", options.epochs},
                  {"steps", or_null(options.steps)},
                  {"weights", options.fine_tuning.weights},

@@ -12,10 +12,10 @@ train::RunOptions SharedOptions::parsed() const {
   set_loss(*this, result);
   set_optimizer(*this, result);
   set_schedule(*this, result);
+  set_data(*this, result);
   set_device(*this, result);
   set_histograms(*this, result);
   result.epochs = epochs.value_or(result.epochs);
-  check_arg(result.workers >= 0, "--workers", "must not be negative: ", result.workers);
   train::check_options(result);
   return result;
 }

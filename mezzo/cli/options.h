@@ -54,6 +54,7 @@ struct SharedOptions {
   std::string device = "cpu";
   std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
   bool tf32 = false;
+  std::string bad_images = "error";
   std::optional<std::int64_t> threads{};  // as many as there are cores
   std::string json{};
   std::string report{};
@@ -73,11 +74,12 @@ void add_precision_options(CLI::App& command, SharedOptions& options);
 void add_precision_options_but_level(CLI::App& command, SharedOptions& options);
 // --loss-scale
 void add_loss_scale_option(CLI::App& command, SharedOptions& options);
-// --data --image-size --workers: what names images and their size.
+// --data --image-size --bad-images --workers: what names images and their size.
 void add_data_options(CLI::App& command, SharedOptions& options);
 // --batch-size, the same for training and for evaluation.
 void add_batch_size_option(CLI::App& command, SharedOptions& options);
-// Those, and --epochs --steps --no-shuffle --no-augment: what a run reads, and for how long.
+// Those, and --epochs --steps --no-shuffle --no-augment --mixup --cutmix: what a run reads, and for
+// how long.
 void add_training_data_options(CLI::App& command, SharedOptions& options);
 // --weights --head --freeze --zero-init-residual: what a run begins with, and what of it stays.
 void add_beginning_options(CLI::App& command, SharedOptions& options);

@@ -21,9 +21,20 @@ void add_data_options(CLI::App& command, SharedOptions& options) {
   add_size(command, "--image-size", options.run.image_size,
            "Height and width of images (the data's own; images: 224)")
       ->group(heading::kData);
+  command.add_option("--bad-images", options.bad_images, "Unreadable files: error or skip")
+      ->capture_default_str()
+      ->group(heading::kData);
   command.add_option("--workers", options.run.workers, "Threads for batches")
       ->capture_default_str()
       ->group(heading::kData);
+}
+
+void set_data(const SharedOptions& options, train::RunOptions& run) {
+  const std::string& text = options.bad_images;
+  check_arg(text == "error" || text == "skip", "--bad-images", "`", text,
+            "` is neither error nor skip. Say one of them");
+  run.bad_images = text == "skip" ? data::BadImages::kSkip : data::BadImages::kError;
+  check_arg(run.workers >= 0, "--workers", "must not be negative: ", run.workers);
 }
 
 void add_training_data_options(CLI::App& command, SharedOptions& options) {
@@ -37,6 +48,10 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
       "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order"));
   add(command.add_flag_callback(
       "--no-augment", [&options] { options.run.augment = false; }, "No crops and flips"));
+  add(command.add_option("--mixup", options.run.mix.mixup, "Images mixed in pairs, by Beta(A, A)")
+          ->capture_default_str());
+  add(command.add_option("--cutmix", options.run.mix.cutmix, "Rectangles exchanged, by Beta(A, A)")
+          ->capture_default_str());
 }
 
 void fit_epochs(const SharedOptions& options, const data::Dataset& images, train::RunOptions& run) {

@@ -7,6 +7,7 @@
 #include "mezzo/cli/events.h"
 #include "mezzo/cli/failures.h"
 #include "mezzo/cli/json_lines.h"
+#include "mezzo/cli/left_out.h"
 #include "mezzo/cli/options.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/processes.h"
@@ -82,6 +83,8 @@ void run_train(TrainOptions options) {
   train::set_class_weights(run.loss, *data.train);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
+  begin_left_out(json, *data.train, "train");
+  begin_left_out(json, *data.test, "test");
   Progress progress(json, run.model, options.quiet);
   report.begin(name, run, data);
   EventLog log(options.logdir, progress);
@@ -102,6 +105,8 @@ void run_train(TrainOptions options) {
     throw;
   }
   if (!result.stopped) print_result(run, result);
+  print_left_out(*data.train, "train");
+  print_left_out(*data.test, "test");
   on_the_way([&] { write_both(options.save, *trained, report); });
   if (result.stopped) {
     // The launcher ends all processes at the first that fails, and one may still be writing.

@@ -94,6 +94,8 @@ void check_options(const RunOptions& options) {
             ": several processes train together on CPUs only. Leave it out, or start one process");
   check_schedule(options.schedule);
   check_loss(options.loss);
+  check_not_negative("--mixup", options.mix.mixup);
+  check_not_negative("--cutmix", options.mix.cutmix);
   check_beginning(options);
   if (options.policy.level == amp::Level::kO0) {
     check_arg(

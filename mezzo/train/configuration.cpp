@@ -13,12 +13,15 @@ namespace {
 
 constexpr const char* kConfiguration = "configuration";
 constexpr const char* kSyncBatchNorm = "--sync-batchnorm";
+constexpr const char* kMixup = "--mixup";
+constexpr const char* kCutmix = "--cutmix";
 
 // What checkpoints of versions that did not have an option were written with.
 const std::map<std::string, std::string>& in_earlier_versions() {
   static const std::map<std::string, std::string> values{
-      {kSyncBatchNorm, "off"}, {"--optimizer", "sgd"}, {"--nesterov", "off"},   {"--lr-of", ""},
-      {"--accumulate", "1"},   {"--clip", ""},         {"--class-weights", ""}, {"--freeze", ""}};
+      {kSyncBatchNorm, "off"}, {kMixup, "0"},   {kCutmix, "0"},        {"--optimizer", "sgd"},
+      {"--nesterov", "off"},   {"--lr-of", ""}, {"--accumulate", "1"}, {"--clip", ""},
+      {"--class-weights", ""}, {"--freeze", ""}};
   return values;
 }
 
@@ -135,6 +138,8 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--seed", concat(options.seed)},
                        {"shuffling", options.shuffle ? "on" : "off"},
                        {"augmentation", options.augment ? "on" : "off"},
+                       {kMixup, concat(options.mix.mixup)},
+                       {kCutmix, concat(options.mix.cutmix)},
                        {"--loss-scale", text_of(scaling)},
                        {"--keep-batchnorm-fp32", text_of(options.precision.keep_batchnorm_fp32)},
                        {"--keep-f32", text_of(options.precision.keep_float32)},

@@ -44,6 +44,7 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
                                         .seed = options.seed,
                                         .workers = options.workers,
                                         .device = options.device,
+                                        .mix = options.mix,
                                         .shard = shard_of(options)});
   data::DataLoader test_loader(*data.test, {.batch_size = options.batch_size,
                                             .shuffle = false,
@@ -108,7 +109,9 @@ DataPair open_data(const std::string& spec, const data::OpenOptions& options) {
 }
 
 DataPair open_data(const RunOptions& options) {
-  return open_data(options.data, {.image_size = options.image_size, .augment = options.augment});
+  return open_data(options.data, {.image_size = options.image_size,
+                                  .augment = options.augment,
+                                  .bad_images = options.bad_images});
 }
 
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,

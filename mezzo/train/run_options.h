@@ -11,6 +11,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
 #include "mezzo/data/loader.h"
+#include "mezzo/data/readable.h"
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/train/schedule.h"
 
@@ -114,8 +115,10 @@ struct RunOptions {
   std::uint64_t seed = 1;
   bool shuffle = true;
   bool augment = true;  // vary training images as is usual for the data set; see data/open.h
-  bool graph = false;   // capture the training step and replay it: graph::captured()
-  bool activation_gradients = false;               // histograms count those, too
+  data::Mix mix{};      // mixup and cutmix of training batches
+  data::BadImages bad_images = data::BadImages::kError;  // those that cannot be read
+  bool graph = false;                 // capture the training step and replay it: graph::captured()
+  bool activation_gradients = false;  // histograms count those, too
   std::int64_t workers = data::default_workers();  // threads that make batches
   bool zero_init_residual = false;                 // else: ModelConfig::zero_init_residual
   // Modules by the pattern of their path whose insides the backward pass computes again instead of

@@ -90,6 +90,7 @@ std::vector<Bytes> seeds() {
       bytes_of(""),
       bytes_of("--model\nlenet5\n--amp\nO3\n--dtype\nf16\n--loss-scale\n1024\n--seed=7"),
       bytes_of("--keep-f32\nadd,fc,layer4.*\n--lower=softmax\n--keep-batchnorm-fp32\nfalse"),
+      bytes_of("--bad-images\nskip\n--mixup\n0.2\n--cutmix\n1"),
       bytes_of("--levels\nO0,O1/bf16,auto,O2/f16\n--loss-scale\ndynamic\n--no-shuffle"),
       bytes_of("--lr-schedule\nlinear\n--lr\n0.1\n--lr-init\n0.01\n--lr-end\n1e-5"
                "\n--warmup-epochs\n0.5\n--epochs\n3"),

@@ -74,6 +74,8 @@ TEST(CheckOptions, EachIsWithinItsBounds) {
       {[](RunOptions& o) { o.checkpoints.every = 5; }, "[--checkpoint-dir] is missing"},
       {[](RunOptions& o) { o.checkpoints = {.folder = "x", .every = -1}; }, "[--checkpoint-every]"},
       {[](RunOptions& o) { o.checkpoints = {.folder = "x", .keep = -1}; }, "[--keep]"},
+      {[](RunOptions& o) { o.mix.mixup = -1; }, "[--mixup]"},
+      {[](RunOptions& o) { o.mix.cutmix = HUGE_VAL; }, "[--cutmix]"},
   };
   for (const auto& [change, message] : changes) {
     RunOptions options;
@@ -102,6 +104,20 @@ TEST(CheckConfiguration, WithoutSynchronizedNormsThereWereNone) {
         message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(now)); }),
         HasSubstr("begun with --sync-batchnorm off, not on"));
   });
+}
+
+// As checkpoints were before batches could be mixed.
+TEST(CheckConfiguration, WithoutAWordOnMixingNothingWasMixed) {
+  io::Checkpoint checkpoint;
+  Configuration begun = configuration_of({});
+  begun.erase("--mixup");
+  begun.erase("--cutmix");
+  add_configuration(checkpoint, begun);
+  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of({})));
+  const RunOptions now{.mix = {.mixup = 0.5}};
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(now)); }),
+      HasSubstr("begun with --mixup 0, not 0.5"));
 }
 
 TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
@@ -136,6 +152,8 @@ TEST(CheckConfiguration, OtherOptionsAreRefusedIfTheyChangeTheBits) {
       [](RunOptions& o) { ++o.seed; },
       [](RunOptions& o) { o.shuffle = !o.shuffle; },
       [](RunOptions& o) { o.augment = !o.augment; },
+      [](RunOptions& o) { o.mix.mixup = 0.5; },
+      [](RunOptions& o) { o.mix.cutmix = 0.5; },
   };
   const RunOptions begun{.image_size = 28};
   for (const Change& change : changes) {

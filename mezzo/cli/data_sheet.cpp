@@ -1,0 +1,181 @@
+#include "mezzo/cli/data_sheet.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "mezzo/cli/strict_values.h"
+#include "mezzo/core/error.h"
+#include "mezzo/data/pictures.h"
+#include "mezzo/data/statistics.h"
+#include "mezzo/data/stream.h"
+
+namespace mezzo::cli {
+namespace {
+
+constexpr std::int64_t kColumns = 8;
+constexpr std::int64_t kMostPictures = 1024;
+constexpr std::int64_t kCell = 112;  // the most pixels of a side on the sheet
+
+// An image that is stored, and what reaches the network of it.
+struct Pair {
+  data::Image stored{};
+  data::Image seen{};
+};
+
+// Small images larger, by whole pixels, and large ones smaller.
+data::Image fitted(const data::Image& image) {
+  const std::int64_t side = std::max(image.shape[1], image.shape[2]);
+  if (side > kCell) return data::shrunk(image, kCell);
+  const std::int64_t times = kCell / side;
+  data::Image larger;
+  larger.reshape({image.shape[0], image.shape[1] * times, image.shape[2] * times});
+  auto to = larger.pixels.begin();
+  for (std::int64_t y = 0; y < larger.shape[1]; ++y) {
+    for (std::int64_t x = 0; x < larger.shape[2]; ++x) {
+      to =
+          std::copy_n(image.view().row(y / times) + x / times * image.shape[0], image.shape[0], to);
+    }
+  }
+  return larger;
+}
+
+data::Image empty_cell(std::int64_t channels) {
+  constexpr std::uint8_t kGround = 40;  // as between the pictures of a sheet
+  data::Image cell;
+  cell.reshape({channels, kCell, kCell});
+  std::ranges::fill(cell.pixels, kGround);
+  return cell;
+}
+
+// In the middle of a square cell.
+data::Image centred(const data::Image& image) {
+  const std::int64_t channels = image.shape[0];
+  data::Image cell = empty_cell(channels);
+  const std::int64_t top = (kCell - image.shape[1]) / 2;
+  const std::int64_t left = (kCell - image.shape[2]) / 2;
+  for (std::int64_t y = 0; y < image.shape[1]; ++y) {
+    std::copy_n(image.view().row(y), image.shape[2] * channels,
+                cell.pixels.begin() + ((top + y) * kCell + left) * channels);
+  }
+  return cell;
+}
+
+// What is where on a sheet: numbers of images, -1 for an empty cell.
+struct Plan {
+  std::int64_t columns = 0;
+  bool has_class_columns = false;
+  std::vector<std::int64_t> indices{};
+};
+
+// Classes take turns, so that each has columns of its own: images spread evenly over those of their
+// class.
+Plan plan_by_class(const data::Dataset& set, std::int64_t pictures) {
+  const std::int64_t classes = set.num_classes();
+  std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(classes));
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    of_class.at(static_cast<std::size_t>(set.label(i))).push_back(i);
+  }
+  Plan plan{.columns = classes * std::max<std::int64_t>(kColumns / classes, 1),
+            .has_class_columns = true};
+  const std::int64_t rows = std::max<std::int64_t>(pictures / plan.columns, 1);
+  plan.indices.assign(static_cast<std::size_t>(rows * plan.columns), -1);
+  for (std::size_t c = 0; c < of_class.size(); ++c) {
+    std::size_t cell = c;
+    for (const std::int64_t place :
+         data::evenly_spread(std::ssize(of_class[c]), rows * plan.columns / classes)) {
+      plan.indices[cell] = of_class[c][static_cast<std::size_t>(place)];
+      cell += of_class.size();
+    }
+  }
+  return plan;
+}
+
+Plan plan_of(const data::Dataset& set, std::int64_t pictures) {
+  constexpr std::int64_t kMostClassColumns = 12;
+  if (set.num_classes() > 1 && set.num_classes() <= kMostClassColumns) {
+    return plan_by_class(set, pictures);
+  }
+  Plan plan{.columns = kColumns, .indices = data::evenly_spread(set.size(), pictures)};
+  plan.columns = std::min<std::int64_t>(kColumns, std::ssize(plan.indices));
+  while (std::ssize(plan.indices) % plan.columns != 0) plan.indices.push_back(-1);
+  return plan;
+}
+
+// Of cells that stay empty, pairs of nothing.
+std::vector<Pair> read_pairs(const std::string& spec, data::Split split,
+                             const SheetOptions& options, const data::Dataset& stored,
+                             const Plan& plan) {
+  const auto seen =
+      data::open_dataset(spec, split, {.image_size = options.image_size, .augment = true});
+  std::vector<Pair> pairs(plan.indices.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const std::int64_t index = plan.indices[i];
+    if (index < 0) continue;
+    Generator unused;
+    Generator random = data::stream_of(options.seed, 0, static_cast<std::uint64_t>(index));
+    Pair pair;
+    try {
+      stored.read_image(index, unused, pair.stored);
+      seen->read_image(index, random, pair.seen);
+    } catch (const FileError&) {
+      continue;  // it is among the unreadable ones
+    }
+    pairs[i] = std::move(pair);
+  }
+  return pairs;
+}
+
+std::string column_names(const data::Dataset& set) {
+  std::string text;
+  for (const std::string& name : set.class_names()) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? concat("0 to ", set.num_classes() - 1) : text;
+}
+
+}  // namespace
+
+void add_sheet_options(CLI::App& command, SheetOptions& options) {
+  const auto mark = [&options](const auto&) { options.is_given = true; };
+  command.add_option("--pictures", options.pictures, "Images on the picture of --out")
+      ->capture_default_str()
+      ->each(mark);
+  add_size(command, "--image-size", options.image_size, "Of images as they are trained on")
+      ->each(mark);
+  command.add_option("--seed", options.seed, "Of the run whose first epoch it shows")
+      ->capture_default_str()
+      ->each(mark);
+}
+
+void check_sheet_options(const SheetOptions& options) {
+  check_arg(options.pictures >= 1 && options.pictures <= kMostPictures, "--pictures",
+            "must be from 1 to ", kMostPictures, ": ", options.pictures);
+}
+
+Sheet make_sheet(const std::string& spec, data::Split split, const SheetOptions& options) {
+  const auto stored = data::open_as_stored(spec, split);
+  const Plan plan = plan_of(*stored, options.pictures);
+  const std::vector<Pair> pairs = read_pairs(spec, split, options, *stored, plan);
+  const bool differ = std::ranges::any_of(pairs, [](const Pair& pair) {
+    return pair.stored.shape != pair.seen.shape || pair.stored.pixels != pair.seen.pixels;
+  });
+  std::vector<data::Image> cells;
+  const auto add_row = [&](std::size_t first, data::Image Pair::*image) {
+    for (std::size_t i = first; i < first + static_cast<std::size_t>(plan.columns); ++i) {
+      const data::Image& picture = pairs[i].*image;
+      cells.push_back(picture.pixels.empty() ? empty_cell(stored->image_shape()[0])
+                                             : centred(fitted(picture)));
+    }
+  };
+  for (std::size_t first = 0; first < pairs.size();
+       first += static_cast<std::size_t>(plan.columns)) {
+    add_row(first, &Pair::stored);
+    if (differ) add_row(first, &Pair::seen);
+  }
+  std::string caption = differ ? "each row as stored, and below it as the network sees it"
+                               : "images as stored, which is what the network sees";
+  if (plan.has_class_columns) caption += "; classes by column: " + column_names(*stored);
+  return {data::contact_sheet(cells, plan.columns), std::move(caption)};
+}
+
+}  // namespace mezzo::cli
