@@ -14,7 +14,7 @@
 namespace mezzo::cli {
 namespace {
 
-constexpr std::int64_t kColumns = 8;
+constexpr std::int64_t kPicturesInARow = 8;
 constexpr std::int64_t kMostPictures = 1024;
 constexpr std::int64_t kCell = 112;  // the most pixels of a side on the sheet
 
@@ -77,7 +77,7 @@ Plan plan_by_class(const data::Dataset& set, std::int64_t pictures) {
   for (std::int64_t i = 0; i < set.size(); ++i) {
     of_class.at(static_cast<std::size_t>(set.label(i))).push_back(i);
   }
-  Plan plan{.columns = classes * std::max<std::int64_t>(kColumns / classes, 1),
+  Plan plan{.columns = classes * std::max<std::int64_t>(kPicturesInARow / classes, 1),
             .has_class_columns = true};
   const std::int64_t rows = std::max<std::int64_t>(pictures / plan.columns, 1);
   plan.indices.assign(static_cast<std::size_t>(rows * plan.columns), -1);
@@ -97,8 +97,8 @@ Plan plan_of(const data::Dataset& set, std::int64_t pictures) {
   if (set.num_classes() > 1 && set.num_classes() <= kMostClassColumns) {
     return plan_by_class(set, pictures);
   }
-  Plan plan{.columns = kColumns, .indices = data::evenly_spread(set.size(), pictures)};
-  plan.columns = std::min<std::int64_t>(kColumns, std::ssize(plan.indices));
+  Plan plan{.columns = kPicturesInARow, .indices = data::evenly_spread(set.size(), pictures)};
+  plan.columns = std::min<std::int64_t>(kPicturesInARow, std::ssize(plan.indices));
   while (std::ssize(plan.indices) % plan.columns != 0) plan.indices.push_back(-1);
   return plan;
 }
