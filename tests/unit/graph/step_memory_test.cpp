@@ -157,8 +157,8 @@ std::int64_t peak_of(const Work& work, DType dtype, bool graph) {
   return cpu_allocator().stats().peak_bytes;
 }
 
-// On top of the arena come what does not fit into the part of it that is free, and the buffers of the
-// threads of a kernel, which do not grow with the network.
+// On top of the arena come what does not fit into the part of it that is free, and the buffers of
+// the threads of a kernel, which do not grow with the network.
 constexpr std::int64_t kThreadBuffers = 1 << 19;
 
 TEST(StepMemory, NoMoreCapturedThanEagerlyWithEvaluationsInBetween) {

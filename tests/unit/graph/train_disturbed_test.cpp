@@ -32,7 +32,7 @@ constexpr std::uint64_t kTrainings = 40;
 constexpr int kSteps = 8;
 constexpr std::int64_t kClasses = 5;
 
-using Values = std::vector<std::vector<double>>;
+using AllValues = std::vector<std::vector<double>>;
 
 class DropBlock : public nn::Module {
  public:
@@ -93,9 +93,9 @@ class DisturbedRun {
   }
 
   // The results of all steps, looked at behind the last, and the state behind each.
-  Values run() {
+  AllValues run() {
     std::vector<Tensor> results;
-    Values numbers;
+    AllValues numbers;
     for (int i = 0; i < kSteps; ++i) {
       disturb();
       const std::vector<Tensor> batch = next_batch();
@@ -190,7 +190,7 @@ class DisturbedRun {
     }
   }
 
-  void add_state(Values& numbers) const {
+  void add_state(AllValues& numbers) const {
     for (const NamedTensor& entry : net_->state()) {
       numbers.push_back(entry.tensor.to_vector<double>());
     }
@@ -226,8 +226,8 @@ TEST(DisturbedTraining, HasTheBitsOfTheEagerOne) {
     RecorderLog log;
     if (records) exact.record = recorded_in(log);
     for (std::uint64_t seed = 0; seed < kTrainings; ++seed) {
-      const Values eager = DisturbedRun(seed, nullptr).run();
-      const Values captured = DisturbedRun(seed, &exact).run();
+      const AllValues eager = DisturbedRun(seed, nullptr).run();
+      const AllValues captured = DisturbedRun(seed, &exact).run();
       ASSERT_EQ(captured.size(), eager.size());
       for (std::size_t i = 0; i < eager.size(); ++i) {
         ASSERT_TRUE(is_same(captured[i], eager[i])) << "seed " << seed << ", tensor " << i;
