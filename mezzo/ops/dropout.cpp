@@ -23,7 +23,8 @@ extern const OpDef dropout{
         [](Infer& infer) {
           const auto& attrs = infer.attrs<DropoutAttrs>();
           infer.check_floating(0, "x");
-          infer.check(attrs.p >= 0 && attrs.p <= 1, "p must be in [0, 1]: ", attrs.p);
+          infer.check(attrs.p >= 0 && attrs.p <= 1, "p must be in [0, 1]: ", attrs.p,
+                      ". Give the part that is to be dropped");
           const bool fits = attrs.format == Format::kContiguous || infer.shape(0).rank() == 4;
           infer.check(fits, "channels-last is for 4 dimensions, the shape is ", infer.shape(0),
                       ". Use Format::kContiguous");
