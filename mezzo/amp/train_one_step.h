@@ -137,7 +137,8 @@ class TrainOneStepWithLossScale {
   // Runs the bodies of steps that way from now on; an empty one simply calls them.
   void set_execution(StepExecution execution) { execution_ = std::move(execution); }
   // Gives back the memory that graph mode keeps between steps on CPUs, until the next step: what is
-  // done meanwhile, such as an evaluation, then takes no memory besides. Nothing but memory changes.
+  // done meanwhile, such as an evaluation, then takes no memory besides. Nothing but memory
+  // changes.
   void release_memory() { execution_.release_memory(); }
 
  private:

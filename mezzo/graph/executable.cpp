@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "mezzo/core/allocation_label.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/move_host_work.h"
@@ -22,13 +21,6 @@ const Tensor& absent() {
   return none;
 }
 
-Tensor make(const ValueSpec& spec, Device device) {
-  const Format format = spec.strides == strides_for(spec.shape, Format::kContiguous)
-                            ? Format::kContiguous
-                            : Format::kChannelsLast;
-  return empty(spec.shape, spec.dtype, format, device);
-}
-
 }  // namespace
 
 Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
@@ -39,48 +31,6 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
 }
 
 Executable::~Executable() { clear_rooms(); }
-
-Ref<Storage> Executable::make_arena() const {
-  const AllocationLabel label("the arena of a graph");
-  return make_ref<Storage>(memory_.arena_bytes, program_.device);
-}
-
-void Executable::place_in(const Ref<Storage>& arena) {
-  if (arena.get() == arena_.get()) return;
-  leave_arena();
-  arena_ = arena;
-  homes_.resize(program_.values.size());
-  if (keeps_arena()) stage_inputs();
-  make_homes();
-  instructions_.reserve(program_.nodes.size());
-  for (Node& node : program_.nodes) make_instruction(node);
-  find_done_inputs();
-  find_what_passes();
-  find_packed_rooms();
-  find_norms();
-  find_read_gradients();
-}
-
-// Weights in the arena would keep it, and whoever reads them next might be far off.
-void Executable::clear_rooms() const {
-  if (!arena_) return;
-  for (const PackedRoom& room : memory_.packed_rooms) {
-    program_.values[room.parameter].tensor.storage()->drop_derived();
-  }
-}
-
-void Executable::leave_arena() {
-  if (!arena_ || keeps_arena()) return;
-  clear_rooms();
-  slots_.clear();
-  homes_.clear();
-  instructions_.clear();
-  viewed_.clear();
-  passing_.clear();
-  fresh_.clear();
-  gradients_.clear();
-  arena_ = {};
-}
 
 void Executable::find_packed_rooms() {
   const std::size_t end = first_of_last_host_work(program_);
@@ -149,51 +99,6 @@ bool Executable::is_lasting(ValueId value) const {
     case Home::kReaders: return false;
   }
   return false;
-}
-
-Tensor Executable::in_arena(ValueId value) const {
-  const ValueSpec& spec = program_.spec(value);
-  auto* bytes = static_cast<std::byte*>(arena_->data());
-  void* place = bytes != nullptr ? bytes + memory_.offsets[memory_.blocks[value]] : nullptr;
-  Ref<Storage> part =
-      make_ref<Storage>(place, spec.bytes(), program_.device, Ref<RefCounted>(arena_.get()));
-  return Tensor(make_ref<TensorImpl>(std::move(part), 0, spec.shape, spec.strides, spec.dtype));
-}
-
-// Inputs come from other places with every run: what reads them could not be recorded. Those that
-// the caller gets back, or that host work may keep, are not to be overwritten by the next run.
-void Executable::stage_inputs() {
-  const MemoryUse use(program_);
-  for (const ValueId input : program_.inputs) {
-    const ValueSpec& spec = program_.spec(input);
-    Tensor place = make(spec, program_.device);
-    const bool fits = ValueSpec::of(place) == spec;
-    if (fits && !use.is_returned(input) && !use.may_change(input)) homes_[input] = std::move(place);
-  }
-}
-
-void Executable::make_homes() {
-  for (ValueId v = 0; v < homes_.size(); ++v) {
-    if (program_.values[v].kind == ValueKind::kState) homes_[v] = program_.values[v].tensor;
-  }
-  for (const Node& node : program_.nodes) {
-    for (const ValueId output : node.outputs) {
-      if (!is_lasting(output)) {
-        passing_.push_back(output);
-      } else if (node.op->view != nullptr) {
-        homes_[output] = node.op->view(homes_[node.inputs[0]], node.attrs);
-        const ValueId root = memory_.blocks[output];
-        const bool is_of_state = program_.values[root].kind == ValueKind::kState;
-        if (is_of_state) viewed_.emplace_back(root, homes_[root].storage());
-      } else {
-        homes_[output] = in_arena(output);
-      }
-    }
-  }
-  for (const ValueId input : program_.inputs) {
-    if (!is_lasting(input)) passing_.push_back(input);
-  }
-  slots_ = homes_;
 }
 
 void Executable::make_instruction(Node& node) {

@@ -83,6 +83,8 @@ class Executable {
   void check_runnable() const;
   void stage_inputs();
   void make_homes();
+  // A tensor like that with memory of its own.
+  static Tensor make(const ValueSpec& spec, Device device);
   Tensor in_arena(ValueId value) const;
   void make_instruction(Node& node);
   void find_done_inputs();
