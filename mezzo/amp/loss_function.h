@@ -45,6 +45,15 @@ concept ReportsIgnored = requires(const Loss& loss) {
   { loss.ignore_index() } -> std::convertible_to<std::optional<std::int64_t>>;
 };
 
+// `reads_16_bits()`: whether it gives the same f32 numbers for a 16-bit output as for that output
+// widened to f32, and has to be called once for each output: then nobody widens it, which for a
+// language model is the largest array of a step. (A loss that reads the output in several calls
+// would have their gradients rounded to 16 bits before they are added up.)
+template <class Loss>
+concept ReportsPrecision = requires(const Loss& loss) {
+  { loss.reads_16_bits() } -> std::same_as<bool>;
+};
+
 // The loss of one batch, as a part of that of several.
 struct BatchLoss {
   double sum = 0;        // over what is counted
@@ -55,7 +64,8 @@ struct BatchLoss {
   double value() const { return adds_up ? sum : sum / count; }
 };
 
-// f32 output of the network and labels to a scalar loss.
+// The output of the network, in f32 unless the loss says that it reads 16 bits, and labels to a
+// scalar loss.
 class LossFunction {
  public:
   using Function = std::function<Tensor(const Tensor& output, const Tensor& labels)>;
@@ -68,6 +78,7 @@ class LossFunction {
       LossFunction(Loss loss) {  // NOLINT(google-explicit-constructor): as functions are
     if constexpr (ReportsReduction<Loss>) adds_up_ = loss.reduction() == Reduction::kSum;
     if constexpr (ReportsIgnored<Loss>) ignore_index_ = loss.ignore_index();
+    if constexpr (ReportsPrecision<Loss>) reads_16_bits_ = loss.reads_16_bits();
     if constexpr (ReportsCount<Loss>) {
       const auto shared = std::make_shared<const Loss>(loss);
       sum_ = [shared](const Tensor& output, const Tensor& labels) {
@@ -91,6 +102,8 @@ class LossFunction {
   // What is divided by that; to be called only if there is a count.
   Tensor sum(const Tensor& output, const Tensor& labels) const { return sum_(output, labels); }
   std::optional<std::int64_t> ignore_index() const { return ignore_index_; }
+  // Whether 16-bit outputs need not be widened for it.
+  bool reads_16_bits() const { return reads_16_bits_; }
 
   // The loss of a batch as numbers. output: [n, ...].
   BatchLoss of_batch(const Tensor& output, const Tensor& labels) const;
@@ -100,6 +113,7 @@ class LossFunction {
   Function sum_;
   Count count_;
   bool adds_up_ = false;
+  bool reads_16_bits_ = false;
   std::optional<std::int64_t> ignore_index_{};
 };
 

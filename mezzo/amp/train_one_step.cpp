@@ -65,9 +65,17 @@ const char* name_of(StepPhase phase) {
 }
 
 Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy) {
+  return forward_for(nullptr, net, input, policy).astype(DType::kF32);
+}
+
+Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& input,
+                   const std::optional<Policy>& policy) {
   std::optional<Autocast> region;
   if (policy.has_value()) region.emplace(*policy);
-  return net(input).astype(DType::kF32);
+  const Tensor output = net(input);
+  // Not asked whether it is in 16 bits, which graph mode may not have decided yet.
+  const bool is_read = loss.reads_16_bits() && output.dtype() != DType::kF64;
+  return is_read ? output : output.astype(DType::kF32);
 }
 
 TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFunction loss,
@@ -210,7 +218,7 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
 bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels,
                                            double share) {
   begin(StepPhase::kForward);
-  const Tensor output = forward(net_, input, options_.policy);
+  const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
   // A region in which the step is called is for the network, and no part of what follows.
   const NoAutocast outside;
   const auto [loss, weight] = loss_.part_of(output, labels, share);
@@ -226,7 +234,7 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
 void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& labels) {
   const nn::Inference inference(net_);
   const KeepRandomPosition random;
-  const Tensor output = forward(net_, input, options_.policy);
+  const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
   const NoAutocast outside;
   static_cast<void>(loss_.part_of(output, labels, 1));
 }

@@ -28,6 +28,9 @@ namespace mezzo::amp {
 // The network's output in f32, computed under the policy, or as the caller's region says if there
 // is none. The loss belongs outside of the region: it is computed in f32 at every level.
 Tensor forward(nn::Module& net, const Tensor& input, const std::optional<Policy>& policy);
+// The same for a loss, which may read 16-bit outputs as they are.
+Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& input,
+                   const std::optional<Policy>& policy);
 
 // What becomes of a step whose loss is infinite or NaN: data or activations are not finite, and no
 // smaller scale makes them so.

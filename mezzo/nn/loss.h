@@ -27,6 +27,8 @@ class CrossEntropyLoss {
 
   Reduction reduction() const { return options_.reduction; }
   std::optional<std::int64_t> ignore_index() const { return options_.ignore_index; }
+  // Its kernels widen the logits that they read, and its gradient is rounded once.
+  static bool reads_16_bits() { return true; }
   // With an ignore_index or class weights, a mean of class numbers is sum() / count(); other means
   // are over examples, and their count is undefined.
   Tensor sum(const Tensor& logits, const Tensor& labels) const {

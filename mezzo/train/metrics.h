@@ -25,11 +25,13 @@ class Metric {
   virtual std::string name() const = 0;
   virtual void reset() = 0;
   // One batch: the network's f32 output, the labels, and the loss, whose value() is that of the
-  // batch by itself.
+  // batch by itself. The output is undefined for a metric that does not read it.
   virtual void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) = 0;
   // Where processes evaluate parts of one set: adds what the others have gathered, so that value()
   // is of all. Throws UnsupportedError if the metric has not said how.
   virtual void add_up(distributed::ProcessGroup& processes);
+  // False for a metric of losses alone: 16-bit outputs then need not be widened for it.
+  virtual bool reads_output() const { return true; }
   // Over everything since reset(). Throws ArgumentError if that is nothing.
   virtual double value() const = 0;
   // Another one of the same kind, which a batch is tried with before a training. Null, unless a
@@ -75,6 +77,7 @@ class MeanLoss final : public Metric {
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
   std::unique_ptr<Metric> fresh() const override { return std::make_unique<MeanLoss>(); }
+  bool reads_output() const override { return false; }
   bool prefers_low() const override { return true; }
 
  private:

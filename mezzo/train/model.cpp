@@ -88,11 +88,15 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
 
 void Model::evaluate_batch(const data::Batch& batch, std::span<Metric* const> metrics) {
   const Device device = net().device();
-  const Tensor output = amp::forward(net(), batch.images.to(device), step_.options().policy);
+  Tensor output = amp::forward_for(loss_, net(), batch.images.to(device), step_.options().policy);
   // As in training: a region in which this is called is for the network.
   const amp::NoAutocast outside;
   const amp::BatchLoss loss = loss_.of_batch(output, batch.labels.to(device));
-  for (Metric* metric : metrics) metric->update(output, batch.labels, loss);
+  const bool is_read = std::ranges::any_of(metrics, &Metric::reads_output);
+  output = is_read ? output.astype(DType::kF32) : Tensor();
+  for (Metric* metric : metrics) {
+    metric->update(metric->reads_output() ? output : Tensor(), batch.labels, loss);
+  }
 }
 
 Tensor Model::predict(const Tensor& input) {

@@ -1,0 +1,98 @@
+// Losses that read 16-bit outputs as they are: the same bits as behind a cast to f32, in less
+// memory.
+#include <gtest/gtest.h>
+
+#include "mezzo/amp/train_one_step.h"
+#include "mezzo/core/allocator.h"
+#include "mezzo/core/random.h"
+#include "mezzo/nn/linear.h"
+#include "mezzo/nn/loss.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/optim/sgd.h"
+
+namespace mezzo::amp {
+namespace {
+
+constexpr std::int64_t kExamples = 12;
+constexpr std::int64_t kClasses = 37;
+
+std::vector<CrossEntropyOptions> options() {
+  std::vector<float> weights;
+  for (std::int64_t i = 0; i < kClasses; ++i) weights.push_back(0.5F + 0.125F * float(i % 7));
+  return {{},
+          {.label_smoothing = 0.1},
+          {.reduction = Reduction::kSum},
+          {.ignore_index = 3},
+          {.label_smoothing = 0.1,
+           .ignore_index = 3,
+           .class_weights = from_values(weights, {kClasses})}};
+}
+
+struct Trained {
+  std::vector<float> weight;
+  std::vector<double> losses;
+
+  bool operator==(const Trained&) const = default;
+};
+
+// Of three steps at O2.
+Trained trained(const LossFunction& loss, DType dtype, std::int64_t parts) {
+  manual_seed(3);
+  nn::Linear net(8, kClasses);
+  optim::Sgd sgd(net.parameters(), {.lr = 0.1});
+  auto step = build_train_network(
+      net, loss, sgd, {.level = "O2", .dtype = dtype, .step = {.micro_batches = parts}});
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < kExamples; ++i) labels.push_back(i % 5);
+  Trained result;
+  for (int i = 0; i < 3; ++i) {
+    result.losses.push_back(step(randn({kExamples, 8}), from_values(labels, {kExamples})).loss);
+  }
+  result.weight = net.weight().to_vector<float>();
+  return result;
+}
+
+// The same loss without the word that it reads 16 bits.
+struct OfWidened {
+  nn::CrossEntropyLoss loss;
+  Tensor operator()(const Tensor& output, const Tensor& labels) const {
+    EXPECT_EQ(output.dtype(), DType::kF32);
+    return loss(output, labels);
+  }
+  Reduction reduction() const { return loss.reduction(); }
+  Tensor sum(const Tensor& output, const Tensor& labels) const {
+    EXPECT_EQ(output.dtype(), DType::kF32);
+    return loss.sum(output, labels);
+  }
+  Tensor count(const Tensor& labels) const { return loss.count(labels); }
+};
+
+TEST(NarrowOutput, HasTheBitsOfTheWidenedOne) {
+  for (const CrossEntropyOptions& each : options()) {
+    const nn::CrossEntropyLoss loss(each);
+    for (const DType dtype : {DType::kBf16, DType::kF16}) {
+      for (const std::int64_t parts : {1, 3}) {
+        EXPECT_EQ(trained(loss, dtype, parts), trained(OfWidened{loss}, dtype, parts));
+      }
+    }
+  }
+}
+
+TEST(NarrowOutput, OfManyClassesTakesLessMemoryThanF32) {
+  const auto peak_of = [](DType dtype) {
+    nn::Linear net(16, 20'000);
+    optim::Sgd sgd(net.parameters());
+    auto step = build_train_network(net, nn::CrossEntropyLoss(), sgd,
+                                    {.level = dtype == DType::kF32 ? "O0" : "O2", .dtype = dtype});
+    const Tensor x = randn({256, 16});
+    const std::int64_t before = cpu_allocator().stats().live_bytes;
+    cpu_allocator().reset_peak();
+    step(x, zeros({256}, DType::kI64));
+    return cpu_allocator().stats().peak_bytes - before;
+  };
+  // Logits and their gradient are most of it.
+  EXPECT_LT(peak_of(DType::kBf16), peak_of(DType::kF32) * 3 / 4);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
