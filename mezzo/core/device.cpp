@@ -55,6 +55,17 @@ bool has_device(Device device) {
   return backend != nullptr && device.index >= 0 && device.index < backend->count();
 }
 
+std::vector<Device> devices() {
+  std::vector<Device> result{kCpuDevice};
+  const DeviceBackend* cards = find_device_backend(DeviceType::kCuda);
+  for (int i = 0; cards != nullptr && i < cards->count(); ++i) {
+    result.push_back({DeviceType::kCuda, static_cast<std::int8_t>(i)});
+  }
+  return result;
+}
+
+bool is_cuda_available() { return has_device({DeviceType::kCuda, 0}); }
+
 void synchronize(Device device) {
   if (!device.is_cpu()) backend_of(device).synchronize(device);
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mezzo/core/allocator.h"
 #include "mezzo/core/device.h"
@@ -102,6 +103,13 @@ DeviceBackend& backend_of(Device device);
 
 // True if tensors can be on the device.
 bool has_device(Device device);
+
+// Where tensors can be: the CPU, and behind it the cards that can be used.
+std::vector<Device> devices();
+
+// True if there is such a card: a program that runs on any machine begins with
+// `const Device device = is_cuda_available() ? Device{DeviceType::kCuda} : kCpuDevice;`.
+bool is_cuda_available();
 
 // Waits until everything that this thread queued on the device is done.
 void synchronize(Device device);

@@ -113,17 +113,40 @@ double MeanLoss::value() const {
 
 namespace {
 
+// The k of a name that is a number between `begin` and `end`.
+std::optional<std::int64_t> number_between(std::string_view name, std::string_view begin,
+                                           std::string_view end) {
+  const bool fits =
+      name.size() > begin.size() + end.size() && name.starts_with(begin) && name.ends_with(end);
+  if (!fits) return std::nullopt;
+  name = name.substr(begin.size(), name.size() - begin.size() - end.size());
+  std::int64_t k = 0;
+  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), k);
+  const bool is_number = parsed.ec == std::errc() && parsed.ptr == name.data() + name.size();
+  return is_number && k >= 1 ? std::optional(k) : std::nullopt;
+}
+
+// Every name that accuracies among the top k have: MindSpore's `acc` and `top_5_accuracy`,
+// torchvision's `acc1` and `acc@5`, timm's `top5`.
+std::optional<std::int64_t> top_k_of(std::string_view name) {
+  if (name == "accuracy" || name == "acc") return 1;
+  constexpr std::string_view kForms[][2] = {
+      {"top", ""}, {"top_", "_accuracy"}, {"acc", ""}, {"acc@", ""}};
+  for (const auto& [begin, end] : kForms) {
+    if (const auto k = number_between(name, begin, end)) return k;
+  }
+  return std::nullopt;
+}
+
 // Null if there is none of that name.
 std::unique_ptr<Metric> find_metric(std::string_view name,
                                     std::optional<std::int64_t> ignore_index = std::nullopt) {
-  if (name == "accuracy" || name == "acc") return std::make_unique<TopK>(1, ignore_index);
+  // Keras and Lightning say so of which set it is; here all metrics are of the validation.
+  constexpr std::string_view kValidation = "val_";
+  if (name.starts_with(kValidation)) name.remove_prefix(kValidation.size());
   if (name == "loss") return std::make_unique<MeanLoss>();
-  if (!name.starts_with("top")) return nullptr;
-  std::int64_t k = 0;
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + 3, end, k);
-  const bool is_number = parsed.ec == std::errc() && parsed.ptr == end && k >= 1;
-  return is_number ? std::make_unique<TopK>(k, ignore_index) : nullptr;
+  const auto k = top_k_of(name);
+  return k.has_value() ? std::make_unique<TopK>(*k, ignore_index) : nullptr;
 }
 
 }  // namespace
@@ -131,8 +154,10 @@ std::unique_ptr<Metric> find_metric(std::string_view name,
 std::unique_ptr<Metric> make_metric(std::string_view name,
                                     std::optional<std::int64_t> ignore_index) {
   auto metric = find_metric(name, ignore_index);
-  check_arg(metric != nullptr, "metrics", "there is no metric `", name,
-            "`. There are accuracy, loss and top5 (or another number)");
+  check_arg(
+      metric != nullptr, "metrics", "there is no metric `", name,
+      "`. There are accuracy (or acc), loss and top5 (or another number; also top_5_accuracy and "
+      "acc5)");
   return metric;
 }
 

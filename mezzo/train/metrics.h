@@ -86,8 +86,9 @@ class MeanLoss final : public Metric {
   bool adds_up_ = false;
 };
 
-// `accuracy` (or `acc`), `loss`, `top5` and other numbers; `ignore_index` is for those of TopK.
-// Throws ArgumentError for other names.
+// `accuracy` (or `acc`), `loss`, `top5` and other numbers (or `top_5_accuracy`, `acc5`, `acc@5`),
+// each also with `val_` before it; `ignore_index` is for those of TopK. Throws ArgumentError for
+// other names.
 std::unique_ptr<Metric> make_metric(std::string_view name,
                                     std::optional<std::int64_t> ignore_index = std::nullopt);
 // What the metric that make_metric() gives for a name is called itself, `accuracy` for `acc`; names

@@ -34,6 +34,18 @@ TEST(Device, TheCpuIsAlwaysThere) {
   EXPECT_EQ(x.to(kCpuDevice).impl(), x.impl()) << "nothing is copied";
 }
 
+TEST(Device, AreListed) {
+  const std::vector<Device> all = devices();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.front(), kCpuDevice);
+  EXPECT_EQ(all.size() > 1, is_cuda_available());
+  for (const Device device : all) EXPECT_TRUE(has_device(device)) << concat(device);
+  if (all.size() < 128) {
+    const Device next{DeviceType::kCuda, static_cast<std::int8_t>(all.size() - 1)};
+    EXPECT_FALSE(has_device(next));
+  }
+}
+
 TEST(Device, OneThatIsNotThereIsAnError) {
   const Device card{DeviceType::kCuda, 100};  // more than any machine has
   EXPECT_FALSE(has_device(card));

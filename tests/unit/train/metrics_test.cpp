@@ -63,8 +63,23 @@ TEST(Metrics, LossIsWeightedByTheExamplesOfABatch) {
   EXPECT_EQ(loss.value(), 2);
 }
 
+// Those of other frameworks; the metric has one name of its own.
+TEST(Metrics, HaveTheirUsualNames) {
+  const std::pair<const char*, const char*> names[] = {
+      {"acc", "accuracy"},           {"acc1", "accuracy"},    {"acc@1", "accuracy"},
+      {"top1", "accuracy"},          {"acc5", "top5"},        {"acc@5", "top5"},
+      {"top_5_accuracy", "top5"},    {"val_acc", "accuracy"}, {"val_loss", "loss"},
+      {"top_1_accuracy", "accuracy"}};
+  for (const auto& [name, own] : names) {
+    EXPECT_EQ(make_metric(name)->name(), own) << name;
+    EXPECT_EQ(metric_name(name), own) << name;
+  }
+  EXPECT_EQ(metric_name("f1"), "f1");
+}
+
 TEST(Metrics, UnknownNamesAndLabelsAreNamed) {
-  for (const char* name : {"precision", "top", "top0", "top-1", "top5x"}) {
+  for (const char* name : {"precision", "top", "top0", "top-1", "top5x", "top_5", "top__accuracy",
+                           "acc@", "acc-1", "val_", "val_precision", "val_val_loss", "accuracy5"}) {
     EXPECT_THROW(make_metric(name), ArgumentError) << name;
   }
   try {
