@@ -50,6 +50,9 @@ struct CheckpointOptions {
   std::int64_t keep = 3;  // the newest so many stay; 0: all
   // Besides, the one with the best score stays; of equal ones the oldest.
   KeepBest keep_best = KeepBest::kNone;
+  // Before the name, `FOLDER/PREFIX-000007-step-450`, or empty: letters, digits, `_`, `.` and `-`,
+  // at most 64. Checkpoints of different prefixes in one folder are counted and kept apart.
+  std::string prefix{};
 };
 
 // A checkpoint as far as its manifest tells; the tensors are not read.
@@ -80,14 +83,19 @@ struct FoundCheckpoint {
 // for one checkpoint more than are kept.
 //
 // Throws ArgumentError if the checkpoint cannot be written as it is (names, dtypes, a negative
-// step), and FileError `[checkpoint] PATH: what failed: the system's text. What to do.`, also if
-// another process writes into the folder at the same time. What was in the folder is then still
-// there, and the new one is not, or is complete if the message says so.
+// step, a prefix that is also the name of a folder in `folder`), and FileError `[checkpoint] PATH:
+// what failed: the system's text. What to do.`, also if another process writes into the folder at
+// the same time. What was in the folder is then still there, and the new one is not, or is complete
+// if the message says so.
 std::string write_checkpoint(const std::string& folder, const Checkpoint& checkpoint,
                              const CheckpointOptions& options = {});
 
 // Throws the ArgumentError that write_checkpoint() would, as far as the checkpoint is the reason.
 void check_checkpoint(const Checkpoint& checkpoint);
+
+// What `folder` is in the functions below: a folder, whose checkpoints without a prefix are meant,
+// or `FOLDER/PREFIX`, if there is no folder of that name, for those with this prefix.
+std::string checkpoint_series(const std::string& folder, const std::string& prefix);
 
 // Reads one checkpoint and verifies the checksum of every file. Throws FileError.
 Checkpoint read_checkpoint(const std::string& path);

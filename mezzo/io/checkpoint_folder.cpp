@@ -46,15 +46,28 @@ std::optional<CheckpointEntry> parse_name(std::string_view name) {
   entry.is_temporary = name.ends_with(kTemporary);
   std::string_view rest =
       name.substr(0, name.size() - (entry.is_temporary ? kTemporary.size() : 0));
-  const std::size_t middle = rest.find(kMiddle);
+  const std::size_t middle = rest.rfind(kMiddle);
   if (middle == std::string_view::npos) return std::nullopt;
-  const auto number = parse_number(rest.substr(0, middle));
+  const std::string_view head = rest.substr(0, middle);
+  const std::size_t dash = head.rfind('-');
+  const bool has_prefix = dash != std::string_view::npos;
+  if (has_prefix) entry.prefix = head.substr(0, dash);
+  const auto number = parse_number(has_prefix ? head.substr(dash + 1) : head);
   const auto step = parse_number(rest.substr(middle + kMiddle.size()));
   // What is spelt differently (`7-step-450`) was not written by mezzo.
-  if (!number || !step || checkpoint_name(*number, *step) != rest) return std::nullopt;
+  const bool is_whole = number && step && is_checkpoint_prefix(entry.prefix);
+  if (!is_whole || checkpoint_name(entry.prefix, *number, *step) != rest) return std::nullopt;
   entry.number = *number;
   entry.step = *step;
   return entry;
+}
+
+bool ends_in_prefix(const fs::path& path) {
+  return path.has_filename() && is_checkpoint_prefix(path.filename().string());
+}
+
+std::string folder_of(const fs::path& series) {
+  return series.has_parent_path() ? series.parent_path().string() : ".";
 }
 
 // A file that is gone already is as good as removed.
@@ -87,20 +100,40 @@ bool has_score(const CheckpointInfo& info) {
 
 }  // namespace
 
-std::string checkpoint_name(std::int64_t number, std::int64_t step) {
-  const std::string digits = concat(number);
-  const std::string zeros(kWidth - std::min(kWidth, digits.size()), '0');
-  return concat(zeros, digits, kMiddle, step);
+bool is_checkpoint_prefix(std::string_view prefix) {
+  constexpr std::size_t kLongest = 64;
+  const auto is_fit = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-';
+  };
+  return prefix.size() <= kLongest && !prefix.starts_with('.') &&
+         std::ranges::all_of(prefix, is_fit);
 }
 
-std::vector<CheckpointEntry> scan_checkpoints(const std::string& folder) {
+std::string checkpoint_series(const std::string& folder, const std::string& prefix) {
+  return prefix.empty() ? folder : (fs::path(folder) / prefix).string();
+}
+
+std::string checkpoint_name(const std::string& prefix, std::int64_t number, std::int64_t step) {
+  const std::string digits = concat(number);
+  const std::string zeros(kWidth - std::min(kWidth, digits.size()), '0');
+  return concat(prefix, prefix.empty() ? "" : "-", zeros, digits, kMiddle, step);
+}
+
+std::vector<CheckpointEntry> scan_checkpoints(const std::string& series) {
   std::vector<CheckpointEntry> entries;
   std::error_code error;
+  const fs::path path(series);
+  const bool has_prefix =
+      !fs::exists(path, error) && ends_in_prefix(path) && fs::is_directory(folder_of(path), error);
+  const std::string prefix = has_prefix ? path.filename().string() : "";
+  const std::string folder = has_prefix ? folder_of(path) : series;
   fs::directory_iterator found(folder, error);
   for (; !error && found != fs::directory_iterator(); found.increment(error)) {
     std::optional<CheckpointEntry> entry = parse_name(found->path().filename().string());
     std::error_code ignored;
-    if (!entry || found->symlink_status(ignored).type() != fs::file_type::directory) continue;
+    if (!entry || entry->prefix != prefix) continue;
+    if (found->symlink_status(ignored).type() != fs::file_type::directory) continue;
     entry->path = found->path().string();
     entries.push_back(std::move(*entry));
   }

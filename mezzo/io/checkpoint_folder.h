@@ -10,8 +10,10 @@
 
 namespace mezzo::io {
 
-// `000007-step-450`, or with `.tmp` behind it while it is written.
+// `000007-step-450`, with `PREFIX-` before it if there is one, and with `.tmp` behind it while it
+// is written.
 struct CheckpointEntry {
+  std::string prefix{};
   std::int64_t number = 0;  // in the order of writing, from 1 on
   std::int64_t step = 0;
   bool is_temporary = false;
@@ -19,10 +21,13 @@ struct CheckpointEntry {
 };
 
 // The name of a checkpoint's folder.
-std::string checkpoint_name(std::int64_t number, std::int64_t step);
+std::string checkpoint_name(const std::string& prefix, std::int64_t number, std::int64_t step);
 
-// The folders in `folder` that have such names, newest first; everything else is not ours. Empty if
-// there is no such folder. Throws FileError if it cannot be read.
+// True for what may stand before it, or nothing.
+bool is_checkpoint_prefix(std::string_view prefix);
+
+// The folders of `folder`, or of `FOLDER/PREFIX`, that have such names, newest first; everything
+// else is not ours. Empty if there is no such folder. Throws FileError if it cannot be read.
 std::vector<CheckpointEntry> scan_checkpoints(const std::string& folder);
 
 // Keeps other processes from writing checkpoints into a folder for as long as it lives. The system

@@ -24,6 +24,9 @@ void check(const Checkpoint& checkpoint, const CheckpointOptions& options) {
             ". Give how many checkpoints stay, or 0 for all");
   check_arg(checkpoint.step >= 0, kCheckpointOp, "step is ", checkpoint.step,
             ". Count steps from 0 on");
+  check_arg(is_checkpoint_prefix(options.prefix), kCheckpointOp, "the prefix is ",
+            in_quotes(options.prefix),
+            ". Use at most 64 letters, digits, '_', '-' and '.', and no '.' at its begin");
   std::set<std::string_view> names;
   for (const CheckpointGroup& group : checkpoint.groups) {
     check_arg(is_group_name(group.name), kCheckpointOp, "a group of tensors is called ",
@@ -141,7 +144,8 @@ void remove_one(const std::string& path) {
 // Removes what is older than the newest `keep` sound ones. A damaged one counts for nothing.
 void remove_old(const std::string& folder, const CheckpointOptions& options) {
   if (options.keep == 0) return;
-  const std::vector<CheckpointInfo> infos = list_checkpoints(folder);
+  const std::vector<CheckpointInfo> infos =
+      list_checkpoints(checkpoint_series(folder, options.prefix));
   std::string best;
   if (options.keep_best != KeepBest::kNone) {
     const std::vector<CheckpointInfo> ordered = best_first(infos, options.keep_best);
@@ -175,13 +179,18 @@ std::string write_checkpoint(const std::string& folder, const Checkpoint& checkp
   check(checkpoint, options);
   make_folders(folder, kCheckpointOp);
   const FolderLock lock(folder);
-  const std::vector<CheckpointEntry> entries = scan_checkpoints(folder);
+  const std::string series = checkpoint_series(folder, options.prefix);
+  check_arg(options.prefix.empty() || !fs::is_directory(series), kCheckpointOp, "the prefix ",
+            in_quotes(options.prefix), " is also the name of a folder in ", folder,
+            ". Choose another");
+  const std::vector<CheckpointEntry> entries = scan_checkpoints(series);
   for (const CheckpointEntry& entry : entries) {
     // Without a lock, its writer could be alive.
     if (entry.is_temporary && lock.is_held()) static_cast<void>(remove_temporary(entry.path));
   }
   const std::int64_t number = entries.empty() ? 1 : entries.front().number + 1;
-  const std::string path = (fs::path(folder) / checkpoint_name(number, checkpoint.step)).string();
+  const std::string path =
+      (fs::path(folder) / checkpoint_name(options.prefix, number, checkpoint.step)).string();
   const std::string temporary = path + ".tmp";
   try {
     write_files(temporary, path, checkpoint);

@@ -28,6 +28,10 @@ ModelCheckpoint::ModelCheckpoint(CheckpointConfig config) : config_(std::move(co
   check_arg(config_.every_steps >= 0 && config_.every_epochs >= 1 && config_.keep >= 0, kOp,
             "every_steps and keep must not be negative and every_epochs at least 1: ",
             config_.every_steps, ", ", config_.keep, " and ", config_.every_epochs);
+  check_arg(io::is_checkpoint_prefix(config_.prefix) && config_.prefix != kBest, kOp,
+            "the prefix `", config_.prefix,
+            "` is not at most 64 letters, digits, '_', '-' and '.', or is the folder of the best "
+            "one. Choose another");
 }
 
 void ModelCheckpoint::check(FitState& state) {
@@ -76,7 +80,7 @@ void ModelCheckpoint::write_last(FitState& state) {
 // What is there would be removed, the best one at once: a run that was to be resumed, most likely.
 void ModelCheckpoint::check_unused() const {
   for (const std::string& folder : {config_.folder, best_folder()}) {
-    check_arg(io::list_checkpoints(folder).empty(), kOp, folder,
+    check_arg(io::list_checkpoints(series(folder)).empty(), kOp, series(folder),
               " holds checkpoints of another run. Resume it, or name another folder");
   }
 }
@@ -90,7 +94,8 @@ void ModelCheckpoint::check_writable(const FitState& state) const {
 
 void ModelCheckpoint::write(FitState& state) {
   if (writes(state)) {
-    io::write_checkpoint(config_.folder, state.capture(), {.keep = config_.keep});
+    io::write_checkpoint(config_.folder, state.capture(),
+                         {.keep = config_.keep, .prefix = config_.prefix});
   }
   written_ = state.step;
 }
@@ -105,14 +110,18 @@ void ModelCheckpoint::write_best(FitState& state) {
   if (!writes(state)) return;
   io::Checkpoint checkpoint = state.capture();
   checkpoint.score = value;
-  io::write_checkpoint(best_folder(), checkpoint, {.keep = 1});
+  io::write_checkpoint(best_folder(), checkpoint, {.keep = 1, .prefix = config_.prefix});
+}
+
+std::string ModelCheckpoint::series(const std::string& folder) const {
+  return io::checkpoint_series(folder, config_.prefix);
 }
 
 std::string ModelCheckpoint::best_folder() const { return config_.folder + "/best"; }
 
 // A part of the training that kept no best one left one there, and does not remember it.
 void ModelCheckpoint::recall_best() {
-  const std::vector<io::CheckpointInfo> kept = io::list_checkpoints(best_folder());
+  const std::vector<io::CheckpointInfo> kept = io::list_checkpoints(series(best_folder()));
   const auto sound = std::ranges::find(kept, "", &io::CheckpointInfo::problem);
   if (sound == kept.end()) return;
   const auto value = best_in(io::parse_manifest_of(sound->path).checkpoint);

@@ -18,6 +18,10 @@ struct CheckpointConfig {
   // A metric of the validation, or empty. The checkpoint of the epoch that was best by it (the
   // first such one, never with a NaN) is kept besides, alone in `FOLDER/best`.
   std::string best{};
+  // Before the names of checkpoints, `FOLDER/PREFIX-000007-step-450`: those of several networks in
+  // one folder. FitOptions::resume is `FOLDER/PREFIX` then, and the best one is
+  // `FOLDER/best/PREFIX`. Empty, or at most 64 letters, digits, `_`, `-` and `.`.
+  std::string prefix{};
 };
 
 // Writes checkpoints of all that fit() needs to go on, also of the other callbacks, and one more
@@ -27,7 +31,7 @@ struct CheckpointConfig {
 //   model.fit(90, loader, {.callbacks = {&checkpoints}, .validation = &test, .resume = "run"});
 class ModelCheckpoint final : public Callback {
  public:
-  // Throws ArgumentError without a folder and for negative numbers.
+  // Throws ArgumentError without a folder, for negative numbers and for other prefixes.
   explicit ModelCheckpoint(CheckpointConfig config);
 
   // Throws ArgumentError if there is no such metric, or no validation, if a training that does not
@@ -55,6 +59,7 @@ class ModelCheckpoint final : public Callback {
   void write_best(FitState& state);
   void recall_best();
   std::string best_folder() const;
+  std::string series(const std::string& folder) const;  // those of the prefix
   // The best so far that a checkpoint remembers, by the metric of the options.
   std::optional<double> best_in(const io::Checkpoint& checkpoint) const;
 

@@ -191,6 +191,44 @@ TEST(Checkpoint, FoldersAreListedNewestFirst) {
               HasSubstr("file: cannot be read: Not a directory"));
 }
 
+// Counted, kept and read apart; `FOLDER/PREFIX` names them, unless it is a folder.
+TEST(Checkpoint, PrefixesTellSeriesInOneFolderApart) {
+  const TempFolder folder;
+  for (const std::int64_t step : {1, 2, 3}) {
+    for (const char* prefix : {"", "net", "net-1", "a.b_C-step-7"}) {
+      Checkpoint checkpoint{.step = step};
+      checkpoint.values["of"]["prefix"] = std::string(prefix);
+      write_checkpoint(folder.path(), checkpoint, {.keep = 2, .prefix = prefix});
+    }
+  }
+  EXPECT_THAT(names_in(folder.path()),
+              ElementsAre("000002-step-2", "000003-step-3", "a.b_C-step-7-000002-step-2",
+                          "a.b_C-step-7-000003-step-3", "net-000002-step-2", "net-000003-step-3",
+                          "net-1-000002-step-2", "net-1-000003-step-3"));
+  for (const char* prefix : {"", "net", "net-1", "a.b_C-step-7"}) {
+    const std::string series = checkpoint_series(folder.path(), prefix);
+    EXPECT_EQ(list_checkpoints(series).size(), 2U) << prefix;
+    const Checkpoint last = read_latest_checkpoint(series).checkpoint;
+    EXPECT_EQ(last.value<std::string>("of", "prefix"), prefix);
+    EXPECT_EQ(last.step, 3);
+  }
+  EXPECT_THAT(list_checkpoints(folder.path("ne")), IsEmpty());
+  EXPECT_THAT(list_checkpoints(folder.path("none/net")), IsEmpty());
+}
+
+TEST(Checkpoint, PrefixesAreCheckedBeforeAnythingIsWritten) {
+  const TempFolder folder;
+  for (const std::string& prefix : {std::string("a/b"), std::string(".hidden"), std::string("a b"),
+                                    std::string("\n"), std::string(65, 'x')}) {
+    EXPECT_THROW(write_checkpoint(folder.path(), {}, {.prefix = prefix}), ArgumentError);
+  }
+  std::filesystem::create_directory(folder.path("taken"));
+  EXPECT_THAT(
+      message_of<ArgumentError>([&] { write_checkpoint(folder.path(), {}, {.prefix = "taken"}); }),
+      HasSubstr("is also the name of a folder"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("taken"));
+}
+
 TEST(Checkpoint, WithoutOneReadingSaysSo) {
   const TempFolder folder;
   EXPECT_EQ(message_of<FileError>([&] { read_latest_checkpoint(folder.path()); }),

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/io/file_calls.h"
+#include "mezzo/train/checkpointing.h"
 #include "tests/unit/data/temp_folder.h"
 #include "tests/unit/io/checkpoint_sample.h"
 #include "tests/unit/message_of.h"
@@ -52,6 +53,33 @@ TEST(ModelCheckpoint, KnowsTheBestByAnotherNameOfItsMetric) {
   ModelCheckpoint resumed({.folder = folder.path(), .best = "top1"});
   resumed.load(io::read_latest_checkpoint(folder.path()).checkpoint);
   EXPECT_EQ(resumed.best(), accuracy);
+}
+
+// Two networks in one folder, each with checkpoints and a best one of its own.
+TEST(ModelCheckpoint, KeepsPrefixesApart) {
+  const TempFolder folder;
+  const auto fit = [&](const char* prefix, const std::vector<double>& scores, std::int64_t epochs) {
+    Small(scores).fit(epochs,
+                      {.folder = folder.path(), .keep = 1, .best = "score", .prefix = prefix},
+                      folder.path(prefix));
+  };
+  fit("net", {0.9, 0.1}, 2);
+  fit("other", {0.1}, 1);
+  fit("net", {0.5}, 3);
+  EXPECT_THAT(io::names_in(folder.path()),
+              ElementsAre("best", "net-000003-step-6", "other-000001-step-2"));
+  EXPECT_THAT(io::names_in(folder.path("best")),
+              ElementsAre("net-000001-step-2", "other-000001-step-2"));
+  for (const char* series : {"net", "best/net", "net-000003-step-6"}) {
+    EXPECT_EQ(read_weights(folder.path(series)).size(), test::StatefulNet().state().size());
+  }
+  // Another run of that prefix would remove them.
+  EXPECT_THAT(message_of<ArgumentError>(
+                  [&] { Small({0.1}).fit(1, {.folder = folder.path(), .prefix = "net"}); }),
+              HasSubstr("holds checkpoints of another run"));
+  for (const char* prefix : {"a/b", "best", ".x"}) {
+    EXPECT_THROW(ModelCheckpoint({.folder = folder.path(), .prefix = prefix}), ArgumentError);
+  }
 }
 
 TEST(ModelCheckpoint, WritesNothingAnewOfATrainingThatIsDone) {
