@@ -24,6 +24,7 @@ class LearningRate {
   // NaN if one of them is.
   double lowest() const;
   bool is_finite() const;  // all of them, in f32
+  bool is_constant() const { return rates_.size() == 1; }
 
  private:
   std::vector<double> rates_;

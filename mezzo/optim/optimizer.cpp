@@ -214,6 +214,11 @@ double Optimizer::lr(std::size_t group) const {
   return rates_[group].at(updates_);
 }
 
+bool Optimizer::has_constant_lr(std::size_t group) const {
+  check_group(group);
+  return rates_[group].is_constant();
+}
+
 void Optimizer::set_lr(const LearningRate& lr) {
   for (std::size_t group = 0; group < groups(); ++group) set_lr(lr, group);
 }

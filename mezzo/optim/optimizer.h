@@ -85,6 +85,8 @@ class Optimizer {
   // The learning rate of a group's next update. Throws ArgumentError for a group that does not
   // exist.
   double lr(std::size_t group = 0) const;
+  // Whether that is a number, and not an array with a rate for each update. Throws like lr().
+  bool has_constant_lr(std::size_t group = 0) const;
   // Sets the learning rate of all groups, or of one, instead of a number or an array that was set
   // before. Throws ArgumentError for negative ones, for a group that does not exist, and while a
   // step is captured.

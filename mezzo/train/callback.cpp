@@ -51,9 +51,20 @@ void TimeMonitor::on_epoch_end(FitState& state) {
   std::fprintf(out_, "epoch time: %.3f ms, per step time: %.3f ms\n", ms, ms / steps);
 }
 
+StepTimer::StepTimer(std::int64_t per_print_times, std::FILE* out)
+    : every_(per_print_times), out_(out) {
+  check_arg(every_ >= 0, "StepTimer", "per_print_times must not be negative: ", every_);
+}
+
 void StepTimer::on_step_begin(FitState&) { start_ = std::chrono::steady_clock::now(); }
 
-void StepTimer::on_step_end(FitState&) { times_.push_back(milliseconds_since(start_)); }
+void StepTimer::on_step_end(FitState& state) {
+  times_.push_back(milliseconds_since(start_));
+  if (every_ == 0 || state.step % every_ != 0) return;
+  std::fprintf(out_, "epoch: %lld step: %lld, step time: %.3f ms\n",
+               static_cast<long long>(state.epoch), static_cast<long long>(state.step_in_epoch),
+               times_.back());
+}
 
 double StepTimer::median_ms() const { return median(times_); }
 

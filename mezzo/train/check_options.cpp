@@ -4,6 +4,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/optim/learning_rate.h"
 #include "mezzo/train/configuration.h"
+#include "mezzo/train/metrics.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
@@ -49,6 +50,22 @@ void check_schedule(const ScheduleOptions& options) {
   check_not_negative("--lr-end", options.lr_end);
   check_arg(options.lr_gamma > 0 && options.lr_gamma <= 1, "--lr-gamma",
             "must be in (0, 1]: ", options.lr_gamma);
+  check_arg(options.lr_factor >= 0 && options.lr_factor < 1, "--lr-factor",
+            "must be in [0, 1): ", options.lr_factor);
+  check_arg(options.lr_patience >= 0, "--lr-patience",
+            "must not be negative: ", options.lr_patience);
+  check_arg(options.lr_cooldown >= 0, "--lr-cooldown",
+            "must not be negative: ", options.lr_cooldown);
+}
+
+void check_watch(const WatchOptions& watch) {
+  const double decay = watch.ema.value_or(0);
+  check_arg(decay >= 0 && decay < 1, "--ema", "must be in [0, 1): ", decay);
+  const std::int64_t patience = watch.early_stop.value_or(1);
+  check_arg(patience >= 1, "--early-stop", "must be at least 1: ", patience);
+  const std::string metric = metric_name(watch.monitor);
+  check_arg(metric == "loss" || metric == "accuracy", "--monitor", "`", watch.monitor,
+            "` is neither loss nor accuracy. Say one of them");
 }
 
 void check_loss(const LossOptions& options) {
@@ -94,6 +111,7 @@ void check_options(const RunOptions& options) {
             ": several processes train together on CPUs only. Leave it out, or start one process");
   check_schedule(options.schedule);
   check_loss(options.loss);
+  check_watch(options.watch);
   check_not_negative("--mixup", options.mix.mixup);
   check_not_negative("--cutmix", options.mix.cutmix);
   check_beginning(options);

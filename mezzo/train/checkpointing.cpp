@@ -6,11 +6,11 @@
 #include "mezzo/core/random.h"
 #include "mezzo/io/checkpoint_manifest.h"
 #include "mezzo/io/safetensors.h"
+#include "mezzo/train/moving_average.h"
 
 namespace mezzo::train {
 namespace {
 
-constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kOptimizerKind = "optimizer_kind";
 constexpr const char* kScaler = "scaler";
@@ -132,7 +132,7 @@ void restore_all_but_network(const TrainingState& state, const io::Checkpoint& c
 
 io::Checkpoint capture(const TrainingState& state, std::int64_t step) {
   io::Checkpoint checkpoint{.step = step};
-  checkpoint.groups = {{kModel, state.step.net().state()},
+  checkpoint.groups = {{kModelGroup, state.step.net().state()},
                        {kOptimizer, state.step.optimizer().state()}};
   checkpoint.random[kGenerator] = default_generator().position();
   checkpoint.values[kOptimizer] = counters_of(state.step.optimizer());
@@ -152,7 +152,7 @@ void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
   try {
     restore_all_but_network(state, checkpoint);
     // Last, since this alone could not be taken back; it checks everything before it begins.
-    state.step.net().load_state(checkpoint.tensors(kModel));
+    state.step.net().load_state(checkpoint.tensors(kModelGroup));
   } catch (...) {
     restore_all_but_network(state, before);
     throw;
@@ -162,7 +162,11 @@ void restore(const TrainingState& state, const io::Checkpoint& checkpoint) {
 std::vector<NamedTensor> read_weights(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return io::read_safetensors(path).tensors;
+  const bool is_folder = fs::is_directory(path, ignored);
+  // A file first: beside it may lie checkpoints whose prefix is its name.
+  if (!is_folder && (fs::exists(path, ignored) || io::list_checkpoints(path).empty())) {
+    return io::read_safetensors(path).tensors;
+  }
   const bool has_some = !io::list_checkpoints(path).empty();
   if (!has_some && !fs::exists(fs::path(path) / io::kManifestName, ignored)) {
     fail<FileError>(
@@ -170,8 +174,8 @@ std::vector<NamedTensor> read_weights(const std::string& path) {
         ": holds no checkpoint. Name a safetensors file, a checkpoint, or a folder that "
         "--checkpoint-dir wrote");
   }
-  return (has_some ? io::read_latest_checkpoint(path).checkpoint : io::read_checkpoint(path))
-      .tensors(kModel);
+  return evaluated_weights(has_some ? io::read_latest_checkpoint(path).checkpoint
+                                    : io::read_checkpoint(path));
 }
 
 }  // namespace mezzo::train

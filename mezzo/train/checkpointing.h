@@ -11,6 +11,9 @@
 
 namespace mezzo::train {
 
+// The group of tensors in a checkpoint that is the network's state().
+inline constexpr const char* kModelGroup = "model";
+
 // Everything that a step depends on, besides default_generator().
 struct TrainingState {
   amp::TrainOneStepWithLossScale& step;  // with its network, optimizer and scaler
@@ -28,7 +31,8 @@ io::Checkpoint capture(const TrainingState& state, std::int64_t step);
 void restore(const TrainingState& state, const io::Checkpoint& checkpoint);
 
 // The parameters and buffers in a safetensors file, in a checkpoint, or in the newest sound
-// checkpoint of a folder. Throws FileError if none of them is at `path`.
+// checkpoint of a folder: of a checkpoint those that were evaluated, which are averages if the
+// training had an ExponentialMovingAverage. Throws FileError if none of them is at `path`.
 std::vector<NamedTensor> read_weights(const std::string& path);
 
 }  // namespace mezzo::train

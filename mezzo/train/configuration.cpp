@@ -5,6 +5,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/utf8.h"
+#include "mezzo/train/metrics.h"
 #include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/run.h"
 
@@ -19,9 +20,10 @@ constexpr const char* kCutmix = "--cutmix";
 // What checkpoints of versions that did not have an option were written with.
 const std::map<std::string, std::string>& in_earlier_versions() {
   static const std::map<std::string, std::string> values{
-      {kSyncBatchNorm, "off"}, {kMixup, "0"},   {kCutmix, "0"},        {"--optimizer", "sgd"},
-      {"--nesterov", "off"},   {"--lr-of", ""}, {"--accumulate", "1"}, {"--clip", ""},
-      {"--class-weights", ""}, {"--freeze", ""}};
+      {kSyncBatchNorm, "off"}, {kMixup, "0"},     {kCutmix, "0"},        {"--optimizer", "sgd"},
+      {"--nesterov", "off"},   {"--lr-of", ""},   {"--accumulate", "1"}, {"--clip", ""},
+      {"--class-weights", ""}, {"--freeze", ""},  {"--lr-factor", ""},   {"--lr-patience", ""},
+      {"--lr-cooldown", ""},   {"--monitor", ""}, {"--ema", ""},         {"--ema-warmup", "off"}};
   return values;
 }
 
@@ -145,6 +147,14 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--keep-f32", text_of(options.precision.keep_float32)},
                        {"--lower", text_of(options.precision.lower)}};
   add_optimizer(result, options.optimizer);
+  const bool is_plateau = options.schedule.kind == ScheduleKind::kPlateau;
+  const auto of_plateau = [&](const auto& value) { return is_plateau ? concat(value) : ""; };
+  result["--lr-factor"] = of_plateau(options.schedule.lr_factor);
+  result["--lr-patience"] = of_plateau(options.schedule.lr_patience);
+  result["--lr-cooldown"] = of_plateau(options.schedule.lr_cooldown);
+  result["--monitor"] = of_plateau(metric_name(options.watch.monitor));
+  result["--ema"] = options.watch.ema.has_value() ? concat(*options.watch.ema) : "";
+  result["--ema-warmup"] = options.watch.ema_warmup ? "on" : "off";
   // The only level at which graph mode may round in other places.
   const bool is_painted = options.graph && options.policy.level == amp::Level::kAuto;
   result["--graph at --amp auto"] = is_painted ? "on" : "off";

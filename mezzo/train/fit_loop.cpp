@@ -6,6 +6,7 @@
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/optim/learning_rate.h"
+#include "mezzo/train/evaluating.h"
 #include "mezzo/train/fit.h"
 
 namespace mezzo::train {
@@ -52,6 +53,7 @@ void save_in_spite(Fit& fit) {
 
 void evaluate(Fit& fit) {
   try {
+    const Evaluating evaluating(fit.options.callbacks, fit.state);
     fit.state.metrics = fit.model.eval(*fit.options.validation);
   } catch (...) {
     save_in_spite(fit);
@@ -155,6 +157,7 @@ Fit::Fit(Model& of, data::BatchSource& batches, const FitOptions& with)
   check_rates(options);
   state.steps_per_epoch = loader.steps_per_epoch();
   state.has_validation = options.validation != nullptr;
+  state.has_rates = !options.lr.empty();
 }
 
 FitResult run_fit(Fit& fit, std::int64_t epochs) {
@@ -167,6 +170,7 @@ FitResult run_fit(Fit& fit, std::int64_t epochs) {
   while (!fit.state.stop && fit.has_work()) run_epoch(fit);
   fit.each(&Callback::on_train_end);
   if (fit.processes() != nullptr) distributed::meet(*fit.processes());  // a checkpoint is written
+  fit.each(&Callback::after_train);
   return result_of(fit);
 }
 

@@ -19,6 +19,7 @@
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
 #include "mezzo/train/run_reporter.h"
+#include "mezzo/train/run_watchers.h"
 #include "mezzo/train/trainer.h"
 
 namespace mezzo::train {
@@ -37,7 +38,7 @@ CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
 
 // `is_trained` becomes true with the last step.
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
-                RunObserver& observer, bool& is_trained) {
+                RunObserver& observer, RunWatchers& watchers, bool& is_trained) {
   data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
                                         .shuffle = options.shuffle,
                                         .drop_remainder = true,
@@ -64,12 +65,16 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
                         .on_train_end = [&is_trained](FitState&) { is_trained = true; }});
   FitOptions fit{
       .callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};
+  watchers.append_to(fit.callbacks);
   if (!options.checkpoints.folder.empty()) {
     fit.callbacks.push_back(&checkpoints.emplace(checkpoint_config(options.checkpoints)));
     if (options.checkpoints.resume) fit.resume = options.checkpoints.folder;
   }
   RunResult result = reporter.result(trainer.model.fit(options.epochs, loader, fit));
+  result.early_stop = watchers.early_stop();
+  if (result.early_stop.has_value()) result.stopped = false;
   if (!reporter.has_evaluated() && !result.stopped) {
+    const auto average = watchers.use_average();
     result.test = RunReporter::evaluation_of(trainer.model.eval(test_loader));
   }
   return result;
@@ -145,14 +150,16 @@ RunResult run(const RunOptions& options, const DataPair& data, RunObserver& obse
   check_options(options);
   const RunOptions resolved = resolve(options, data);
   Trainer trainer(resolved, data.train->image_shape(), data.train->num_classes());
+  RunWatchers watchers(resolved, observer);
   const auto hand_over = [&] {
+    watchers.finish(*trainer.net);
     if (trainer.statistics != nullptr) observer.on_gradients(*trainer.statistics);
     if (trained != nullptr) *trained = std::move(trainer.net);
   };
   bool is_trained = false;
   RunResult result;
   try {
-    result = train(trainer, resolved, data, observer, is_trained);
+    result = train(trainer, resolved, data, observer, watchers, is_trained);
   } catch (...) {
     if (is_trained) hand_over();
     throw;

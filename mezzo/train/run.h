@@ -42,6 +42,21 @@ struct EpochEvent {
   double seconds = 0;
 };
 
+// A learning rate that a plateau has lowered, behind an epoch.
+struct RateEvent {
+  std::int64_t epoch = 0;
+  double from = 0;
+  double to = 0;
+};
+
+// Why a run ended early.
+struct EarlyStop {
+  std::int64_t epoch = 0;       // the last one
+  std::string monitor{};        // the metric that has not become better
+  double best = 0;              // NaN if there was none
+  std::int64_t best_epoch = 0;  // 0 then
+};
+
 struct RunResult {
   Evaluation test{};
   std::int64_t steps = 0;
@@ -59,6 +74,7 @@ struct RunResult {
   double images_per_s = 0;  // images of a step, in all processes, over the median step
   double wait_ms_mean = 0;  // for the batch of a step, which no other time here includes
   bool stopped = false;     // by should_stop, before all steps were done
+  std::optional<EarlyStop> early_stop{};
 };
 
 // Told of everything as it happens; the default ignores it.
@@ -73,6 +89,10 @@ class RunObserver {
   virtual void on_first_batch(const data::Batch& /*batch*/, const data::Dataset& /*dataset*/) {}
   virtual void on_step(const StepEvent& /*event*/) {}
   virtual void on_epoch(const EpochEvent& /*event*/) {}
+  // After on_epoch(), if a plateau has lowered the learning rate.
+  virtual void on_rate(const RateEvent& /*event*/) {}
+  // After those, if it was the last epoch for its metric's sake.
+  virtual void on_early_stop(const EarlyStop& /*event*/) {}
   // After the last step, if gradients were counted.
   virtual void on_gradients(const amp::GradientStatistics& /*statistics*/) {}
 };
@@ -91,7 +111,8 @@ DataPair open_data(const RunOptions& options);
 // that goes on from a checkpoint does not read), trains it and evaluates it after each epoch. Times
 // and the peak of memory are those of this call, steps and skipped steps those of the whole run,
 // also of its part before a checkpoint. The same options give the same result, bit for bit, on the
-// same machine with the same number of threads. The trained network is moved to `trained` if that
+// same machine with the same number of threads. The trained network, with
+// averaged weights if there are any, is moved to `trained` if that
 // is not null, also if something fails behind the last step, such as the evaluation or the last
 // checkpoint. Throws ArgumentError or FileError for options that cannot work, before the first
 // step.

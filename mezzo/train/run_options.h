@@ -73,9 +73,25 @@ OptimizerOptions usual_options(OptimizerKind kind);
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::kConstant;
   double lr_init = 0;     // where the warm-up begins
-  double lr_end = 0;      // where linear and half-cosine end
+  double lr_end = 0;      // where linear and half-cosine end; see below
   double lr_gamma = 0.9;  // of exponential, per epoch
   double warmup_epochs = 0;
+  // Of plateau, and lr_end as the least rate: see ReduceLROnPlateau. Epochs of the warm-up do not
+  // count.
+  double lr_factor = 0.1;
+  std::int64_t lr_patience = 10;
+  std::int64_t lr_cooldown = 0;
+};
+
+// What follows the validation of a run, and whose it is.
+struct WatchOptions {
+  // The decay of averaged weights, which are validated, and are what is trained in the end: see
+  // ExponentialMovingAverage.
+  std::optional<double> ema{};
+  bool ema_warmup = false;
+  // Epochs after which a run ends that does not get better: see EarlyStopping.
+  std::optional<std::int64_t> early_stop{};
+  std::string monitor = "loss";  // the metric of the plateau and of early_stop; or accuracy
 };
 
 // Of the cross entropy that is trained.
@@ -110,6 +126,7 @@ struct RunOptions {
   std::int64_t image_size = 0;
   OptimizerOptions optimizer{};
   ScheduleOptions schedule{};
+  WatchOptions watch{};
   LossOptions loss{};
   FineTuning fine_tuning{};
   std::uint64_t seed = 1;

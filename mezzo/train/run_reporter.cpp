@@ -34,7 +34,7 @@ void RunReporter::on_epoch_begin(FitState& state) {
 
 void RunReporter::on_step_begin(FitState& state) {
   if (steps_ == 0) observer_.on_first_batch(on_host(*state.batch), images_);
-  optimizer_.set_rate(schedule_.at(state.step - 1));
+  if (schedule_.sets(state.step - 1)) optimizer_.set_rate(schedule_.at(state.step - 1));
 }
 
 void RunReporter::on_step_end(FitState& state) {

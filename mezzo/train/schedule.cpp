@@ -11,10 +11,10 @@ namespace {
 
 constexpr const char* kScheduleOp = "Schedule";
 
-constexpr ScheduleKind kAllKinds[] = {ScheduleKind::kConstant,   ScheduleKind::kSteps,
-                                      ScheduleKind::kWarmSteps,  ScheduleKind::kPoly,
-                                      ScheduleKind::kLinear,     ScheduleKind::kCosine,
-                                      ScheduleKind::kHalfCosine, ScheduleKind::kExponential};
+constexpr ScheduleKind kAllKinds[] = {
+    ScheduleKind::kConstant,   ScheduleKind::kSteps,       ScheduleKind::kWarmSteps,
+    ScheduleKind::kPoly,       ScheduleKind::kLinear,      ScheduleKind::kCosine,
+    ScheduleKind::kHalfCosine, ScheduleKind::kExponential, ScheduleKind::kPlateau};
 
 double steps_factor(double progress) {
   if (progress < 0.3) return 1;
@@ -39,6 +39,7 @@ const char* name_of(ScheduleKind kind) {
     case ScheduleKind::kCosine: return "cosine";
     case ScheduleKind::kHalfCosine: return "half-cosine";
     case ScheduleKind::kExponential: return "exponential";
+    case ScheduleKind::kPlateau: return "plateau";
   }
   return "?";
 }
@@ -53,7 +54,7 @@ std::optional<ScheduleKind> parse_schedule(std::string_view name) {
 std::string schedule_names() {
   std::string names;
   for (const ScheduleKind kind : kAllKinds) {
-    if (!names.empty()) names += kind == ScheduleKind::kExponential ? " and " : ", ";
+    if (!names.empty()) names += kind == ScheduleKind::kPlateau ? " and " : ", ";
     names += name_of(kind);
   }
   return names;
@@ -89,7 +90,8 @@ double Schedule::rate(std::int64_t step) const {
   const auto left = static_cast<double>(std::max<std::int64_t>(total_steps - warmup_steps, 1));
   const double progress = static_cast<double>(after) / left;
   switch (kind) {
-    case ScheduleKind::kConstant: return lr;
+    case ScheduleKind::kConstant:
+    case ScheduleKind::kPlateau: return lr;
     case ScheduleKind::kSteps:
     case ScheduleKind::kWarmSteps:
       return lr * steps_factor(static_cast<double>(step) / static_cast<double>(total_steps));

@@ -20,11 +20,12 @@ enum class ScheduleKind : std::uint8_t {
   kCosine,       // lr * ((1 - progress) * (1 + cos(0.94 pi step / steps after it)) / 2 + 1e-5)
   kHalfCosine,   // half a cosine from lr to end_lr (Loshchilov and Hutter, "SGDR", ICLR 2017)
   kExponential,  // lr * gamma^n, n the whole epochs after the warm-up
+  kPlateau,      // lr, until a ReduceLROnPlateau lowers it
 };
 
 const char* name_of(ScheduleKind kind);
 std::optional<ScheduleKind> parse_schedule(std::string_view name);
-// `constant, steps, ... and exponential`, for messages.
+// `constant, steps, ... and plateau`, for messages.
 std::string schedule_names();
 
 // A schedule over total_steps. During the first warmup_steps the rate climbs in a straight line
@@ -46,6 +47,11 @@ struct Schedule {
   // and warmup_steps are not negative, total_steps and steps_per_epoch are at least 1, and all
   // rates and gamma are finite and not negative.
   double at(std::int64_t step) const;
+  // Whether the rate of a step is the schedule's to set: of kPlateau those of the warm-up and of
+  // the step after it, from which on a ReduceLROnPlateau has it.
+  bool sets(std::int64_t step) const {
+    return kind != ScheduleKind::kPlateau || step <= warmup_steps;
+  }
   // The rates of all steps: what optimizers and Model::fit() take. Throws like at().
   std::vector<double> values() const;
 

@@ -8,8 +8,11 @@
 #include "mezzo/io/checkpoint.h"
 #include "mezzo/nn/nn.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/train/early_stopping.h"
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
+#include "mezzo/train/moving_average.h"
+#include "mezzo/train/reduce_lr.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/amp/warnings.h"
 #include "tests/unit/distributed/processes.h"
@@ -244,6 +247,44 @@ TEST_F(FitTogether, GoesOnFromTheCheckpointOfTheFirst) {
   fs::remove_all(folder_);
   train(1, "");
   EXPECT_EQ(train(3, folder_), whole);
+}
+
+// What follows the validation does the same in all: their averages, rates and ends are the same,
+// and go on with the same bits. Running statistics of the second are its own until they are
+// evaluated.
+TEST_F(FitTogether, WhatFollowsTheValidationIsTheSameInAll) {
+  const auto train = [&](std::int64_t epochs, const std::string& resume) {
+    return results_of<Values>(2, [&](ProcessGroup& group) {
+      Training training(&group);
+      ModelCheckpoint checkpoints({.folder = folder_, .keep = 0});
+      ExponentialMovingAverage average({.weights = {.decay = 0.9, .average_buffers = false}});
+      ReduceLROnPlateau plateau({.factor = 0.5, .patience = 0, .threshold = 1});
+      EarlyStopping stopping({.patience = 3, .min_delta = 100, .restore_best = true});
+      const FitResult result =
+          training.model.fit(epochs, training.loader,
+                             {.callbacks = {&checkpoints, &average, &plateau, &stopping},
+                              .validation = &training.all,
+                              .resume = resume});
+      Values values{
+          {result.metrics.at("loss"), training.optimizer.lr(), static_cast<double>(result.steps)}};
+      for (const Tensor& param : training.net.parameters()) {
+        values.push_back(param.to_vector<double>());
+      }
+      for (const NamedTensor& entry : average.state()) {
+        if (entry.name.find("running") == std::string::npos) {
+          values.push_back(entry.tensor.to_vector<double>());
+        }
+      }
+      return values;
+    });
+  };
+  const auto whole = train(9, "");
+  EXPECT_EQ(whole[0], whole[1]);
+  EXPECT_EQ(whole[0][0][2], 4 * 3) << "it is meant to end after the fourth epoch";
+  EXPECT_LT(whole[0][0][1], 0.05);
+  fs::remove_all(folder_);
+  train(2, "");
+  EXPECT_EQ(train(9, folder_), whole);
 }
 
 TEST_F(FitTogether, ACheckpointIsOfThatManyProcesses) {

@@ -312,6 +312,24 @@ TEST(Model, RefusesWhatItCannotDo) {
   EXPECT_THROW(model.fit(0, *f.loader), ArgumentError);
 }
 
+TEST(StepTimer, PrintsEverySoManySteps) {
+  EXPECT_THROW(StepTimer(-1), ArgumentError);
+  Fixture f;
+  Model model(*f.net, loss_function, *f.optimizer);
+  std::FILE* out = std::tmpfile();
+  ASSERT_NE(out, nullptr);
+  StepTimer timer(2, out);
+  StepTimer silent(0, out);
+  model.fit(1, *f.loader, {.callbacks = {&timer, &silent}, .steps = 3});
+  std::rewind(out);
+  char text[256] = {};
+  const std::size_t length = std::fread(text, 1, sizeof(text) - 1, out);
+  std::fclose(out);
+  EXPECT_THAT(std::string(text, length),
+              testing::MatchesRegex("epoch: 1 step: 2, step time: [0-9]+\\.[0-9]+ ms\n"));
+  EXPECT_EQ(timer.times_ms().size(), 3U);
+}
+
 TEST(StopOnDivergence, WaitsForItsPatience) {
   Fixture f;
   Model model(*f.net, loss_function, *f.optimizer);

@@ -100,7 +100,8 @@ TEST(Schedule, NamesParseBack) {
   }
   EXPECT_FALSE(parse_schedule("step").has_value());
   EXPECT_EQ(schedule_names(),
-            "constant, steps, warm-steps, poly, linear, cosine, half-cosine and exponential");
+            "constant, steps, warm-steps, poly, linear, cosine, half-cosine, exponential and "
+            "plateau");
 }
 
 TEST(Schedule, WarmUpEndsAtTheFullRate) {
