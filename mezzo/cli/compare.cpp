@@ -192,6 +192,7 @@ void add_compare(CLI::App& app) {
   add_class_weights_option(*command, *options);
   add_optimizer_options(*command, *options);
   add_schedule_options(*command, *options);
+  add_watch_options(*command, *options);
   add_execution_options(*command, *options);
   add_output_options(*command, *options);
   add_report_options(*command, *options);

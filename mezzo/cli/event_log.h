@@ -23,6 +23,8 @@ class EventLog final : public train::RunObserver {
   void on_first_batch(const data::Batch& batch, const data::Dataset& dataset) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
+  void on_rate(const train::RateEvent& event) override { next_.on_rate(event); }
+  void on_early_stop(const train::EarlyStop& event) override { next_.on_early_stop(event); }
   void on_gradients(const amp::GradientStatistics& statistics) override {
     next_.on_gradients(statistics);
   }

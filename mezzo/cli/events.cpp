@@ -73,6 +73,13 @@ Json training_fields(const train::RunOptions& options) {
                  {"lr_init", options.schedule.lr_init},
                  {"lr_end", options.schedule.lr_end},
                  {"lr_gamma", options.schedule.lr_gamma},
+                 {"lr_factor", options.schedule.lr_factor},
+                 {"lr_patience", options.schedule.lr_patience},
+                 {"lr_cooldown", options.schedule.lr_cooldown},
+                 {"ema", or_null(options.watch.ema)},
+                 {"ema_warmup", options.watch.ema_warmup},
+                 {"early_stop", or_null(options.watch.early_stop)},
+                 {"monitor", options.watch.monitor},
                  {"shuffle", options.shuffle},
                  {"options", train::configuration_of(options)}});
   return fields;
@@ -133,6 +140,7 @@ Json result_event(const train::RunOptions& options, const train::RunResult& resu
   if (with_data) {
     measured.test = result.test;
     own["epochs"] = result.epochs;
+    own["stopped_early"] = result.early_stop.has_value();
     own["wait_ms"] = result.wait_ms_mean;
   }
   return result_event(options, measured, own);

@@ -16,6 +16,7 @@ void set_loss(const SharedOptions& options, train::RunOptions& run);
 void set_optimizer(const SharedOptions& options, train::RunOptions& run);
 void set_schedule(const SharedOptions& options, train::RunOptions& run);
 void set_data(const SharedOptions& options, train::RunOptions& run);
+void set_watch(const SharedOptions& options, train::RunOptions& run);
 void set_device(const SharedOptions& options, train::RunOptions& run);
 void set_histograms(const SharedOptions& options, train::RunOptions& run);
 

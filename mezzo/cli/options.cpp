@@ -13,6 +13,7 @@ train::RunOptions SharedOptions::parsed() const {
   set_optimizer(*this, result);
   set_schedule(*this, result);
   set_data(*this, result);
+  set_watch(*this, result);
   set_device(*this, result);
   set_histograms(*this, result);
   result.epochs = epochs.value_or(result.epochs);

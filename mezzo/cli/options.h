@@ -20,6 +20,7 @@ inline constexpr const char* kPrecision = "Precision";
 inline constexpr const char* kFineTuning = "Fine-tuning";
 inline constexpr const char* kOptimizer = "Optimizer";
 inline constexpr const char* kSchedule = "Schedule";
+inline constexpr const char* kWatch = "Validation";
 inline constexpr const char* kExecution = "Execution";
 inline constexpr const char* kCheckpoints = "Checkpoints";
 inline constexpr const char* kOutput = "Output";
@@ -37,7 +38,8 @@ struct OptimizerWords {
 // What was said of the learning rates.
 struct ScheduleWords {
   std::string kind = "constant";
-  std::optional<double> lr_init{}, lr_end{}, lr_gamma{};
+  std::optional<double> lr_init{}, lr_end{}, lr_gamma{}, lr_factor{};
+  std::optional<std::int64_t> lr_patience{}, lr_cooldown{};
 };
 
 // What the command line said, before it is understood.
@@ -51,6 +53,7 @@ struct SharedOptions {
   std::string class_weights{};  // `balanced`, numbers or a file
   OptimizerWords optimizer{};
   ScheduleWords schedule{};
+  std::optional<std::string> monitor{};  // loss
   std::string device = "cpu";
   std::optional<std::int64_t> epochs{};  // one, or as many as --steps takes
   bool tf32 = false;
@@ -90,8 +93,10 @@ void add_freeze_option(CLI::App& command, SharedOptions& options);
 void add_optimizer_options(CLI::App& command, SharedOptions& options);
 // --class-weights
 void add_class_weights_option(CLI::App& command, SharedOptions& options);
-// --lr-schedule --lr-init --lr-end --lr-gamma --warmup-epochs
+// --lr-schedule --lr-init --lr-end --lr-gamma --lr-factor --warmup-epochs ...
 void add_schedule_options(CLI::App& command, SharedOptions& options);
+// --ema --ema-warmup --early-stop --monitor: what follows the validation.
+void add_watch_options(CLI::App& command, SharedOptions& options);
 // --graph --recompute --sync-batchnorm --seed and those of add_device_options(): how steps are run.
 void add_execution_options(CLI::App& command, SharedOptions& options);
 // --device --tf32 --threads

@@ -69,8 +69,14 @@ void set_schedule(const SharedOptions& options, train::RunOptions& run) {
   schedule.kind = parse_schedule_name(said.kind);
   set_if_read(said.lr_init, schedule.warmup_epochs > 0, "--lr-init", "--warmup-epochs",
               schedule.lr_init);
-  set_if_read(said.lr_end, schedule.kind == Kind::kLinear || schedule.kind == Kind::kHalfCosine,
-              "--lr-end", "--lr-schedule linear and half-cosine", schedule.lr_end);
+  const bool is_plateau = schedule.kind == Kind::kPlateau;
+  const bool has_end = schedule.kind == Kind::kLinear || schedule.kind == Kind::kHalfCosine;
+  set_if_read(said.lr_end, has_end || is_plateau, "--lr-end",
+              "--lr-schedule linear, half-cosine and plateau", schedule.lr_end);
+  constexpr const char* kPlateau = "--lr-schedule plateau";
+  set_if_read(said.lr_factor, is_plateau, "--lr-factor", kPlateau, schedule.lr_factor);
+  set_if_read(said.lr_patience, is_plateau, "--lr-patience", kPlateau, schedule.lr_patience);
+  set_if_read(said.lr_cooldown, is_plateau, "--lr-cooldown", kPlateau, schedule.lr_cooldown);
   set_if_read(said.lr_gamma, schedule.kind == Kind::kExponential, "--lr-gamma",
               "--lr-schedule exponential", schedule.lr_gamma);
 }
@@ -103,15 +109,17 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
   train::ScheduleOptions& schedule = options.run.schedule;
   group(command.add_option("--lr-schedule", said.kind, train::schedule_names())
             ->capture_default_str());
-  const auto add_number = [&](const char* name, std::optional<double>& number, const char* help,
-                              double otherwise) {
+  const auto add_number = [&](const char* name, auto& number, const char* help, auto otherwise) {
     group(command.add_option(name, number, concat(help, " (", otherwise, ")")));
   };
   group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Of a climbing rate")
             ->capture_default_str());
   add_number("--lr-init", said.lr_init, "Where the warm-up begins", schedule.lr_init);
-  add_number("--lr-end", said.lr_end, "Of linear, half-cosine", schedule.lr_end);
+  add_number("--lr-end", said.lr_end, "Of linear, half-cosine; least of plateau", schedule.lr_end);
   add_number("--lr-gamma", said.lr_gamma, "Of exponential", schedule.lr_gamma);
+  add_number("--lr-factor", said.lr_factor, "Of plateau, each time", schedule.lr_factor);
+  add_number("--lr-patience", said.lr_patience, "Epochs that plateau bears", schedule.lr_patience);
+  add_number("--lr-cooldown", said.lr_cooldown, "Epochs of rest after it", schedule.lr_cooldown);
 }
 
 }  // namespace mezzo::cli

@@ -39,6 +39,7 @@ Progress::~Progress() { clear_line(); }
 
 train::RunResult Progress::run(const train::RunOptions& options, const train::DataPair& data,
                                train::RunObserver& observer, std::unique_ptr<nn::Module>* trained) {
+  is_average_ = options.watch.ema.has_value();
   try {
     return train::run(options, data, observer, trained);
   } catch (const FileError& error) {
@@ -89,11 +90,29 @@ void Progress::on_epoch(const train::EpochEvent& event) {
                {"seconds", event.seconds}});
   if (!quiet_) {
     clear_line();
-    write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %{}, {}\n",
+    write_error("{}  epoch {}: train loss {:.4f}, test loss {:.4f}, accuracy {:.2f} %{}{}, {}\n",
                 label_, event.epoch, without_sign(event.train_loss), without_sign(event.test.loss),
-                100 * event.test.accuracy, scaling(), format_seconds(event.seconds));
+                100 * event.test.accuracy, is_average_ ? " of averaged weights" : "", scaling(),
+                format_seconds(event.seconds));
   }
   skipped_ = 0;
+}
+
+void Progress::on_rate(const train::RateEvent& event) {
+  json_.write(
+      {{"event", "lr_reduced"}, {"epoch", event.epoch}, {"from", event.from}, {"to", event.to}});
+  if (quiet_) return;
+  clear_line();
+  write_error("{}  epoch {}: learning rate reduced from {} to {}\n", label_, event.epoch,
+              event.from, event.to);
+}
+
+void Progress::on_early_stop(const train::EarlyStop& event) {
+  json_.write({{"event", "early_stop"},
+               {"epoch", event.epoch},
+               {"monitor", event.monitor},
+               {"best", event.best},
+               {"best_epoch", event.best_epoch}});
 }
 
 // Nothing of a run without a loss scale, which skips a step only for a loss that is not finite.
@@ -121,6 +140,13 @@ void Progress::draw(const train::StepEvent& event) {
 void Progress::clear_line() {
   if (line_open_) write_error("\r\033[K");
   line_open_ = false;
+}
+
+std::string early_stop_text(const train::EarlyStop& stop) {
+  const std::string was =
+      stop.best_epoch > 0 ? fmt::format("was best in epoch {} ({:.4f})", stop.best_epoch, stop.best)
+                          : "was no number in any epoch";
+  return fmt::format("stopped early after epoch {}: {} {}", stop.epoch, stop.monitor, was);
 }
 
 std::string skipped_text(std::int64_t steps) {

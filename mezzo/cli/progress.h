@@ -20,6 +20,8 @@ class Progress final : public train::RunObserver {
   void on_resume(const std::string& path, std::int64_t step) override;
   void on_step(const train::StepEvent& event) override;
   void on_epoch(const train::EpochEvent& event) override;
+  void on_rate(const train::RateEvent& event) override;
+  void on_early_stop(const train::EarlyStop& event) override;
 
   // train::run() with an observer that tells this one. What comes behind the first step is on the
   // way.
@@ -37,7 +39,8 @@ class Progress final : public train::RunObserver {
   bool quiet_;
   bool is_terminal_;
   bool line_open_ = false;
-  bool has_begun_ = false;  // a step is done
+  bool has_begun_ = false;   // a step is done
+  bool is_average_ = false;  // what is tested
   std::int64_t total_steps_ = 0;
   std::int64_t first_step_ = 0;  // that an earlier part of the run came to
   bool is_scaled_ = false;       // the loss, by another number than 1 in some step
@@ -47,6 +50,8 @@ class Progress final : public train::RunObserver {
   std::chrono::steady_clock::time_point last_draw_{};
 };
 
+// `stopped early after epoch 9: loss was best in epoch 4 (0.3125)`
+std::string early_stop_text(const train::EarlyStop& stop);
 // `, 1 step skipped`; nothing of none.
 std::string skipped_text(std::int64_t steps);
 // `[======            ] 10/30`

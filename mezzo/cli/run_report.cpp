@@ -7,6 +7,7 @@
 #include "mezzo/amp/plan.h"
 #include "mezzo/cli/first_pictures.h"
 #include "mezzo/cli/plan_table.h"
+#include "mezzo/cli/progress.h"
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/io/png.h"
@@ -31,6 +32,23 @@ std::string describe_plan(const train::RunOptions& options) {
                     : "as it runs";
 }
 
+// Whose weights are validated, and what follows from it.
+std::string describe_watch(const train::RunOptions& options) {
+  const train::WatchOptions& watch = options.watch;
+  std::string text = "of the weights";
+  if (watch.ema.has_value()) text = fmt::format("of averaged weights, decay {}", *watch.ema);
+  if (watch.ema_warmup) text += " with warm-up";
+  if (options.schedule.kind == train::ScheduleKind::kPlateau) {
+    text += fmt::format("; rate times {} after more than {} epochs without better {}",
+                        options.schedule.lr_factor, options.schedule.lr_patience, watch.monitor);
+  }
+  if (watch.early_stop.has_value()) {
+    text +=
+        fmt::format("; end after {} epochs without better {}", *watch.early_stop, watch.monitor);
+  }
+  return text;
+}
+
 std::vector<std::pair<std::string, std::string>> configuration_rows(
     const train::RunOptions& options) {
   return {{"model", options.model},
@@ -42,6 +60,7 @@ std::vector<std::pair<std::string, std::string>> configuration_rows(
           {"optimizer", train::describe(options.optimizer)},
           {"learning rate",
            fmt::format("{}, {}", options.optimizer.lr, train::name_of(options.schedule.kind))},
+          {"validation", describe_watch(options)},
           {"seed", std::to_string(options.seed)},
           {"mode", options.graph ? "graph" : "eager"},
           {"plan", describe_plan(options)},
@@ -158,6 +177,24 @@ void ReportObserver::on_epoch(const train::EpochEvent& event) {
                                     .seconds = event.seconds});
   }
   next_.on_epoch(event);
+}
+
+void ReportObserver::on_rate(const train::RateEvent& event) {
+  if (report_.is_wanted()) {
+    report_.run().notes.push_back(
+        fmt::format("After epoch {} the learning rate was reduced from {} to {}", event.epoch,
+                    event.from, event.to));
+  }
+  next_.on_rate(event);
+}
+
+void ReportObserver::on_early_stop(const train::EarlyStop& event) {
+  if (report_.is_wanted()) {
+    std::string text = early_stop_text(event);
+    text.front() = 'S';
+    report_.run().notes.push_back(std::move(text));
+  }
+  next_.on_early_stop(event);
 }
 
 void ReportObserver::on_gradients(const amp::GradientStatistics& statistics) {

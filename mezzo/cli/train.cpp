@@ -30,8 +30,9 @@ struct TrainOptions : SharedOptions {
 };
 
 void print_result(const train::RunOptions& options, const train::RunResult& result) {
-  write_out("{} at {}: accuracy {:.2f} %, loss {:.4f}", options.model, text_of(options.policy),
-            100 * result.test.accuracy, without_sign(result.test.loss));
+  write_out("{} at {}: accuracy {:.2f} %, loss {:.4f}{}", options.model, text_of(options.policy),
+            100 * result.test.accuracy, without_sign(result.test.loss),
+            options.watch.ema.has_value() ? " of averaged weights" : "");
   // A run that was resumed may have been done before.
   if (result.total_ms > 0) {
     write_out(", {:.2f} ms/step, {:.0f} images/s, peak {}", result.step_ms_median,
@@ -40,6 +41,7 @@ void print_result(const train::RunOptions& options, const train::RunResult& resu
     write_out(", no step was left to do");
   }
   write_out("{}\n", skipped_text(result.skipped_steps));
+  if (result.early_stop.has_value()) write_out("{}\n", early_stop_text(*result.early_stop));
 }
 
 void check_files(const TrainOptions& options) {
@@ -130,6 +132,7 @@ void add_train(CLI::App& app) {
   add_class_weights_option(*command, *options);
   add_optimizer_options(*command, *options);
   add_schedule_options(*command, *options);
+  add_watch_options(*command, *options);
   add_execution_options(*command, *options);
   add_checkpoint_options(*command, *options);
   command->add_option("--save", options->save, "safetensors file to write")

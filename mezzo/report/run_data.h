@@ -55,6 +55,7 @@ struct RunData {
   std::int64_t resumed_after = 0;      // steps done before, of which nothing is recorded here
   std::vector<StepRecord> steps{};
   std::vector<EpochRecord> epochs{};
+  std::vector<std::string> notes{};  // what happened on the way, a sentence each, without its stop
   // Sums over the run; empty if none were gathered.
   std::vector<amp::GradientHistogram> gradients{};
   std::vector<amp::GradientHistogram> activation_gradients{};

@@ -235,6 +235,7 @@ std::vector<std::string> verdict(const RunData& run) {
   std::vector<std::string> sentences;
   if (!run.steps.empty()) {
     sentences.push_back(outcome(run));
+    for (const std::string& note : run.notes) sentences.push_back(note + ".");
     if (const auto bad = divergence(run)) sentences.push_back(*bad);
     sentences.push_back(skipped_steps(run));
   }

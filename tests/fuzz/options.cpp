@@ -32,6 +32,7 @@ struct Parser {
     cli::add_class_weights_option(app, options);
     cli::add_optimizer_options(app, options);
     cli::add_schedule_options(app, options);
+    cli::add_watch_options(app, options);
     cli::add_execution_options(app, options);
     cli::add_checkpoint_options(app, options);
     cli::add_output_options(app, options);
@@ -100,6 +101,9 @@ std::vector<Bytes> seeds() {
                "\n--lr-of\nfc3=0.1,conv?=1e-4\n--class-weights\nbalanced"),
       bytes_of("--weights\nw.safetensors\n--head\nnew\n--freeze\nconv1,layer1.*\n--nesterov"
                "\n--class-weights\n1,0.5,2"),
+      bytes_of("--lr-schedule\nplateau\n--lr-factor\n0.5\n--lr-patience\n3\n--lr-cooldown\n1"
+               "\n--lr-end\n1e-4\n--monitor\nacc\n--warmup-epochs\n0.5"),
+      bytes_of("--ema\n0.999\n--ema-warmup\n--early-stop\n5\n--monitor\nval_loss"),
       bytes_of("--checkpoint-dir\nfolder\n--checkpoint-every\n5\n--keep\n2\n--resume"
                "\n--report\nx.html\n--histogram-every\n3\n--activation-gradients\n--quiet")};
 }

@@ -1,0 +1,27 @@
+// Options of what follows the validation of a run.
+#include "mezzo/cli/option_words.h"
+
+namespace mezzo::cli {
+
+void set_watch(const SharedOptions& options, train::RunOptions& run) {
+  train::WatchOptions& watch = run.watch;
+  check_arg(watch.ema.has_value() || !watch.ema_warmup, "--ema-warmup",
+            "is read by --ema alone. Give that, or leave it out");
+  const bool is_plateau = run.schedule.kind == train::ScheduleKind::kPlateau;
+  set_if_read(options.monitor, is_plateau || watch.early_stop.has_value(), "--monitor",
+              "--early-stop and --lr-schedule plateau", watch.monitor);
+}
+
+void add_watch_options(CLI::App& command, SharedOptions& options) {
+  const auto group = [](CLI::Option* option) { option->group(heading::kWatch); };
+  train::WatchOptions& watch = options.run.watch;
+  group(command.add_option("--ema", watch.ema,
+                           "Average the weights with this decay; validate and save those"));
+  group(command.add_flag("--ema-warmup", watch.ema_warmup, "A smaller decay in the first steps"));
+  group(command.add_option("--early-stop", watch.early_stop,
+                           "End after so many epochs without a better result"));
+  group(command.add_option("--monitor", options.monitor,
+                           "What plateau and --early-stop go by: loss or accuracy (loss)"));
+}
+
+}  // namespace mezzo::cli
