@@ -8,11 +8,14 @@
 using namespace mezzo;
 
 int main() {
+  const Device device = is_cuda_available() ? Device{DeviceType::kCuda} : kCpuDevice;
+  std::printf("Using %s device\n", concat(device).c_str());
   manual_seed(1);
   nn::Sequential model;
   model.emplace<nn::Linear>(256, 128);
   model.emplace<nn::ReLU>();
   model.emplace<nn::Linear>(128, 10);
+  model.to(device);
   amp::auto_mixed_precision(model, "O2", DType::kF16);
 
   optim::Sgd optimizer(model.parameters(), {.lr = 1e-3});
@@ -22,8 +25,8 @@ int main() {
   double first = 0;
   double last = 0;
   for (int step = 0; step < 100; ++step) {
-    const Tensor x = randn({128, 256});
-    const Tensor labels = ones({128}, DType::kI64);
+    const Tensor x = randn({128, 256}).to(device);
+    const Tensor labels = ones({128}, DType::kI64).to(device);
     const Tensor loss = cross_entropy(model(x), labels);
     scaler.scale(loss).backward();
     scaler.step(optimizer);

@@ -30,6 +30,8 @@ EarlyStopping::EarlyStopping(Options options)
             "min_delta must be finite and not negative: ", options_.min_delta);
 }
 
+void EarlyStopping::check(FitState& state) { monitored_.check(state, kEarly); }
+
 void EarlyStopping::on_train_begin(FitState& state) {
   monitored_.settle(state, kEarly);
   if (state.resumed_from.empty()) memory_ = {};

@@ -37,8 +37,9 @@ class EarlyStopping final : public Callback {
   explicit EarlyStopping(Options options);
   EarlyStopping() : EarlyStopping(Options{}) {}
 
-  // Begins anew, unless the training goes on from a checkpoint; one that was over ends at once.
   // Throws ArgumentError without a validation, and if there is no such metric.
+  void check(FitState& state) override;
+  // Begins anew, unless the training goes on from a checkpoint; one that was over ends at once.
   void on_train_begin(FitState& state) override;
   void on_epoch_end(FitState& state) override;
   void after_train(FitState& state) override;

@@ -12,8 +12,9 @@ struct Monitored {
   std::string name{};                 // as ModelOptions::metrics may name it
   std::optional<bool> prefers_low{};  // the metric's own answer if nothing is said
 
-  // Settles both by the model's metric. Throws ArgumentError that begins with `op` if there is no
-  // validation, or no such metric.
+  // Throws ArgumentError, that begins with `op`, if there is no validation, or no such metric.
+  void check(const FitState& state, const char* op) const;
+  // Settles both by the model's metric. Throws like check().
   void settle(const FitState& state, const char* op);
   // Of the last evaluation.
   double value(const FitState& state) const { return state.metrics.at(name); }

@@ -48,9 +48,13 @@ void ReduceLROnPlateau::check_rates(const FitState& state) const {
             " groups. Give one, or one for each");
 }
 
+void ReduceLROnPlateau::check(FitState& state) {
+  monitored_.check(state, kReduce);
+  check_rates(state);
+}
+
 void ReduceLROnPlateau::on_train_begin(FitState& state) {
   monitored_.settle(state, kReduce);
-  check_rates(state);
   if (state.resumed_from.empty()) memory_ = {};
   if (memory_.rates.empty()) return;
   optim::Optimizer& optimizer = state.model.optimizer();

@@ -20,7 +20,7 @@ namespace mezzo::train {
 //
 // The rates are the optimizer's own, one number for each group, and checkpoints keep them once they
 // were reduced. Rates that are set for every step, by FitOptions::lr or an array in the optimizer's
-// options, would undo what this does: on_train_begin() refuses them.
+// options, would undo what this does: check() refuses them.
 class ReduceLROnPlateau final : public Callback {
  public:
   enum class Threshold : std::uint8_t {
@@ -45,9 +45,10 @@ class ReduceLROnPlateau final : public Callback {
   explicit ReduceLROnPlateau(Options options);
   ReduceLROnPlateau() : ReduceLROnPlateau(Options{}) {}
 
-  // Begins anew, unless the training goes on from a checkpoint. Throws ArgumentError without a
-  // validation, if there is no such metric, if rates are set for every step, and if min_lr is
-  // neither one number nor one for each group.
+  // Throws ArgumentError without a validation, if there is no such metric, if rates are set for
+  // every step, and if min_lr is neither one number nor one for each group.
+  void check(FitState& state) override;
+  // Begins anew, unless the training goes on from a checkpoint.
   void on_train_begin(FitState& state) override;
   void on_epoch_end(FitState& state) override;
   void save(io::Checkpoint& checkpoint) const override;
