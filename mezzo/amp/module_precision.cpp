@@ -11,6 +11,9 @@
 namespace mezzo::amp {
 namespace {
 
+// The network whose output this thread wants as it was computed; null for none.
+thread_local const nn::Module* as_computed = nullptr;
+
 // Opens the region of a module's policy around its forward pass.
 class PolicyHook final : public nn::ForwardHook {
  public:
@@ -20,10 +23,11 @@ class PolicyHook final : public nn::ForwardHook {
   PolicyHook(Policy policy, bool whole, const nn::Module* named_by)
       : policy_(std::move(policy)), whole_(whole), named_by_(named_by) {}
 
-  Tensor around(nn::Module&, const Tensor& x, const Forward& forward) override {
+  Tensor around(nn::Module& module, const Tensor& x, const Forward& forward) override {
     const Autocast region(policy_);
     if (whole_) return forward(takes_part(x.dtype()) ? cast(x, policy_.lower) : x);
     const Tensor y = forward(x);
+    if (&module == as_computed) return y;
     // The loss of 16-bit logits is only as good as their 8 or 11 bits; from here on it is all f32.
     return takes_part(y.dtype()) ? cast(y, DType::kF32) : y;
   }
@@ -223,5 +227,10 @@ void clear_policy(nn::Module& module) {
   remove_hook(module);
   clear_named(module);
 }
+
+OutputAsComputed::OutputAsComputed(const nn::Module& net)
+    : previous_(std::exchange(as_computed, &net)) {}
+
+OutputAsComputed::~OutputAsComputed() { as_computed = previous_; }
 
 }  // namespace mezzo::amp

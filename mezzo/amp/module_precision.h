@@ -78,4 +78,17 @@ void clear_policy(nn::Module& module);
 // before anything is set, like auto_mixed_precision().
 Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions& options);
 
+// While it exists, this thread gets the output of that network in the dtype that it was computed in
+// where a level would widen it to f32: for a loss that reads it as it is.
+class OutputAsComputed {
+ public:
+  explicit OutputAsComputed(const nn::Module& net);
+  ~OutputAsComputed();
+  OutputAsComputed(const OutputAsComputed&) = delete;
+  OutputAsComputed& operator=(const OutputAsComputed&) = delete;
+
+ private:
+  const nn::Module* previous_;
+};
+
 }  // namespace mezzo::amp

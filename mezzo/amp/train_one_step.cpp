@@ -72,6 +72,8 @@ Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& inpu
                    const std::optional<Policy>& policy) {
   std::optional<Autocast> region;
   if (policy.has_value()) region.emplace(*policy);
+  std::optional<OutputAsComputed> as_computed;
+  if (loss.reads_16_bits()) as_computed.emplace(net);
   const Tensor output = net(input);
   // Not asked whether it is in 16 bits, which graph mode may not have decided yet.
   const bool is_read = loss.reads_16_bits() && output.dtype() != DType::kF64;

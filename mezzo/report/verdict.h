@@ -8,9 +8,9 @@
 
 namespace mezzo::report {
 
-// What came out, what was noted on the way, whether steps were skipped and why, whether the loss had
-// to be scaled, what each 16-bit type would do to the gradients, and which loss scale would fit.
-// Only what the data says: without histograms there is no sentence about gradients.
+// What came out, what was noted on the way, whether steps were skipped and why, whether the loss
+// had to be scaled, what each 16-bit type would do to the gradients, and which loss scale would
+// fit. Only what the data says: without histograms there is no sentence about gradients.
 std::vector<std::string> verdict(const RunData& run);
 
 // log2 of the loss scale that the drawings show: the one that the run ended with, or else the best
