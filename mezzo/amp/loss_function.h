@@ -24,8 +24,9 @@ namespace mezzo::amp {
 //   a mean over a count    the sum of the parts' sums, divided by the sum of their counts
 //
 // The third is that of losses that ignore labels or weigh them. A function object says by members
-// what it is, as nn::CrossEntropyLoss and nn::MseLoss do; whatever says nothing is a mean over
-// examples.
+// what it is, as nn::CrossEntropyLoss and nn::MseLoss do, also one that is given by std::ref() or
+// std::cref(); whatever says nothing is a mean over examples. A std::function of a loss says
+// nothing: it hides what is in it. Give the loss itself.
 
 // `reduction()`: Reduction::kSum for a sum.
 template <class Loss>
@@ -76,15 +77,19 @@ class LossFunction {
   template <class Loss>
   requires(!std::same_as<Loss, LossFunction> && std::constructible_from<Function, Loss>)
       LossFunction(Loss loss) {  // NOLINT(google-explicit-constructor): as functions are
-    if constexpr (ReportsReduction<Loss>) adds_up_ = loss.reduction() == Reduction::kSum;
-    if constexpr (ReportsIgnored<Loss>) ignore_index_ = loss.ignore_index();
-    if constexpr (ReportsPrecision<Loss>) reads_16_bits_ = loss.reads_16_bits();
-    if constexpr (ReportsCount<Loss>) {
+    using Object = std::remove_cvref_t<std::unwrap_reference_t<Loss>>;
+    const Object& object = loss;
+    if constexpr (ReportsReduction<Object>) adds_up_ = object.reduction() == Reduction::kSum;
+    if constexpr (ReportsIgnored<Object>) ignore_index_ = object.ignore_index();
+    if constexpr (ReportsPrecision<Object>) reads_16_bits_ = object.reads_16_bits();
+    if constexpr (ReportsCount<Object>) {
       const auto shared = std::make_shared<const Loss>(loss);
       sum_ = [shared](const Tensor& output, const Tensor& labels) {
-        return shared->sum(output, labels);
+        return static_cast<const Object&>(*shared).sum(output, labels);
       };
-      count_ = [shared](const Tensor& labels) { return shared->count(labels); };
+      count_ = [shared](const Tensor& labels) {
+        return static_cast<const Object&>(*shared).count(labels);
+      };
     }
     loss_ = std::move(loss);
   }

@@ -17,25 +17,22 @@ Tensor widened(const Tensor& labels) {
 
 }  // namespace
 
-void LossParts::begin(const Tensor& labels, std::int64_t examples, std::int64_t micro_batches) {
-  divisor_ = ratio_ = Tensor();
-  if ((processes_ == nullptr && micro_batches == 1) || loss_.adds_up()) return;
+LossParts::Whole LossParts::begin(const Tensor& labels, std::int64_t examples,
+                                  std::int64_t micro_batches) {
+  if ((processes_ == nullptr && micro_batches == 1) || loss_.adds_up()) return {};
   const NoAutocast outside;  // as the loss
   const Tensor count = loss_.count(widened(labels));
   check_arg(!count.defined() || !count.requires_grad(), "train_step",
             "what the loss counts has a gradient, as with class weights that are trained, which "
             "parts of a batch do not have by themselves. Train with one micro-batch in one "
             "process, or give the weights detached");
-  if (processes_ != nullptr) {
-    share(count, examples);
-  } else {
-    divisor_ = count;
-  }
+  if (processes_ != nullptr) return share(count, examples);
+  return {.divisor = count};
 }
 
 // Processes average their contributions: what they divide by is the mean of their counts. In f32,
 // as gradients are: it is the one rounding of all that follows, and the same everywhere.
-void LossParts::share(const Tensor& count, std::int64_t examples) {
+LossParts::Whole LossParts::share(const Tensor& count, std::int64_t examples) {
   if (!shared_.defined()) shared_ = ones({}, DType::kF32);
   const auto exchange = [processes = processes_, shared = shared_,
                          examples](std::span<const Tensor> reads) {
@@ -47,18 +44,19 @@ void LossParts::share(const Tensor& count, std::int64_t examples) {
   };
   const std::span<const Tensor> reads(&count, count.defined() ? 1 : 0);
   do_host_work("share_count", reads, {}, exchange);
-  (count.defined() ? divisor_ : ratio_) = shared_;
+  return count.defined() ? Whole{.divisor = shared_} : Whole{.ratio = shared_};
 }
 
-LossParts::Part LossParts::part_of(const Tensor& output, const Tensor& labels, double share) const {
+LossParts::Part LossParts::part_of(const Tensor& output, const Tensor& labels, const Whole& whole,
+                                   double share) const {
   const Tensor widened_labels = widened(labels);
   Tensor loss =
-      divisor_.defined() ? loss_.sum(output, widened_labels) : loss_(output, widened_labels);
+      whole.divisor.defined() ? loss_.sum(output, widened_labels) : loss_(output, widened_labels);
   check_arg(loss.numel() == 1, "train_step", "the loss has the shape ", loss.shape(),
             ", and must be one number. Return its mean() or sum()");
-  if (divisor_.defined()) return {loss / divisor_, 1};
+  if (whole.divisor.defined()) return {loss / whole.divisor, 1};
   if (loss_.adds_up()) return {loss, static_cast<double>(distributed::process_count(processes_))};
-  if (ratio_.defined()) loss = loss * ratio_;
+  if (whole.ratio.defined()) loss = loss * whole.ratio;
   return {loss, share};
 }
 

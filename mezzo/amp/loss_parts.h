@@ -18,10 +18,16 @@ class LossParts {
   LossParts(LossFunction loss, distributed::ProcessGroup* processes)
       : loss_(std::move(loss)), processes_(processes) {}
 
+  // What the parts of one step have in common. By default nothing: one part is the whole batch.
+  // Tensors of a capture are placeholders, so nobody keeps it after the step.
+  struct Whole {
+    Tensor divisor{};  // of sums; undefined if there is none
+    Tensor ratio{};    // of means: what this process's examples are to those of an average one
+  };
   // Before the first part of a step: finds out what the whole batch counts, which processes tell
   // each other as host work. `labels` are all of this process. Throws ArgumentError for a count
   // that takes part in differentiation, if the batch has several parts.
-  void begin(const Tensor& labels, std::int64_t examples, std::int64_t micro_batches);
+  Whole begin(const Tensor& labels, std::int64_t examples, std::int64_t micro_batches);
 
   struct Part {
     Tensor loss;        // f32 of f32 outputs
@@ -29,19 +35,16 @@ class LossParts {
   };
   // Of one part, which has that share of this process's examples. Throws ArgumentError unless the
   // loss is one number.
-  Part part_of(const Tensor& output, const Tensor& labels, double share) const;
+  Part part_of(const Tensor& output, const Tensor& labels, const Whole& whole, double share) const;
 
   const LossFunction& loss() const { return loss_; }
 
  private:
-  void share(const Tensor& count, std::int64_t examples);
+  Whole share(const Tensor& count, std::int64_t examples);
 
   LossFunction loss_;
   distributed::ProcessGroup* processes_;
-  // Of the step that is under way; undefined if there is nothing to divide or multiply by.
-  Tensor divisor_;  // of sums
-  Tensor ratio_;    // of means: what this process's examples are to those of an average one
-  Tensor shared_;   // either of them where processes have exchanged it; the same in every run
+  Tensor shared_;  // what processes have exchanged; the same tensor in every run
 };
 
 }  // namespace mezzo::amp

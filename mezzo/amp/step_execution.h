@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "mezzo/core/tensor.h"
@@ -25,7 +26,8 @@ class StepExecution {
   // `release_memory` gives back what `run` keeps from step to step until the next one; null: it
   // keeps nothing.
   template <std::convertible_to<Run> F>
-  StepExecution(F&& run, std::function<void()> release_memory = {})
+  requires(!std::same_as<std::remove_cvref_t<F>, StepExecution>)  // which is copied or moved
+      StepExecution(F&& run, std::function<void()> release_memory = {})
       : run_(std::forward<F>(run)), release_memory_(std::move(release_memory)) {}
 
   explicit operator bool() const { return run_ != nullptr; }

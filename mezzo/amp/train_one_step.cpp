@@ -15,6 +15,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/nn/inference.h"
+#include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
@@ -204,13 +205,13 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
   const std::int64_t parts = options_.micro_batches;
   const std::int64_t n = input.rank() > 0 ? input.size(0) : 1;
   if (parts > 1) check_split(n, labels, parts);
-  loss_.begin(labels, n, parts);
-  if (parts == 1) return accumulate(input, labels, 1);
+  const LossParts::Whole whole = loss_.begin(labels, n, parts);
+  if (parts == 1) return accumulate(input, labels, whole, 1);
   for (std::int64_t i = 0; i < parts; ++i) {
     const std::int64_t start = i * n / parts;
     const std::int64_t end = (i + 1) * n / parts;
     const double share = static_cast<double>(end - start) / static_cast<double>(n);
-    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), share)) {
+    if (!accumulate(slice(input, 0, start, end), slice(labels, 0, start, end), whole, share)) {
       return false;
     }
   }
@@ -218,12 +219,12 @@ bool TrainOneStepWithLossScale::accumulate_all(const Tensor& input, const Tensor
 }
 
 bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& labels,
-                                           double share) {
+                                           const LossParts::Whole& whole, double share) {
   begin(StepPhase::kForward);
   const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
   // A region in which the step is called is for the network, and no part of what follows.
   const NoAutocast outside;
-  const auto [loss, weight] = loss_.part_of(output, labels, share);
+  const auto [loss, weight] = loss_.part_of(output, labels, whole, share);
   // Detached: a loss that is looked at late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
   losses_.weights.push_back(weight);
@@ -234,11 +235,12 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
 }
 
 void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& labels) {
+  const nn::KeepBuffers buffers(net_);
   const nn::Inference inference(net_);
   const KeepRandomPosition random;
   const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
   const NoAutocast outside;
-  static_cast<void>(loss_.part_of(output, labels, 1));
+  static_cast<void>(loss_.part_of(output, labels, {}, 1));
 }
 
 // Looks at the losses that it has not looked at yet.

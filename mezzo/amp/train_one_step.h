@@ -156,7 +156,8 @@ class TrainOneStepWithLossScale {
   void execute(const Tensor& input, const Tensor& labels);
   std::uint64_t mode() const;
   // These are false if a loss is not finite and the step is skipped.
-  bool accumulate(const Tensor& input, const Tensor& labels, double share);
+  bool accumulate(const Tensor& input, const Tensor& labels, const LossParts::Whole& whole,
+                  double share);
   bool accumulate_all(const Tensor& input, const Tensor& labels);
   bool take_losses();
   double mean_loss(const Tensor& loss) const;

@@ -43,8 +43,9 @@ class Executable {
   void clear_rooms() const;
   // Lets go of the arena, of which nothing is needed from run to run.
   void leave_arena();
-  // True for programs with recordings, which hold the places of all that they read and write.
-  bool keeps_arena() const { return replay_.has_value(); }
+  // True for programs with recordings, which hold the places of all that they read and write, and
+  // on devices, which may still compute with the arena of a run when the next one begins.
+  bool keeps_arena() const { return replay_.has_value() || !program_.device.is_cpu(); }
 
   const Program& program() const { return program_; }
   const MemoryPlan& memory() const { return memory_; }

@@ -25,7 +25,7 @@ void Executable::place_in(const Ref<Storage>& arena) {
   leave_arena();
   arena_ = arena;
   homes_.resize(program_.values.size());
-  if (keeps_arena()) stage_inputs();
+  if (replay_.has_value()) stage_inputs();
   make_homes();
   instructions_.reserve(program_.nodes.size());
   for (Node& node : program_.nodes) make_instruction(node);

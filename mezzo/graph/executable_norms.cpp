@@ -36,7 +36,8 @@ void Executable::call_kernel(Instruction& instruction) const {
   const FindStatistics find(wanted);
   const GiveStatistics give(instruction.statistics);
   std::optional<LendScratch> lend;
-  if (!memory_.free_ranges.empty()) {
+  // What kernels lay out in scratch memory, the host writes.
+  if (program_.device.is_cpu() && !memory_.free_ranges.empty()) {
     const ArenaRange& idle = memory_.free_ranges[instruction.node - program_.nodes.data()];
     lend.emplace(arena_, idle.offset, idle.bytes);
   }

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 
 #include "mezzo/nn/batch_norm.h"
+#include "mezzo/nn/parameter_names.h"
 #include "mezzo/ops/capture_hook.h"
 
 namespace mezzo::nn {
@@ -13,8 +14,15 @@ namespace {
 
 using Impls = std::unordered_set<const TensorImpl*>;
 
+// A parameter is named by its own name and by the paths of all modules that it is below.
 bool matches(const std::string& pattern, const std::string& name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  const auto fits = [&](const std::string& part) {
+    return fnmatch(pattern.c_str(), part.c_str(), 0) == 0;
+  };
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    if (fits(name.substr(0, dot))) return true;
+  }
+  return fits(name);
 }
 
 // What a pattern could have been.
@@ -58,14 +66,18 @@ std::string describe_frozen(Module& net) {
 
 std::vector<NamedTensor> parameters_matching(Module& net, const std::string& pattern,
                                              const char* what) {
-  Impls below;
-  for (const Module* module : net.matching(pattern)) {
-    for (const Tensor& parameter : module->parameters()) below.insert(parameter.impl());
+  const ParameterNames names = parameter_names(net);
+  std::unordered_set<std::size_t> wanted;
+  for (std::size_t i = 0; i < names.entries.size(); ++i) {
+    if (matches(pattern, names.entries[i].name)) wanted.insert(names.tensor_of[i]);
+  }
+  Impls named;
+  for (std::size_t i = 0; i < names.entries.size(); ++i) {
+    if (wanted.contains(names.tensor_of[i])) named.insert(names.entries[i].tensor.impl());
   }
   std::vector<NamedTensor> found = net.named_parameters();
-  std::erase_if(found, [&](const NamedTensor& entry) {
-    return !below.contains(entry.tensor.impl()) && !matches(pattern, entry.name);
-  });
+  std::erase_if(found,
+                [&](const NamedTensor& entry) { return !named.contains(entry.tensor.impl()); });
   check_arg(!found.empty(), what, "no parameter belongs to `", pattern,
             "`. Patterns are of paths of modules or names of parameters, such as ",
             example_of(net));
@@ -90,11 +102,14 @@ Frozen freeze(Module& net, const std::vector<std::string>& patterns) {
     entry.tensor.set_requires_grad(false);
     zero_grad({&entry.tensor, 1});  // an optimizer that holds it would go on with an old one
   }
-  if (patterns.empty()) return frozen_parts(net);
+  if (!patterns.empty()) eval_frozen_norms(net);
+  return frozen_parts(net);
+}
+
+void eval_frozen_norms(Module& net) {
   net.apply([](Module& module) {
     if (is_frozen_norm(module)) module.eval();
   });
-  return frozen_parts(net);
 }
 
 std::vector<Tensor> trainable_parameters(const Module& net) {

@@ -4,6 +4,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "mezzo/core/shared_tensors.h"
+#include "mezzo/nn/parameter_names.h"
+
 namespace mezzo::nn {
 namespace {
 
@@ -13,6 +16,21 @@ bool is_below(std::string_view name, std::string_view path) {
 
 bool is_left_out(std::string_view name, const std::vector<std::string>& paths) {
   return std::ranges::any_of(paths, [&](const std::string& path) { return is_below(name, path); });
+}
+
+// The module's names that the paths leave out: with one name of a tensor all the others.
+std::unordered_set<std::string_view> names_left_out(std::span<const NamedTensor> own,
+                                                    const std::vector<std::string>& paths) {
+  const std::vector<std::size_t> first = first_names(own);
+  std::unordered_set<std::size_t> tensors;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (is_left_out(own[i].name, paths)) tensors.insert(first[i]);
+  }
+  std::unordered_set<std::string_view> names;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (tensors.contains(first[i])) names.insert(own[i].name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -52,6 +70,7 @@ LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
   const std::vector<NamedTensor> own = net.state();
   std::unordered_map<std::string_view, const NamedTensor*> by_name;
   for (const NamedTensor& entry : own) by_name.emplace(entry.name, &entry);
+  const std::unordered_set<std::string_view> stays = names_left_out(own, left_out);
   LoadReport report;
   std::vector<NamedTensor> fitting;
   std::unordered_set<std::string_view> given;
@@ -59,7 +78,7 @@ LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
   for (const NamedTensor& entry : state) {
     given.insert(entry.name);
     const auto found = by_name.find(entry.name);
-    if (is_left_out(entry.name, left_out)) {
+    if (stays.contains(entry.name) || is_left_out(entry.name, left_out)) {
       report.left_out.push_back(entry.name);
     } else if (found == by_name.end()) {
       report.unexpected.push_back(entry.name);
@@ -72,7 +91,7 @@ LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
     }
   }
   for (const NamedTensor& entry : own) {
-    const bool is_wanted = !is_left_out(entry.name, left_out) && !may_be_missing(entry);
+    const bool is_wanted = !stays.contains(entry.name) && !may_be_missing(entry);
     const bool is_there = given.contains(entry.name) || filled.contains(entry.tensor.impl());
     if (is_wanted && !is_there) report.missing.push_back(entry.name);
   }
@@ -84,7 +103,7 @@ LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
 }
 
 std::string head_of(const Module& net) {
-  const std::vector<NamedTensor> parameters = net.named_parameters();
+  const std::vector<NamedTensor> parameters = parameter_names(net).entries;
   if (parameters.empty()) return {};
   const std::string& last = parameters.back().name;
   const std::size_t dot = last.rfind('.');

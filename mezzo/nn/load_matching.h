@@ -28,14 +28,16 @@ struct LoadReport {
 
 // Copies what of `state` has the name, the shape and the kind of dtype of a tensor of the module;
 // the other tensors of the module stay as they are. So do all those below the paths `left_out`,
-// such as a head that is to be trained from the beginning. Throws ArgumentError, and changes
+// such as a head that is to be trained from the beginning, also under other names that they have.
+// Throws ArgumentError, and changes
 // nothing, if a name appears twice, a tensor is undefined, or nothing is taken.
 //
 //   const nn::LoadReport report = nn::load_matching(net, io::read_safetensors(path).tensors);
 LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
                          const std::vector<std::string>& left_out = {});
 
-// The path of the module that has the last parameters, which is the head of a classifier: `fc`.
+// The path of the module that has the last parameters, its own or shared ones, which is the head of
+// a classifier: `fc`.
 // Empty if the module itself has them, or there are none.
 std::string head_of(const Module& net);
 

@@ -29,15 +29,17 @@ class CrossEntropyLoss {
   std::optional<std::int64_t> ignore_index() const { return options_.ignore_index; }
   // Its kernels widen the logits that they read, and its gradient is rounded once.
   static bool reads_16_bits() { return true; }
-  // With an ignore_index or class weights, a mean of class numbers is sum() / count(); other means
-  // are over examples, and their count is undefined.
+  // With an ignore_index or class weights, a mean of class numbers is sum() / count(). The count of
+  // everything else is undefined: other means are over examples, and a sum and the losses of
+  // Reduction::kNone are no means.
   Tensor sum(const Tensor& logits, const Tensor& labels) const {
     return cross_entropy(logits, labels, sum_options_);
   }
   Tensor count(const Tensor& labels) const {
-    const bool counts_all = !options_.ignore_index.has_value() && !options_.class_weights.defined();
-    return counts_all || is_floating(labels.dtype()) ? Tensor()
-                                                     : cross_entropy_count(labels, options_);
+    const bool counts_some = options_.ignore_index.has_value() || options_.class_weights.defined();
+    const bool divides = options_.reduction == Reduction::kMean && counts_some;
+    return divides && !is_floating(labels.dtype()) ? cross_entropy_count(labels, options_)
+                                                   : Tensor();
   }
 
  private:

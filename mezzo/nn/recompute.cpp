@@ -8,6 +8,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
+#include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/call.h"
 #include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
@@ -65,32 +66,6 @@ struct ForwardState final : RefCounted {
   std::vector<Tensor> parameters;
   std::vector<std::uint64_t> versions;
   std::vector<Buffer> buffers;
-};
-
-// Undoes what happens to a module's buffers. Those that nothing happens to are not written: a tape
-// may rely on their version.
-class KeepBuffers {
- public:
-  explicit KeepBuffers(const Module& module) {
-    for (NamedTensor& buffer : module.named_buffers()) {
-      kept_.push_back({buffer.tensor, copy_of(buffer.tensor), buffer.tensor.version()});
-    }
-  }
-  ~KeepBuffers() {
-    for (const Kept& kept : kept_) {
-      if (kept.buffer.version() != kept.version) copy_elements(kept.copy, kept.buffer);
-    }
-  }
-  KeepBuffers(const KeepBuffers&) = delete;
-  KeepBuffers& operator=(const KeepBuffers&) = delete;
-
- private:
-  struct Kept {
-    Tensor buffer;
-    Tensor copy;
-    std::uint64_t version;
-  };
-  std::vector<Kept> kept_;
 };
 
 class RunningAgain {

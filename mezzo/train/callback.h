@@ -68,6 +68,10 @@ class Callback {
   // here.
   virtual void check(FitState&) {}
   virtual void on_train_begin(FitState&) {}
+  // After on_train_begin() of all callbacks, when each has made its state, and before the first
+  // step: throws what only then can be known, such as that what a callback saves is nothing that a
+  // checkpoint holds. Where processes train together all fail then; nothing is exchanged here.
+  virtual void after_train_begin(FitState&) {}
   virtual void on_epoch_begin(FitState&) {}
   virtual void on_step_begin(FitState&) {}
   virtual void on_step_end(FitState&) {}
@@ -91,7 +95,8 @@ class Callback {
   virtual void after_train(FitState&) {}
 
   // Adds to a checkpoint what the callback remembers from step to step, in a section of its own of
-  // `values`: section(name). Called before load(), too, for what may have to be taken back.
+  // `values`: section(name). Called before load(), too, for what may have to be taken back: there
+  // it may throw, as where the state is made in on_train_begin(), and then takes nothing back.
   virtual void save(io::Checkpoint&) const {}
   // Takes it back, before anything else of the checkpoint is: what this throws leaves everything as
   // it was. So does what is thrown later: each callback then loads what it saved right before. The
@@ -186,6 +191,7 @@ class LambdaCallback final : public Callback {
   struct Functions {
     Function check{};
     Function on_train_begin{};
+    Function after_train_begin{};
     Function on_epoch_begin{};
     Function on_step_begin{};
     Function on_step_end{};
@@ -201,6 +207,7 @@ class LambdaCallback final : public Callback {
   explicit LambdaCallback(Functions functions) : functions_(std::move(functions)) {}
   void check(FitState& state) override { call(functions_.check, state); }
   void on_train_begin(FitState& state) override { call(functions_.on_train_begin, state); }
+  void after_train_begin(FitState& state) override { call(functions_.after_train_begin, state); }
   void on_epoch_begin(FitState& state) override { call(functions_.on_epoch_begin, state); }
   void on_step_begin(FitState& state) override { call(functions_.on_step_begin, state); }
   void on_step_end(FitState& state) override { call(functions_.on_step_end, state); }

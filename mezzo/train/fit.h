@@ -2,11 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "mezzo/distributed/process_group.h"
 #include "mezzo/train/model.h"
 
 namespace mezzo::train {
+
+// Batch norms that would have one value per channel in some batch, of which no variance can be
+// taken.
+struct SingleValues {
+  std::string batch;   // which it is
+  std::string advice;  // what to do
+  std::vector<const nn::Module*> norms{};
+};
 
 struct Fit {
   // Throws ArgumentError for options that no training can have.
@@ -25,6 +35,9 @@ struct Fit {
   const FitOptions& options;
   FitState state;
   std::int64_t epochs_done = 0;  // to their end
+  // Found before the training has begun, when callbacks may still set norms to eval().
+  std::vector<SingleValues> single_values{};
+  bool norms_are_checked = false;
 };
 
 // fit_loop.cpp: trains, from where the loader stands or the checkpoint says, to the end.
@@ -39,6 +52,11 @@ bool resume_fit(Fit& fit);
 // fit_check.cpp: throws what would come up at the end of the first epoch, if not later, and changes
 // nothing. Behind resume_fit(), when it is known how long the training is.
 void check_fit(Fit& fit);
+// After on_train_begin(): what callbacks find now.
+void check_begun(Fit& fit);
+// At the begin of the first epoch, when it is known which norms are trained: throws for those of
+// fit.single_values.
+void check_norms(Fit& fit);
 
 // fit_together.cpp: throws, in all processes that train together, what would end with processes
 // that wait for each other, or that all do the same.

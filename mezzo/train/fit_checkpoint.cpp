@@ -1,5 +1,7 @@
 // What of a call of fit() a checkpoint holds, and how it comes back.
+#include <exception>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,22 +25,32 @@ std::map<std::string, double> metrics_in(const io::Checkpoint& checkpoint) {
   return metrics;
 }
 
-// One that refuses what it has saved must not hide what was wrong, nor keep others from theirs.
-void take_back(Callback& callback, const io::Checkpoint& before) {
+// Empty for a callback that has nothing to save before on_train_begin().
+std::optional<io::Checkpoint> saved_by(const Callback& callback) {
   try {
-    callback.load(before);
+    io::Checkpoint own;
+    callback.save(own);
+    return own;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+// One that refuses what it has saved must not hide what was wrong, nor keep others from theirs.
+void take_back(Callback& callback, const std::optional<io::Checkpoint>& before) {
+  try {
+    if (before.has_value()) callback.load(*before);
   } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
 }
 
 // What this throws leaves everything as it was.
 void restore_all(Fit& fit, const io::Checkpoint& checkpoint) {
-  std::vector<io::Checkpoint> before;  // what each callback remembers, of those that have begun
+  std::vector<std::optional<io::Checkpoint>>
+      before;  // what each callback remembers, of those that have begun
   try {
     for (Callback* callback : fit.options.callbacks) {
-      io::Checkpoint own;
-      callback->save(own);
-      before.push_back(std::move(own));
+      before.push_back(saved_by(*callback));
       callback->load(checkpoint);
     }
     restore({fit.model.train_step(), fit.loader}, checkpoint);

@@ -5,6 +5,7 @@
 
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
+#include "mezzo/nn/freeze.h"
 #include "mezzo/optim/learning_rate.h"
 #include "mezzo/train/evaluating.h"
 #include "mezzo/train/fit.h"
@@ -107,7 +108,11 @@ void run_epoch(Fit& fit) {
   fit.each(&Callback::on_epoch_begin);
   agree_to_stop(fit);
   // What is in it set to eval(), such as frozen batch norms, stays so.
-  if (!fit.model.net().is_training()) fit.model.net().train();
+  if (!fit.model.net().is_training()) {
+    fit.model.net().train();
+    nn::eval_frozen_norms(fit.model.net());
+  }
+  if (!state.stop) check_norms(fit);
   run_steps(fit);
   state.epoch_is_complete = fit.is_at_end();
   if (state.stop && !state.epoch_is_complete) return;
@@ -166,6 +171,7 @@ FitResult run_fit(Fit& fit, std::int64_t epochs) {
   const OwnRandomStream stream(fit.processes());
   begin(fit, epochs);
   fit.each(&Callback::on_train_begin);
+  check_begun(fit);
   agree_to_stop(fit);
   while (!fit.state.stop && fit.has_work()) run_epoch(fit);
   fit.each(&Callback::on_train_end);

@@ -34,6 +34,8 @@ class Metric {
   virtual bool reads_output() const { return true; }
   // Over everything since reset(). Throws ArgumentError if that is nothing.
   virtual double value() const = 0;
+  // False as long as value() would throw since nothing of the batches so far has counted.
+  virtual bool has_counted() const { return true; }
   // Another one of the same kind, which a batch is tried with before a training. Null, unless a
   // metric of the user's own says otherwise, which is then reset(), tried itself and reset() again.
   virtual std::unique_ptr<Metric> fresh() const { return nullptr; }
@@ -55,6 +57,7 @@ class TopK final : public Metric {
   void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) override;
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
+  bool has_counted() const override { return examples_ != 0; }
   std::unique_ptr<Metric> fresh() const override {
     return std::make_unique<TopK>(k_, ignore_index_);
   }
@@ -76,6 +79,7 @@ class MeanLoss final : public Metric {
   void update(const Tensor& output, const Tensor& labels, const amp::BatchLoss& loss) override;
   void add_up(distributed::ProcessGroup& processes) override;
   double value() const override;
+  bool has_counted() const override { return count_ != 0; }
   std::unique_ptr<Metric> fresh() const override { return std::make_unique<MeanLoss>(); }
   bool reads_output() const override { return false; }
   bool prefers_low() const override { return true; }

@@ -67,12 +67,15 @@ class Model {
 
   // Trains for that many epochs from the loader's position on; an epoch that it is in the middle of
   // is finished first and counts. If the network is in inference mode, it is put into training
-  // mode, and all of it; else each of its layers stays in the mode that it is in.
+  // mode, all of it but batch norms that are frozen (freeze.h); else each of its layers stays in
+  // the mode that it is in.
   //
   // What would end the training at the end of an epoch is looked for before the first step, and
   // changes nothing: a last batch of the loader that is too small for the micro-batches or for
   // batch norm, what check_eval() throws for the validation, and what callbacks find in check().
-  // Forward passes of these trials are in inference mode. Processes that
+  // Forward passes of these trials are in inference mode, and leave buffers as they were. What
+  // callbacks may still change, which norms are trained and what checkpoints hold, is looked at
+  // when they have begun. Processes that
   // train together (TrainStepOptions::processes) all call it: each takes its shard of the batches
   // and random numbers of its own, process 0 writes the checkpoints, and a callback that stops one
   // stops all. Throws ArgumentError unless epochs and steps are at least 1, for negative learning
@@ -83,9 +86,10 @@ class Model {
   // shard, if the loader has more than one.
   std::map<std::string, double> eval(data::BatchSource& loader);
   // Throws what eval() would come to throw, as far as the loader's first batch and a smaller last
-  // one show, and says which it is: of the network, the loss and each metric. Changes nothing, the
-  // loader's position, random numbers and metrics (Metric::fresh()) included. Processes that train
-  // together all call it, and all fail.
+  // one show, and says which it is: of the network, the loss and each metric. As long as nothing
+  // counts for a metric it goes on with the other batches, to the end if need be. Changes nothing,
+  // the network's buffers, the loader's position, random numbers and metrics (Metric::fresh())
+  // included. Processes that train together all call it, and all fail.
   void check_eval(data::BatchSource& loader);
   // The network's f32 output, in inference mode and without recording. Not to be called while
   // another thread uses the network, be it for predict() too: the mode is one for all threads, and

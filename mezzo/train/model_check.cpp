@@ -1,10 +1,12 @@
 // Model::check_eval(): as little of an evaluation as shows whether all of it can work.
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/nn/inference.h"
+#include "mezzo/nn/keep_buffers.h"
 #include "mezzo/train/model.h"
 
 namespace mezzo::train {
@@ -35,16 +37,33 @@ class TriedMetrics {
   std::vector<Metric*> all_;
 };
 
+bool all_have_counted(std::span<Metric* const> metrics) {
+  return std::ranges::all_of(metrics, &Metric::has_counted);
+}
+
+// Throws what an evaluation of all batches would if nothing of them counts.
+void check_counted(std::span<Metric* const> metrics) {
+  try {
+    for (const Metric* metric : metrics) {
+      if (!metric->has_counted()) metric->value();
+    }
+  } catch (const Error&) {
+    rethrow_with(". This is the whole validation, which is tried before the first step");
+  }
+}
+
 }  // namespace
 
 void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metrics) {
+  const nn::KeepBuffers buffers(net());
   const nn::Inference inference(net());
   const data::KeepPosition place(loader);
-  const std::int64_t steps = loader.steps_per_epoch();
-  const auto try_step = [&](std::int64_t step, const char* which) {
+  std::int64_t steps = loader.steps_per_epoch();
+  const auto try_step = [&](std::int64_t step, const std::string& which) {
     try {
       data::Batch batch;
-      loader.seek({.epoch = 0, .step = step});
+      const data::LoaderPosition wanted{.epoch = 0, .step = step};
+      if (loader.position() != wanted) loader.seek(wanted);
       loader.next(batch);
       evaluate_batch(batch, metrics);
     } catch (const Error&) {
@@ -54,7 +73,11 @@ void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metr
   };
   if (steps > 0) try_step(0, "first");
   if (steps > 1 && loader.last_batch_size() < loader.order().batch_size) {
-    try_step(steps - 1, "last");
+    try_step(--steps, "last");
+  }
+  // Each batch may be one of which nothing counts.
+  for (std::int64_t step = 1; step < steps && !all_have_counted(metrics); ++step) {
+    try_step(step, concat(step + 1, "."));
   }
 }
 
@@ -63,21 +86,24 @@ void Model::check_eval(data::BatchSource& loader) {
   const TriedMetrics metrics(metrics_);
   distributed::ProcessGroup* const processes = step_.options().processes;
   const data::Shard shard = loader.order().shard;
+  const bool has_part = processes != nullptr && shard.count > 1;
   std::exception_ptr failure;
   try {
     // Of processes together, those without a batch add nothing to what the others have.
-    check_arg(loader.steps_per_epoch() > 0 || (processes != nullptr && shard.count > 1), "Model",
+    check_arg(loader.steps_per_epoch() > 0 || has_part, "Model",
               "the validation has no batch for shard ", shard.index, " of ", shard.count,
               ". Use fewer shards, or smaller batches");
     try_batches(loader, metrics.all());
+    if (!has_part) check_counted(metrics.all());
   } catch (...) {
     if (processes == nullptr) throw;
     failure = std::current_exception();
   }
   if (processes == nullptr) return;
   distributed::fail_together(*processes, "Model", failure);
-  if (shard.count == 1) return;
+  if (!has_part) return;
   for (Metric* metric : metrics.all()) metric->add_up(*processes);
+  check_counted(metrics.all());
 }
 
 }  // namespace mezzo::train

@@ -44,7 +44,7 @@ void ModelCheckpoint::check(FitState& state) {
   const bool goes_on = !state.resumed_from.empty() || written_.has_value();
   if (!goes_on) check_unused();
   // A training that is done has nothing to write.
-  if (state.step < state.total_steps) check_writable(state);
+  if (state.step < state.total_steps) check_writable();
 }
 
 void ModelCheckpoint::on_train_begin(FitState& state) {
@@ -53,6 +53,11 @@ void ModelCheckpoint::on_train_begin(FitState& state) {
   if (config_.best.empty()) return;
   best_name_ = state.model.metric(config_.best).name();
   if (!state.resumed_from.empty()) recall_best();
+}
+
+// The first checkpoint may be hours away. Before, callbacks may have nothing to save yet.
+void ModelCheckpoint::after_train_begin(FitState& state) {
+  if (state.step < state.total_steps && writes(state)) io::check_checkpoint(state.capture());
 }
 
 void ModelCheckpoint::after_step(FitState& state) {
@@ -85,11 +90,9 @@ void ModelCheckpoint::check_unused() const {
   }
 }
 
-// Both the folder and what is to be written: a callback of the user's own saves something, too.
-void ModelCheckpoint::check_writable(const FitState& state) const {
+void ModelCheckpoint::check_writable() const {
   io::check_folder_writable(config_.folder, kOp);
   if (!config_.best.empty()) io::check_folder_writable(best_folder(), kOp);
-  if (state.capture) io::check_checkpoint(state.capture());
 }
 
 void ModelCheckpoint::write(FitState& state) {

@@ -34,12 +34,14 @@ class ModelCheckpoint final : public Callback {
   // Throws ArgumentError without a folder, for negative numbers and for other prefixes.
   explicit ModelCheckpoint(CheckpointConfig config);
 
-  // Throws ArgumentError if there is no such metric, or no validation, if a training that does not
-  // go on from the folder finds another one's checkpoints there, and if a callback saves what no
-  // checkpoint can hold. Throws FileError if the folder cannot be written to. It is not made yet.
+  // Throws ArgumentError if there is no such metric, or no validation, and if a training that does
+  // not go on from the folder finds another one's checkpoints there. Throws FileError if the folder
+  // cannot be written to. It is not made yet.
   void check(FitState& state) override;
   // Makes it.
   void on_train_begin(FitState& state) override;
+  // Throws ArgumentError if a callback saves what no checkpoint can hold.
+  void after_train_begin(FitState& state) override;
   // These four throw FileError, see io::write_checkpoint().
   void after_step(FitState& state) override;
   void after_epoch(FitState& state) override;
@@ -53,7 +55,7 @@ class ModelCheckpoint final : public Callback {
 
  private:
   void check_unused() const;
-  void check_writable(const FitState& state) const;
+  void check_writable() const;
   void write(FitState& state);
   void write_last(FitState& state);  // unless it is written
   void write_best(FitState& state);

@@ -2,6 +2,7 @@
 #include "mezzo/amp/loss_function.h"
 
 #include <cmath>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,6 +53,30 @@ TEST(LossFunction, CrossEntropyCountsItsLabels) {
   // Means of probabilities are over the examples, whatever classes weigh.
   EXPECT_FALSE(weighted.count(full({3, 2}, 0.5)).defined());
   EXPECT_TRUE(std::isnan(ignoring.of_batch(even_logits(), labels_of({7, 7, 7})).value()));
+}
+
+// A reference to a loss says what the loss does.
+TEST(LossFunction, AReferenceSaysTheSame) {
+  nn::CrossEntropyLoss ignoring({.ignore_index = 7});
+  const Tensor labels = labels_of({7, 1, 0});
+  for (const LossFunction& loss :
+       {LossFunction(std::cref(ignoring)), LossFunction(std::ref(ignoring))}) {
+    EXPECT_EQ(loss.ignore_index(), 7);
+    EXPECT_TRUE(loss.reads_16_bits());
+    EXPECT_EQ(loss.count(labels).item(), 2);
+    EXPECT_NEAR(loss.of_batch(even_logits(), labels).value(),
+                ignoring(even_logits(), labels).item(), 4 * 0x1p-24);
+  }
+  const nn::MseLoss sum(Reduction::kSum);
+  EXPECT_TRUE(LossFunction(std::cref(sum)).adds_up());
+}
+
+// The losses of single examples are no quotient, whatever counts.
+TEST(LossFunction, WithoutAReductionNothingIsCounted) {
+  const nn::CrossEntropyLoss single({.reduction = Reduction::kNone, .ignore_index = 7});
+  const LossFunction loss = single;
+  EXPECT_FALSE(loss.count(labels_of({7, 1, 0})).defined());
+  EXPECT_THROW(loss.of_batch(even_logits(), labels_of({7, 1, 0})), ArgumentError);
 }
 
 TEST(LossFunction, SumsAddUp) {

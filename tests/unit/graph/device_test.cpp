@@ -118,5 +118,14 @@ TEST(ProgramsOnDevices, RunWithInputsThere) {
               HasSubstr("[graph] input 0 is on cuda:1, the step was captured on cpu"));
 }
 
+// What runs there is not done when the host goes on: no other program may get the memory.
+TEST(ProgramsOnDevices, KeepTheirArena) {
+  const auto doubled = [](Tensors in) { return std::vector<Tensor>{in[0] * 2}; };
+  const Tensor x = on_card({2});
+  EXPECT_TRUE(Executable(capture(doubled, {&x, 1})).keeps_arena());
+  const Tensor here = ones({2});
+  EXPECT_FALSE(Executable(capture(doubled, {&here, 1})).keeps_arena());
+}
+
 }  // namespace
 }  // namespace mezzo::graph

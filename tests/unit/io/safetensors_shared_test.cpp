@@ -78,6 +78,30 @@ TEST(SafetensorsShared, MetadataOfTheCallersOwnStays) {
   EXPECT_THAT(all_names(file.tensors), ElementsAre("a", "b"));
 }
 
+// A value may happen to be the name of a tensor.
+TEST(SafetensorsShared, MetadataThatLooksLikeANameStays) {
+  const Tensor weight = ones({2});
+  const SafetensorsMetadata metadata{{"last_layer", "weight"}, {"monitor", "loss"}, {"loss", "x"}};
+  const Tensors written{{"weight", weight}, {"x", weight}, {"loss", zeros({1})}};
+  const SafetensorsFile file = parse_safetensors(serialize_safetensors(written, metadata));
+  EXPECT_EQ(file.metadata, metadata);
+  EXPECT_THAT(all_names(file.tensors), ElementsAre("loss", "weight", "x"));
+  EXPECT_EQ(serialize_safetensors(file.tensors, file.metadata),
+            serialize_safetensors(written, metadata));
+}
+
+// In metadata that key says whose format it is.
+TEST(SafetensorsShared, ATensorCalledFormatIsThere) {
+  const Tensor weight = ones({2});
+  for (const SafetensorsMetadata& metadata :
+       {SafetensorsMetadata{}, default_safetensors_metadata()}) {
+    const SafetensorsFile file = parse_safetensors(
+        serialize_safetensors(Tensors{{"format", weight}, {"a", weight}}, metadata));
+    EXPECT_THAT(all_names(file.tensors), ElementsAre("a", "format"));
+    EXPECT_EQ(file.metadata, metadata);
+  }
+}
+
 TEST(SafetensorsShared, OtherMetadataIsNoName) {
   const auto file = [](const std::string& metadata) {
     return parse_safetensors(file_bytes(R"({"__metadata__":{)" + metadata +

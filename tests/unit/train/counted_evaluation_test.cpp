@@ -2,6 +2,7 @@
 // difference.
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -154,6 +155,32 @@ TEST(CountedEvaluation, ASetOfWhichNothingCountsIsAnError) {
               concat("[metrics] nothing has been counted for ", metric,
                      ". Evaluate examples whose labels are not all ignored, nor of classes that "
                      "weigh 0"));
+  }
+}
+
+// Found by reading on, and only then.
+TEST(CountedEvaluation, ASetOfWhichNothingCountsIsRefusedBeforeTheFirstStep) {
+  const std::int64_t ignored = -100;
+  for (const std::int64_t counted_at : {-1, 0, 4, 6}) {
+    std::vector<std::int64_t> labels(kExamples, ignored);
+    if (counted_at >= 0) labels[static_cast<std::size_t>(counted_at)] = 1;
+    CountedModel counted(nn::CrossEntropyLoss(kIgnoring), {.metrics = {"accuracy", "loss"}});
+    data::TensorBatches training = CountedSet().in_batches_of(kExamples);
+    data::TensorBatches validation(CountedSet().inputs, from_values(labels, {kExamples}),
+                                   {.batch_size = 2, .shuffle = false});
+    std::int64_t steps = 0;
+    LambdaCallback count({.on_step_end = [&](FitState&) { ++steps; }});
+    const auto fit = [&] {
+      counted.model.fit(1, training, {.callbacks = {&count}, .validation = &validation});
+    };
+    if (counted_at >= 0) {
+      EXPECT_NO_THROW(fit()) << counted_at;
+      continue;
+    }
+    EXPECT_THAT(message_of<ArgumentError>(fit),
+                testing::AllOf(HasSubstr("nothing has been counted for accuracy"),
+                               HasSubstr("This is the whole validation, which is tried before")));
+    EXPECT_EQ(steps, 0);
   }
 }
 

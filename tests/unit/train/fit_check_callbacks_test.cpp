@@ -1,5 +1,6 @@
 // What callbacks, ModelCheckpoint among them, find before the first step of fit().
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -83,6 +84,51 @@ TEST(FitCheck, ACallbackWhoseStateNoCheckpointHolds) {
   Odd odd;
   EXPECT_THAT(training.refusal(loader, {.callbacks = {&checkpoints, &odd}}),
               HasSubstr("[checkpoint]"));
+}
+
+// An average of parameters, which is there once a training has begun.
+class Average final : public Callback {
+ public:
+  void on_train_begin(FitState& state) override {
+    if (!mean_.has_value()) mean_ = copy_of(state.model.net().parameters()[0]);
+  }
+  void save(io::Checkpoint& checkpoint) const override {
+    checkpoint.groups.push_back({"average", {{"w", mean_.value()}}});
+  }
+  void load(const io::Checkpoint& checkpoint) override {
+    mean_ = checkpoint.tensors("average")[0].tensor;
+  }
+
+ private:
+  std::optional<Tensor> mean_;
+};
+
+TEST(FitCheck, ACallbackThatBeginsWithoutState) {
+  const TempFolder folder;
+  for (const std::int64_t epochs : {1, 2}) {
+    nn::Linear net(2, 3);
+    CheckedFit training(net);
+    data::TensorBatches loader = rows_in_classes(32, {.batch_size = 16});
+    ModelCheckpoint checkpoints({.folder = folder.path("run")});
+    Average average;
+    const FitResult result = training.model.fit(
+        epochs, loader, {.callbacks = {&average, &checkpoints}, .resume = folder.path("run")});
+    EXPECT_EQ(result.steps, 2 * epochs);
+  }
+}
+
+TEST(FitCheck, WhatACallbackFindsAfterAllHaveBegun) {
+  nn::Linear net(2, 3);
+  CheckedFit training(net);
+  data::TensorBatches loader = rows_in_classes(32, {.batch_size = 16});
+  bool has_begun = false;
+  LambdaCallback first({.after_train_begin = [&](FitState&) {
+    EXPECT_TRUE(has_begun);
+    fail("first", "cannot work. Leave it out");
+  }});
+  LambdaCallback second({.on_train_begin = [&](FitState&) { has_begun = true; }});
+  EXPECT_THAT(training.refusal(loader, {.callbacks = {&first, &second}}),
+              HasSubstr("[first] cannot work"));
 }
 
 // Also in a training that goes on; one that is done has nothing to try.

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mezzo/nn/freeze.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/amp/small_net.h"
@@ -111,6 +112,56 @@ TEST(FitCheck, AFrozenNormTakesOneExample) {
   EXPECT_EQ(training.model.fit(1, loader).steps, 3);
   EXPECT_TRUE(net.find("norm2")->is_training());
   EXPECT_TRUE(net.find("norm1")->forward_hooks().empty());
+}
+
+// Of a training, the callback decides what is trained.
+TEST(FitCheck, ANormThatACallbackFreezesTakesOneExample) {
+  for (const bool at_train_begin : {true, false}) {
+    NormedNet net(false);
+    CheckedFit training(net);
+    const auto set_mode = [&](FitState&) { net.find("norm1")->eval(); };
+    LambdaCallback freeze(at_train_begin ? LambdaCallback::Functions{.on_train_begin = set_mode}
+                                         : LambdaCallback::Functions{.on_epoch_begin = set_mode});
+    data::TensorBatches loader = rows_in_classes(33, {.batch_size = 16});
+    EXPECT_EQ(training.model.fit(1, loader, {.callbacks = {&freeze}}).steps, 3);
+    net.find("norm1")->train();
+    LambdaCallback stop({.on_epoch_begin = [](FitState& state) { state.stop = true; }});
+    EXPECT_TRUE(training.model.fit(1, loader, {.callbacks = {&stop}}).stopped);
+  }
+}
+
+// Batches of any size, not only the last one.
+TEST(FitCheck, MicroBatchesOfOneValuePerChannel) {
+  NormedNet net(true);
+  CheckedFit training(net, {.micro_batches = 4});
+  data::TensorBatches loader = rows_in_classes(16, {.batch_size = 4});
+  const std::string message = training.refusal(loader);
+  EXPECT_THAT(message,
+              HasSubstr("[Model] a micro-batch of 1 example of a batch of 4 examples in 4 "
+                        "micro-batches: the batch norm norm2 would have one value per channel"));
+  EXPECT_THAT(message, HasSubstr("Use larger batches, or fewer micro-batches"));
+  CheckedFit single(net);
+  data::TensorBatches ones = rows_in_classes(16, {.batch_size = 1});
+  EXPECT_THAT(single.refusal(ones), HasSubstr("[Model] a batch of 1 example: the batch norm"));
+  net.find("norm2")->eval();
+  EXPECT_EQ(training.model.fit(1, loader).steps, 4);
+}
+
+// What is frozen stays so, also in a network that was all in inference mode.
+TEST(FitCheck, FrozenNormsStayWhenAllIsPutIntoTraining) {
+  for (const bool is_frozen : {true, false}) {
+    NormedNet net(false);
+    if (is_frozen) nn::freeze(net, {"norm1"});
+    net.eval();
+    optim::Sgd sgd(nn::trainable_parameters(net), {.lr = 0.1});
+    Model model(net, nn::CrossEntropyLoss(), sgd);
+    const Tensor mean = net.find("norm1")->named_buffers().at(0).tensor;
+    data::TensorBatches loader = rows_in_classes(33, {.batch_size = 11});
+    EXPECT_EQ(model.fit(1, loader).steps, 3);
+    EXPECT_EQ(mean.to_vector<float>() == std::vector<float>(6, 0), is_frozen);
+    EXPECT_EQ(net.find("norm1")->is_training(), !is_frozen);
+    EXPECT_TRUE(net.find("norm2")->is_training());
+  }
 }
 
 // Of a network that knows its batch size.

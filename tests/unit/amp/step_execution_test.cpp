@@ -1,0 +1,33 @@
+#include "mezzo/amp/step_execution.h"
+
+#include <gtest/gtest.h>
+
+#include "mezzo/core/tensor.h"
+
+namespace mezzo::amp {
+namespace {
+
+// From lvalues, const or not.
+TEST(StepExecution, IsCopied) {
+  int runs = 0;
+  StepExecution made(
+      [&runs](const StepBody& body, std::uint64_t, const Tensor& input, const Tensor& labels) {
+        ++runs;
+        body(input, labels);
+      });
+  StepExecution copy = made;
+  const StepExecution fixed = copy;
+  StepExecution assigned;
+  EXPECT_FALSE(assigned);
+  assigned = copy;
+  int bodies = 0;
+  const StepBody body = [&bodies](const Tensor&, const Tensor&) { ++bodies; };
+  for (const StepExecution& execution : {made, copy, StepExecution(fixed), assigned}) {
+    execution(body, 0, zeros({1}), zeros({1}));
+  }
+  EXPECT_EQ(runs, 4);
+  EXPECT_EQ(bodies, 4);
+}
+
+}  // namespace
+}  // namespace mezzo::amp
