@@ -48,9 +48,9 @@ void add_training_data_options(CLI::App& command, SharedOptions& options) {
       "--no-shuffle", [&options] { options.run.shuffle = false; }, "Images in file order"));
   add(command.add_flag_callback(
       "--no-augment", [&options] { options.run.augment = false; }, "No crops and flips"));
-  add(command.add_option("--mixup", options.run.mix.mixup, "Images mixed in pairs, by Beta(A, A)")
+  add(command.add_option("--mixup", options.run.mix.mixup, "Mix pairs, Beta(A, A)")
           ->capture_default_str());
-  add(command.add_option("--cutmix", options.run.mix.cutmix, "Rectangles exchanged, by Beta(A, A)")
+  add(command.add_option("--cutmix", options.run.mix.cutmix, "Swap boxes, likewise")
           ->capture_default_str());
 }
 

@@ -114,12 +114,12 @@ void add_schedule_options(CLI::App& command, SharedOptions& options) {
   };
   group(command.add_option("--warmup-epochs", schedule.warmup_epochs, "Of a climbing rate")
             ->capture_default_str());
-  add_number("--lr-init", said.lr_init, "Where the warm-up begins", schedule.lr_init);
-  add_number("--lr-end", said.lr_end, "Of linear, half-cosine; least of plateau", schedule.lr_end);
+  add_number("--lr-init", said.lr_init, "Warm-up from", schedule.lr_init);
+  add_number("--lr-end", said.lr_end, "Last or least rate", schedule.lr_end);
   add_number("--lr-gamma", said.lr_gamma, "Of exponential", schedule.lr_gamma);
-  add_number("--lr-factor", said.lr_factor, "Of plateau, each time", schedule.lr_factor);
-  add_number("--lr-patience", said.lr_patience, "Epochs that plateau bears", schedule.lr_patience);
-  add_number("--lr-cooldown", said.lr_cooldown, "Epochs of rest after it", schedule.lr_cooldown);
+  add_number("--lr-factor", said.lr_factor, "Of plateau", schedule.lr_factor);
+  add_number("--lr-patience", said.lr_patience, "Bad epochs borne", schedule.lr_patience);
+  add_number("--lr-cooldown", said.lr_cooldown, "Epochs of rest", schedule.lr_cooldown);
 }
 
 }  // namespace mezzo::cli

@@ -15,13 +15,10 @@ void set_watch(const SharedOptions& options, train::RunOptions& run) {
 void add_watch_options(CLI::App& command, SharedOptions& options) {
   const auto group = [](CLI::Option* option) { option->group(heading::kWatch); };
   train::WatchOptions& watch = options.run.watch;
-  group(command.add_option("--ema", watch.ema,
-                           "Average the weights with this decay; validate and save those"));
-  group(command.add_flag("--ema-warmup", watch.ema_warmup, "A smaller decay in the first steps"));
-  group(command.add_option("--early-stop", watch.early_stop,
-                           "End after so many epochs without a better result"));
-  group(command.add_option("--monitor", options.monitor,
-                           "What plateau and --early-stop go by: loss or accuracy (loss)"));
+  group(command.add_option("--ema", watch.ema, "Average weights, by a decay"));
+  group(command.add_flag("--ema-warmup", watch.ema_warmup, "Less decay at first"));
+  group(command.add_option("--early-stop", watch.early_stop, "Epochs without a gain"));
+  group(command.add_option("--monitor", options.monitor, "loss or accuracy (loss)"));
 }
 
 }  // namespace mezzo::cli
