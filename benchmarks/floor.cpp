@@ -20,9 +20,16 @@
 #include <dnnl.hpp>
 #include <nlohmann/json.hpp>
 
+#include "mezzo/kernels/cpu/onednn_api.h"
+
 namespace {
 
 using dnnl::memory;
+using mezzo::kernels::onednn::describe_gradient;
+using mezzo::kernels::onednn::describe_norm;
+using mezzo::kernels::onednn::describe_norm_gradient;
+using mezzo::kernels::onednn::describe_primitive;
+using mezzo::kernels::onednn::kNormGradientReadsShift;
 
 struct Options {
   std::string model = "resnet50";
@@ -200,9 +207,9 @@ class LayerTimer {
     const auto direct = dnnl::algorithm::convolution_direct;
 
     using Forward = dnnl::convolution_forward;
-    const Forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, direct, x, w, y, strides, padding_left, padding_right},
-        engine_);
+    const auto forward =
+        describe_primitive<Forward>(engine_, {}, dnnl::prop_kind::forward_training, direct, x, w, y,
+                                    strides, padding_left, padding_right);
     const memory x_buffer = buffer(x);
     const memory y_buffer = buffer(y);
     times.conv_forward = run(Forward(forward), {{DNNL_ARG_SRC, x_buffer},
@@ -210,16 +217,16 @@ class LayerTimer {
                                                 {DNNL_ARG_DST, y_buffer}});
     if (shape.needs_grad_x) {
       using BackwardData = dnnl::convolution_backward_data;
-      const BackwardData::primitive_desc data(
-          {direct, x, w, y, strides, padding_left, padding_right}, engine_, forward);
+      const auto data = describe_gradient<BackwardData>(engine_, {}, forward, direct, x, w, y,
+                                                        strides, padding_left, padding_right);
       times.conv_backward_data =
           run(BackwardData(data), {{DNNL_ARG_DIFF_DST, y_buffer},
                                    {DNNL_ARG_WEIGHTS, buffer(data.weights_desc())},
                                    {DNNL_ARG_DIFF_SRC, x_buffer}});
     }
     using BackwardWeights = dnnl::convolution_backward_weights;
-    const BackwardWeights::primitive_desc weights(
-        {direct, x, grad_w, y, strides, padding_left, padding_right}, engine_, forward);
+    const auto weights = describe_gradient<BackwardWeights>(
+        engine_, {}, forward, direct, x, grad_w, y, strides, padding_left, padding_right);
     times.conv_backward_weights = run(
         BackwardWeights(weights), {{DNNL_ARG_SRC, x_buffer},
                                    {DNNL_ARG_DIFF_DST, y_buffer},
@@ -235,10 +242,8 @@ class LayerTimer {
 
     using Forward = dnnl::batch_normalization_forward;
     using Backward = dnnl::batch_normalization_backward;
-    const Forward::primitive_desc forward({dnnl::prop_kind::forward_training, x, kEps, flags},
-                                          engine_);
-    const Backward::primitive_desc backward({dnnl::prop_kind::backward, x, x, kEps, flags}, engine_,
-                                            forward);
+    const auto forward = describe_norm(engine_, dnnl::prop_kind::forward_training, x, kEps, flags);
+    const auto backward = describe_norm_gradient(engine_, forward, x, kEps, flags);
     const memory x_buffer = buffer(x);
     const memory mean = buffer(channel);
     const memory variance = buffer(channel);
@@ -252,16 +257,17 @@ class LayerTimer {
                                                 {DNNL_ARG_SCALE, scale},
                                                 {DNNL_ARG_SHIFT, shift},
                                                 {DNNL_ARG_WORKSPACE, workspace}});
-    times.norm_backward = run(Backward(backward), {{DNNL_ARG_SRC, x_buffer},
-                                                   {DNNL_ARG_DIFF_DST, buffer(x)},
-                                                   {DNNL_ARG_DIFF_SRC, buffer(x)},
-                                                   {DNNL_ARG_MEAN, mean},
-                                                   {DNNL_ARG_VARIANCE, variance},
-                                                   {DNNL_ARG_SCALE, scale},
-                                                   {DNNL_ARG_SHIFT, shift},
-                                                   {DNNL_ARG_WORKSPACE, workspace},
-                                                   {DNNL_ARG_DIFF_SCALE, buffer(channel)},
-                                                   {DNNL_ARG_DIFF_SHIFT, buffer(channel)}});
+    Args arguments{{DNNL_ARG_SRC, x_buffer},
+                   {DNNL_ARG_DIFF_DST, buffer(x)},
+                   {DNNL_ARG_DIFF_SRC, buffer(x)},
+                   {DNNL_ARG_MEAN, mean},
+                   {DNNL_ARG_VARIANCE, variance},
+                   {DNNL_ARG_SCALE, scale},
+                   {DNNL_ARG_WORKSPACE, workspace},
+                   {DNNL_ARG_DIFF_SCALE, buffer(channel)},
+                   {DNNL_ARG_DIFF_SHIFT, buffer(channel)}};
+    if (kNormGradientReadsShift) arguments.emplace_back(DNNL_ARG_SHIFT, shift);
+    times.norm_backward = run(Backward(backward), arguments);
   }
 
   memory::data_type dtype_;

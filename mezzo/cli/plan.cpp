@@ -87,9 +87,10 @@ void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "The precision of every operation of a model, and why");
   auto options = std::make_shared<PlanOptions>();
-  CLI::Option* model = command->add_option("model", options->run.model, "Network, as --model");
+  // Not "model": CLI11 2.4 takes a positional for the option of the same name.
+  CLI::Option* network = command->add_option("network", options->run.model, "Network, as --model");
   add_precision_options(*command, *options);
-  model->excludes("--model");
+  network->excludes("--model");
   add_freeze_option(*command, *options);
   add_size(*command, "--image-size", options->run.image_size, "Of the input (the model's usual)")
       ->group(heading::kData);

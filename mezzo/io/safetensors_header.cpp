@@ -278,7 +278,7 @@ void check_tensors(std::span<const NamedTensor> tensors) {
 }
 
 std::string format_metadata(const SafetensorsMetadata& metadata) {
-  std::string text = "\"" + std::string(kSafetensorsMetadataKey) + "\":{";
+  std::string text = concat('"', kSafetensorsMetadataKey, "\":{");
   for (const auto& [key, value] : metadata) {
     check_arg(find_invalid_utf8(key) == std::string_view::npos &&
                   find_invalid_utf8(value) == std::string_view::npos,

@@ -37,12 +37,11 @@ Groups groups_of(nn::Module& net, const std::vector<RateOf>& rates) {
 
 template <class Optimizer, class Options>
 std::unique_ptr<optim::Optimizer> make_grouped(const Groups& params,
-                                               const std::vector<RateOf>& rates, Options options) {
+                                               const std::vector<RateOf>& rates,
+                                               const Options& options) {
   std::vector<optim::Group<Options>> groups;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    if (i > 0) options.lr = rates[i - 1].lr;
-    groups.push_back({params[i], options});
-  }
+  for (const auto& group : params) groups.push_back({group, options});
+  for (std::size_t i = 1; i < groups.size(); ++i) groups[i].options.lr = rates[i - 1].lr;
   return std::make_unique<Optimizer>(groups);
 }
 

@@ -1,4 +1,5 @@
 // The help of every command: in groups, and on a screen.
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -46,6 +47,29 @@ TEST_F(Command, TheHelpListsOptionsByGroups) {
   EXPECT_THAT(help, HasSubstr("  --nesterov "));
   EXPECT_THAT(help, HasSubstr("\n  --freeze LIST "));
   EXPECT_THAT(help, HasSubstr("(sgd)"));
+}
+
+// The first word of each line of help in which something is named: "network" of "  network TEXT
+// ...".
+std::set<std::string> names_in(const std::string& help) {
+  std::set<std::string> names;
+  for (const std::string& line : lines_in(help)) {
+    if (!line.starts_with("  ") || line.starts_with("   ")) continue;
+    names.insert(line.substr(2, line.find_first_of(" ,", 2) - 2));
+  }
+  return names;
+}
+
+// CLI11 2.4 and later refuse a command that has both, whatever it is asked for.
+TEST_F(Command, NoPositionalIsCalledAsAnOption) {
+  EXPECT_TRUE(names_in(run("plan --help").output).contains("--model"));
+  for (const std::string command :
+       {"train", "compare", "bench", "eval", "export", "plan", "data", "ops", "info"}) {
+    const std::set<std::string> names = names_in(run(command + " --help").output);
+    for (const std::string& name : names) {
+      EXPECT_FALSE(names.contains("--" + name)) << command << ' ' << name;
+    }
+  }
 }
 
 }  // namespace

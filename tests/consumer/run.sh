@@ -12,16 +12,21 @@ build_dir=$1
 work_dir=$2
 shift 2
 
-rm -rf "$work_dir/prefix" "$work_dir/build" "$work_dir/source"
-mkdir -p "$work_dir/source"
+rm -rf "$work_dir/prefix" "$work_dir/build" "$work_dir/source" "$work_dir/other"
+mkdir -p "$work_dir/source" "$work_dir/other/lib/cmake/dnnl"
 cp "$source_dir/CMakeLists.txt" "$source_dir/main.cpp" "$work_dir/source/"
 
 cmake --install "$build_dir" --prefix "$work_dir/prefix"
 # Every header that is installed can be included.
 (cd "$work_dir/prefix/include" && find mezzo -name '*.h' -printf '#include "%p"\n' | sort) \
   >"$work_dir/source/headers.cpp"
+# Another oneDNN lies first in the way: it is not the one that the library was built with.
+echo 'message(FATAL_ERROR "mezzo takes a oneDNN that it was not built with")' \
+  >"$work_dir/other/lib/cmake/dnnl/dnnl-config.cmake"
+echo 'set(PACKAGE_VERSION 99.0.0)' >"$work_dir/other/lib/cmake/dnnl/dnnl-config-version.cmake"
+work_dir=$(cd "$work_dir" && pwd)
 cmake -S "$work_dir/source" -B "$work_dir/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_PREFIX_PATH="$(cd "$work_dir/prefix" && pwd)" "$@"
+  -DCMAKE_PREFIX_PATH="$work_dir/other;$work_dir/prefix" "$@"
 cmake --build "$work_dir/build"
 "$work_dir/build/consumer"
 

@@ -7,30 +7,23 @@
 namespace mezzo::kernels::onednn {
 namespace {
 
-// The inner blocks of a layout: which axis, and how many of its numbers.
-struct InnerBlocks {
-  int count = 0;
-  const dnnl_dim_t* axis = nullptr;
-  const dnnl_dim_t* size = nullptr;
-
-  bool is_pair(int i) const { return size[i] == 2; }
-};
-
 // Fills in the blocks and gives the axis of n; -1 for other kinds of layout: [n] and [k][n] of f32,
 // [n][2 k] and [k][n][2 k] of bf16.
-int read_blocks(const InnerBlocks& b, bool is_bf16, BlockedWeight& weight) {
-  const int innermost = b.count - (is_bf16 ? 2 : 1);  // the block of n's
+int read_blocks(const Layout& layout, bool is_bf16, BlockedWeight& weight) {
+  const dnnl_dim_t* const axis = layout.block_axes;
+  const dnnl_dim_t* const size = layout.block_sizes;
+  const int innermost = layout.block_count - (is_bf16 ? 2 : 1);  // the block of n's
   if (innermost < 0 || innermost > 1) return -1;
-  const auto n_axis = static_cast<int>(b.axis[innermost]);
+  const auto n_axis = static_cast<int>(axis[innermost]);
   if (n_axis > 1) return -1;
-  weight.n_block = b.size[innermost];
+  weight.n_block = size[innermost];
   if (is_bf16) {
-    if (!b.is_pair(innermost + 1) || b.axis[innermost + 1] != 1 - n_axis) return -1;
+    if (size[innermost + 1] != 2 || axis[innermost + 1] != 1 - n_axis) return -1;
     weight.pair = weight.k_block = 2;
   }
   if (innermost == 1) {
-    if (b.axis[0] != 1 - n_axis) return -1;
-    weight.k_block *= b.size[0];
+    if (axis[0] != 1 - n_axis) return -1;
+    weight.k_block *= size[0];
   }
   return n_axis;
 }
@@ -44,17 +37,15 @@ bool fits_tiles(const BlockedWeight& weight) {
 
 std::optional<BlockedWeight> blocked_weight(const Shape& dims, const Shape& strides,
                                             const Desc& wanted) {
-  const dnnl_memory_desc_t& md = wanted.data;
-  const dnnl_blocking_desc_t& blocks = md.format_desc.blocking;
-  const bool is_bf16 = md.data_type == dnnl_bf16;
-  if (dims.rank() != 4 || md.format_kind != dnnl_blocked || md.extra.flags != 0 ||
-      md.offset0 != 0 || !(is_bf16 || md.data_type == dnnl_f32) || !cpu_features().avx2 ||
+  const Layout layout = layout_of(wanted);
+  const bool is_bf16 = layout.type == dnnl_bf16;
+  if (dims.rank() != 4 || layout.kind != dnnl_blocked || layout.extra != 0 || layout.offset != 0 ||
+      !(is_bf16 || layout.type == dnnl_f32) || !cpu_features().avx2 ||
       is_kernel_disabled(Switch::kPack)) {
     return {};
   }
   BlockedWeight weight;
-  const int axis =
-      read_blocks({blocks.inner_nblks, blocks.inner_idxs, blocks.inner_blks}, is_bf16, weight);
+  const int axis = read_blocks(layout, is_bf16, weight);
   if (axis < 0) return {};
   const auto n = static_cast<std::size_t>(axis);
   const std::size_t k = 1 - n;
@@ -63,16 +54,16 @@ std::optional<BlockedWeight> blocked_weight(const Shape& dims, const Shape& stri
   weight.k = dims[k];
   weight.h = dims[2];
   weight.w = dims[3];
-  weight.padded_n = md.padded_dims[n];
+  weight.padded_n = layout.padded_dims[n];
   weight.from_n = strides[n];
   weight.from_k = strides[k];
   weight.from_h = strides[2];
   weight.from_w = strides[3];
-  weight.to_n = blocks.strides[n] / element;
-  weight.to_k = blocks.strides[k] / element;
-  weight.to_h = blocks.strides[2] / element;
-  weight.to_w = blocks.strides[3] / element;
-  if (md.padded_dims[k] != dims[k] || !fits_tiles(weight)) return {};
+  weight.to_n = layout.strides[n] / element;
+  weight.to_k = layout.strides[k] / element;
+  weight.to_h = layout.strides[2] / element;
+  weight.to_w = layout.strides[3] / element;
+  if (layout.padded_dims[k] != dims[k] || !fits_tiles(weight)) return {};
   return weight;
 }
 

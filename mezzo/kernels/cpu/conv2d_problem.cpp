@@ -55,12 +55,10 @@ using GradInput = dnnl::convolution_backward_data;
 using GradWeight = dnnl::convolution_backward_weights;
 
 Forward::primitive_desc forward_pd(const Descriptions& d) {
-  const auto kind = dnnl::prop_kind::forward_training;
-  return {{kind, algorithm::convolution_direct, d.x, d.weight, d.bias, d.y, d.stride, d.dilation,
-           d.before, d.after},
-          onednn::attributes(),
-          onednn::engine(),
-          /*allow_empty=*/true};
+  return onednn::describe_primitive<Forward>(onednn::engine(), onednn::attributes(),
+                                             dnnl::prop_kind::forward_training,
+                                             algorithm::convolution_direct, d.x, d.weight, d.bias,
+                                             d.y, d.stride, d.dilation, d.before, d.after);
 }
 
 // The forward description that backward ones are made beside.
@@ -71,6 +69,14 @@ Forward::primitive_desc hint_pd(const Problem& gradient) {
   return forward_pd(describe(forward));
 }
 
+template <class Gradient>
+typename Gradient::primitive_desc gradient_pd(const Descriptions& d,
+                                              const Forward::primitive_desc& hint) {
+  return onednn::describe_gradient<Gradient>(onednn::engine(), onednn::attributes(), hint,
+                                             algorithm::convolution_direct, d.x, d.weight, d.y,
+                                             d.stride, d.dilation, d.before, d.after);
+}
+
 template <class Convolution, class Description>
 Primitive finish(const Description& pd, const Desc& weight) {
   return {Convolution(pd), weight, pd.scratchpad_desc()};
@@ -78,8 +84,6 @@ Primitive finish(const Description& pd, const Desc& weight) {
 
 Primitive make(const Problem& p) {
   const Descriptions d = describe(p);
-  const dnnl::engine& engine = onednn::engine();
-  const dnnl::primitive_attr attr = onednn::attributes();
   if (p.pass == Pass::kForward) {
     const auto pd = forward_pd(d);
     return pd ? finish<Forward>(pd, pd.weights_desc()) : Primitive{};
@@ -87,14 +91,10 @@ Primitive make(const Problem& p) {
   const auto hint = hint_pd(p);
   if (!hint) return {};
   if (p.pass == Pass::kGradInput) {
-    const GradInput::primitive_desc pd({algorithm::convolution_direct, d.x, d.weight, d.y, d.stride,
-                                        d.dilation, d.before, d.after},
-                                       attr, engine, hint, true);
+    const auto pd = gradient_pd<GradInput>(d, hint);
     return pd ? finish<GradInput>(pd, pd.weights_desc()) : Primitive{};
   }
-  const GradWeight::primitive_desc pd(
-      {algorithm::convolution_direct, d.x, d.weight, d.y, d.stride, d.dilation, d.before, d.after},
-      attr, engine, hint, true);
+  const auto pd = gradient_pd<GradWeight>(d, hint);
   return pd ? finish<GradWeight>(pd, pd.diff_weights_desc()) : Primitive{};
 }
 

@@ -201,10 +201,11 @@ Primitive make(const Call& call) {
                                      onednn::type_of(p.dtype), memory::format_tag::any)
                               : onednn::describe(p.b.dims, p.dtype, p.b.strides);
   const Desc out = onednn::describe(p.out.dims, p.result, p.out.strides);
-  const dnnl::matmul::desc desc =
-      p.has_bias ? dnnl::matmul::desc(a, b, bias_desc(p), out) : dnnl::matmul::desc(a, b, out);
-  const dnnl::matmul::primitive_desc pd(desc, onednn::attributes(), onednn::engine(),
-                                        /*allow_empty=*/true);
+  const auto described = [](const auto&... operands) {
+    return onednn::describe_primitive<dnnl::matmul>(onednn::engine(), onednn::attributes(),
+                                                    operands...);
+  };
+  const auto pd = p.has_bias ? described(a, b, bias_desc(p), out) : described(a, b, out);
   if (!pd) return {};
   return {dnnl::matmul(pd), pd.weights_desc(), pd.scratchpad_desc()};
 }

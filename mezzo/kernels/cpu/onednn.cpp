@@ -71,20 +71,20 @@ dnnl::stream& stream() {
 
 // What tells layouts apart, field by field: the unused parts of a description are not defined.
 std::uint64_t hash_of(const Desc& desc) {
-  const dnnl_memory_desc_t& md = desc.data;
-  const dnnl_blocking_desc_t& blocks = md.format_desc.blocking;
+  const Layout layout = layout_of(desc);
+  MEZZO_INVARIANT(layout.kind == dnnl_blocked);  // others have no strides, and do not occur here
   Hash hash;
-  hash.add(static_cast<std::uint64_t>(md.data_type) << 32 | md.format_kind << 16 | md.ndims);
-  for (int i = 0; i < md.ndims; ++i) {
-    hash.add(md.dims[i]);
-    hash.add(md.padded_dims[i]);
-    hash.add(blocks.strides[i]);
+  hash.add(static_cast<std::uint64_t>(layout.type) << 32 | layout.kind << 16 | layout.rank);
+  for (int i = 0; i < layout.rank; ++i) {
+    hash.add(layout.dims[i]);
+    hash.add(layout.padded_dims[i]);
+    hash.add(layout.strides[i]);
   }
-  for (int i = 0; i < blocks.inner_nblks; ++i) {
-    hash.add(blocks.inner_blks[i]);
-    hash.add(blocks.inner_idxs[i]);
+  for (int i = 0; i < layout.block_count; ++i) {
+    hash.add(layout.block_sizes[i]);
+    hash.add(layout.block_axes[i]);
   }
-  hash.add(md.extra.flags);
+  hash.add(layout.extra);
   return hash.value();
 }
 
@@ -147,8 +147,8 @@ Desc describe(const Shape& dims, DType dtype, const Shape& strides) {
 }
 
 Desc describe_if_taken(const Shape& dims, DType dtype, const Shape& strides) {
-  return {dnnl::memory::dims(dims.begin(), dims.end()), type_of(dtype),
-          dnnl::memory::dims(strides.begin(), strides.end()), /*allow_empty=*/true};
+  return describe_or_zero({dims.begin(), dims.end()}, type_of(dtype),
+                          {strides.begin(), strides.end()});
 }
 
 dnnl::memory memory_of(const Tensor& tensor, const Desc& desc) {
@@ -177,7 +177,7 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
     return Primitive{dnnl::reorder(pd), target, pd.scratchpad_desc()};
   });
   const auto work = [&] {
-    const DType dtype = source.data_type() == type_of(DType::kBf16) ? DType::kBf16 : DType::kF32;
+    const DType dtype = layout_of(source).type == dnnl_bf16 ? DType::kBf16 : DType::kF32;
     return KernelWork{.op = "reorder",
                       .kernel = "cpu_onednn",
                       .dtype = dtype,

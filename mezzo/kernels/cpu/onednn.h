@@ -10,6 +10,7 @@
 #include <dnnl.hpp>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/kernels/cpu/onednn_api.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/packed_copy.h"
 

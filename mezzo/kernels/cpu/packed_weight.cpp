@@ -56,7 +56,9 @@ class PackedWeight final : public PackedCopy {
   void write(const Patch& patch) override {
     pack_patch(*blocked_, grid_, patch, block_->storage.memory.get_data_handle());
   }
-  std::size_t element_bytes() const override { return dnnl_data_type_size(wanted_.data.data_type); }
+  std::size_t element_bytes() const override {
+    return dnnl_data_type_size(layout_of(wanted_).type);
+  }
   ReadIn pass() const override { return pass_; }
   void let_go() override {
     const std::lock_guard lock(mutex_);

@@ -82,8 +82,9 @@ TEST(Autocast, WhatCastsTakesLowerDtypes) {
   const Tensor a = ones({2, 2});
   const Autocast outer(DType::kF16);
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kI64}) {
-    EXPECT_THROW(Autocast{dtype}, ArgumentError);
-    EXPECT_THROW((Autocast{Policy{.level = Level::kO2, .lower = dtype}}), ArgumentError);
+    EXPECT_THROW(static_cast<void>(Autocast{dtype}), ArgumentError);
+    const Policy policy{.level = Level::kO2, .lower = dtype};
+    EXPECT_THROW(static_cast<void>(Autocast{policy}), ArgumentError);
     EXPECT_THROW(enable_autocast({.level = Level::kO1, .lower = dtype}), ArgumentError);
     EXPECT_EQ(matmul(a, a).dtype(), DType::kF16);
   }
@@ -137,8 +138,8 @@ TEST(Autocast, RoundsNothingBesideF64) {
 }
 
 TEST(Autocast, RefusesADTypeThatIsNotLower) {
-  EXPECT_THROW(Autocast{DType::kF32}, ArgumentError);
-  EXPECT_THROW(Autocast{DType::kI64}, ArgumentError);
+  EXPECT_THROW(static_cast<void>(Autocast{DType::kF32}), ArgumentError);
+  EXPECT_THROW(static_cast<void>(Autocast{DType::kI64}), ArgumentError);
 }
 
 TEST(Autocast, RefusesWhatIsWrongIn16BitsAndSaysWhatToUse) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,7 @@ inline std::vector<std::string> checked_output(onnx::ModelProto& model) {
   return dims;
 }
 
-inline const onnx::NodeProto& node(const onnx::ModelProto& model, const std::string& name) {
+inline const onnx::NodeProto& node(const onnx::ModelProto& model, std::string_view name) {
   for (const onnx::NodeProto& node : model.graph().node()) {
     if (node.name() == name) return node;
   }

@@ -71,16 +71,16 @@ Tensor weight_with_special_values(const Shape& shape, Format format = Format::kC
 
 // Where the number at `at` lies in a blocked layout, as dnnl_blocking_desc_t defines it.
 std::int64_t place_in(const Desc& desc, Shape at) {
-  const dnnl_blocking_desc_t& blocks = desc.data.format_desc.blocking;
+  const kernels::onednn::Layout to = kernels::onednn::layout_of(desc);
   std::int64_t place = 0;
   std::int64_t size = 1;
-  for (int i = blocks.inner_nblks; i-- > 0;) {
-    std::int64_t& index = at[static_cast<std::size_t>(blocks.inner_idxs[i])];
-    place += index % blocks.inner_blks[i] * size;
-    size *= blocks.inner_blks[i];
-    index /= blocks.inner_blks[i];
+  for (int i = to.block_count; i-- > 0;) {
+    std::int64_t& index = at[static_cast<std::size_t>(to.block_axes[i])];
+    place += index % to.block_sizes[i] * size;
+    size *= to.block_sizes[i];
+    index /= to.block_sizes[i];
   }
-  for (std::size_t axis = 0; axis < at.rank(); ++axis) place += at[axis] * blocks.strides[axis];
+  for (std::size_t axis = 0; axis < at.rank(); ++axis) place += at[axis] * to.strides[axis];
   return place;
 }
 
