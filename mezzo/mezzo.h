@@ -36,6 +36,7 @@
 #include "mezzo/data/cifar10.h"
 #include "mezzo/data/class_counts.h"
 #include "mezzo/data/color_transforms.h"
+#include "mezzo/data/csv.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/decode.h"
 #include "mezzo/data/digits.h"
