@@ -50,6 +50,8 @@
 #include "mezzo/data/pictures.h"
 #include "mezzo/data/pipeline.h"
 #include "mezzo/data/readable.h"
+#include "mezzo/data/rows.h"
+#include "mezzo/data/sampler.h"
 #include "mezzo/data/shapes.h"
 #include "mezzo/data/statistics.h"
 #include "mezzo/data/tensor_batches.h"

@@ -71,6 +71,7 @@ void try_last_batch(Fit& fit, std::int64_t examples, const std::string& what) {
     fit.loader.seek({.epoch = epoch, .step = fit.state.steps_per_epoch - 1});
     fit.loader.next(batch);
   }
+  check_batch(batch);
   const Device device = fit.model.net().device();
   const auto single = std::make_shared<SingleValues>();
   const OnTrainedNorms watched(fit.model.net(), single);

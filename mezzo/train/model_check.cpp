@@ -5,7 +5,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/nn/inference.h"
-#include "mezzo/train/model.h"
+#include "mezzo/train/fit.h"
 
 namespace mezzo::train {
 namespace {
@@ -36,6 +36,16 @@ class TriedMetrics {
 };
 
 }  // namespace
+
+void check_batch(const data::Batch& batch) {
+  check_arg(batch.images.defined() && batch.labels.defined(), "Model", "a batch has no ",
+            batch.images.defined() ? "labels" : "images",
+            ", and the loss needs both. Give the source two tensors, or write a loop of your own");
+  check_arg(batch.more.empty(), "Model", "a batch has ", batch.more.size(),
+            batch.more.size() == 1 ? " tensor" : " tensors",
+            " besides images and labels, which fit() and eval() would not use. Leave them away, or "
+            "read them in a loop of your own");
+}
 
 void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metrics) {
   const nn::Inference inference(net());
