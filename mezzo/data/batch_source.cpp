@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/shuffle.h"
 #include "mezzo/data/stream.h"
 
 namespace mezzo::data {
@@ -14,11 +14,37 @@ namespace {
 
 constexpr std::string_view kSourceOp = "loader";
 
-// Fisher-Yates: every order is equally likely.
-void shuffle(std::vector<std::int64_t>& order, Generator random) {
-  for (std::size_t left = order.size(); left > 1; --left) {
-    std::swap(order[left - 1], order[random.below(left)]);
+void check_sampler(const BatchOrder& order) {
+  const Sampler& sampler = *order.sampler;
+  check_arg(sampler.set_size() == order.examples, kSourceOp, "the ", sampler.description(),
+            " is for a set of ", sampler.set_size(), " examples, and this one has ", order.examples,
+            ". Make the sampler of this set");
+  check_arg(sampler.epoch_size() >= 1, kSourceOp, "the ", sampler.description(), " gives ",
+            sampler.epoch_size(), " examples. Give one at least");
+  sampler.check(order);
+}
+
+void check_sampled(const BatchOrder& order, const std::vector<std::int64_t>& examples) {
+  check_arg(std::ssize(examples) == order.epoch_size(), kSourceOp, "the ",
+            order.sampler->description(), " gave ", examples.size(), " examples for an epoch of ",
+            order.epoch_size(), ". Correct the sampler");
+  for (const std::int64_t example : examples) {
+    check_arg(example >= 0 && example < order.examples, kSourceOp, "the ",
+              order.sampler->description(), " gave example ", example, " of a set of ",
+              order.examples, ". Correct the sampler");
   }
+}
+
+// How often each example has come before.
+std::vector<std::int64_t> repeats_among(const std::vector<std::int64_t>& examples,
+                                        std::int64_t set_size) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(set_size));
+  std::vector<std::int64_t> repeats;
+  repeats.reserve(examples.size());
+  for (const std::int64_t example : examples) {
+    repeats.push_back(counts[static_cast<std::size_t>(example)]++);
+  }
+  return repeats;
 }
 
 }  // namespace
@@ -27,7 +53,8 @@ Shard shard_of(const distributed::ProcessGroup& processes) {
   return {.index = processes.rank(), .count = processes.size()};
 }
 
-BatchSource::BatchSource(const BatchOrder& order) : order_(order) {
+BatchSource::BatchSource(BatchOrder of) : order_(std::move(of)) {
+  const BatchOrder& order = order_;
   check_arg(order.examples >= 1, kSourceOp, "the data set has ", order.examples,
             " examples. Give it one at least");
   check_arg(order.batch_size > 0, kSourceOp, "the batch size must be positive: ", order.batch_size);
@@ -38,17 +65,18 @@ BatchSource::BatchSource(const BatchOrder& order) : order_(order) {
   check_arg(order.batch_size <= std::numeric_limits<std::int64_t>::max() / order.shard.count,
             kSourceOp, "a batch of ", order.shard.count, " times ", order.batch_size,
             " examples cannot be counted. Use smaller ones");
-  const std::int64_t most = order.examples / order.shard.count;
+  if (order.sampler != nullptr) check_sampler(order);
+  const std::int64_t most = order.epoch_size() / order.shard.count;
   check_arg(!order.drop_remainder || order.batch_size <= most, kSourceOp,
             "the batch is larger than the data set: ", order.batch_size,
             order.shard.count > 1 ? concat(" in each of ", order.shard.count, " shards,") : "",
-            " of ", order.examples, " examples, and incomplete batches are dropped. Use ",
+            " of ", order.epoch_size(), " examples, and incomplete batches are dropped. Use ",
             most > 0 ? concat("a batch size of at most ", most) : "fewer shards");
 }
 
 std::int64_t BatchSource::steps_per_epoch() const {
-  const std::int64_t full = order_.examples / step_size();
-  const bool has_remainder = !order_.drop_remainder && first_of(full) < order_.examples;
+  const std::int64_t full = order_.epoch_size() / order_.step_size();
+  const bool has_remainder = !order_.drop_remainder && first_of(full) < order_.epoch_size();
   return full + (has_remainder ? 1 : 0);
 }
 
@@ -59,7 +87,7 @@ std::int64_t BatchSource::examples_per_epoch() const {
 
 std::int64_t BatchSource::last_batch_size() const {
   const std::int64_t steps = steps_per_epoch();
-  return steps == 0 ? 0 : std::min(order_.batch_size, order_.examples - first_of(steps - 1));
+  return steps == 0 ? 0 : std::min(order_.batch_size, order_.epoch_size() - first_of(steps - 1));
 }
 
 void BatchSource::seek(LoaderPosition position) {
@@ -78,12 +106,7 @@ bool BatchSource::next(Batch& batch) {
     return false;
   }
   if (!started_) {
-    indices_.resize(static_cast<std::size_t>(order_.examples));
-    std::iota(indices_.begin(), indices_.end(), 0);
-    if (order_.shuffle) {
-      const auto epoch = static_cast<std::uint64_t>(position_.epoch);
-      shuffle(indices_, stream_of(order_.seed, epoch, kOrderStream));
-    }
+    order_epoch();
     begin_epoch();
     started_ = true;  // last: what fails is tried again by the next call
   }
@@ -97,9 +120,22 @@ bool BatchSource::next(Batch& batch) {
   return true;
 }
 
+void BatchSource::order_epoch() {
+  if (order_.sampler != nullptr) {
+    indices_ = order_.sampler->examples(order_, position_.epoch);
+    check_sampled(order_, indices_);
+    repeats_ = repeats_among(indices_, order_.examples);
+    return;
+  }
+  indices_ = count_to(order_.examples);
+  if (!order_.shuffle) return;
+  const auto epoch = static_cast<std::uint64_t>(position_.epoch);
+  shuffle(indices_, stream_of(order_.seed, epoch, kOrderStream));
+}
+
 std::vector<std::int64_t> BatchSource::indices_of(std::int64_t step) const {
   const std::int64_t first = first_of(step);
-  const std::int64_t count = std::min(order_.batch_size, order_.examples - first);
+  const std::int64_t count = std::min(order_.batch_size, order_.epoch_size() - first);
   return {indices_.begin() + first, indices_.begin() + first + count};
 }
 

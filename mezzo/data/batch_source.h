@@ -1,11 +1,13 @@
 // Batches of a set of examples, epoch by epoch, in an order that a seed decides: what fit() trains
-// on. DataLoader makes them of images, TensorBatches of tensors.
+// on. DataLoader makes them of images, TensorBatches and SequenceBatches of tensors.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/data/sampler.h"
 #include "mezzo/distributed/process_group.h"
 
 namespace mezzo::data {
@@ -19,10 +21,13 @@ struct LoaderPosition {
 };
 
 struct Batch {
-  // Both on the source's device.
+  // All on the source's device.
   Tensor images{};  // what the network reads; of a DataLoader f32, bf16 or f16 [n, c, h, w]
-  Tensor labels{};  // what the loss compares its output to
+  Tensor labels{};  // what the loss compares its output to; undefined if the source has none
   std::vector<std::int64_t> indices{};  // of the examples in their set
+  // What else there is of each example, [n, ...], in the source's order: for loops of one's own.
+  // fit() and eval() refuse batches that have any.
+  std::vector<Tensor> more{};
 };
 
 // Which part of the examples a process gets that trains together with others
@@ -43,6 +48,12 @@ struct BatchOrder {
   bool drop_remainder = false;
   std::uint64_t seed = 0;
   Shard shard{};
+  std::shared_ptr<const Sampler> sampler{};  // null: each example once, shuffled or as they lie
+
+  // The examples of an epoch, in all shards.
+  std::int64_t epoch_size() const { return sampler == nullptr ? examples : sampler->epoch_size(); }
+  // The examples of a step, in all shards.
+  std::int64_t step_size() const { return batch_size * shard.count; }
 };
 
 // Which examples a batch has is a function of (order, position) alone, and the same for every kind
@@ -66,7 +77,8 @@ class BatchSource {
   void seek(LoaderPosition position);
 
   std::int64_t steps_per_epoch() const;
-  // The size of the set, less what drop_remainder leaves out and other shards have.
+  // The examples of an epoch, which are those of the set if no sampler says otherwise, less what
+  // drop_remainder leaves out and other shards have.
   std::int64_t examples_per_epoch() const;
   // Of the last batch of an epoch, which may be smaller than the others; 0 if there is none.
   std::int64_t last_batch_size() const;
@@ -74,19 +86,24 @@ class BatchSource {
 
  protected:
   // Throws ArgumentError unless batch_size is positive and the shard is one of its count, and if
-  // with drop_remainder the batch of all shards is larger than the set.
-  explicit BatchSource(const BatchOrder& order);
+  // with drop_remainder the batch of all shards is larger than an epoch; also for a sampler that is
+  // for a set of another size, or cannot give this order.
+  explicit BatchSource(BatchOrder order);
 
   // The examples of a step of this epoch, from begin_epoch() on.
   std::vector<std::int64_t> indices_of(std::int64_t step) const;
+  // How often the example in that place of the batch of a step has come before in this epoch.
+  std::int64_t repeats_of(std::int64_t step, std::int64_t place) const {
+    return repeats_.empty() ? 0 : repeats_[static_cast<std::size_t>(first_of(step) + place)];
+  }
 
  private:
-  // Examples of all shards that make up a step.
-  std::int64_t step_size() const { return order_.batch_size * order_.shard.count; }
   // The first of this shard's in a step, by its place in the epoch.
   std::int64_t first_of(std::int64_t step) const {
-    return step * step_size() + order_.shard.index * order_.batch_size;
+    return step * order_.step_size() + order_.shard.index * order_.batch_size;
   }
+
+  void order_epoch();
 
   // The batch at position() with these indices.
   virtual Batch take_batch() = 0;
@@ -99,6 +116,7 @@ class BatchSource {
   LoaderPosition position_;
   bool started_ = false;               // indices_ are those of the epoch
   std::vector<std::int64_t> indices_;  // of the examples, in the order of this epoch
+  std::vector<std::int64_t> repeats_;  // beside indices_, if a sampler made them
 };
 
 // Afterwards the source stands where it stood, whatever was read from it meanwhile.

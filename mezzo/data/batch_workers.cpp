@@ -89,7 +89,7 @@ void BatchWorkers::work_on(Job& job, std::unique_lock<std::mutex>& lock) {
   const std::int64_t begin = job.claimed;
   const std::int64_t end = std::min(begin + part, job.images);
   job.claimed = end;
-  do_unlocked(job, begin, lock, [&] { plan_.fill(job.batch, begin, end); });
+  do_unlocked(job, begin, lock, [&] { plan_.fill(job.batch, job.step, begin, end); });
   // Complete it is, for those who wait, once it is finished.
   const bool is_last = job.done + end - begin == job.images;
   if (is_last && plan_.finish && job.error == nullptr) {

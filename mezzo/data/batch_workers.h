@@ -29,8 +29,9 @@ class BatchWorkers {
     std::int64_t workers = 1;
     // A batch of that step with room for its images.
     std::function<Batch(std::int64_t step)> open;
-    // Writes images begin to end - 1 of the batch; on several threads at once, for other images.
-    std::function<void(Batch& batch, std::int64_t begin, std::int64_t end)> fill;
+    // Writes images begin to end - 1 of the batch of that step; on several threads at once, for
+    // other images.
+    std::function<void(Batch& batch, std::int64_t step, std::int64_t begin, std::int64_t end)> fill;
     // Of a batch with all its images, if there is anything left to do; on one thread.
     std::function<void(Batch& batch, std::int64_t step)> finish{};
   };

@@ -81,4 +81,12 @@ std::int64_t MemoryDataset::read(std::int64_t index, Generator& /*random*/,
   return table_.labels[first];
 }
 
+std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.size()));
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    labels[static_cast<std::size_t>(i)] = dataset.label(i);
+  }
+  return labels;
+}
+
 }  // namespace mezzo::data

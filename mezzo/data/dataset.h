@@ -80,6 +80,9 @@ class Dataset {
   virtual std::vector<UnreadableImage> left_out() const { return {}; }
 };
 
+// The labels of all images, in their order.
+std::vector<std::int64_t> labels_of(const Dataset& dataset);
+
 // The images and labels of a data set that fits in memory.
 struct ImageTable {
   Shape image_shape{};  // [channels, height, width]

@@ -120,7 +120,8 @@ DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
                    .shuffle = options.shuffle,
                    .drop_remainder = options.drop_remainder,
                    .seed = options.seed,
-                   .shard = options.shard}),
+                   .shard = options.shard,
+                   .sampler = options.sampler}),
       dataset_(dataset),
       options_(completed(std::move(options))) {
   check_options(dataset_, options_);
@@ -147,9 +148,11 @@ void DataLoader::begin_epoch() {
                          .ahead = options_.prefetch,
                          .workers = options_.workers,
                          .open = [this](std::int64_t step) { return open_batch(step); },
-                         .fill = [this, epoch = from.epoch](
-                                     Batch& batch, std::int64_t begin,
-                                     std::int64_t end) { fill_batch(batch, epoch, begin, end); },
+                         .fill =
+                             [this, epoch = from.epoch](Batch& batch, std::int64_t step,
+                                                        std::int64_t begin, std::int64_t end) {
+                               fill_batch(batch, {epoch, step}, begin, end);
+                             },
                          .finish =
                              [this, epoch = from.epoch](Batch& batch, std::int64_t step) {
                                finish_batch(batch, {epoch, step});
@@ -169,7 +172,7 @@ Batch DataLoader::take_batch() {
 Batch DataLoader::make_batch() {
   if (ahead_ != nullptr) return ahead_->take();
   Batch made = open_batch(position().step);
-  fill_batch(made, position().epoch, 0, static_cast<std::int64_t>(made.indices.size()));
+  fill_batch(made, position(), 0, static_cast<std::int64_t>(made.indices.size()));
   finish_batch(made, position());
   return made;
 }
@@ -205,13 +208,15 @@ Batch DataLoader::open_batch(std::int64_t step) const {
   return batch;
 }
 
-void DataLoader::fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin,
+void DataLoader::fill_batch(Batch& batch, LoaderPosition at, std::int64_t begin,
                             std::int64_t end) const {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(dataset_.image_shape().numel()));
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t index = batch.indices[static_cast<std::size_t>(i)];
-    Generator random = stream_of(options_.seed, static_cast<std::uint64_t>(epoch),
-                                 static_cast<std::uint64_t>(index));
+    // One that comes again in an epoch is varied in another way.
+    const std::int64_t variant = index + repeats_of(at.step, i) * dataset_.size();
+    Generator random = stream_of(options_.seed, static_cast<std::uint64_t>(at.epoch),
+                                 static_cast<std::uint64_t>(variant));
     const std::int64_t label = dataset_.read(index, random, pixels);
     if (label < 0 || label >= dataset_.num_classes()) {
       fail<ArgumentError>("loader", "the label of ", dataset_.describe(index), " is ", label,

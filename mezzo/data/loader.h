@@ -46,6 +46,8 @@ struct LoaderOptions {
   // f32[n, classes] then.
   Mix mix{};
   Shard shard{};  // of batches that several processes share
+  // Which images an epoch has, and in what order: see sampler.h. Null: each once.
+  std::shared_ptr<const Sampler> sampler{};
 };
 
 // Images are [n, c, h, w] of image_dtype, channels-last, labels [n] of label_dtype or
@@ -72,7 +74,7 @@ class DataLoader final : public BatchSource {
   void send_next_ahead();
   Tensor room_for(const Shape& shape, DType dtype, Format format = Format::kContiguous) const;
   Batch open_batch(std::int64_t step) const;
-  void fill_batch(Batch& batch, std::int64_t epoch, std::int64_t begin, std::int64_t end) const;
+  void fill_batch(Batch& batch, LoaderPosition at, std::int64_t begin, std::int64_t end) const;
   void finish_batch(Batch& batch, LoaderPosition at) const;
   void write_label(std::int64_t label, std::int64_t row, const Tensor& labels) const;
 

@@ -7,42 +7,24 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/parallel.h"
-#include "mezzo/data/derived.h"
 #include "mezzo/data/names.h"
+#include "mezzo/data/subset.h"
 
 namespace mezzo::data {
 namespace {
 
 constexpr std::string_view kReadableOp = "images";
 
-// The images of another set with these numbers.
-class Readable final : public DerivedDataset {
+// The images that are left, which also says which are not.
+class Readable final : public Subset {
  public:
-  Readable(const Dataset& source, std::unique_ptr<Dataset> owned, std::vector<std::int64_t> indices,
+  Readable(std::unique_ptr<Dataset> source, std::vector<std::int64_t> indices,
            std::vector<UnreadableImage> left_out)
-      : DerivedDataset(source, std::move(owned)),
-        indices_(std::move(indices)),
-        left_out_(std::move(left_out)) {}
+      : Subset(std::move(source), std::move(indices)), left_out_(std::move(left_out)) {}
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
-  std::int64_t read(std::int64_t index, Generator& random,
-                    std::span<std::uint8_t> pixels) const override {
-    return source().read(place(index), random, pixels);
-  }
-  std::int64_t read_image(std::int64_t index, Generator& random, Image& image) const override {
-    return source().read_image(place(index), random, image);
-  }
-  std::int64_t label(std::int64_t index) const override { return source().label(place(index)); }
-  std::string describe(std::int64_t index) const override {
-    return source().describe(place(index));
-  }
-  std::string format(std::int64_t index) const override { return source().format(place(index)); }
   std::vector<UnreadableImage> left_out() const override { return left_out_; }
 
  private:
-  std::int64_t place(std::int64_t index) const { return indices_[static_cast<std::size_t>(index)]; }
-
-  std::vector<std::int64_t> indices_;
   std::vector<UnreadableImage> left_out_;
 };
 
@@ -98,10 +80,8 @@ std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> source) {
   for (const Unreadable& image : bad) left_out.push_back(image.image);
   logging::warn_once(
       concat("[images] ", summary_of(left_out, source->size()), ". They are skipped"));
-  const Dataset& reference = *source;
-  std::vector<std::int64_t> rest = all_but(bad, reference.size());
-  return std::make_unique<Readable>(reference, std::move(source), std::move(rest),
-                                    std::move(left_out));
+  std::vector<std::int64_t> rest = all_but(bad, source->size());
+  return std::make_unique<Readable>(std::move(source), std::move(rest), std::move(left_out));
 }
 
 }  // namespace mezzo::data

@@ -18,6 +18,8 @@ constexpr const char* kStep = "step";
 constexpr const char* kSkippedInARow = "skipped_in_a_row";
 constexpr const char* kLoader = "loader";
 constexpr const char* kProcesses = "processes";
+constexpr const char* kSampler = "sampler";
+constexpr const char* kNoSampler = "none";
 constexpr const char* kGenerator = "default";
 
 io::CheckpointValues counters_of(const optim::Optimizer& optimizer) {
@@ -85,6 +87,15 @@ void restore_scaler(amp::GradScaler& scaler, const io::Checkpoint& checkpoint) {
   scaler.load_state_dict(state);
 }
 
+// What checkpoints of earlier versions do not say: they trained by one, without samplers.
+io::CheckpointValues earlier_order() {
+  return {{kProcesses, std::int64_t{1}}, {kSampler, std::string(kNoSampler)}};
+}
+
+std::string sampler_of(const data::BatchOrder& order) {
+  return order.sampler != nullptr ? order.sampler->description() : kNoSampler;
+}
+
 // What must be the same for a position to mean the same batch.
 io::CheckpointValues order_of(const TrainingState& state) {
   const data::BatchOrder& order = state.loader.order();
@@ -94,6 +105,7 @@ io::CheckpointValues order_of(const TrainingState& state) {
           {"drop_remainder", static_cast<std::int64_t>(order.drop_remainder)},
           {"shuffle", static_cast<std::int64_t>(order.shuffle)},
           {"seed", static_cast<std::int64_t>(order.seed)},
+          {kSampler, sampler_of(order)},
           {kProcesses, group != nullptr ? group->size() : order.shard.count}};
 }
 
@@ -106,14 +118,20 @@ io::CheckpointValues place_of(const TrainingState& state) {
 
 void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
   const auto section = checkpoint.values.find(kLoader);
-  const bool is_older = section != checkpoint.values.end() && !section->second.contains(kProcesses);
+  const io::CheckpointValues saved =
+      section != checkpoint.values.end() ? section->second : io::CheckpointValues();
+  const io::CheckpointValues earlier_values = earlier_order();
   for (const auto& [name, now] : order_of(state)) {
-    // Earlier versions trained by one.
-    const auto before =
-        is_older && name == kProcesses ? 1 : checkpoint.value<std::int64_t>(kLoader, name);
-    check_arg(before == std::get<std::int64_t>(now), "resume", "the loader was one with ", name,
-              " ", before, ", now it is ", std::get<std::int64_t>(now),
-              ". Make the same loader, or begin in another folder");
+    const auto earlier = earlier_values.find(name);
+    const bool is_older = earlier != earlier_values.end() && !saved.contains(name);
+    std::visit(
+        [&]<class T>(const T& value) {
+          const T before =
+              is_older ? std::get<T>(earlier->second) : checkpoint.value<T>(kLoader, name);
+          check_arg(before == value, "resume", "the loader was one with ", name, " ", before,
+                    ", now it is ", value, ". Make the same loader, or begin in another folder");
+        },
+        now);
   }
 }
 

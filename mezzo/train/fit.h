@@ -49,6 +49,10 @@ io::Checkpoint capture_fit(const Fit& fit);
 // everything as it was.
 bool resume_fit(Fit& fit);
 
+// model_check.cpp: throws ArgumentError for a batch that holds other than what the network reads
+// and what the loss compares its output to: the rest would be left unused without a word.
+void check_batch(const data::Batch& batch);
+
 // fit_check.cpp: throws what would come up at the end of the first epoch, if not later, and changes
 // nothing. Behind resume_fit(), when it is known how long the training is.
 void check_fit(Fit& fit);

@@ -77,6 +77,7 @@ data::Batch batch_of_step(Fit& fit, std::int64_t step) {
   data::Batch batch;
   fit.loader.seek({.epoch = fit.loader.position().epoch, .step = step});
   fit.loader.next(batch);
+  check_batch(batch);
   return batch;
 }
 

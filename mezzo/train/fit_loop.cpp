@@ -98,6 +98,7 @@ void run_steps(Fit& fit) {
   data::Batch batch;
   while (state.step < state.total_steps && !state.stop && !fit.is_at_end()) {
     if (!next_batch(fit, batch)) return;
+    check_batch(batch);
     run_step(fit, batch);
   }
 }

@@ -2,6 +2,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/core/random.h"
 #include "mezzo/distributed/agreement.h"
+#include "mezzo/io/crc32c.h"
 #include "mezzo/train/fit.h"
 
 namespace mezzo::train {
@@ -22,6 +23,8 @@ void check_loaders(const Fit& fit, const auto& check) {
   if (order.shard.count != fit.processes()->size()) return;  // each may have a data set of its own
   check("the number of examples", order.examples);
   check("shuffling (1) or not (0)", order.shuffle ? 1 : 0);
+  const std::string sampler = order.sampler != nullptr ? order.sampler->description() : "";
+  check("the sampler of the loader (a checksum)", io::crc32c(sampler));
   check("the seed of the loader (its upper half)", static_cast<std::int64_t>(order.seed >> 32));
   check("the seed of the loader (its lower half)",
         static_cast<std::int64_t>(order.seed & 0xffffffffU));
@@ -52,8 +55,7 @@ void check_together(const Fit& fit) {
                           "Give every process the same optimizer and rates");
   check("the number of shards that are validated",
         fit.state.has_validation ? fit.options.validation->order().shard.count : 0);
-  check_arg(order.drop_remainder || order.examples % (order.batch_size * order.shard.count) == 0,
-            "Model",
+  check_arg(order.drop_remainder || order.epoch_size() % order.step_size() == 0, "Model",
             "the last batch of an epoch is not full, and processes that train together "
             "would have parts of different sizes. Use drop_remainder");
   if (order.shard.count != processes.size()) {

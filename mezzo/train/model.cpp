@@ -87,6 +87,7 @@ std::map<std::string, double> Model::eval(data::BatchSource& loader) {
 }
 
 void Model::evaluate_batch(const data::Batch& batch, std::span<Metric* const> metrics) {
+  check_batch(batch);
   const Device device = net().device();
   Tensor output = amp::forward_for(loss_, net(), batch.images.to(device), step_.options().policy);
   // As in training: a region in which this is called is for the network.

@@ -7,6 +7,7 @@
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/keep_buffers.h"
+#include "mezzo/train/fit.h"
 #include "mezzo/train/model.h"
 
 namespace mezzo::train {
@@ -53,6 +54,16 @@ void check_counted(std::span<Metric* const> metrics) {
 }
 
 }  // namespace
+
+void check_batch(const data::Batch& batch) {
+  check_arg(batch.images.defined() && batch.labels.defined(), "Model", "a batch has no ",
+            batch.images.defined() ? "labels" : "images",
+            ", and the loss needs both. Give the source two tensors, or write a loop of your own");
+  check_arg(batch.more.empty(), "Model", "a batch has ", batch.more.size(),
+            batch.more.size() == 1 ? " tensor" : " tensors",
+            " besides images and labels, which fit() and eval() would not use. Leave them away, or "
+            "read them in a loop of your own");
+}
 
 void Model::try_batches(data::BatchSource& loader, std::span<Metric* const> metrics) {
   const nn::KeepBuffers buffers(net());

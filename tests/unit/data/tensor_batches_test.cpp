@@ -12,32 +12,11 @@
 #include "mezzo/data/loader.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape_ops.h"
+#include "tests/unit/data/batches.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::data {
 namespace {
-
-using Rows = std::vector<std::int64_t>;
-
-// [n, 2] with rows {2 i, 2 i + 1}.
-Tensor numbered_rows(std::int64_t n) {
-  Rows values;
-  for (std::int64_t i = 0; i < 2 * n; ++i) values.push_back(i);
-  return from_values(values, {n, 2});
-}
-
-Tensor row_numbers(std::int64_t n) {
-  Rows values;
-  for (std::int64_t i = 0; i < n; ++i) values.push_back(i);
-  return from_values(values, {n});
-}
-
-// The indices of each batch from here to the end of the epoch.
-std::vector<Rows> batches_of(BatchSource& source) {
-  std::vector<Rows> all;
-  for (Batch batch; source.next(batch);) all.push_back(batch.indices);
-  return all;
-}
 
 TEST(TensorBatches, GiveTheSameRowsOfBoth) {
   TensorBatches batches(numbered_rows(10).astype(DType::kF32), row_numbers(10),
@@ -166,6 +145,32 @@ TEST(TensorBatches, TakeRowsWithoutElements) {
   Batch batch;
   ASSERT_TRUE(batches.next(batch));
   EXPECT_EQ(batch.images.shape(), (Shape{2, 0}));
+}
+
+TEST(TensorBatches, GiveFurtherTensorsAndNone) {
+  const Tensor weights = from_values({0.5F, 1.5F, 2.5F}, {3, 1});
+  const TensorBatchesOptions options{.batch_size = 2, .shuffle = false};
+  TensorBatches three(numbered_rows(3), row_numbers(3), {weights, numbered_rows(3)}, options);
+  TensorBatches two(numbered_rows(3), row_numbers(3), options);
+  TensorBatches one(numbered_rows(3), options);
+  three.seek({.step = 1});
+  Batch batch;
+  ASSERT_TRUE(three.next(batch));
+  EXPECT_EQ(batch.labels.to_vector<std::int64_t>(), (Rows{2}));
+  ASSERT_EQ(batch.more.size(), 2U);
+  EXPECT_EQ(batch.more[0].to_vector<float>(), (std::vector<float>{2.5F}));
+  EXPECT_EQ(batch.more[0].shape(), (Shape{1, 1}));
+  EXPECT_EQ(batch.more[1].to_vector<std::int64_t>(), (Rows{4, 5}));
+  ASSERT_TRUE(two.next(batch));
+  EXPECT_TRUE(batch.more.empty());
+  ASSERT_TRUE(one.next(batch));
+  EXPECT_EQ(batch.images.to_vector<std::int64_t>(), (Rows{0, 1, 2, 3}));
+  EXPECT_FALSE(batch.labels.defined());
+  EXPECT_EQ(message_of<ArgumentError>([&] {
+              const TensorBatches none(numbered_rows(4), row_numbers(4), {weights}, options);
+            }),
+            "[TensorBatches] there are 4 inputs, and further tensor 0 has 3 rows. Give a row for "
+            "each input");
 }
 
 TEST(TensorBatches, RefuseWhatDoesNotFit) {

@@ -11,6 +11,7 @@
 #include "mezzo/amp/half_parameters.h"
 #include "mezzo/core/random.h"
 #include "mezzo/data/digits.h"
+#include "mezzo/data/sampler.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
@@ -141,6 +142,38 @@ TEST(Restore, RefusesAnotherOrderOfBatches) {
   options = same;
   options.seed = 6;
   EXPECT_THAT(error_of(options), HasSubstr("with seed 5, now it is 6"));
+}
+
+TEST(Restore, RefusesAnotherSampler) {
+  Training training(adam());
+  const auto loader_by = [&](std::shared_ptr<const data::Sampler> sampler) {
+    return std::make_unique<data::DataLoader>(
+        *training.digits,
+        data::LoaderOptions{.batch_size = 4, .seed = 5, .sampler = std::move(sampler)});
+  };
+  const std::vector<double> weights(32, 1);
+  std::vector<double> others = weights;
+  others[3] = 2;
+  const auto drawn = loader_by(data::weighted_sampler(weights));
+  const io::Checkpoint checkpoint = io::read_checkpoint(
+      io::write_checkpoint(training.folder.path(), capture({*training.step, *drawn}, 0)));
+  restore({*training.step, *loader_by(data::weighted_sampler(weights))}, checkpoint);
+  const auto error_of = [&](std::shared_ptr<const data::Sampler> sampler,
+                            const io::Checkpoint& from) {
+    const auto loader = loader_by(std::move(sampler));
+    return message_of<ArgumentError>([&] { restore({*training.step, *loader}, from); });
+  };
+  EXPECT_THAT(
+      error_of(data::weighted_sampler(others), checkpoint),
+      HasSubstr("the loader was one with sampler weighted sampler (32 draws from 32 weights"));
+  EXPECT_THAT(error_of(nullptr, checkpoint), HasSubstr("now it is none. Make the same loader"));
+  const auto by_length = data::length_buckets(std::vector<std::int64_t>(32, 1));
+  EXPECT_THAT(error_of(by_length, checkpoint), HasSubstr("now it is length buckets (pools of 50"));
+  // A checkpoint of before there were samplers.
+  io::Checkpoint earlier = training.saved();
+  EXPECT_EQ(earlier.values.at("loader").erase("sampler"), 1U);
+  restore(training.state(), earlier);
+  EXPECT_THAT(error_of(by_length, earlier), HasSubstr("with sampler none, now it is length"));
 }
 
 TEST(Restore, TakesCheckpointsThatDoNotSayWhoseTheyAre) {

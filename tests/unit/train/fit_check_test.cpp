@@ -57,6 +57,31 @@ TEST(FitCheck, TakesWhatCanBeTrained) {
   EXPECT_EQ(training.model.fit(2, loader, {.steps = 4}).steps, 4);
 }
 
+// Batches of what fit() would leave unused, or would miss, in training and in validation.
+TEST(FitCheck, BatchesOfOtherThanTwoTensors) {
+  const Tensor inputs = ones({64, 2});
+  const Tensor labels = zeros({64}, DType::kI64);
+  const std::string_view has_more =
+      "[Model] a batch has 1 tensor besides images and labels, which fit() and eval() would not "
+      "use. Leave them away, or read them in a loop of your own";
+  for (const std::int64_t batch_size : {16, 24}) {
+    const data::TensorBatchesOptions options{.batch_size = batch_size};
+    data::TensorBatches two(inputs, labels, options);
+    data::TensorBatches three(inputs, labels, {inputs}, options);
+    data::TensorBatches four(inputs, labels, {inputs, labels}, options);
+    data::TensorBatches one(inputs, options);
+    nn::Linear net(2, 3);
+    CheckedFit training(net);
+    EXPECT_THAT(training.refusal(three), HasSubstr(has_more));
+    EXPECT_THAT(training.refusal(four), HasSubstr("a batch has 2 tensors besides"));
+    EXPECT_THAT(training.refusal(one), HasSubstr("[Model] a batch has no labels"));
+    EXPECT_THAT(training.refusal(two, {.validation = &three}), HasSubstr(has_more));
+    EXPECT_THAT(message_of<ArgumentError>([&] { training.model.eval(three); }),
+                HasSubstr(has_more));
+    EXPECT_EQ(training.model.fit(1, two, {.validation = &two}).steps, two.steps_per_epoch());
+  }
+}
+
 // A network with a norm in the middle.
 class NormedNet final : public nn::Module {
  public:
