@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/parallel.h"
+#include "mezzo/data/class_counts.h"
 #include "mezzo/data/names.h"
 #include "mezzo/data/subset.h"
 
@@ -41,6 +43,27 @@ std::vector<std::int64_t> all_but(const std::vector<Unreadable>& bad, std::int64
   return rest;
 }
 
+// The classes that have images, none of which can be read.
+void check_classes(const Dataset& set, const std::vector<Unreadable>& bad, bool allow_empty) {
+  const std::vector<std::int64_t> all = class_counts(set);
+  std::vector<std::int64_t> left = all;
+  for (const Unreadable& image : bad) --left[static_cast<std::size_t>(set.label(image.index))];
+  const std::vector<std::string> names = set.class_names();
+  std::vector<std::string> empty;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool is_lost = all[i] > 0 && left[i] == 0;
+    if (is_lost) empty.push_back(names.empty() ? std::to_string(i) : names[i]);
+  }
+  if (empty.empty()) return;
+  const std::string what = concat("no image can be read of ", empty.size(), " of ", all.size(),
+                                  " classes: ", first_names(empty));
+  if (!allow_empty) {
+    fail<FileError>(kReadableOp, what,
+                    ". `mezzo data` names the files: replace them, or leave the class out");
+  }
+  logging::warn_once(concat("[images] ", what));
+}
+
 }  // namespace
 
 std::vector<Unreadable> unreadable_images(const Dataset& set) {
@@ -68,18 +91,24 @@ std::string summary_of(const std::vector<UnreadableImage>& images, std::int64_t 
   return concat(images.size(), " of ", of, " images cannot be read: ", first_names(names));
 }
 
-std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> source) {
+std::string without_operation(const std::string& message) {
+  const std::size_t end = message.find("] ");
+  return message.starts_with('[') && end != std::string::npos ? message.substr(end + 2) : message;
+}
+
+std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> source, bool allow_empty) {
   check_arg(source != nullptr, kReadableOp, "the data set is null. Open one first");
   const std::vector<Unreadable> bad = unreadable_images(*source);
   if (bad.empty()) return source;
   if (std::ssize(bad) == source->size()) {
-    fail<FileError>(kReadableOp, "none of ", bad.size(),
-                    " images can be read, the first one because of ", bad.front().image.why);
+    fail<FileError>(kReadableOp, "none of ", bad.size(), " images can be read. The first one is ",
+                    without_operation(bad.front().image.why));
   }
+  check_classes(*source, bad, allow_empty);
   std::vector<UnreadableImage> left_out = source->left_out();
   for (const Unreadable& image : bad) left_out.push_back(image.image);
-  logging::warn_once(
-      concat("[images] ", summary_of(left_out, source->size()), ". They are skipped"));
+  logging::warn_once(concat("[images] ", summary_of(left_out, source->size()),
+                            left_out.size() == 1 ? ". It is skipped" : ". They are skipped"));
   std::vector<std::int64_t> rest = all_but(bad, source->size());
   return std::make_unique<Readable>(std::move(source), std::move(rest), std::move(left_out));
 }

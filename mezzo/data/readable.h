@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "mezzo/data/dataset.h"
 
@@ -19,8 +21,14 @@ enum class BadImages : std::uint8_t {
 // same for any number of threads, workers and processes, and after a restart as long as the files
 // are the same. A warning counts and names those that are left out, and left_out() lists them; the
 // set itself is returned if there are none. An image that breaks later is an error all the same.
-// Throws FileError if no image can be read.
-std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> source);
+// Throws FileError if no image can be read, and if a class loses all that it has, as if its folder
+// were empty; with `allow_empty`, as for images to test with, that is a warning.
+std::unique_ptr<Dataset> without_unreadable(std::unique_ptr<Dataset> source,
+                                            bool allow_empty = false);
+
+// What was wrong, without the operation that messages begin with: `[images] a.jpg: is cut off`
+// without `[images] `.
+std::string without_operation(const std::string& message);
 
 // The images that reading throws a FileError for, with their messages, in the order of the set.
 struct Unreadable {

@@ -141,8 +141,8 @@ DatasetStatistics statistics_of(const Dataset& set, const StatisticsOptions& opt
   std::ranges::sort(all.unreadable, {}, &Unreadable::index);
   if (all.heights.empty()) {
     fail<FileError>(kStatisticsOp, "none of ", indices.size(),
-                    " images can be read, the first one because of ",
-                    all.unreadable.front().image.why);
+                    " images can be read. The first one is ",
+                    without_operation(all.unreadable.front().image.why));
   }
   DatasetStatistics result{.class_counts = count_classes(set),
                            .examined = std::ssize(indices),

@@ -18,8 +18,10 @@
 namespace mezzo::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Twelve pictures of two classes; 2, 3 and 7 are damaged in ways that only reading shows.
 void write_pictures(const TempFolder& folder, bool with_bad) {
@@ -134,10 +136,31 @@ TEST(WithoutUnreadable, NeedsOneImage) {
   const TempFolder folder;
   folder.write("cat/a.png", {1, 2, 3});
   folder.write("cat/b.png", {});
-  EXPECT_THAT(
-      message_of<FileError>(
-          [&] { without_unreadable(std::make_unique<ImageFolder>(folder.path())); }),
-      HasSubstr("[images] none of 2 images can be read, the first one because of [images] "));
+  EXPECT_THAT(message_of<FileError>(
+                  [&] { without_unreadable(std::make_unique<ImageFolder>(folder.path())); }),
+              AllOf(HasSubstr("[images] none of 2 images can be read. The first one is "),
+                    Not(HasSubstr("is [images]"))));
+}
+
+TEST(WithoutUnreadable, SpeaksOfOneImage) {
+  const TempFolder folder;
+  write_pictures(folder, false);
+  folder.write("dog/z.png", {1, 2, 3});
+  std::unique_ptr<Dataset> set;
+  EXPECT_THAT(said_by_opening(folder, set), HasSubstr("(image 9). It is skipped\n"));
+}
+
+TEST(WithoutUnreadable, LosesNoClass) {
+  const TempFolder folder;
+  write_pictures(folder, false);
+  folder.write("eel/a.png", {1, 2, 3});
+  folder.write("eel/b.png", {});
+  const auto open_with = [&](bool allow_empty) {
+    return without_unreadable(std::make_unique<ImageFolder>(folder.path()), allow_empty);
+  };
+  EXPECT_THAT(message_of<FileError>([&] { open_with(false); }),
+              HasSubstr("[images] no image can be read of 1 of 3 classes: eel. "));
+  EXPECT_EQ(open_with(true)->size(), 9);
 }
 
 TEST(OpenDataset, SkipsBadImagesIfAskedTo) {
