@@ -43,7 +43,7 @@ struct FitState {
   // metrics are then those of the whole training.
   std::string resumed_from{};
   // Everything that is needed to go on from here; for after_step(), after_epoch(),
-  // on_evaluation_failed() and on_train_end().
+  // on_evaluation_failed(), on_batch_failed() and on_train_end().
   std::function<io::Checkpoint()> capture{};
   // The weights that evaluations are of, by the names of the network's state(), where a callback
   // has others evaluated than the network's own; else null.
@@ -84,6 +84,10 @@ class Callback {
   // Instead, if the evaluation threw, which then ends fit(): a moment for a checkpoint, too. A
   // training that goes on from it begins with the evaluation.
   virtual void on_evaluation_failed(FitState&) {}
+  // If the next batch could not be made, for an image that cannot be read, say, which then ends
+  // fit(): a moment for a checkpoint, too. A training that goes on from it begins with that batch.
+  // Of processes that train together, it is called in those whose own batch failed.
+  virtual void on_batch_failed(FitState&) {}
   virtual void on_train_end(FitState&) {}
 
   // After on_step_end() and on_epoch_end() of all callbacks, when each has taken note of the step
@@ -200,6 +204,7 @@ class LambdaCallback final : public Callback {
     Function on_evaluation_end{};
     Function on_epoch_end{};
     Function on_evaluation_failed{};
+    Function on_batch_failed{};
     Function after_epoch{};
     Function on_train_end{};
     Function after_train{};
@@ -220,6 +225,7 @@ class LambdaCallback final : public Callback {
   void on_evaluation_failed(FitState& state) override {
     call(functions_.on_evaluation_failed, state);
   }
+  void on_batch_failed(FitState& state) override { call(functions_.on_batch_failed, state); }
   void after_epoch(FitState& state) override { call(functions_.after_epoch, state); }
   void on_train_end(FitState& state) override { call(functions_.on_train_end, state); }
   void after_train(FitState& state) override { call(functions_.after_train, state); }

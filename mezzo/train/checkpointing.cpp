@@ -17,6 +17,7 @@ constexpr const char* kScaler = "scaler";
 constexpr const char* kStep = "step";
 constexpr const char* kSkippedInARow = "skipped_in_a_row";
 constexpr const char* kLoader = "loader";
+constexpr const char* kImages = "images";
 constexpr const char* kProcesses = "processes";
 constexpr const char* kSampler = "sampler";
 constexpr const char* kNoSampler = "none";
@@ -100,7 +101,7 @@ std::string sampler_of(const data::BatchOrder& order) {
 io::CheckpointValues order_of(const TrainingState& state) {
   const data::BatchOrder& order = state.loader.order();
   const distributed::ProcessGroup* group = state.step.options().processes;
-  return {{"images", order.examples},
+  return {{kImages, order.examples},
           {"batch_size", order.batch_size},
           {"drop_remainder", static_cast<std::int64_t>(order.drop_remainder)},
           {"shuffle", static_cast<std::int64_t>(order.shuffle)},
@@ -124,12 +125,16 @@ void check_order(const TrainingState& state, const io::Checkpoint& checkpoint) {
   for (const auto& [name, now] : order_of(state)) {
     const auto earlier = earlier_values.find(name);
     const bool is_older = earlier != earlier_values.end() && !saved.contains(name);
+    const char* const advice =
+        name == kImages ? ". Their number must stay the same: replace the file of an image that "
+                          "cannot be read by a good one, or begin in another folder"
+                        : ". Make the same loader, or begin in another folder";
     std::visit(
         [&]<class T>(const T& value) {
           const T before =
               is_older ? std::get<T>(earlier->second) : checkpoint.value<T>(kLoader, name);
           check_arg(before == value, "resume", "the loader was one with ", name, " ", before,
-                    ", now it is ", value, ". Make the same loader, or begin in another folder");
+                    ", now it is ", value, advice);
         },
         now);
   }

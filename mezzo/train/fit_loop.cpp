@@ -17,7 +17,7 @@ namespace {
 void check_rates(const FitOptions& options) {
   for (std::size_t i = 0; i < options.lr.size(); ++i) {
     check_arg(optim::is_rate(options.lr[i]), "Model", "the learning rate of step ", i + 1, " is ",
-              options.lr[i], ". Rates must not be negative, and finite in f32");
+              options.lr[i], ". Rates must be 0 or more, and finite in f32");
   }
 }
 
@@ -45,9 +45,9 @@ void go_to_next_epoch(Fit& fit) {
 }
 
 // What is wrong already is not to be hidden by what goes wrong then.
-void save_in_spite(Fit& fit) {
+void save_in_spite(Fit& fit, void (Callback::*hook)(FitState&)) {
   try {
-    fit.each(&Callback::on_evaluation_failed);
+    fit.each(hook);
   } catch (...) {  // NOLINT(bugprone-empty-catch)
   }
 }
@@ -57,15 +57,25 @@ void evaluate(Fit& fit) {
     const Evaluating evaluating(fit.options.callbacks, fit.state);
     fit.state.metrics = fit.model.eval(*fit.options.validation);
   } catch (...) {
-    save_in_spite(fit);
+    save_in_spite(fit, &Callback::on_evaluation_failed);
     if (fit.processes() != nullptr) distributed::meet_in_failure(*fit.processes());
+    throw;
+  }
+}
+
+// The steps until here may have taken a day: a loader that fails stands where it stood.
+bool ask_loader(Fit& fit, data::Batch& batch) {
+  try {
+    return fit.loader.next(batch);
+  } catch (...) {
+    save_in_spite(fit, &Callback::on_batch_failed);
     throw;
   }
 }
 
 bool next_batch(Fit& fit, data::Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  const bool found = fit.loader.next(batch);
+  const bool found = ask_loader(fit, batch);
   const std::chrono::duration<double, std::milli> waited = std::chrono::steady_clock::now() - start;
   fit.state.wait_ms = waited.count();
   return found;

@@ -76,6 +76,11 @@ void ModelCheckpoint::after_epoch(FitState& state) {
 // The epoch's steps are done, and may have taken a day.
 void ModelCheckpoint::on_evaluation_failed(FitState& state) { write_last(state); }
 
+// Before the first step there is nothing to keep.
+void ModelCheckpoint::on_batch_failed(FitState& state) {
+  if (state.step > 0) write_last(state);
+}
+
 void ModelCheckpoint::on_train_end(FitState& state) { write_last(state); }
 
 void ModelCheckpoint::write_last(FitState& state) {

@@ -46,6 +46,7 @@ class ModelCheckpoint final : public Callback {
   void after_step(FitState& state) override;
   void after_epoch(FitState& state) override;
   void on_evaluation_failed(FitState& state) override;
+  void on_batch_failed(FitState& state) override;
   void on_train_end(FitState& state) override;
   void save(io::Checkpoint& checkpoint) const override;
   void load(const io::Checkpoint& checkpoint) override;

@@ -36,7 +36,7 @@ CheckpointConfig checkpoint_config(const CheckpointingOptions& options) {
           .best = options.keep_best ? "accuracy" : ""};
 }
 
-// `is_trained` becomes true with the last step.
+// `is_trained` becomes true with the last step, which is the one before a batch that fails.
 RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& data,
                 RunObserver& observer, RunWatchers& watchers, bool& is_trained) {
   data::DataLoader loader(*data.train, {.batch_size = options.batch_size,
@@ -62,6 +62,7 @@ RunResult train(Trainer& trainer, const RunOptions& options, const DataPair& dat
                             [&is_trained](FitState& state) {
                               is_trained = state.stop || state.step == state.total_steps;
                             },
+                        .on_batch_failed = [&](FitState&) { is_trained = reporter.has_stepped(); },
                         .on_train_end = [&is_trained](FitState&) { is_trained = true; }});
   FitOptions fit{
       .callbacks = {&reporter, &watch}, .steps = total_steps, .validation = &test_loader};

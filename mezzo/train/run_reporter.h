@@ -39,6 +39,7 @@ class RunReporter final : public Callback {
 
   RunResult result(const FitResult& fit) const;
   // False if the run had nothing left to do, or was stopped in the middle of an epoch.
+  bool has_stepped() const { return steps_ > 0; }
   bool has_evaluated() const { return test_.has_value(); }
 
   static Evaluation evaluation_of(const std::map<std::string, double>& metrics);

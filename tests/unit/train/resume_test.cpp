@@ -2,6 +2,7 @@
 // for bit.
 #include <map>
 #include <memory>
+#include <span>
 #include <stdexcept>
 
 #include <gmock/gmock.h>
@@ -196,6 +197,50 @@ TEST(FitResume, AnEvaluationThatFailsIsWhatIsThrown) {
                       {.callbacks = {&watch}, .steps = 1, .validation = &small.test_loader}),
       std::out_of_range);
   EXPECT_EQ(failed_after, 1);
+}
+
+// Two steps an epoch; the image of the fourth cannot be read, or all can.
+class BrokenImage final : public data::Dataset {
+ public:
+  explicit BrokenImage(bool is_broken) : is_broken_(is_broken) {}
+  std::int64_t size() const override { return digits_->size(); }
+  Shape image_shape() const override { return digits_->image_shape(); }
+  std::int64_t num_classes() const override { return digits_->num_classes(); }
+  data::Normalization normalization() const override { return digits_->normalization(); }
+  std::int64_t label(std::int64_t index) const override { return digits_->label(index); }
+  std::int64_t read(std::int64_t index, Generator& random,
+                    std::span<std::uint8_t> pixels) const override {
+    if (is_broken_ && index == size() - 1) throw FileError("[images] is cut off");
+    return digits_->read(index, random, pixels);
+  }
+
+ private:
+  std::unique_ptr<data::Dataset> digits_ = data::open_digits(data::Split::kTrain, 16);
+  bool is_broken_;
+};
+
+TEST(FitResume, ABatchThatFailsLosesNoSteps) {
+  const TempFolder broken;
+  const TempFolder whole;
+  const auto fit_on = [&](bool is_broken, const TempFolder& folder, bool resumes) {
+    manual_seed(1);
+    const BrokenImage images(is_broken);
+    data::DataLoader loader(images, {.batch_size = 4, .shuffle = false, .drop_remainder = true});
+    Small small({});
+    ModelCheckpoint checkpoints({.folder = folder.path(), .every_steps = 100});
+    return small.model
+        .fit(1, loader,
+             {.callbacks = {&checkpoints}, .resume = resumes ? folder.path() : std::string()})
+        .steps;
+  };
+  EXPECT_THROW(fit_on(true, broken, false), FileError);
+  EXPECT_EQ(io::names_in(broken.path()), std::vector<std::string>{"000001-step-3"});
+  EXPECT_EQ(fit_on(false, broken, true), 4);
+  EXPECT_EQ(fit_on(false, whole, false), 4);
+  const auto last = [](const TempFolder& folder) {
+    return io::read_latest_checkpoint(folder.path()).checkpoint;
+  };
+  EXPECT_TRUE(io::same_checkpoint(last(broken), last(whole)));
 }
 
 TEST(FitResume, AFinishedTrainingHasNothingLeftToDo) {
