@@ -17,11 +17,20 @@ void check_rate(const char* option, double rate) {
 }
 
 void check_not_negative(const char* option, double value) {
-  check_arg(is_rate(value), option, "must not be negative, and finite in f32: ", value);
+  check_arg(is_rate(value), option, "must be 0 or more, and finite in f32: ", value);
 }
 
 void check_beta(double beta) {
   check_arg(beta >= 0 && beta < 1, "--betas", "must be in [0, 1): ", beta);
+}
+
+// Not 0 in f32, either: a parameter without a gradient, such as one behind a ReLU that gave 0 all
+// the time, would be divided 0 by 0, and one NaN spreads to all. The optimizers themselves allow
+// it, as PyTorch's do, for callers who know their gradients.
+void check_eps(double eps) {
+  check_rate("--eps", eps);
+  check_arg(static_cast<float>(eps) > 0, "--eps", "is 0 in f32, where updates are computed: ", eps,
+            ". Use 1e-8, or any number from 1e-38 on");
 }
 
 void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
@@ -32,7 +41,7 @@ void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
             "needs a momentum, and --momentum is 0. Leave one of the two out");
   check_beta(options.beta1);
   check_beta(options.beta2);
-  check_not_negative("--eps", options.eps);
+  check_eps(options.eps);
   check_not_negative("--weight-decay", options.weight_decay);
   check_arg(options.accumulate >= 1, "--accumulate", "must be at least 1: ", options.accumulate);
   check_arg(options.accumulate <= batch_size, "--accumulate", "a batch of ", batch_size,
@@ -44,7 +53,7 @@ void check_optimizer(const OptimizerOptions& options, std::int64_t batch_size) {
 
 void check_schedule(const ScheduleOptions& options) {
   check_arg(options.warmup_epochs >= 0 && options.warmup_epochs <= double{kMostEpochs},
-            "--warmup-epochs", "must not be negative, and at most ", kMostEpochs, ": ",
+            "--warmup-epochs", "must be 0 or more, and at most ", kMostEpochs, ": ",
             options.warmup_epochs);
   check_not_negative("--lr-init", options.lr_init);
   check_not_negative("--lr-end", options.lr_end);

@@ -19,6 +19,10 @@ void load_weights(nn::Module& net, const FineTuning& options);
 // images.
 void set_class_weights(LossOptions& loss, const data::Dataset& training_images);
 
+// Throws ArgumentError if there are weights, one for each class, and all images belong to classes
+// with weight 0: no mean over them is a number. `split` says in the message which images.
+void check_class_weights(const LossOptions& loss, const data::Dataset& images, const char* split);
+
 // The weights for CrossEntropyOptions, [classes] in f32 on the device; undefined if there are none.
 Tensor class_weights_of(const LossOptions& loss, Device device);
 

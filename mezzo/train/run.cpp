@@ -87,7 +87,7 @@ bool goes_on(const CheckpointingOptions& options) {
 
 RunOptions resolve(RunOptions options, const DataPair& data) {
   set_image_size(options, data.train->image_shape());
-  set_class_weights(options.loss, *data.train);
+  set_class_weights(options.loss, data);
   if (goes_on(options.checkpoints))
     options.fine_tuning.weights.clear();  // the checkpoint brings others
   return options;
@@ -118,6 +118,12 @@ DataPair open_data(const RunOptions& options) {
   return open_data(options.data, {.image_size = options.image_size,
                                   .augment = options.augment,
                                   .bad_images = options.bad_images});
+}
+
+void set_class_weights(LossOptions& loss, const DataPair& data) {
+  set_class_weights(loss, *data.train);
+  check_class_weights(loss, *data.train, "training");
+  check_class_weights(loss, *data.test, "test");
 }
 
 std::unique_ptr<nn::Module> make_model(const RunOptions& options, const Shape& image_shape,

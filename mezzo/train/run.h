@@ -106,6 +106,9 @@ struct DataPair {
 DataPair open_data(const std::string& spec, const data::OpenOptions& options = {});
 // Those of a run: its data, image size and augmentation.
 DataPair open_data(const RunOptions& options);
+// As set_class_weights() of the training images; throws ArgumentError, too, if no image of one of
+// the two sets would count.
+void set_class_weights(LossOptions& loss, const DataPair& data);
 
 // Creates the model (initialised from the seed, or from the weights of fine_tuning, which a run
 // that goes on from a checkpoint does not read), trains it and evaluates it after each epoch. Times

@@ -128,7 +128,7 @@ TEST(FineTuningRun, InTwoPartsItIsTheUnbrokenRun) {
       EXPECT_EQ(train_on(options, data).state, whole) << name_of(kind) << " " << graph;
       options.fine_tuning.freeze.pop_back();
       EXPECT_THAT(message_of<ArgumentError>([&] { train_on(options, data); }),
-                  HasSubstr("begun with --freeze conv1,bn1,layer1.*,layer2.0.bn?,"));
+                  HasSubstr("begun with --freeze bn1,conv1,layer1.*,layer2.0.bn?,"));
     }
   }
 }
@@ -250,6 +250,45 @@ TEST(SetClassWeights, BalancedOnesAreThoseOfTheData) {
   LossOptions none;
   set_class_weights(none, *data.train);
   EXPECT_FALSE(class_weights_of(none, kCpuDevice).defined());
+}
+
+// What is frozen keeps the values that it begins with.
+TEST(FineTuningRun, FreezesNothingAtRandomValues) {
+  const data::TempFolder folder;
+  const DataPair data = few_digits();
+  RunOptions options = small_run();
+  std::vector<NamedTensor> state = make_model(options, data.train->image_shape(), 10)->state();
+  for (NamedTensor& entry : state) {
+    if (entry.name == "conv1.weight") entry.tensor = ones({6, 3, 5, 5});  // of colour images
+  }
+  const std::string file = folder.path("w.safetensors");
+  io::write_safetensors(file, state);
+  options.fine_tuning = {.weights = file, .new_head = true};
+  const auto make = [&](const std::vector<std::string>& freeze) {
+    options.fine_tuning.freeze = freeze;
+    make_model(options, data.train->image_shape(), 10);
+  };
+  for (const char* pattern : {"conv1", "conv?", "conv1.weight", "fc3"}) {
+    EXPECT_THAT(message_of<ArgumentError>([&] {
+                  make({"fc1", pattern});
+                }),
+                HasSubstr(concat("[--freeze] `", pattern, "` would keep ")));
+  }
+  EXPECT_NO_THROW(make({"conv1.bias", "conv2", "fc1"}));
+  options.model = "mlp";
+  EXPECT_THAT(message_of<ArgumentError>([&] { make({}); }),
+              HasSubstr(concat("[--weights] ", file, ": ")));
+}
+
+TEST(CheckClassWeights, SomeImageCounts) {
+  const DataPair data = few_digits();
+  LossOptions loss;
+  EXPECT_NO_THROW(check_class_weights(loss, *data.test, "test"));
+  loss.class_weights = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_NO_THROW(check_class_weights(loss, *data.test, "test"));
+  loss.class_weights[0] = 1e-50;  // 0 in f32
+  EXPECT_THAT(message_of<ArgumentError>([&] { check_class_weights(loss, *data.test, "test"); }),
+              HasSubstr("[--class-weights] no test image would count"));
 }
 
 }  // namespace
