@@ -1,7 +1,10 @@
 #include "mezzo/train/configuration.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/utf8.h"
@@ -15,6 +18,9 @@ namespace {
 constexpr const char* kConfiguration = "configuration";
 constexpr const char* kSyncBatchNorm = "--sync-batchnorm";
 constexpr const char* kMixup = "--mixup";
+constexpr const char* kFreeze = "--freeze";
+constexpr const char* kKeepF32 = "--keep-f32";
+constexpr const char* kLower = "--lower";
 constexpr const char* kCutmix = "--cutmix";
 
 // What checkpoints of versions that did not have an option were written with.
@@ -22,14 +28,17 @@ const std::map<std::string, std::string>& in_earlier_versions() {
   static const std::map<std::string, std::string> values{
       {kSyncBatchNorm, "off"}, {kMixup, "0"},     {kCutmix, "0"},        {"--optimizer", "sgd"},
       {"--nesterov", "off"},   {"--lr-of", ""},   {"--accumulate", "1"}, {"--clip", ""},
-      {"--class-weights", ""}, {"--freeze", ""},  {"--lr-factor", ""},   {"--lr-patience", ""},
+      {"--class-weights", ""}, {kFreeze, ""},     {"--lr-factor", ""},   {"--lr-patience", ""},
       {"--lr-cooldown", ""},   {"--monitor", ""}, {"--ema", ""},         {"--ema-warmup", "off"}};
   return values;
 }
 
-std::string text_of(const std::vector<std::string>& names) {
+// Sorted, each once: the order of such lists means nothing.
+std::string text_of(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
   std::string text;
-  for (const std::string& name : names) text += name + ",";
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text;
 }
 
@@ -136,7 +145,7 @@ Configuration configuration_of(const RunOptions& options) {
                        {"--warmup-epochs", concat(options.schedule.warmup_epochs)},
                        {"--label-smoothing", concat(options.loss.label_smoothing)},
                        {"--class-weights", text_of(options.loss)},
-                       {"--freeze", text_of(options.fine_tuning.freeze)},
+                       {kFreeze, text_of(options.fine_tuning.freeze)},
                        {"--seed", concat(options.seed)},
                        {"shuffling", options.shuffle ? "on" : "off"},
                        {"augmentation", options.augment ? "on" : "off"},
@@ -144,8 +153,8 @@ Configuration configuration_of(const RunOptions& options) {
                        {kCutmix, concat(options.mix.cutmix)},
                        {"--loss-scale", text_of(scaling)},
                        {"--keep-batchnorm-fp32", text_of(options.precision.keep_batchnorm_fp32)},
-                       {"--keep-f32", text_of(options.precision.keep_float32)},
-                       {"--lower", text_of(options.precision.lower)}};
+                       {kKeepF32, text_of(options.precision.keep_float32)},
+                       {kLower, text_of(options.precision.lower)}};
   add_optimizer(result, options.optimizer);
   const bool is_plateau = options.schedule.kind == ScheduleKind::kPlateau;
   const auto of_plateau = [&](const auto& value) { return is_plateau ? concat(value) : ""; };
@@ -186,10 +195,25 @@ std::string begun_with(const io::Checkpoint& checkpoint, const std::string& name
              : checkpoint.value<std::string>(kConfiguration, name);
 }
 
+// Earlier versions wrote names in the order that they were given in, and a comma after the last.
+std::string as_list(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream all(text);
+  for (std::string name; std::getline(all, name, ',');) {
+    if (!name.empty()) names.push_back(name);
+  }
+  return text_of(std::move(names));
+}
+
+bool is_list(const std::string& name) {
+  return name == kFreeze || name == kKeepF32 || name == kLower;
+}
+
 bool is_same(const std::string& name, const std::string& before, const std::string& now) {
   if (name == "--data") return in_one_spelling(before) == in_one_spelling(now);
   // Earlier versions wrote 0 for the data's own size.
   if (name == "--image-size" && before == "0") return true;
+  if (is_list(name)) return as_list(before) == as_list(now);
   return before == now;
 }
 

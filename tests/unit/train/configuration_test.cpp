@@ -231,7 +231,39 @@ TEST(CheckConfiguration, EarlierVersionsHadPlainSgd) {
   const RunOptions frozen{.fine_tuning = {.freeze = {"conv1"}}};
   EXPECT_THAT(
       message_of<ArgumentError>([&] { check_configuration(checkpoint, configuration_of(frozen)); }),
-      HasSubstr("begun with --freeze (not given), not conv1,"));
+      HasSubstr("begun with --freeze (not given), not conv1."));
+}
+
+TEST(CheckConfiguration, TheOrderOfNamesMeansNothing) {
+  using Field = std::vector<std::string>& (*)(RunOptions&);
+  const std::pair<const char*, Field> fields[] = {
+      {"--freeze", [](RunOptions & o) -> auto& {return o.fine_tuning.freeze;
+}
+}  // namespace
+, {"--keep-f32", [](RunOptions& o) -> auto& {return o.precision.keep_float32;
+}  // namespace mezzo::train
+}
+, {
+  "--lower", [](RunOptions & o) -> auto& { return o.precision.lower; }
+}
+}
+;
+for (const auto& [name, names] : fields) {
+  RunOptions begun, reversed, other;
+  names(begun) = {"b", "a"};
+  names(reversed) = {"a", "b", "a"};
+  names(other) = {"a"};
+  EXPECT_EQ(configuration_of(begun).at(name), "a,b");
+  EXPECT_NO_THROW(resumes(begun, reversed)) << name;
+  EXPECT_NO_THROW(resumes(reversed, begun)) << name;
+  EXPECT_THROW(resumes(begun, other), ArgumentError) << name;
+  // As earlier versions wrote it.
+  Configuration earlier = configuration_of(begun);
+  earlier[name] = "b,a,";
+  io::Checkpoint checkpoint;
+  add_configuration(checkpoint, earlier);
+  EXPECT_NO_THROW(check_configuration(checkpoint, configuration_of(reversed))) << name;
+}
 }
 
 // Whether it is given now or was given before.
