@@ -1,6 +1,7 @@
 #include "mezzo/cli/data_sheet.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -66,27 +67,57 @@ data::Image centred(const data::Image& image) {
 struct Plan {
   std::int64_t columns = 0;
   bool has_class_columns = false;
+  std::vector<std::size_t> classes{};  // of the columns, in turns
   std::vector<std::int64_t> indices{};
 };
 
-// Classes take turns, so that each has columns of its own: images spread evenly over those of their
-// class.
-Plan plan_by_class(const data::Dataset& set, std::int64_t pictures) {
-  const std::int64_t classes = set.num_classes();
-  std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(classes));
+using ImagesOfClasses = std::vector<std::vector<std::int64_t>>;
+
+ImagesOfClasses images_of_classes(const data::Dataset& set) {
+  ImagesOfClasses of_class(static_cast<std::size_t>(set.num_classes()));
   for (std::int64_t i = 0; i < set.size(); ++i) {
     of_class.at(static_cast<std::size_t>(set.label(i))).push_back(i);
   }
-  Plan plan{.columns = classes * std::max<std::int64_t>(kPicturesInARow / classes, 1),
-            .has_class_columns = true};
-  const std::int64_t rows = std::max<std::int64_t>(pictures / plan.columns, 1);
+  return of_class;
+}
+
+// How many of each class are drawn, `pictures` in all: one more of each in turn, as long as it has
+// more.
+std::vector<std::int64_t> share_out(const ImagesOfClasses& of_class, std::int64_t pictures) {
+  std::vector<std::int64_t> counts(of_class.size());
+  for (bool found = true; found && pictures > 0;) {
+    found = false;
+    for (std::size_t c = 0; c < counts.size() && pictures > 0; ++c) {
+      if (counts[c] == std::ssize(of_class[c])) continue;
+      ++counts[c];
+      --pictures;
+      found = true;
+    }
+  }
+  return counts;
+}
+
+// Classes take turns, so that each has columns of its own: images spread evenly over those of their
+// class. Where there are fewer pictures than classes, the first classes have one each.
+Plan plan_by_class(const data::Dataset& set, std::int64_t pictures) {
+  const ImagesOfClasses of_class = images_of_classes(set);
+  const std::vector<std::int64_t> counts = share_out(of_class, pictures);
+  Plan plan{.has_class_columns = true};
+  for (std::size_t c = 0; c < counts.size(); ++c) {
+    if (counts[c] > 0) plan.classes.push_back(c);
+  }
+  const std::int64_t shown = std::ssize(plan.classes);
+  const std::int64_t turns = std::ranges::max(counts);
+  plan.columns = shown * std::min(turns, std::max<std::int64_t>(kPicturesInARow / shown, 1));
+  const std::int64_t rows = (turns * shown + plan.columns - 1) / plan.columns;
   plan.indices.assign(static_cast<std::size_t>(rows * plan.columns), -1);
-  for (std::size_t c = 0; c < of_class.size(); ++c) {
-    std::size_t cell = c;
+  for (std::size_t i = 0; i < plan.classes.size(); ++i) {
+    const std::vector<std::int64_t>& images = of_class[plan.classes[i]];
+    std::size_t cell = i;
     for (const std::int64_t place :
-         data::evenly_spread(std::ssize(of_class[c]), rows * plan.columns / classes)) {
-      plan.indices[cell] = of_class[c][static_cast<std::size_t>(place)];
-      cell += of_class.size();
+         data::evenly_spread(std::ssize(images), counts[plan.classes[i]])) {
+      plan.indices[cell] = images[static_cast<std::size_t>(place)];
+      cell += plan.classes.size();
     }
   }
   return plan;
@@ -127,10 +158,13 @@ std::vector<Pair> read_pairs(const std::string& spec, data::Split split,
   return pairs;
 }
 
-std::string column_names(const data::Dataset& set) {
+std::string column_names(const data::Dataset& set, const std::vector<std::size_t>& classes) {
+  const std::vector<std::string> names = set.class_names();
   std::string text;
-  for (const std::string& name : set.class_names()) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? concat("0 to ", set.num_classes() - 1) : text;
+  for (const std::size_t number : classes) {
+    text += (text.empty() ? "" : ", ") + (names.empty() ? std::to_string(number) : names[number]);
+  }
+  return text;
 }
 
 }  // namespace
@@ -174,7 +208,8 @@ Sheet make_sheet(const std::string& spec, data::Split split, const SheetOptions&
   }
   std::string caption = differ ? "each row as stored, and below it as the network sees it"
                                : "images as stored, which is what the network sees";
-  if (plan.has_class_columns) caption += "; classes by column: " + column_names(*stored);
+  if (plan.has_class_columns)
+    caption += "; classes by column: " + column_names(*stored, plan.classes);
   return {data::contact_sheet(cells, plan.columns), std::move(caption)};
 }
 
