@@ -1,8 +1,11 @@
 #include "mezzo/cli/run_report.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "mezzo/amp/plan.h"
 #include "mezzo/cli/first_pictures.h"
@@ -49,8 +52,34 @@ std::string describe_watch(const train::RunOptions& options) {
   return text;
 }
 
-std::vector<std::pair<std::string, std::string>> configuration_rows(
-    const train::RunOptions& options) {
+using ConfigurationRows = std::vector<std::pair<std::string, std::string>>;
+
+// What a run begins with, and what it makes of its data: a row for each that was asked for.
+void add_rows_if_asked(const train::RunOptions& options, ConfigurationRows& rows) {
+  const train::FineTuning& tuning = options.fine_tuning;
+  if (!tuning.weights.empty()) {
+    rows.emplace_back("weights", tuning.weights + (tuning.new_head ? ", with a new head" : ""));
+  }
+  if (options.mix.mixup > 0) rows.emplace_back("mixup", fmt::format("{}", options.mix.mixup));
+  if (options.mix.cutmix > 0) rows.emplace_back("cutmix", fmt::format("{}", options.mix.cutmix));
+  if (!options.loss.class_weights.empty()) {
+    rows.emplace_back("class weights",
+                      fmt::format("{:.4g}", fmt::join(options.loss.class_weights, ", ")));
+  }
+  if (options.loss.label_smoothing > 0) {
+    rows.emplace_back("label smoothing", fmt::format("{}", options.loss.label_smoothing));
+  }
+}
+
+void add_left_out(const data::Dataset& set, const char* split, ConfigurationRows& rows) {
+  const auto left_out = std::ssize(set.left_out());
+  if (left_out == 0) return;
+  rows.emplace_back(
+      fmt::format("left out ({})", split),
+      fmt::format("{} of {} images, which cannot be read", left_out, set.size() + left_out));
+}
+
+ConfigurationRows configuration_rows(const train::RunOptions& options) {
   return {{"model", options.model},
           {"data", options.data},
           {"level", amp::name_of(options.policy.level)},
@@ -82,6 +111,46 @@ NumberedPlan plan_of(const train::RunOptions& options, const train::DataPair& da
   const Shape image = data.train->image_shape();
   const amp::Policy policy = amp::apply_options(net, options.policy, options.precision);
   return number_reasons(rows_of(amp::make_plan(net, {1, image[0], image[1], image[2]}, policy)));
+}
+
+std::string name_of_class(const std::vector<std::string>& names, std::size_t number) {
+  return names.empty() ? std::to_string(number) : names[number];
+}
+
+// Of probabilities [classes], which mixed images have: each class that has a part, the largest
+// first.
+std::string parts_text(const std::vector<std::string>& names, std::span<const float> parts) {
+  std::vector<std::size_t> classes;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] > 0) classes.push_back(i);
+  }
+  std::ranges::stable_sort(classes,
+                           [&](std::size_t a, std::size_t b) { return parts[a] > parts[b]; });
+  if (classes.size() == 1) return name_of_class(names, classes[0]);
+  std::string text;
+  for (const std::size_t i : classes) {
+    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name_of_class(names, i),
+                        100 * parts[i]);
+  }
+  return text;
+}
+
+// What the images of a batch show: of labels [n], or of probabilities [n, classes].
+std::vector<std::string> labels_of(const data::Batch& batch, const data::Dataset& dataset) {
+  const std::vector<std::string> names = dataset.class_names();
+  std::vector<std::string> texts;
+  if (batch.labels.shape().rank() == 1) {
+    for (const std::int64_t label : batch.labels.to_vector<std::int64_t>()) {
+      texts.push_back(name_of_class(names, static_cast<std::size_t>(label)));
+    }
+    return texts;
+  }
+  const std::vector<float> parts = batch.labels.to_vector<float>();
+  const auto classes = static_cast<std::size_t>(batch.labels.size(1));
+  for (std::size_t first = 0; first < parts.size(); first += classes) {
+    texts.push_back(parts_text(names, std::span(parts).subspan(first, classes)));
+  }
+  return texts;
 }
 
 report::Table table_of(const PlanCells& cells) {
@@ -121,6 +190,9 @@ void RunReport::begin(const std::string& name, const train::RunOptions& options,
       .is_scaled = train::make_scaler(options.loss_scale, options.policy).is_enabled(),
       .plan = table_of(plan.calls),
       .reasons = table_of(plan.reasons)};
+  add_rows_if_asked(options, run.configuration);
+  add_left_out(*data.train, "train", run.configuration);
+  add_left_out(*data.test, "test", run.configuration);
   const std::string frozen = nn::describe_frozen(*net);
   if (!frozen.empty()) run.configuration.emplace_back("frozen", frozen);
   report_.runs.push_back(std::move(run));
@@ -139,16 +211,14 @@ void ReportObserver::on_resume(const std::string& path, std::int64_t step) {
 
 void ReportObserver::on_first_batch(const data::Batch& batch, const data::Dataset& dataset) {
   if (report_.is_wanted()) {
-    const std::vector<std::string> names = dataset.class_names();
-    const auto labels = batch.labels.to_vector<std::int64_t>();
+    const std::vector<std::string> labels = labels_of(batch, dataset);
     report::RunData& run = report_.run();
-    run.batch_size = batch.labels.numel();
+    run.batch_size = batch.labels.size(0);
     for (const data::Image& image : first_pictures(batch, dataset)) {
-      const auto label = static_cast<std::size_t>(labels[run.first_batch.size()]);
       run.first_batch.push_back({.png = io::encode_png(image.pixels, image.shape),
                                  .width = image.shape[2],
                                  .height = image.shape[1],
-                                 .label = names.empty() ? std::to_string(label) : names[label]});
+                                 .label = labels[run.first_batch.size()]});
     }
   }
   next_.on_first_batch(batch, dataset);
