@@ -134,7 +134,7 @@ void run_compare(CompareOptions options) {
   for (train::RunOptions& run : runs) {
     fit_epochs(options, *data.train, run);
     train::set_image_size(run, data.train->image_shape());
-    train::set_class_weights(run.loss, *data.train);
+    train::set_class_weights(run.loss, data);
   }
   check_precision(runs, data);
   check_log_folders(options.logdir, runs);

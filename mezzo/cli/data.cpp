@@ -74,7 +74,7 @@ void print_classes(const std::vector<Examined>& splits) {
   std::vector<std::string> sums{"all"};
   const std::size_t classes = splits.front().statistics.class_counts.size();
   for (std::size_t i = 0; i < classes; ++i) {
-    rows.push_back({class_name(*splits.front().set, i)});
+    rows.push_back({on_one_line(class_name(*splits.front().set, i))});
     for (const Examined& split : splits) {
       rows.back().push_back(std::to_string(split.statistics.class_counts[i]));
     }
@@ -102,7 +102,7 @@ void print_unreadable(const std::vector<data::UnreadableImage>& images) {
   if (images.empty()) return;
   write_out("  unreadable     {} of the examined:\n", images.size());
   for (std::size_t i = 0; i < std::min(images.size(), kMost); ++i) {
-    write_out("    {}\n", images[i].why);
+    write_out("    {}\n", on_one_line(images[i].why));
   }
   if (images.size() > kMost) {
     write_out("    and {} more, which --json lists\n", images.size() - kMost);
@@ -153,7 +153,7 @@ void write_sheet(const DataOptions& options, const Sheet& sheet) {
   on_the_way([&] {
     io::write_file(options.out, io::encode_png(sheet.picture.pixels, sheet.picture.shape), "--out");
   });
-  write_out("\n{}: {}\n", options.out, sheet.caption);
+  write_out("\n{}: {}\n", on_one_line(options.out), on_one_line(sheet.caption));
 }
 
 void run_data(const DataOptions& options) {

@@ -63,8 +63,10 @@ Evaluated evaluate(const EvalOptions& options, const train::RunOptions& run,
 // Balanced are the classes of the training images, as in training.
 void set_class_weights(train::RunOptions& run, const data::Dataset& test_images) {
   if (!run.loss.balances_classes) return train::set_class_weights(run.loss, test_images);
-  train::set_class_weights(
-      run.loss, *data::open_dataset(run.data, data::Split::kTrain, {.image_size = run.image_size}));
+  const data::OpenOptions as_in_training{.image_size = run.image_size,
+                                         .bad_images = run.bad_images};
+  train::set_class_weights(run.loss,
+                           *data::open_dataset(run.data, data::Split::kTrain, as_in_training));
 }
 
 void run_eval(const EvalOptions& options) {
@@ -81,6 +83,7 @@ void run_eval(const EvalOptions& options) {
       run.data, data::Split::kTest, {.image_size = run.image_size, .bad_images = run.bad_images});
   train::set_image_size(run, images->image_shape());
   set_class_weights(run, *images);
+  train::check_class_weights(run.loss, *images, "test");
   const auto net = train::make_model(run, images->image_shape(), images->num_classes());
   JsonLines log(options.json);
   Json own = data_fields(run);
@@ -89,7 +92,8 @@ void run_eval(const EvalOptions& options) {
   log.begin(start_event("eval", run, own));
   begin_left_out(log, *images, "test");
   if (!options.logits.empty()) io::check_writable(options.logits, "--logits");
-  const Evaluated evaluated = evaluate(options, run, *images, *net);
+  const Evaluated evaluated =
+      with_advice_on_images(run, [&] { return evaluate(options, run, *images, *net); });
   const Measured& measured = evaluated.measured;
   log.write(result_event(run, measured, {{"images", images->size()}}));
   if (!options.logits.empty()) {

@@ -1,7 +1,10 @@
 // Failures behind the checks of a command.
 #pragma once
 
+#include <string_view>
+
 #include "mezzo/core/error.h"
+#include "mezzo/train/run_options.h"
 
 namespace mezzo::cli {
 
@@ -13,6 +16,26 @@ auto on_the_way(const Work& work) {
     return work();
   } catch (const FileError& error) {
     throw Error(error.what());
+  }
+}
+
+// Does what reads images: of one that cannot be read, the FileError says what can be done about it,
+// where its images are not left out. What is read must be images alone.
+template <class Work>
+auto with_advice_on_images(const train::RunOptions& run, const Work& work) {
+  try {
+    return work();
+  } catch (const DiskError&) {
+    throw;
+  } catch (const FileError& error) {
+    const bool is_image = std::string_view(error.what()).starts_with("[images] ");
+    if (!is_image || run.bad_images == data::BadImages::kSkip) throw;
+    throw FileError(concat(error.what(), run.checkpoints.folder.empty()
+                                             ? ". Replace the file, or leave out all such files "
+                                               "by --bad-images skip"
+                                             : ". To go on with --resume replace the file; another "
+                                               "run can leave out all such files by --bad-images "
+                                               "skip"));
   }
 }
 

@@ -18,7 +18,8 @@ void begin_left_out(JsonLines& json, const data::Dataset& set, const char* split
 void print_left_out(const data::Dataset& set, const char* split) {
   const std::vector<data::UnreadableImage> images = set.left_out();
   if (images.empty()) return;
-  write_out("{}: {}\n", split, data::summary_of(images, set.size() + std::ssize(images)));
+  write_out("{}: {}\n", split,
+            on_one_line(data::summary_of(images, set.size() + std::ssize(images))));
 }
 
 }  // namespace mezzo::cli

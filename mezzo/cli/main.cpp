@@ -11,6 +11,7 @@
 
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/help.h"
+#include "mezzo/cli/print.h"
 #include "mezzo/cli/stop_on_signal.h"
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/cli/usage_errors.h"
@@ -23,10 +24,8 @@ constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
 // One line, whatever names from files and the command line hold.
-int report(std::string message, int status) {
-  std::ranges::replace_if(
-      message, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-  std::fprintf(stderr, "mezzo: %s\n", message.c_str());
+int report(const std::string& message, int status) {
+  std::fprintf(stderr, "mezzo: %s\n", mezzo::cli::on_one_line(message).c_str());
   return status;
 }
 
@@ -36,11 +35,11 @@ int report(const std::exception& error, int status) {
 
 // Weights that do not fit: what the library advises is a parameter of load_state(), which nobody
 // can give here.
-std::string in_terms_of_options(const mezzo::nn::StateMismatch& error) {
+std::string in_terms_of_options(const mezzo::nn::StateMismatch& error, const CLI::App* command) {
+  const bool has_head = command != nullptr && command->get_option_no_throw("--head") != nullptr;
   return error.difference() +
-         ". Use the --model, image size and number of classes that the weights were made for, or, "
-         "to "
-         "train another last layer, --head new";
+         ". Use the --model, image size and number of classes that the weights were made for" +
+         (has_head ? ", or, to train another last layer, --head new" : "");
 }
 
 // The subcommand of that name, or null.
@@ -70,9 +69,15 @@ int run(int argc, char** argv) {
   if (!word.empty() && word[0] != '-' && command == nullptr) {
     return report(mezzo::cli::unknown_command(app, word), kWrongUsage);
   }
+  const std::string empty_entry =
+      command != nullptr ? mezzo::cli::empty_entry_in(*command, {argv + 2, argv + argc})
+                         : std::string();
+  if (!empty_entry.empty()) return report(empty_entry, kWrongUsage);
   try {
     app.parse(argc, argv);
     return 0;
+  } catch (const mezzo::nn::StateMismatch& error) {
+    return report(in_terms_of_options(error, command), kWrongUsage);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return report(mezzo::cli::usage_error(error, app, command), kWrongUsage);
@@ -111,8 +116,6 @@ int main(int argc, char** argv) {
   leave_failures_to_writes();
   try {
     return status_with_output(run(argc, argv));
-  } catch (const mezzo::nn::StateMismatch& error) {
-    return report(in_terms_of_options(error), kWrongUsage);
   } catch (const mezzo::ArgumentError& error) {
     return report(error, kWrongUsage);
   } catch (const mezzo::DiskError& error) {

@@ -21,7 +21,7 @@ void set_device(const SharedOptions& options, train::RunOptions& run);
 void set_histograms(const SharedOptions& options, train::RunOptions& run);
 
 // The numbers of a text such as `0.9,0.999`, separated by commas or white space; empty if it is
-// none of numbers.
+// none of numbers, or a comma has none on one of its sides.
 std::vector<double> numbers_in(std::string_view text);
 
 // Takes over a setting that was given. Throws ArgumentError if nothing reads it, naming `reader`,

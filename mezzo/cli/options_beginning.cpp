@@ -2,6 +2,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstddef>
+#include <fstream>
 #include <span>
 
 #include "mezzo/cli/option_words.h"
@@ -10,8 +11,14 @@
 namespace mezzo::cli {
 namespace {
 
-bool is_separator(char letter) {
-  return letter == ',' || std::isspace(static_cast<unsigned char>(letter)) != 0;
+bool is_space(char letter) { return std::isspace(static_cast<unsigned char>(letter)) != 0; }
+
+bool is_separator(char letter) { return letter == ',' || is_space(letter); }
+
+// Whoever writes a comma outside of a path means a list.
+bool is_list(const std::string& said) {
+  return said.find(',') != std::string::npos && said.find('/') == std::string::npos &&
+         !std::ifstream(said).is_open();
 }
 
 // The numbers in a file of them.
@@ -34,15 +41,22 @@ std::vector<double> numbers_in(std::string_view text) {
   std::vector<double> numbers;
   const char* at = text.data();
   const char* const end = at + text.size();
-  while (true) {
-    while (at != end && is_separator(*at)) ++at;
-    if (at == end) return numbers;
+  const auto skip_spaces = [&] {
+    while (at != end && is_space(*at)) ++at;
+  };
+  for (skip_spaces(); at != end; skip_spaces()) {
     double number = 0;
     const auto [next, error] = std::from_chars(at, end, number);
     if (error != std::errc() || (next != end && !is_separator(*next))) return {};
     numbers.push_back(number);
     at = next;
+    skip_spaces();
+    if (at == end || *at != ',') continue;
+    ++at;
+    skip_spaces();
+    if (at == end) return {};  // an entry is missing
   }
+  return numbers;
 }
 
 void set_beginning(const SharedOptions& options, train::RunOptions& run) {
@@ -57,7 +71,10 @@ void set_loss(const SharedOptions& options, train::RunOptions& run) {
   run.loss.balances_classes = said == "balanced";
   if (run.loss.balances_classes) return;
   run.loss.class_weights = numbers_in(said);
-  if (run.loss.class_weights.empty()) run.loss.class_weights = numbers_in_file(said);
+  if (!run.loss.class_weights.empty()) return;
+  check_arg(!is_list(said), "--class-weights", "`", said,
+            "` is no list of numbers. Write one for each class, like 1,2,0.5");
+  run.loss.class_weights = numbers_in_file(said);
 }
 
 void add_freeze_option(CLI::App& command, SharedOptions& options) {

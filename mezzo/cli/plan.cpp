@@ -61,7 +61,11 @@ void check_options(const PlanOptions& options) {
   check_arg(options.run.graph || (options.dot.empty() && options.text.empty()),
             options.dot.empty() ? "--text" : "--dot",
             "writes the captured training step: without --graph there is none. Add --graph");
-  check_distinct({{"--json", options.json}, {"--dot", options.dot}, {"--text", options.text}});
+  const NamedFile json{"--json", options.json};
+  const NamedFile dot{"--dot", options.dot};
+  const NamedFile text{"--text", options.text};
+  check_distinct({json, dot, text});
+  check_outputs({json, dot, text});
 }
 
 void run_plan(const PlanOptions& options) {

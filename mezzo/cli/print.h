@@ -23,4 +23,13 @@ void write_error(fmt::format_string<Args...> format, Args&&... args) {
   put_text(stderr, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// A name from a file system, or what a message says of it, on one line: control characters, which
+// could change what a terminal shows, as spaces.
+inline std::string on_one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
 }  // namespace mezzo::cli

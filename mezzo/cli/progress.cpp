@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "mezzo/cli/failures.h"
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
 
@@ -41,7 +42,8 @@ train::RunResult Progress::run(const train::RunOptions& options, const train::Da
                                train::RunObserver& observer, std::unique_ptr<nn::Module>* trained) {
   is_average_ = options.watch.ema.has_value();
   try {
-    return train::run(options, data, observer, trained);
+    return with_advice_on_images(options,
+                                 [&] { return train::run(options, data, observer, trained); });
   } catch (const FileError& error) {
     if (!has_begun_) throw;
     throw Error(error.what());

@@ -53,6 +53,7 @@ void check_files(const TrainOptions& options) {
                   page});
   const NamedFile save{"--save", options.save};
   check_distinct({json, page, save});  // over --weights, if wanted
+  check_distinct({{"--class-weights", options.class_weights}, save});
   check_outputs({json, page, save},
                 {.folders = {{"--checkpoint-dir", options.run.checkpoints.folder},
                              {"--logdir", options.logdir}},
@@ -82,7 +83,7 @@ void run_train(TrainOptions options) {
   const train::DataPair data = train::open_data(run);
   fit_epochs(options, *data.train, run);
   train::set_image_size(run, data.train->image_shape());
-  train::set_class_weights(run.loss, *data.train);
+  train::set_class_weights(run.loss, data);
   JsonLines json(options.json, run.checkpoints.resume);
   json.begin(start_event("train", run, training_fields(run)));
   begin_left_out(json, *data.train, "train");

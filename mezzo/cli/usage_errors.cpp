@@ -75,7 +75,19 @@ std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& app,
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return mismatch(error.what());
   if (lacks_some && command == nullptr) return "a command is missing";
+  // Only a name that may stand for an option's value, as in `plan lenet5`, excludes that option.
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+    const std::string text = error.what();  // `model excludes --model`
+    return "the " + text.substr(0, text.find(' ')) + " is named twice, with and without " +
+           text.substr(text.rfind(' ') + 1);
+  }
   return error.what();
+}
+
+// Of a list that names something: of one that names nothing, the parser finds no value.
+bool has_empty_entry(const std::string& list) {
+  if (list.find_first_not_of(',') == std::string::npos) return false;
+  return list.front() == ',' || list.back() == ',' || list.find(",,") != std::string::npos;
 }
 
 }  // namespace
@@ -86,6 +98,24 @@ std::string usage_error(const CLI::ParseError& error, const CLI::App& app,
   const std::string wrong = what_is_wrong(error, app, command);
   return (name.empty() ? "" : "[" + name + "] ") + wrong + (wrong.ends_with('?') ? " " : ". ") +
          "See `mezzo " + name + (name.empty() ? "" : " ") + "--help`";
+}
+
+std::string empty_entry_in(const CLI::App& command, const std::vector<std::string>& arguments) {
+  const CLI::Option* option = nullptr;  // whose values these are
+  for (const std::string& argument : arguments) {
+    std::string value = argument;
+    if (argument.starts_with('-')) {
+      const std::size_t equals = argument.find('=');
+      option = command.get_option_no_throw(argument.substr(0, equals));
+      value = equals == std::string::npos ? "" : argument.substr(equals + 1);
+    }
+    const bool is_list = option != nullptr && option->get_delimiter() == ',';
+    if (is_list && has_empty_entry(value)) {
+      return "[" + command.get_name() + "] " + option->get_name() + ": the list `" + value +
+             "` has an empty entry. Leave out the comma, or name something";
+    }
+  }
+  return {};
 }
 
 std::string unknown_command(const CLI::App& app, const std::string& word) {

@@ -1,4 +1,6 @@
 // mezzo data, and what --bad-images and the mixing options do.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 
 #include "mezzo/core/error.h"
@@ -11,6 +13,7 @@ namespace mezzo::cli_tests {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -116,7 +119,46 @@ TEST_F(DataCommand, DrawsImagesAsStoredAndAsSeen) {
   EXPECT_NE(read_text("sheet.png"), before) << "varied otherwise";
   ASSERT_EQ(run("data digits --limit 5 --out " + sheet + " --pictures 21").status, 0);
   // Never varied: each is there once, in a column for each class.
-  EXPECT_EQ(read_png(sheet).shape, Shape({3, 2 * 114 + 2, 10 * 114 + 2}));
+  EXPECT_EQ(read_png(sheet).shape, Shape({3, 3 * 114 + 2, 10 * 114 + 2}));
+}
+
+// Cells of a sheet that are not of the colour between them.
+std::int64_t pictures_on(const data::Image& sheet) {
+  constexpr std::int64_t kCell = 114;
+  const std::int64_t channels = sheet.shape[0];
+  std::int64_t count = 0;
+  for (std::int64_t top = 2; top + kCell <= sheet.shape[1]; top += kCell) {
+    for (std::int64_t left = 2; left + kCell <= sheet.shape[2]; left += kCell) {
+      bool is_empty = true;
+      for (std::int64_t y = top; y < top + kCell - 2; ++y) {
+        const std::uint8_t* row = sheet.view().row(y) + left * channels;
+        is_empty = is_empty && std::all_of(row, row + (kCell - 2) * channels,
+                                           [](std::uint8_t byte) { return byte == 40; });
+      }
+      count += is_empty ? 0 : 1;
+    }
+  }
+  return count;
+}
+
+// Of ten classes, of two that are as large as each other and of two where one is small.
+TEST_F(DataCommand, DrawsAsManyPicturesAsAskedFor) {
+  write_images(0);
+  const std::string sheet = path("sheet.png");
+  for (const int pictures : {1, 3, 10, 11, 21}) {
+    ASSERT_EQ(run(concat("data digits --limit 5 --out ", sheet, " --pictures ", pictures)).status,
+              0);
+    EXPECT_EQ(pictures_on(read_png(sheet)), pictures);
+  }
+  for (int i = 0; i < 3; ++i) fs::remove(folder_ / concat("set/train/dog/", 2 * i + 1, ".png"));
+  for (const int pictures : {1, 3, 4, 5, 9}) {
+    ASSERT_EQ(
+        run(concat("data ", spec(), " --out ", sheet, " --image-size 16 --pictures ", pictures))
+            .status,
+        0);
+    const data::Image drawn = read_png(sheet);
+    EXPECT_EQ(pictures_on(drawn), 2 * std::min(pictures, 5)) << "as stored, and as seen";
+  }
 }
 
 TEST_F(DataCommand, RefusesWhatItCannotDo) {
@@ -178,6 +220,143 @@ TEST_F(DataCommand, BadImagesEndARunOrAreLeftOut) {
   EXPECT_EQ(read_text("w"), read_text("clean"));
 }
 
+// A run that comes to one after steps is worth as much as one whose evaluation fails.
+TEST_F(DataCommand, AnUnreadableImageLosesNoSteps) {
+  write_images(0);
+  write_bytes("set/train/dog/7.png", std::vector<std::byte>(9, std::byte{7}));
+  const std::string train =
+      "train --model mlp --batch-size 2 --image-size 8 --no-shuffle --no-augment --data " + spec();
+  const std::string folder = " --checkpoint-dir " + path("run") + " --checkpoint-every 100";
+  const Outcome broken = run(train + folder + " --save " + path("w") + " --report " + path("page") +
+                             " --json " + path("log"));
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_THAT(broken.errors,
+              AllOf(HasSubstr("neither a JPEG nor a PNG file"), HasSubstr("--bad-images skip")));
+  const std::size_t steps = steps_of(read_events("log")).size();
+  ASSERT_GT(steps, 0U);
+  EXPECT_THAT(read_text("page"), AllOf(HasSubstr("First batch"), HasSubstr("</html>")));
+  ASSERT_EQ(run(train + " --steps " + std::to_string(steps) + " --save " + path("short")).status,
+            0);
+  EXPECT_EQ(read_text("w"), read_text("short"));
+  const Outcome skipping = run(train + folder + " --resume --bad-images skip");
+  EXPECT_EQ(skipping.status, 2);
+  EXPECT_THAT(skipping.errors, HasSubstr("Their number must stay the same: replace the file"));
+  write_picture("set/train/dog/7.png", 12, 12, 7);
+  ASSERT_EQ(run(train + folder + " --resume --save " + path("resumed")).status, 0);
+  ASSERT_EQ(run(train + " --save " + path("whole")).status, 0);
+  EXPECT_EQ(read_text("resumed"), read_text("whole"));
+}
+
+TEST_F(DataCommand, AnUnreadableImageAtOnceIsWrongInput) {
+  write_images(8);
+  const Outcome outcome = run("train --model mlp --batch-size 2 --image-size 8 --save " +
+                              path("w") + " --checkpoint-dir " + path("run") + " --data " + spec());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("--bad-images skip"));
+  EXPECT_FALSE(fs::exists(folder_ / "w"));
+}
+
+TEST_F(DataCommand, AClassThatCannotBeReadIsOneWithoutPictures) {
+  write_images(0);
+  for (const char* name : {"0", "2", "4", "6"}) {
+    write_bytes(concat("set/train/cat/", name, ".png"), std::vector<std::byte>(9, std::byte{7}));
+  }
+  const std::string train =
+      "train --model mlp --batch-size 2 --image-size 8 --steps 1 --bad-images skip --data " +
+      spec();
+  const Outcome lost = run(train);
+  EXPECT_EQ(lost.status, 2);
+  EXPECT_THAT(lost.errors, HasSubstr("[images] no image can be read of 1 of 2 classes: cat. "));
+  write_images(0);
+  for (const char* name : {"0", "2"}) {
+    write_bytes(concat("set/val/cat/", name, ".png"), std::vector<std::byte>(9, std::byte{7}));
+  }
+  const Outcome warned = run(train);
+  EXPECT_EQ(warned.status, 0);
+  EXPECT_THAT(warned.errors, HasSubstr("[images] no image can be read of 1 of 2 classes: cat\n"));
+}
+
+TEST_F(DataCommand, EvaluationBalancesTheImagesThatWereTrained) {
+  write_images(3);
+  const std::string usual =
+      " --model mlp --batch-size 2 --image-size 8 --bad-images skip --class-weights balanced "
+      "--data " +
+      spec();
+  ASSERT_EQ(run("train" + usual + " --save " + path("w") + " --json " + path("trained")).status, 0);
+  ASSERT_EQ(run("eval" + usual + " --weights " + path("w") + " --json " + path("evaluated")).status,
+            0);
+  const Json weights = read_events("trained")[0]["class_weights"];
+  EXPECT_NE(weights[0], weights[1]);
+  EXPECT_EQ(read_events("evaluated")[0]["class_weights"], weights);
+}
+
+TEST_F(DataCommand, ClassWeightsLetSomeImageOfEachSetCount) {
+  write_images(0);
+  fs::remove(folder_ / "set/val/dog/1.png");
+  fs::remove(folder_ / "set/val/dog/3.png");
+  const std::string usual =
+      " --model mlp --batch-size 2 --image-size 8 --class-weights 0,1 --data " + spec();
+  ASSERT_EQ(run("train --model mlp --batch-size 2 --image-size 8 --steps 1 --save " + path("w") +
+                " --data " + spec())
+                .status,
+            0);
+  for (const std::string& arguments :
+       {"train" + usual, "compare" + usual, "eval --weights " + path("w") + usual}) {
+    const Outcome outcome = run(arguments + " --json " + path("log"));
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_THAT(outcome.errors, HasSubstr("[--class-weights] no test image would count"))
+        << arguments;
+    EXPECT_FALSE(fs::exists(folder_ / "log")) << arguments;
+  }
+}
+
+// A name may hold what would move a terminal's cursor or colour its text.
+TEST_F(DataCommand, NamesOfFilesStayOnOneLine) {
+  write_images(0);
+  fs::rename(folder_ / "set/train/dog", folder_ / "set/train/do\033g\n");
+  fs::rename(folder_ / "set/val/dog", folder_ / "set/val/do\033g\n");
+  write_bytes("set/train/do\033g\n/1.png", std::vector<std::byte>(9, std::byte{7}));
+  const Outcome shown = run("data " + spec() + " --out " + path("sheet.png"));
+  const Outcome trained =
+      run("train --model mlp --steps 1 --batch-size 2 --image-size 8 --bad-images skip --data " +
+          spec());
+  for (const Outcome* outcome : {&shown, &trained}) {
+    EXPECT_EQ(outcome->status, 0) << outcome->errors;
+    EXPECT_THAT(outcome->output, AllOf(HasSubstr("do g "), Not(HasSubstr("\033"))));
+  }
+}
+
+// Labels of mixed images are probabilities of all classes.
+TEST_F(DataCommand, AReportSaysWhatMixedImagesShow) {
+  write_images(0);
+  const std::string train =
+      "train --model mlp --steps 1 --batch-size 4 --image-size 8 --class-weights 1,2 "
+      "--label-smoothing 0.1 --bad-images skip --report " +
+      path("page") + " --data " + spec();
+  for (const char* mix : {" --mixup 1", " --cutmix 1", " --mixup 1 --cutmix 1"}) {
+    const Outcome outcome = run(train + mix);
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const std::string page = read_text("page");
+    EXPECT_THAT(page, AllOf(HasSubstr("All 4 images"), HasSubstr(" %</figcaption>"),
+                            HasSubstr("<dt>class weights</dt>\n<dd>1, 2</dd>"),
+                            HasSubstr("<dt>label smoothing</dt>\n<dd>0.1</dd>")));
+    EXPECT_THAT(page, AnyOf(HasSubstr("<dt>mixup</dt>\n<dd>1</dd>"),
+                            HasSubstr("<dt>cutmix</dt>\n<dd>1</dd>")));
+  }
+  // One class: nothing to mix it with.
+  fs::remove_all(folder_ / "set/train/dog");
+  fs::remove_all(folder_ / "set/val/dog");
+  write_bytes("set/train/cat/0.png", std::vector<std::byte>(9, std::byte{7}));
+  ASSERT_EQ(run("train --model mlp --steps 1 --batch-size 2 --image-size 8 --bad-images skip "
+                "--mixup 1 --report " +
+                path("page") + " --data " + spec())
+                .status,
+            0);
+  EXPECT_THAT(read_text("page"),
+              AllOf(HasSubstr("All 2 images"), HasSubstr("<figcaption>cat</figcaption>"),
+                    HasSubstr("<dt>left out (train)</dt>\n<dd>1 of 4 images")));
+}
+
 TEST_F(DataCommand, SkippedImagesAndMixedOnesResumeBitForBit) {
   write_images(2);
   const std::string train =
@@ -203,8 +382,10 @@ TEST_F(DataCommand, MixingChangesARunAndIsAskedOfOneThatGoesOn) {
   const Outcome outcome = run("train --model mlp --steps 4 --resume" + folder);
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.errors, HasSubstr("the run was begun with --mixup 0.4, not 0"));
-  EXPECT_THAT(run("train --mixup -1").errors, HasSubstr("[--mixup] must not be negative"));
-  EXPECT_THAT(run("train --cutmix inf").errors, HasSubstr("[--cutmix] must not be negative"));
+  EXPECT_THAT(run("train --mixup -1").errors,
+              HasSubstr("[--mixup] must be 0 or more, and finite in f32: -1"));
+  EXPECT_THAT(run("train --cutmix inf").errors,
+              HasSubstr("[--cutmix] must be 0 or more, and finite in f32: inf"));
   EXPECT_THAT(run("train --bad-images keep").errors,
               HasSubstr("[--bad-images] `keep` is neither error nor skip"));
 }

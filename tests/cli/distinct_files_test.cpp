@@ -21,6 +21,8 @@ TEST_F(Command, NoFileIsWrittenOverAnother) {
            concat("eval --weights ", path("w"), " --logits ", path("linked")),
            concat("export --weights ", path("w"), " --out ", path("w")),
            concat("train --steps 1 --weights ", path("w"), " --report ", path("w")),
+           concat("train --steps 1 --class-weights ", path("w"), " --save ", by_a_detour),
+           concat("train --steps 1 --class-weights ", path("w"), " --json ", path("linked")),
            concat("train --steps 1 --json ", new_file, " --save ", new_by_a_detour),
            concat("train --steps 1 --json ", new_file, " --report ", new_file),
            concat("compare --steps 1 --json ", new_file, " --report ", new_file),
@@ -75,6 +77,9 @@ TEST_F(Command, NoFileIsWrittenIntoACheckpoint) {
            concat("export --out ", in_checkpoint, "manifest.json", weights),
            concat("train --steps 1 --save ", in_checkpoint, "model.safetensors", weights),
            concat("train --steps 1 --report ", in_checkpoint, "page", weights),
+           concat("plan lenet5 --json ", in_checkpoint, "manifest.json"),
+           concat("plan lenet5 --graph --text ", in_checkpoint, "manifest.json"),
+           concat("plan lenet5 --graph --dot ", in_checkpoint, "manifest.json"),
        }) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;

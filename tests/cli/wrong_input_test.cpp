@@ -138,10 +138,12 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --optimizer adam --betas 0.9", "[--betas] `0.9` is not two numbers"},
       {"train --optimizer adam --betas 0.9,x", "[--betas] `0.9,x` is not two numbers"},
       {"train --optimizer adam --betas 0.9,1", "[--betas] must be in [0, 1): 1"},
-      {"train --optimizer adam --eps -1", "[--eps] must not be negative"},
+      {"train --optimizer adam --eps -1", "[--eps] must be positive and finite in f32: -1"},
+      {"train --optimizer adamw --eps 0", "[--eps] must be positive and finite in f32: 0"},
+      {"bench --optimizer adam --eps 1e-50", "[--eps] is 0 in f32, where updates are computed"},
       {"train --optimizer adam --eps tiny", "--eps: `tiny` is not a decimal number"},
       {"bench --optimizer adam --lr inf", "[--lr] must be positive and finite in f32: inf"},
-      {"train --weight-decay -1", "[--weight-decay] must not be negative"},
+      {"train --weight-decay -1", "[--weight-decay] must be 0 or more"},
       {"train --accumulate 0", "[--accumulate] must be at least 1: 0"},
       {"train --accumulate 65", "[--accumulate] a batch of 64 images has no 65 parts"},
       {"train --accumulate 1.5", "--accumulate: `1.5` is not a whole decimal number"},
@@ -165,12 +167,24 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --weights w --head old", "[--head] `old` is not new"},
       {"train --weights /no/such/file --head new", "/no/such/file"},
       {"train --class-weights 1,2", "[--class-weights] there are 2 weights for 10 classes"},
-      {"train --class-weights 1,-2", "[--class-weights] must not be negative"},
+      {"train --class-weights 1,-2", "[--class-weights] must be 0 or more, and finite in f32: -2"},
       {"train --class-weights 0,0", "[--class-weights] are all 0"},
       {"train --class-weights evenly", "evenly"},
       {"train --class-weights /", "[--class-weights] /: not a regular file"},
       {"train --class-weights /dev/null", "/dev/null"},
-      {"eval --weights x --class-weights 1,x", "1,x"},
+      {"eval --weights x --class-weights 1,x", "[--class-weights] `1,x` is no list of numbers"},
+      {"train --class-weights 1,1,x", "[--class-weights] `1,1,x` is no list of numbers"},
+      {"train --class-weights 1,,2", "[--class-weights] `1,,2` is no list of numbers"},
+      {"train --class-weights 1,2,", "[--class-weights] `1,2,` is no list of numbers"},
+      {"train --class-weights ,1", "[--class-weights] `,1` is no list of numbers"},
+      {"train --class-weights 3", "[--class-weights] there is 1 weight for 10 classes"},
+      {"train --optimizer adam --betas 0.9,,0.99", "[--betas] `0.9,,0.99` is not two numbers"},
+      {"train --freeze conv1,,conv2",
+       "[train] --freeze: the list `conv1,,conv2` has an empty entry"},
+      {"train --freeze=conv1,", "[train] --freeze: the list `conv1,` has an empty entry"},
+      {"plan --keep-f32 conv1 ,conv2", "[plan] --keep-f32: the list `,conv2` has an empty entry"},
+      {"compare --levels O0,,O2", "[compare] --levels: the list `O0,,O2` has an empty entry"},
+      {"plan lenet5 --model mlp", "[plan] the model is named twice, with and without --model"},
       {"train --lr nan", "[--lr] must be positive and finite in f32: nan"},
   };
   for (const WrongInput& wrong : cases) {
@@ -182,6 +196,18 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
         << outcome.errors;
     EXPECT_EQ(outcome.output, "") << wrong.arguments;
   }
+}
+
+// Another last layer is trained, but not evaluated.
+TEST_F(Command, AdviceNamesOptionsThatThereAre) {
+  ASSERT_EQ(run("train --model mlp --steps 1 --save " + path("w")).status, 0);
+  const std::string misfit = " --model lenet5 --weights " + path("w");
+  const Outcome trained = run("train" + misfit);
+  const Outcome evaluated = run("eval" + misfit);
+  EXPECT_EQ(trained.status, 2);
+  EXPECT_EQ(evaluated.status, 2);
+  EXPECT_THAT(trained.errors, HasSubstr("--head new"));
+  EXPECT_THAT(evaluated.errors, testing::Not(HasSubstr("--head")));
 }
 
 class CommandWithVariable : public Command {
