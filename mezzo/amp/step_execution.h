@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <type_traits>
 #include <utility>
 
 #include "mezzo/core/tensor.h"
@@ -26,9 +25,10 @@ class StepExecution {
   // `release_memory` gives back what `run` keeps from step to step until the next one; null: it
   // keeps nothing.
   template <std::convertible_to<Run> F>
-  requires(!std::same_as<std::remove_cvref_t<F>, StepExecution>)  // which is copied or moved
-      StepExecution(F&& run, std::function<void()> release_memory = {})
-      : run_(std::forward<F>(run)), release_memory_(std::move(release_memory)) {}
+  requires(!std::same_as<F, StepExecution>)  // which is copied or moved
+      StepExecution(F run,  // NOLINT(google-explicit-constructor): as functions are
+                    std::function<void()> release_memory = {})
+      : run_(std::move(run)), release_memory_(std::move(release_memory)) {}
 
   explicit operator bool() const { return run_ != nullptr; }
   void operator()(const StepBody& body, std::uint64_t mode, const Tensor& input,

@@ -178,8 +178,8 @@ void run_data(const DataOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "data", "What a data set holds: classes, sizes, bad files, statistics, a picture");
+  CLI::App* command =
+      app.add_subcommand("data", "What a data set holds: classes, sizes, bad files, a picture");
   auto options = std::make_shared<DataOptions>();
   command->add_option("spec", options->run.data, std::string(data::kDatasetNames))->required();
   command->add_option("--split", options->split, "train, test or both")->capture_default_str();

@@ -14,7 +14,6 @@ namespace {
 
 using testing::AllOf;
 using testing::AnyOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -122,20 +121,25 @@ TEST_F(DataCommand, DrawsImagesAsStoredAndAsSeen) {
   EXPECT_EQ(read_png(sheet).shape, Shape({3, 3 * 114 + 2, 10 * 114 + 2}));
 }
 
-// Cells of a sheet that are not of the colour between them.
-std::int64_t pictures_on(const data::Image& sheet) {
-  constexpr std::int64_t kCell = 114;
+constexpr std::int64_t kCell = 114;  // pixels from one picture of a sheet to the next
+
+// Whether the cell has the colour that lies between pictures.
+bool is_empty_cell(const data::Image& sheet, std::int64_t top, std::int64_t left) {
   const std::int64_t channels = sheet.shape[0];
+  for (std::int64_t y = top; y < top + kCell - 2; ++y) {
+    const std::uint8_t* row = sheet.view().row(y) + left * channels;
+    const auto is_between = [](std::uint8_t byte) { return byte == 40; };
+    if (!std::all_of(row, row + (kCell - 2) * channels, is_between)) return false;
+  }
+  return true;
+}
+
+// Cells of a sheet that hold a picture.
+std::int64_t pictures_on(const data::Image& sheet) {
   std::int64_t count = 0;
   for (std::int64_t top = 2; top + kCell <= sheet.shape[1]; top += kCell) {
     for (std::int64_t left = 2; left + kCell <= sheet.shape[2]; left += kCell) {
-      bool is_empty = true;
-      for (std::int64_t y = top; y < top + kCell - 2; ++y) {
-        const std::uint8_t* row = sheet.view().row(y) + left * channels;
-        is_empty = is_empty && std::all_of(row, row + (kCell - 2) * channels,
-                                           [](std::uint8_t byte) { return byte == 40; });
-      }
-      count += is_empty ? 0 : 1;
+      count += is_empty_cell(sheet, top, left) ? 0 : 1;
     }
   }
   return count;

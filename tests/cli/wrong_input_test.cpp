@@ -184,7 +184,7 @@ TEST_F(Command, WrongInputGetsOneClearLineAndStatus2) {
       {"train --freeze=conv1,", "[train] --freeze: the list `conv1,` has an empty entry"},
       {"plan --keep-f32 conv1 ,conv2", "[plan] --keep-f32: the list `,conv2` has an empty entry"},
       {"compare --levels O0,,O2", "[compare] --levels: the list `O0,,O2` has an empty entry"},
-      {"plan lenet5 --model mlp", "[plan] the model is named twice, with and without --model"},
+      {"plan lenet5 --model mlp", "[plan] the network is named twice, with and without --model"},
       {"train --lr nan", "[--lr] must be positive and finite in f32: nan"},
   };
   for (const WrongInput& wrong : cases) {
