@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kColumns = 100;
 constexpr std::size_t kHalf = kColumns / 2;
-constexpr std::size_t kNames = 22;  // a help text begins behind it, where the name leaves room
+constexpr std::size_t kNames = 22;  // a help text begins after it, where the name leaves room
 
 // `N`, `NUM`, `TEXT` or `LIST`; empty for a flag.
 std::string value_of(const CLI::Option& option) {

@@ -6,7 +6,7 @@
 
 namespace mezzo::cli {
 
-// An event for each, behind that of the start. `split`: train or test.
+// An event for each, after that of the start. `split`: train or test.
 void begin_left_out(JsonLines& json, const data::Dataset& set, const char* split);
 
 // `train: 2 of 100 images cannot be read: ...`, if there are any.

@@ -104,7 +104,7 @@ DeviceBackend& backend_of(Device device);
 // True if tensors can be on the device.
 bool has_device(Device device);
 
-// Where tensors can be: the CPU, and behind it the cards that can be used.
+// Where tensors can be: the CPU, and after it the cards that can be used.
 std::vector<Device> devices();
 
 // True if there is such a card: a program that runs on any machine begins with

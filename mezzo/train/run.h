@@ -42,7 +42,7 @@ struct EpochEvent {
   double seconds = 0;
 };
 
-// A learning rate that a plateau has lowered, behind an epoch.
+// A learning rate that a plateau has lowered, after an epoch.
 struct RateEvent {
   std::int64_t epoch = 0;
   double from = 0;
@@ -116,7 +116,7 @@ void set_class_weights(LossOptions& loss, const DataPair& data);
 // also of its part before a checkpoint. The same options give the same result, bit for bit, on the
 // same machine with the same number of threads. The trained network, with
 // averaged weights if there are any, is moved to `trained` if that
-// is not null, also if something fails behind the last step, such as the evaluation or the last
+// is not null, also if something fails after the last step, such as the evaluation or the last
 // checkpoint. Throws ArgumentError or FileError for options that cannot work, before the first
 // step.
 RunResult run(const RunOptions& options, const DataPair& data, RunObserver& observer,

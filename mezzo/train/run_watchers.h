@@ -17,7 +17,7 @@ class RunWatchers final : public Callback {
   // Those that the options ask for. Both must outlive it.
   RunWatchers(const RunOptions& options, RunObserver& observer);
 
-  // Appends them, and itself, which comes behind all that end a run or set a rate.
+  // Appends them, and itself, which comes after all that end a run or set a rate.
   void append_to(std::vector<Callback*>& callbacks);
   void on_train_begin(FitState& state) override;
   void after_epoch(FitState& state) override;

@@ -1,4 +1,4 @@
-// Losses that read 16-bit outputs as they are: the same bits as behind a cast to f32, in less
+// Losses that read 16-bit outputs as they are: the same bits as after a cast to f32, in less
 // memory.
 #include <gtest/gtest.h>
 

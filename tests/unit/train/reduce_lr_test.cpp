@@ -45,7 +45,7 @@ struct PlateauGroups {
 struct PlateauCase {
   PlateauOptions options;
   std::vector<double> values;              // of the metric, by epoch
-  std::vector<std::vector<double>> rates;  // of each group, behind each epoch
+  std::vector<std::vector<double>> rates;  // of each group, after each epoch
 };
 
 // Made by torch.optim.lr_scheduler.ReduceLROnPlateau of PyTorch 2.15.0, whose `mode` is `max` where
