@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mezzo/core/random.h"
 #include "mezzo/data/batch_source.h"
 
 namespace mezzo::data {
