@@ -127,6 +127,7 @@
 #include "mezzo/train/model.h"
 #include "mezzo/train/model_checkpoint.h"
 #include "mezzo/train/moving_average.h"
+#include "mezzo/train/optimizer_names.h"
 #include "mezzo/train/optimizer_of.h"
 #include "mezzo/train/reduce_lr.h"
 #include "mezzo/train/run.h"

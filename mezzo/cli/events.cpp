@@ -4,7 +4,7 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/ops/tf32.h"
 #include "mezzo/train/configuration.h"
-#include "mezzo/train/optimizer_of.h"
+#include "mezzo/train/optimizer_names.h"
 
 namespace mezzo::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "mezzo/cli/option_words.h"
-#include "mezzo/train/optimizer_of.h"
+#include "mezzo/train/optimizer_names.h"
 
 namespace mezzo::cli {
 namespace {

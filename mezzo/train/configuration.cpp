@@ -9,7 +9,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/io/utf8.h"
 #include "mezzo/train/metrics.h"
-#include "mezzo/train/optimizer_of.h"
+#include "mezzo/train/optimizer_names.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {
@@ -36,7 +36,7 @@ const std::map<std::string, std::string>& in_earlier_versions() {
 // Sorted, each once: the order of such lists means nothing.
 std::string text_of(std::vector<std::string> names) {
   std::ranges::sort(names);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
   return text;

@@ -9,9 +9,6 @@
 namespace mezzo::train {
 namespace {
 
-constexpr OptimizerKind kOptimizerKinds[] = {OptimizerKind::kSgd, OptimizerKind::kAdam,
-                                             OptimizerKind::kAdamW};
-
 using Groups = std::vector<std::vector<Tensor>>;
 
 // Which group each parameter belongs to, 0 if no pattern names it.
@@ -72,31 +69,6 @@ std::unique_ptr<optim::Optimizer> make_of_kind(const Groups& groups, const Optim
 }
 
 }  // namespace
-
-const char* name_of(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return "sgd";
-    case OptimizerKind::kAdam: return "adam";
-    case OptimizerKind::kAdamW: return "adamw";
-  }
-  return "";
-}
-
-std::optional<OptimizerKind> parse_optimizer(std::string_view name) {
-  for (const OptimizerKind kind : kOptimizerKinds) {
-    if (name == name_of(kind)) return kind;
-  }
-  return std::nullopt;
-}
-
-std::string optimizer_names() {
-  std::string names;
-  for (const OptimizerKind kind : kOptimizerKinds) {
-    const bool is_last = kind == OptimizerKind::kAdamW;
-    names += concat(names.empty() ? "" : (is_last ? " and " : ", "), name_of(kind));
-  }
-  return names;
-}
 
 OptimizerOptions usual_options(OptimizerKind kind) {
   OptimizerOptions options{.kind = kind};

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "mezzo/nn/module.h"
@@ -12,11 +10,6 @@
 #include "mezzo/train/run_options.h"
 
 namespace mezzo::train {
-
-const char* name_of(OptimizerKind kind);  // `sgd`, `adam`, `adamw`
-std::optional<OptimizerKind> parse_optimizer(std::string_view name);
-// `sgd, adam and adamw`, for messages.
-std::string optimizer_names();
 
 // An optimizer with its groups of parameters, and their rates.
 struct GroupedOptimizer {

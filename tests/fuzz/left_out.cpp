@@ -1,12 +1,15 @@
 // What the readers name of those parts of the library that the fuzzers leave out: there are no
-// devices but the CPU, and no models.
+// devices but the CPU, no models and no metrics.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/models/model.h"
+#include "mezzo/train/metrics.h"
 
 namespace mezzo {
 
 DeviceBackend* find_device_backend(DeviceType /*type*/) { return nullptr; }
 
 std::vector<std::string> models::names() { return {}; }
+
+std::string train::metric_name(std::string_view name) { return std::string(name); }
 
 }  // namespace mezzo

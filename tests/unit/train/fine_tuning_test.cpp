@@ -13,6 +13,7 @@
 #include "mezzo/io/safetensors.h"
 #include "mezzo/nn/load_matching.h"
 #include "mezzo/ops/losses.h"
+#include "mezzo/train/optimizer_names.h"
 #include "mezzo/train/run.h"
 #include "mezzo/train/trainer.h"
 #include "tests/unit/data/temp_folder.h"

@@ -4,6 +4,7 @@
 
 #include "mezzo/models/model.h"
 #include "mezzo/nn/freeze.h"
+#include "mezzo/train/optimizer_names.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::train {
