@@ -20,7 +20,7 @@
 #include <dnnl.hpp>
 #include <nlohmann/json.hpp>
 
-#include "mezzo/kernels/cpu/onednn_api.h"
+#include "mezzo/kernels/cpu/onednn/onednn_api.h"
 
 namespace {
 

@@ -11,10 +11,10 @@
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/random.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/kernel_listener.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo {
 namespace {

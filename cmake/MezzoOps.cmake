@@ -77,7 +77,7 @@ function(mezzo_write_registry)
 // mezzo/ops/CMakeLists.txt.
 #pragma once
 
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo::ops {
 
@@ -90,8 +90,8 @@ namespace mezzo::ops {
 #include "mezzo/ops/all.h"
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/flat_kernels.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/update/flat_kernels.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "mezzo/amp/call_observer.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 
 namespace mezzo::amp {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "mezzo/amp/policy.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 
 namespace mezzo::amp {
 

@@ -1,7 +1,7 @@
 #include "mezzo/amp/buffer_snapshot.h"
 
 #include "mezzo/core/device_backend.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "mezzo/amp/policy.h"
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo::amp {
 

@@ -4,8 +4,8 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/node.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/node.h"
 
 namespace mezzo::amp {
 namespace {

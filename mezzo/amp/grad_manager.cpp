@@ -6,7 +6,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/autograd/engine.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::amp {
 namespace {

@@ -9,7 +9,7 @@
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/core/log.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/optim/gradients.h"
 
 namespace mezzo::amp {

@@ -1,7 +1,7 @@
 // What a GradScaler does for updates that need no host in between.
 
 #include "mezzo/amp/grad_scaler.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
 

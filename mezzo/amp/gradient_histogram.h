@@ -7,7 +7,7 @@
 #include <string>
 
 #include "mezzo/core/shape.h"
-#include "mezzo/ops/exponent_counts.h"
+#include "mezzo/ops/update/exponent_counts.h"
 
 namespace mezzo::amp {
 

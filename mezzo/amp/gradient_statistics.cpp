@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/update/multi_tensor.h"
 
 namespace mezzo::amp {
 namespace {

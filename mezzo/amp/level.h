@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "mezzo/core/dtype.h"
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo::amp {
 

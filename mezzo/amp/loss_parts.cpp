@@ -4,8 +4,8 @@
 #include "mezzo/core/error.h"
 #include "mezzo/distributed/average.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
 namespace {

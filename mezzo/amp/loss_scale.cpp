@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "mezzo/core/log.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
 

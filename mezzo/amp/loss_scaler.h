@@ -7,7 +7,7 @@
 
 #include "mezzo/amp/loss_scale.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 
 namespace mezzo::amp {
 

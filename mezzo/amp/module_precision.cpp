@@ -6,7 +6,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::amp {
 namespace {

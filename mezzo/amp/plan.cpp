@@ -7,7 +7,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/call_observer.h"
 #include "mezzo/nn/inference.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/losses.h"
 
 namespace mezzo::amp {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/all.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::amp {
 namespace {

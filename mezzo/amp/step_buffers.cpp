@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::amp {
 

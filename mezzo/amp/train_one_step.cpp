@@ -17,7 +17,7 @@
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::amp {

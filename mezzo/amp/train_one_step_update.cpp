@@ -11,7 +11,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/step_in_parts.h"
 

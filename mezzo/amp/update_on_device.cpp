@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/update/flat_kernels.h"
 
 namespace mezzo::amp {
 namespace {

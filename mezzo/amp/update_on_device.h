@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "mezzo/optim/queued_step.h"
 
 namespace mezzo::amp {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/capture_hook.h"
-#include "mezzo/ops/node.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/node.h"
 
 namespace mezzo {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo {
 

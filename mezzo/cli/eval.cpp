@@ -13,7 +13,7 @@
 #include "mezzo/data/open.h"
 #include "mezzo/io/atomic_file.h"
 #include "mezzo/io/npy.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/train/configuration.h"
 #include "mezzo/train/fine_tuning.h"

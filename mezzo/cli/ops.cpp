@@ -3,7 +3,7 @@
 #include "mezzo/cli/print.h"
 #include "mezzo/cli/table.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/describe.h"
+#include "mezzo/ops/dispatcher/describe.h"
 
 namespace mezzo::cli {
 namespace {

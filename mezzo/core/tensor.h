@@ -148,7 +148,8 @@ struct AutogradMeta {
   // A leaf in the place of a result: gradients are added up in its dtype, as those of results are.
   bool stands_for_result = false;
   Tensor grad;
-  Ref<RefCounted> node;      // the recorded operation that produced the tensor (mezzo/ops/node.h)
+  Ref<RefCounted>
+      node;  // the recorded operation that produced the tensor (mezzo/ops/dispatcher/node.h)
   std::uint32_t output = 0;  // which of its outputs
 };
 

@@ -12,7 +12,7 @@
 #include "mezzo/graph/placeholder.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/all.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::graph {
 namespace {

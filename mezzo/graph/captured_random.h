@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "mezzo/core/random.h"
-#include "mezzo/ops/call_listener.h"
+#include "mezzo/ops/dispatcher/call_listener.h"
 
 namespace mezzo::graph {
 

@@ -8,7 +8,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/graph/passes/paint_precision.h"
 #include "mezzo/graph/passes/passes.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::graph {
 namespace {

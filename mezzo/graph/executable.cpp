@@ -9,8 +9,8 @@
 #include "mezzo/graph/move_host_work.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/packed_copy.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/update/packed_copy.h"
 
 namespace mezzo::graph {
 namespace {

@@ -9,9 +9,9 @@
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/graph/program.h"
 #include "mezzo/graph/replay.h"
-#include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
 
 namespace mezzo::graph {
 

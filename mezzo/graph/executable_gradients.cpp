@@ -6,7 +6,7 @@
 #include "mezzo/core/storage.h"
 #include "mezzo/graph/executable.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::graph {
 namespace {

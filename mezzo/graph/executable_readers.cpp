@@ -1,9 +1,9 @@
 // Results that are left to their readers.
 #include "mezzo/graph/executable.h"
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/result_rows.h"
+#include "mezzo/ops/fusion/pending_norm.h"
+#include "mezzo/ops/fusion/result_rows.h"
 
 namespace mezzo::graph {
 

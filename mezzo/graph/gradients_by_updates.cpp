@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/result_rows.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/fusion/result_rows.h"
 
 namespace mezzo::graph {
 namespace {

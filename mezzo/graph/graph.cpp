@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "mezzo/amp/autocast.h"
-#include "mezzo/ops/call_listener.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/call_listener.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/step_in_parts.h"
 

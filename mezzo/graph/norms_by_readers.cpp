@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "mezzo/graph/rewrite.h"
-#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/fusion/pending_norm.h"
 
 namespace mezzo::graph {
 namespace {

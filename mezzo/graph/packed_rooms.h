@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mezzo/graph/program.h"
-#include "mezzo/ops/packed_copy.h"
+#include "mezzo/ops/update/packed_copy.h"
 
 namespace mezzo::graph {
 

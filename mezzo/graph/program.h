@@ -15,8 +15,8 @@
 
 #include "mezzo/amp/policy.h"
 #include "mezzo/amp/train_one_step.h"
-#include "mezzo/ops/capture_hook.h"
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo::graph {
 

@@ -10,7 +10,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/log.h"
 #include "mezzo/core/parallel.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 
 namespace mezzo::graph {
 namespace {

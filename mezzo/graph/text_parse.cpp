@@ -6,8 +6,8 @@
 #include "mezzo/amp/policy.h"
 #include "mezzo/graph/line_scanner.h"
 #include "mezzo/graph/text.h"
-#include "mezzo/ops/attrs_text.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/attrs_text.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::graph {
 namespace {

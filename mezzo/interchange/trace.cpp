@@ -4,8 +4,8 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/inference.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/call_listener.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/call_listener.h"
 
 namespace mezzo::interchange {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo::interchange {
 

@@ -4,7 +4,7 @@
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/activated_attrs.h"
 #include "mezzo/ops/all.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 
 namespace mezzo::kernels {
 

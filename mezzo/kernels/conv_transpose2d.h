@@ -7,7 +7,7 @@
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/all.h"
 #include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/slice_attrs.h"
 
 namespace mezzo::kernels {

@@ -1,4 +1,4 @@
-#include "mezzo/ops/describe.h"
+#include "mezzo/ops/dispatcher/describe.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -6,7 +6,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo {
 namespace {

@@ -1,4 +1,4 @@
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "mezzo/core/log.h"
-#include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/cpu/simd/isa.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/kernel_listener.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo {
 namespace {

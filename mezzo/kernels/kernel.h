@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/attrs.h"
-#include "mezzo/ops/op.h"
-#include "mezzo/ops/result_rows.h"
+#include "mezzo/ops/dispatcher/attrs.h"
+#include "mezzo/ops/dispatcher/op.h"
+#include "mezzo/ops/fusion/result_rows.h"
 
 namespace mezzo {
 
@@ -43,8 +43,8 @@ struct Kernel {
   Support (*supports)(const KernelArgs&) = nullptr;
   void (*run)(const KernelArgs&) = nullptr;
   // Whether that input of a call that it takes may be a batch normalization that nobody has
-  // computed (ops/batch_norm_again.h), one with a residual if `adds`: the kernel normalises as it
-  // reads, and the input stays unfilled. Such inputs of other kernels are filled.
+  // computed (ops/fusion/pending_norm.h), one with a residual if `adds`: the kernel normalises as
+  // it reads, and the input stays unfilled. Such inputs of other kernels are filled.
   bool (*normalises)(const KernelArgs&, std::size_t input, bool adds) = nullptr;
   // The result of a call that it takes, to be computed by rows as they are read; it asks for
   // elements of the inputs only then. Null for calls whose result is better computed at once.

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "mezzo/ops/batch_norm.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::nn {
 namespace {

@@ -1,7 +1,7 @@
 #include "mezzo/nn/f16_range.h"
 
 #include "mezzo/core/log.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 
 namespace mezzo::nn {
 

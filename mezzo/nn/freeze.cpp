@@ -7,7 +7,7 @@
 
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/parameter_names.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 
 namespace mezzo::nn {
 namespace {

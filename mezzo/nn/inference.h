@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::nn {
 

@@ -7,8 +7,8 @@
 #include <fnmatch.h>
 
 #include "mezzo/core/log.h"
-#include "mezzo/ops/capture_hook.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::nn {
 namespace {

@@ -9,11 +9,11 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/nn/keep_buffers.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/node.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/node.h"
 #include "mezzo/ops/shape_ops.h"
 
 namespace mezzo::nn {

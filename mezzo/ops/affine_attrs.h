@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

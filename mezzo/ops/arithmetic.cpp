@@ -2,8 +2,8 @@
 
 #include "mezzo/ops/affine_attrs.h"
 #include "mezzo/ops/broadcasting.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/select.h"
 #include "mezzo/ops/shape_ops.h"

@@ -1,7 +1,7 @@
 // The attributes of operations along one axis, for their definitions and kernels.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

@@ -1,13 +1,13 @@
 #include "mezzo/ops/batch_norm.h"
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/batch_norm_grad.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/fusion/pending_norm.h"
 #include "mezzo/ops/relu.h"
+#include "mezzo/ops/update/flat_kernels.h"
 
 namespace mezzo {
 namespace {

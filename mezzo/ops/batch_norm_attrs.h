@@ -2,7 +2,7 @@
 #pragma once
 
 #include "mezzo/distributed/process_group.h"
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

@@ -2,10 +2,10 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"

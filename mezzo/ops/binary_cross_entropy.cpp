@@ -1,8 +1,8 @@
 #include "mezzo/ops/binary_cross_entropy.h"
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduced_loss.h"
 #include "mezzo/ops/relu.h"

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo {
 

@@ -3,9 +3,9 @@
 #include <atomic>
 
 #include "mezzo/core/device_backend.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/capture_hook.h"
-#include "mezzo/ops/node.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/node.h"
 
 namespace mezzo {
 namespace {

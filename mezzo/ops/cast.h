@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/attrs.h"
-#include "mezzo/ops/packed_copy.h"
+#include "mezzo/ops/dispatcher/attrs.h"
+#include "mezzo/ops/update/packed_copy.h"
 
 namespace mezzo {
 

@@ -1,4 +1,4 @@
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/slice_attrs.h"
 

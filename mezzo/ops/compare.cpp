@@ -1,8 +1,8 @@
 #include "mezzo/ops/compare.h"
 
 #include "mezzo/ops/broadcasting.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/compare_attrs.h"
+#include "mezzo/ops/dispatcher/call.h"
 
 namespace mezzo {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {

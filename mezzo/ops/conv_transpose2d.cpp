@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "mezzo/ops/all.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {

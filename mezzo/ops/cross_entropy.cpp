@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/compare.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/losses_attrs.h"

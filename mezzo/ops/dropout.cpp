@@ -1,6 +1,6 @@
 #include "mezzo/ops/dropout.h"
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dropout_attrs.h"
 
 namespace mezzo {

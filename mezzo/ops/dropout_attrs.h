@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/group_norm_attrs.h"
-#include "mezzo/ops/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 

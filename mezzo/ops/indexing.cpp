@@ -1,8 +1,8 @@
 #include "mezzo/ops/indexing.h"
 
 #include "mezzo/ops/axis_attrs.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/indexing_attrs.h"
 
 namespace mezzo {

@@ -1,10 +1,10 @@
 #include "mezzo/ops/layer_norm.h"
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/layer_norm_attrs.h"
-#include "mezzo/ops/norm_statistics.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {

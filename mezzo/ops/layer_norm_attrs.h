@@ -1,7 +1,7 @@
 // The attributes and the inputs of layer normalization, for its definitions and kernels.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

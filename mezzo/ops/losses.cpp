@@ -1,8 +1,8 @@
 #include "mezzo/ops/losses.h"
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/reduce.h"

@@ -1,7 +1,7 @@
 // The attributes of losses, for their definitions and kernels.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 #include "mezzo/ops/losses.h"
 
 namespace mezzo {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"

@@ -1,7 +1,7 @@
 // The attributes of matmul, for its definition and kernels.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/piecewise_attrs.h"
 #include "mezzo/ops/pointwise_grad.h"
 

@@ -6,7 +6,7 @@
 
 #include "mezzo/core/convert_element.h"
 #include "mezzo/core/dtype.h"
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/pointwise_attrs.h"
 #include "mezzo/ops/pointwise_grad.h"
 

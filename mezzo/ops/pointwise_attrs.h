@@ -1,7 +1,7 @@
 // The attributes of functions of one number, for their definitions and kernels.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 #include "mezzo/ops/pointwise.h"
 
 namespace mezzo {

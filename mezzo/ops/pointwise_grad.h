@@ -1,7 +1,7 @@
 // What the gradients of functions of one number have in common, for their definitions.
 #pragma once
 
-#include "mezzo/ops/op.h"
+#include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/pool_attrs.h"
 
 namespace mezzo {

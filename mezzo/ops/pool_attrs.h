@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 #include "mezzo/ops/window.h"
 
 namespace mezzo {

@@ -1,7 +1,7 @@
 // What losses of single elements are made into.
 #pragma once
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/reduce.h"
 

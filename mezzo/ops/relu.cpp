@@ -1,6 +1,6 @@
 #include "mezzo/ops/relu.h"
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 
 namespace mezzo {
 namespace ops {

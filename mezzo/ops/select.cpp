@@ -1,7 +1,7 @@
 #include "mezzo/ops/select.h"
 
 #include "mezzo/ops/broadcasting.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/pointwise_grad.h"
 #include "mezzo/ops/select_attrs.h"
 

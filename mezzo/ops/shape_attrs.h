@@ -1,7 +1,7 @@
 // The attributes of reshape, expand and permute, for their definitions.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/shape_attrs.h"
 
 namespace mezzo {

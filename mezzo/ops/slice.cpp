@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/slice_attrs.h"
 

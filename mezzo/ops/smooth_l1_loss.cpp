@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/piecewise.h"
 #include "mezzo/ops/reduced_loss.h"
 #include "mezzo/ops/smooth_l1_loss_attrs.h"

@@ -1,7 +1,7 @@
 // The attributes of smooth_l1_loss, for its definition and kernels.
 #pragma once
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 
 namespace mezzo {
 

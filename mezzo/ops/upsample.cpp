@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/upsample_attrs.h"
 
 namespace mezzo {

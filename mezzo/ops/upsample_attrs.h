@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
 #include "mezzo/ops/window.h"
 
 namespace mezzo {

@@ -1,6 +1,6 @@
 // Bilinear interpolation of images, and its gradient. Both are linear, and each is the gradient of
 // the other.
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/upsample.h"
 #include "mezzo/ops/upsample_attrs.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "mezzo/ops/attrs_text.h"
+#include "mezzo/ops/dispatcher/attrs_text.h"
 
 namespace mezzo {
 

@@ -16,11 +16,10 @@ struct AdamOptions {
   ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
 };
 
-// torch.optim.Adam: see adam_step() in mezzo/ops/optimizer_steps.h for the rule. The weight decay
-// is added to the gradient.
-// State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`; counters: `step.<parameter>`. They
-// exist from the first step with a gradient on. Besides, what Optimizer says of counters and 16-bit
-// parameters.
+// torch.optim.Adam: see adam_step() in mezzo/ops/update/optimizer_steps.h for the rule. The weight
+// decay is added to the gradient. State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`;
+// counters: `step.<parameter>`. They exist from the first step with a gradient on. Besides, what
+// Optimizer says of counters and 16-bit parameters.
 class Adam : public Optimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),

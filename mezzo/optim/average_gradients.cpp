@@ -5,9 +5,9 @@
 
 #include "mezzo/distributed/agreement.h"
 #include "mezzo/distributed/average.h"
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/own_gradients.h"
 

@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "mezzo/optim/own_gradients.h"
 
 namespace mezzo::optim {

@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/optim/queued_step.h"
 #include "mezzo/optim/step_in_parts.h"
 

@@ -13,7 +13,7 @@
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/update/optimizer_steps.h"
 #include "mezzo/optim/learning_rate.h"
 
 namespace mezzo::optim {

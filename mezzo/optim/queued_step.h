@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "mezzo/core/random.h"
-#include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/update/optimizer_steps.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
 
 // A step of an optimizer in three parts, so that a recording can hold its kernels (see
-// HostCall::prepare in ops/capture_hook.h). Gradients must lie as their parameters do.
+// HostCall::prepare in ops/dispatcher/capture_hook.h). Gradients must lie as their parameters do.
 class QueuedStep {
  public:
   // The optimizer must outlive it.

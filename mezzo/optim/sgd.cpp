@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/update/optimizer_steps.h"
 
 namespace mezzo::optim {
 

@@ -16,7 +16,7 @@ struct SgdOptions {
   ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
 };
 
-// torch.optim.SGD: see sgd_step() in mezzo/ops/optimizer_steps.h for the rule.
+// torch.optim.SGD: see sgd_step() in mezzo/ops/update/optimizer_steps.h for the rule.
 // State: `momentum.<parameter>`, from the first step with a gradient on, and what Optimizer says of
 // counters and 16-bit parameters.
 class Sgd final : public Optimizer {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::optim {
 

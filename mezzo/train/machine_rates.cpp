@@ -8,7 +8,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/train/profile.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mezzo/amp/train_one_step.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 
 namespace mezzo::train {
 

@@ -11,7 +11,7 @@
 #include "mezzo/amp/train_one_step.h"
 #include "mezzo/core/random.h"
 #include "mezzo/models/model.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/amp/small_net.h"
 #include "tests/unit/cuda/card.h"

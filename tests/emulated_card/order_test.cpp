@@ -1,7 +1,7 @@
 // A card runs the threads of a block, and the blocks, in any order: each gives the same bits.
 #include <gtest/gtest.h>
 
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "tests/emulated_card/block.h"
 #include "tests/sweep/sweep.h"
 #include "tests/unit/cuda/card.h"

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "mezzo/mezzo.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::frameworks {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/describe.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/describe.h"
 #include "tests/sweep/sweep.h"
 
 namespace mezzo::sweep {

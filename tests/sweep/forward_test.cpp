@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/graph/passes/passes.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "tests/sweep/sweep.h"
 
 namespace mezzo::sweep {

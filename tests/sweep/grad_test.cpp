@@ -7,7 +7,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/sweep/sweep.h"
 

@@ -8,7 +8,7 @@
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
 
 namespace mezzo::sweep {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/op.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/op.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::sweep {
 

@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/ops/batch_norm_again.h"
-#include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/node.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/dispatcher/node.h"
+#include "mezzo/ops/fusion/pending_norm.h"
 
 namespace mezzo::test {
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 
 namespace mezzo::test {
 

@@ -87,9 +87,9 @@ std::size_t recompute_convs(Program& program);
 
 // Updates parameters within the backward pass, as soon as their gradients are complete and nobody
 // reads them any more, so that gradients give their memory back: for updates that are known to be
-// done (LeafWork in ops/capture_hook.h), on CPUs, if their gradients go nowhere else. Some hundred
-// kilobytes of gradients are updated at a time; what is left, all of a small network, stays where
-// it was. The same bits. Returns how many parts it made.
+// done (LeafWork in ops/dispatcher/capture_hook.h), on CPUs, if their gradients go nowhere else.
+// Some hundred kilobytes of gradients are updated at a time; what is left, all of a small network,
+// stays where it was. The same bits. Returns how many parts it made.
 std::size_t early_updates(Program& program);
 
 inline constexpr Pass kPaintPrecision{

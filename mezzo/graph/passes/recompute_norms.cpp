@@ -7,7 +7,7 @@
 #include "mezzo/graph/passes/passes.h"
 #include "mezzo/graph/passes/recompute.h"
 #include "mezzo/ops/all.h"
-#include "mezzo/ops/batch_norm_again.h"
+#include "mezzo/ops/fusion/pending_norm.h"
 
 namespace mezzo::graph {
 namespace {

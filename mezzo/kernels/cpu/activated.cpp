@@ -1,7 +1,7 @@
 #include "mezzo/kernels/activated.h"
 
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/matmul_tiles.h"
+#include "mezzo/kernels/cpu/gemm/matmul_tiles.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
 
 namespace mezzo::kernels::cpu {
 

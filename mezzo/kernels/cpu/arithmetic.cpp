@@ -4,10 +4,10 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/arithmetic.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/integers.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/loop.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/loops/integers.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/loops/loop.h"
+#include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/affine_attrs.h"
 

@@ -17,7 +17,7 @@ HWY_AFTER_NAMESPACE();
 #include <dnnl.hpp>
 
 #include "mezzo/core/error.h"
-#include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/cpu/simd/isa.h"
 
 namespace mezzo {
 namespace {

@@ -3,13 +3,13 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/batch_norm.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/channel_statistics-inl.h"
-#include "mezzo/kernels/cpu/norm_sums.h"
-#include "mezzo/kernels/cpu/normalized-inl.h"
+#include "mezzo/kernels/cpu/norm/channel_statistics-inl.h"
+#include "mezzo/kernels/cpu/norm/norm_sums.h"
+#include "mezzo/kernels/cpu/norm/normalized-inl.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/batch_norm_attrs.h"
-#include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
+#include "mezzo/ops/fusion/pending_norm.h"
 #include "mezzo/ops/norm_together.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -3,7 +3,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/batch_norm_grad.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/batch_norm-inl.h"
+#include "mezzo/kernels/cpu/norm/batch_norm-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/batch_norm_attrs.h"
 #include "mezzo/ops/norm_together.h"

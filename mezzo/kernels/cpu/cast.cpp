@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "mezzo/core/parallel.h"
-#include "mezzo/kernels/cpu/cast_rows.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/loop.h"
+#include "mezzo/kernels/cpu/loops/cast_rows.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/loops/loop.h"
 #include "mezzo/kernels/kernel.h"
 
 namespace mezzo::kernels::cpu {

@@ -3,10 +3,10 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/compare.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/dense_rows.h"
-#include "mezzo/kernels/cpu/integers.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/loops/dense_rows.h"
+#include "mezzo/kernels/cpu/loops/integers.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/ops/compare_attrs.h"
 
 namespace mezzo::kernels {

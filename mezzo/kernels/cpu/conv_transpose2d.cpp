@@ -4,9 +4,9 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/batch_norm-inl.h"
-#include "mezzo/kernels/cpu/conv2d_taps.h"
-#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/conv/direct/conv2d_direct.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/norm/batch_norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {

@@ -5,9 +5,9 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/random.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/philox-inl.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/philox-inl.h"
+#include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/dropout_attrs.h"
 

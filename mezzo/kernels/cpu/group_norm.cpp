@@ -8,8 +8,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/channel_statistics-inl.h"
-#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/norm/channel_statistics-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/kernels/rstd.h"
 #include "mezzo/ops/group_norm_attrs.h"

@@ -4,8 +4,8 @@
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/scratch.h"
-#include "mezzo/kernels/cpu/integers.h"
-#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/loops/integers.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/axis_attrs.h"
 #include "mezzo/ops/cast.h"

@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/matmul_tiles.h"
-#include "mezzo/kernels/cpu/onednn.h"
+#include "mezzo/kernels/cpu/gemm/matmul_tiles.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/onednn/onednn.h"
 #include "mezzo/ops/matmul_attrs.h"
 
 namespace mezzo::kernels::cpu {

@@ -2,8 +2,8 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/piecewise.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/math-inl.h"
-#include "mezzo/kernels/cpu/pointwise-inl.h"
+#include "mezzo/kernels/cpu/loops/pointwise-inl.h"
+#include "mezzo/kernels/cpu/simd/math-inl.h"
 #include "mezzo/ops/piecewise_attrs.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -4,8 +4,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/math-inl.h"
-#include "mezzo/kernels/cpu/pointwise-inl.h"
+#include "mezzo/kernels/cpu/loops/pointwise-inl.h"
+#include "mezzo/kernels/cpu/simd/math-inl.h"
 #include "mezzo/ops/pointwise_attrs.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -7,15 +7,15 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pool.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/max_pool-inl.h"
-#include "mezzo/kernels/cpu/max_pool_grad-inl.h"
-#include "mezzo/kernels/cpu/max_pool_narrow-inl.h"
-#include "mezzo/kernels/cpu/pool-inl.h"
-#include "mezzo/kernels/cpu/pool_gather-inl.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/pool/max_pool-inl.h"
+#include "mezzo/kernels/cpu/pool/max_pool_grad-inl.h"
+#include "mezzo/kernels/cpu/pool/max_pool_narrow-inl.h"
+#include "mezzo/kernels/cpu/pool/pool-inl.h"
+#include "mezzo/kernels/cpu/pool/pool_gather-inl.h"
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/batch_norm_again.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/fusion/pending_norm.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {

@@ -8,11 +8,11 @@
 
 #include "mezzo/core/half.h"
 #include "mezzo/core/parallel.h"
-#include "mezzo/kernels/cpu/integers.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/loop.h"
-#include "mezzo/kernels/cpu/reduce_blocks.h"
-#include "mezzo/kernels/cpu/reduce_plan.h"
+#include "mezzo/kernels/cpu/loops/integers.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/loops/loop.h"
+#include "mezzo/kernels/cpu/loops/reduce_blocks.h"
+#include "mezzo/kernels/cpu/loops/reduce_plan.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/reduce_attrs.h"
 

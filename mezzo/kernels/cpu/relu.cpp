@@ -2,7 +2,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/relu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/pointwise-inl.h"
+#include "mezzo/kernels/cpu/loops/pointwise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {

@@ -4,9 +4,9 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/select.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/dense_rows.h"
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/loops/dense_rows.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/ops/select_attrs.h"
 
 namespace mezzo::kernels {

@@ -2,8 +2,8 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/smooth_l1_loss.cpp"
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/math-inl.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/math-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/smooth_l1_loss_attrs.h"
 

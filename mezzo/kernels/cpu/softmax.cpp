@@ -5,8 +5,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/math-inl.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/math-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/axis_attrs.h"
 

@@ -6,8 +6,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/rows-inl.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/simd/rows-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/upsample_attrs.h"
 

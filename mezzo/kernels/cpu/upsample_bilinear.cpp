@@ -8,8 +8,8 @@
 
 #include <hwy/foreach_target.h>
 
-#include "mezzo/kernels/cpu/layout.h"
-#include "mezzo/kernels/cpu/pool-inl.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
+#include "mezzo/kernels/cpu/pool/pool-inl.h"
 #include "mezzo/kernels/kernel.h"
 #include "mezzo/ops/upsample_attrs.h"
 

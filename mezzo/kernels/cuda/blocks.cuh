@@ -5,7 +5,7 @@
 
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
-#include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/update/flat_kernels.h"
 
 namespace mezzo::flat::cuda {
 

@@ -1,5 +1,5 @@
 // Comparisons with broadcasting over any strides: 16-bit numbers as f32, integers as they are.
-#include "mezzo/kernels/cpu/integers.h"
+#include "mezzo/kernels/cpu/loops/integers.h"
 #include "mezzo/kernels/cuda/broadcast.cuh"
 #include "mezzo/ops/compare_attrs.h"
 

@@ -10,7 +10,7 @@
 #include "mezzo/kernels/cuda/pad_channels.cuh"
 #include "mezzo/kernels/cuda/recorder.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/slice_attrs.h"
 #include "mezzo/ops/tf32.h"
 

@@ -1,7 +1,7 @@
-// The cards' kernels over lists of flat blocks; see ops/flat_kernels.h.
+// The cards' kernels over lists of flat blocks; see ops/update/flat_kernels.h.
 #pragma once
 
-#include "mezzo/ops/flat_kernels.h"
+#include "mezzo/ops/update/flat_kernels.h"
 
 namespace mezzo::flat::cuda {
 

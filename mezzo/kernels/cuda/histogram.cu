@@ -1,4 +1,4 @@
-// Counting the exponents of gradients; see ops/exponent_counts.h.
+// Counting the exponents of gradients; see ops/update/exponent_counts.h.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/kernels/cpu/layout.h"
+#include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cuda/check.h"
 #include "mezzo/kernels/cuda/context.h"
 #include "mezzo/kernels/kernel.h"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "mezzo/kernels/cpu/loop.h"
+#include "mezzo/kernels/cpu/loops/loop.h"
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
 

@@ -1,4 +1,5 @@
-// How updates reach parameters of 16 bits; see ops/param_update.h. On the host too, for tests.
+// How updates reach parameters of 16 bits; see ops/update/param_update.h. On the host too, for
+// tests.
 #pragma once
 
 #include <bit>

@@ -9,7 +9,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"

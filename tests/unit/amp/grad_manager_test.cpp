@@ -7,7 +7,7 @@
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/optim/sgd.h"
 

@@ -10,7 +10,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo::amp {

@@ -10,10 +10,10 @@
 #include "mezzo/nn/batch_norm.h"
 #include "mezzo/nn/embedding.h"
 #include "mezzo/nn/linear.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/registry.h"
 #include "mezzo/ops/relu.h"
 
 namespace mezzo::amp {

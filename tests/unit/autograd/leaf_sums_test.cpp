@@ -10,7 +10,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/indexing.h"
 #include "mezzo/ops/reduce.h"
 

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/flat_kernels.h"
-#include "mezzo/ops/multi_tensor.h"
-#include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/update/flat_kernels.h"
+#include "mezzo/ops/update/multi_tensor.h"
+#include "mezzo/ops/update/optimizer_steps.h"
 #include "tests/unit/cuda/card.h"
 
 namespace mezzo {

@@ -6,11 +6,11 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/batch_norm.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/group_norm.h"
 #include "mezzo/ops/group_norm_attrs.h"
 #include "mezzo/ops/layer_norm.h"
-#include "mezzo/ops/registry.h"
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/special_values.h"
 

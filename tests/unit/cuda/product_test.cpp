@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/conv2d_attrs.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/matmul.h"
-#include "mezzo/ops/registry.h"
 #include "tests/unit/cuda/card.h"
 
 namespace mezzo {

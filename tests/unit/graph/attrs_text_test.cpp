@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/ops/attrs.h"
+#include "mezzo/ops/dispatcher/attrs.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/losses_attrs.h"
 #include "mezzo/ops/pointwise_attrs.h"
-#include "mezzo/ops/registry.h"
 #include "mezzo/ops/slice_attrs.h"
 #include "tests/unit/message_of.h"
 

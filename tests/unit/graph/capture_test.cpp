@@ -8,7 +8,7 @@
 #include "mezzo/graph/text.h"
 #include "mezzo/graph/verify.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"

@@ -9,7 +9,7 @@
 #include "mezzo/graph/text.h"
 #include "mezzo/graph/verify.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/capture_hook.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/message_of.h"

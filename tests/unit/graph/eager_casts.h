@@ -1,5 +1,5 @@
 // The casts that autocast makes when the calls of a program are made one by one: what
-// amp/autocast.cpp and ops/call.cpp do, on dtypes alone.
+// amp/autocast.cpp and ops/dispatcher/call.cpp do, on dtypes alone.
 #pragma once
 
 #include <algorithm>

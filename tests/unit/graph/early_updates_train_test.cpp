@@ -16,7 +16,7 @@
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/graph.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"

@@ -8,7 +8,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/graph/replay.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 
 namespace mezzo::graph {
 

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/tiles.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/optim/adam.h"
 #include "tests/unit/graph/early_training.h"
 #include "tests/unit/norm_again.h"

@@ -10,7 +10,7 @@
 #include "mezzo/graph/capture.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/models/model.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/optim/sgd.h"
 

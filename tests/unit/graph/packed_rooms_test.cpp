@@ -13,7 +13,7 @@
 #include "mezzo/graph/compile.h"
 #include "mezzo/graph/memory_plan.h"
 #include "mezzo/nn/nn.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "tests/unit/graph/twins.h"

@@ -7,7 +7,7 @@
 #include "mezzo/graph/passes/paint_precision.h"
 #include "mezzo/graph/program.h"
 #include "mezzo/graph/text.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo::graph {
 

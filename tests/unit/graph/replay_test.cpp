@@ -8,8 +8,8 @@
 
 #include "mezzo/nn/dropout.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/capture_hook.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/capture_hook.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduce.h"

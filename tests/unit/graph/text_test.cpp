@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/amp/policy.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::graph {

@@ -12,9 +12,9 @@
 #include "mezzo/amp/gradient_statistics.h"
 #include "mezzo/graph/text.h"
 #include "mezzo/nn/linear.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/matmul.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "tests/unit/graph/user_graphs.h"
 
 namespace mezzo::graph {

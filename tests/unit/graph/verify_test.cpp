@@ -4,7 +4,7 @@
 
 #include "mezzo/graph/passes/infer_specs.h"
 #include "mezzo/graph/text.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "tests/unit/message_of.h"
 
 namespace mezzo::graph {

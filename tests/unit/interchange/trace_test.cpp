@@ -4,8 +4,8 @@
 
 #include "mezzo/models/model.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call_listener.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/call_listener.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
 

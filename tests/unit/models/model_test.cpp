@@ -8,7 +8,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/nn/loss.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::models {
 namespace {

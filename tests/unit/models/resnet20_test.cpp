@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/random.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/pool.h"
 
 namespace mezzo::models {

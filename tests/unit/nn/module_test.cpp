@@ -8,7 +8,7 @@
 #include "mezzo/core/log.h"
 #include "mezzo/nn/inference.h"
 #include "mezzo/nn/linear.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/reduce.h"
 #include "tests/unit/nn/example_net.h"
 

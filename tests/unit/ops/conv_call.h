@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/call.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "tests/unit/ops/support.h"
 #include "tests/unit/threads.h"
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/conv2d_joined.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/conv/direct/conv2d_direct_narrow.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "tests/unit/ops/conv_call.h"

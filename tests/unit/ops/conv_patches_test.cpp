@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/conv2d_patches.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_im2col.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/kernels/cpu/conv2d_pixels.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pixels.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/conv_call.h"
 #include "tests/unit/ops/support.h"

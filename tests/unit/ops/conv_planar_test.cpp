@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/kernels/cpu/conv2d_planar.h"
+#include "mezzo/kernels/cpu/conv/planar/conv2d_planar.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "tests/unit/ops/conv_call.h"
 #include "tests/unit/ops/planar_cases.h"

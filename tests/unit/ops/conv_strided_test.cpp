@@ -1,5 +1,5 @@
 // Strided bf16 convolutions of all kinds of shapes against f32 ones of the same numbers: some
-// kernels of oneDNN's write over other memory or skip rows there (kernels/cpu/conv2d_defects.h).
+// kernels of oneDNN's write over other memory or skip rows there (kernels/cpu/conv/defects.h).
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/conv2d_taps.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/conv/direct/conv2d_direct.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"

@@ -10,7 +10,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"

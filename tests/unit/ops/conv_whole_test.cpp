@@ -1,12 +1,12 @@
 // Convolutions of images of a few pixels as one matrix product, against plain sums.
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/conv2d_whole.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_dense.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/shape_ops.h"
 #include "tests/unit/ops/conv_call.h"
 #include "tests/unit/ops/support.h"

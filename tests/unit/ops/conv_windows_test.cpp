@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/kernels/cpu/conv2d_row_sums.h"
-#include "mezzo/kernels/cpu/conv2d_windows.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_col2im.h"
+#include "mezzo/kernels/cpu/conv/planar/conv2d_row_sums.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d_attrs.h"
 #include "mezzo/ops/conv_transpose2d.h"

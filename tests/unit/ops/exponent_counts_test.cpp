@@ -1,6 +1,6 @@
 // The counts of the kernel against a plain loop on every instruction set, and what follows from
 // them against the conversions of core/half.h.
-#include "mezzo/ops/exponent_counts.h"
+#include "mezzo/ops/update/exponent_counts.h"
 
 #include <bit>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "tests/unit/every_target.h"
 #include "tests/unit/ops/half_patterns.h"
 #include "tests/unit/ops/support.h"

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/kernels/cpu/grad_weight.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/conv/grad_weight/grad_weight.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "tests/unit/norm_again.h"
 #include "tests/unit/ops/support.h"
 #include "tests/unit/special_values.h"

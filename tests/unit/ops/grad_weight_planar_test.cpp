@@ -1,5 +1,5 @@
 // The kernel of conv2d_grad_weight for few channels against plain sums.
-#include "mezzo/kernels/cpu/grad_weight_planar.h"
+#include "mezzo/kernels/cpu/conv/planar/grad_weight_planar.h"
 
 #include <cmath>
 #include <limits>

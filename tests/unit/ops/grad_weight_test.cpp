@@ -1,5 +1,5 @@
 // The panel kernel of conv2d_grad_weight against plain sums, with every kind of product.
-#include "mezzo/kernels/cpu/grad_weight.h"
+#include "mezzo/kernels/cpu/conv/grad_weight/grad_weight.h"
 
 #include <vector>
 
@@ -7,10 +7,10 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
-#include "mezzo/kernels/cpu/tiles.h"
-#include "mezzo/ops/call.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/call.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "tests/unit/ops/plain_grad_weight.h"
 #include "tests/unit/threads.h"
 

@@ -11,7 +11,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/batch_norm.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/group_norm.h"
 #include "mezzo/ops/layer_norm.h"
 #include "mezzo/ops/reduce.h"

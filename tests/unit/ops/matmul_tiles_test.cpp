@@ -1,5 +1,5 @@
 // The kernels of matmul and linear on tiles, of either unit, against products in double.
-#include "mezzo/kernels/cpu/matmul_tiles.h"
+#include "mezzo/kernels/cpu/gemm/matmul_tiles.h"
 
 #include <cmath>
 #include <string>
@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/core/cpu.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/matmul_attrs.h"
 #include "mezzo/ops/reduce.h"

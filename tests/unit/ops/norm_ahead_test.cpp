@@ -8,9 +8,9 @@
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
-#include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {

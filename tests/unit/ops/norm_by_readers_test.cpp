@@ -3,16 +3,16 @@
 #include <limits>
 #include <vector>
 
-#include "mezzo/kernels/cpu/conv2d_pixels.h"
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pixels.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/conv2d_attrs.h"
-#include "mezzo/ops/grad_mode.h"
-#include "mezzo/ops/norm_statistics.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/registry.h"
+#include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/pool.h"
-#include "mezzo/ops/registry.h"
 #include "tests/unit/norm_again.h"
 #include "tests/unit/ops/support.h"
 

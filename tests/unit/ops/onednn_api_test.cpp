@@ -1,5 +1,5 @@
 // What is said to oneDNN 2.6 and to oneDNN 3 in different ways, by answers that are the same.
-#include "mezzo/kernels/cpu/onednn_api.h"
+#include "mezzo/kernels/cpu/onednn/onednn_api.h"
 
 #include <vector>
 

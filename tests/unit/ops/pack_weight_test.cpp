@@ -1,5 +1,5 @@
 // Packing weights against the places that oneDNN's descriptions give, and casts, bit for bit.
-#include "mezzo/kernels/cpu/pack_weight.h"
+#include "mezzo/kernels/cpu/onednn/pack_weight.h"
 
 #include <cstring>
 #include <vector>
@@ -9,10 +9,10 @@
 
 #include "mezzo/core/cpu.h"
 #include "mezzo/core/random.h"
-#include "mezzo/kernels/cpu/conv2d_problem.h"
-#include "mezzo/kernels/cpu/pack_patch.h"
+#include "mezzo/kernels/cpu/conv/problem.h"
+#include "mezzo/kernels/cpu/onednn/pack_patch.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "tests/unit/special_values.h"
 #include "tests/unit/threads.h"
 

@@ -9,7 +9,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/reduce.h"
 
 namespace mezzo {

@@ -13,7 +13,7 @@
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo {

@@ -8,8 +8,8 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/call.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/pool_attrs.h"
 #include "tests/unit/ops/support.h"
 

@@ -1,5 +1,5 @@
 // Products that are computed row by row by the updates that read them.
-#include "mezzo/ops/result_rows.h"
+#include "mezzo/ops/fusion/result_rows.h"
 
 #include <array>
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/tiles.h"
+#include "mezzo/kernels/cpu/gemm/tiles.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
+#include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/matmul_attrs.h"
-#include "mezzo/ops/optimizer_steps.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/update/optimizer_steps.h"
 #include "tests/unit/ops/support.h"
 
 namespace mezzo {

@@ -11,7 +11,7 @@
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/compare.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/ops/softmax.h"

@@ -10,7 +10,7 @@
 
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 #include "tests/unit/threads.h"
 
 namespace mezzo::test {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/kernels/kernel.h"
-#include "mezzo/ops/dispatch.h"
-#include "mezzo/ops/registry.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/dispatcher/registry.h"
 
 namespace mezzo {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "mezzo/core/dtype.h"
 #include "mezzo/core/random.h"
-#include "mezzo/kernels/cpu/math-inl.h"
-#include "mezzo/kernels/cpu/simd-inl.h"
+#include "mezzo/kernels/cpu/simd/math-inl.h"
+#include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/losses.h"

@@ -5,10 +5,10 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/matmul.h"
-#include "mezzo/ops/multi_tensor.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/relu.h"
 #include "mezzo/ops/shape_ops.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "tests/unit/optim/rules.h"
 #include "tests/unit/special_values.h"
 

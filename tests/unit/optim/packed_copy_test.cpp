@@ -12,7 +12,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
-#include "mezzo/ops/dispatch.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/pack_count.h"

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/flat_kernels.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/flat_kernels.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/gradients.h"
 #include "mezzo/optim/sgd.h"

@@ -5,7 +5,7 @@
 
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/ops/kernel_listener.h"
+#include "mezzo/ops/dispatcher/kernel_listener.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/reduce.h"
 #include "mezzo/ops/shape_ops.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "mezzo/ops/optimizer_steps.h"
+#include "mezzo/ops/update/optimizer_steps.h"
 #include "tests/unit/every_target.h"
 #include "tests/unit/special_values.h"
 

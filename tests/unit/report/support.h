@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mezzo/amp/gradient_histogram.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "mezzo/report/run_data.h"
 
 namespace mezzo::report {

@@ -15,7 +15,7 @@
 #include "mezzo/data/tensor_batches.h"
 #include "mezzo/models/mlp.h"
 #include "mezzo/ops/arithmetic.h"
-#include "mezzo/ops/grad_mode.h"
+#include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/losses.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/optim/sgd.h"

@@ -9,7 +9,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/ops/conv2d.h"
 #include "mezzo/ops/matmul.h"
-#include "mezzo/ops/multi_tensor.h"
+#include "mezzo/ops/update/multi_tensor.h"
 #include "mezzo/train/run.h"
 
 namespace mezzo::train {

@@ -1,0 +1,47 @@
+// Images of few channels for the gradient by a convolution's weight: the pixels that a row of the
+// kernel reads, side by side as the channels of one pixel.
+#pragma once
+
+#include <algorithm>
+
+#include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_plan.h"
+#include "mezzo/kernels/kernel.h"
+
+namespace mezzo::kernels::grad_weight {
+
+// The sum over pixels q of dy[q][o] * x[q * stride + column][c] is one for kernels of a single
+// column, of an image with a channel for each (column, c). Panels of 16 channels are then less
+// empty: for the three channels and seven columns of a ResNet's first layer, two panels and seven
+// taps take the place of one panel and 49 taps.
+//
+// True if that is at most half of the products, and there are more than 16 channels of y; with dot
+// products, 12 of both are enough.
+bool joins_columns(const Problem& problem);
+
+// The same problem in that form, of images [n, kw * c, h, width of y]. They are nowhere: a pixel of
+// theirs is a stretch of a stored row, unless the kernel is dilated or padding is part of it.
+Problem with_joined_columns(Problem problem);
+
+// The pixels [begin, end) of a row that are such stretches; `width` is that of y.
+struct InPlace {
+  std::int64_t begin = 0, end = 0;
+};
+InPlace pixels_in_place(const JoinedColumns& joined, std::int64_t width);
+
+// Copies pixel q of a stored row: all columns, zeros where they are padding.
+template <class T>
+void copy_joined_pixel(const JoinedColumns& joined, const T* row, std::int64_t q, T* out) {
+  for (std::int64_t column = 0; column < joined.columns; ++column, out += joined.channels) {
+    const std::int64_t at = joined.first(q) + column * joined.step;
+    if (at >= 0 && at < joined.pixels) {
+      std::copy_n(row + at * joined.channels, joined.channels, out);
+    } else {
+      std::fill_n(out, joined.channels, T());
+    }
+  }
+}
+
+// The weight's gradient [o, c, kh, kw] in what comes of that form, [o, kw * c, kh, 1]: a view.
+Tensor split_columns(const Tensor& joined, const Problem& problem);
+
+}  // namespace mezzo::kernels::grad_weight

@@ -1,0 +1,38 @@
+#include "mezzo/kernels/cpu/conv/planar/planar_plan.h"
+
+#include <algorithm>
+
+namespace mezzo::kernels::planar {
+namespace {
+
+std::int64_t divide_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step; }
+
+}  // namespace
+
+Plan::Plan(const Problem& p, std::int64_t vector_lanes, std::int64_t most_pixels)
+    : problem(p),
+      lanes(vector_lanes),
+      rows(p.kernel.h, p.attrs.stride.h, p.attrs.dilation.h, p.attrs.padding.top),
+      cols(p.kernel.w, p.attrs.stride.w, p.attrs.dilation.w, p.attrs.padding.left) {
+  cut_chunks(most_pixels);
+}
+
+void Plan::cut_chunks(std::int64_t most_pixels) {
+  const std::int64_t pixels = problem.y.h * problem.y.w;
+  row_chunks = std::min(divide_up(pixels, most_pixels), problem.y.h);
+  chunk_rows = divide_up(problem.y.h, row_chunks);
+  row_chunks = divide_up(problem.y.h, chunk_rows);
+  // Chunks of the same size, so that parts are.
+  const std::int64_t most_images = std::max<std::int64_t>(1, most_pixels / pixels);
+  chunk_images = divide_up(problem.images, divide_up(problem.images, most_images));
+  chunks = divide_up(problem.images, chunk_images) * row_chunks;
+}
+
+Chunk Plan::chunk(std::int64_t index) const {
+  const std::int64_t image = index / row_chunks * chunk_images;
+  const std::int64_t row = index % row_chunks * chunk_rows;
+  return {image, std::min(image + chunk_images, problem.images), row,
+          std::min(row + chunk_rows, problem.y.h)};
+}
+
+}  // namespace mezzo::kernels::planar

@@ -1,0 +1,107 @@
+#include <algorithm>
+#include <atomic>
+
+#include "mezzo/core/tensor.h"
+#include "mezzo/kernels/cpu/gemm/column_sums-inl.h"
+#include "mezzo/kernels/cpu/gemm/pixel_strips.h"
+#include "mezzo/kernels/cpu/gemm/tile_sums-inl.h"
+#include "mezzo/kernels/cpu/simd/prefetch.h"
+
+namespace mezzo::kernels::pixels {
+
+#if MEZZO_TILES
+
+namespace {
+
+constexpr std::int64_t kRows = rows_of_strip(Unit::kTiles);
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// What is read for the rows behind a strip, and the lines that their results go to. Some are asked
+// for with every block of products: the unit would wait for all of them otherwise.
+class NextRows {
+ public:
+  NextRows(const Product& p, const Strip& strip)
+      : outer_(p.outer),
+        x_(p.x + (strip.row + kRows) * p.inner),
+        end_x_(x_ + kRows * p.inner),
+        x_lines_(ceil_div(kRows * kBlock, strip.end_column - strip.column)),
+        y_lines_(ceil_div(kRows * kBlock, p.inner)) {}
+
+  // The results at hand are a line of each row from `y` on.
+  void begin_column(const BFloat16* y) {
+    y_ = y + kRows * outer_;
+    end_y_ = y_ + kRows * outer_;
+  }
+
+  void ask_for_lines() {
+    for (std::int64_t i = 0; i < x_lines_ && x_ < end_x_; ++i, x_ += kBlock) ask_for(x_, 0);
+    for (std::int64_t i = 0; i < y_lines_ && y_ < end_y_; ++i, y_ += outer_) ask_for(y_, 0);
+  }
+
+ private:
+  std::int64_t outer_;
+  const BFloat16 *x_, *end_x_;
+  const BFloat16 *y_ = nullptr, *end_y_ = nullptr;
+  std::int64_t x_lines_, y_lines_;  // per block
+};
+
+MEZZO_TILE_TARGET void add_up(const Product& p, const BFloat16* rows, std::int64_t column,
+                              NextRows& next, TileSums& sums) {
+  const std::int64_t row_bytes = p.inner / kBlock * kTileBytes;
+  const char* weight = p.weight + column / kTileRows * row_bytes;
+  clear_sums();
+  TileStoresAwake stores;
+  for (std::int64_t i = 0; i < p.inner; i += kBlock, weight += kTileBytes) {
+    add_products(rows + i, p.inner, weight, row_bytes);
+    stores.note_block();
+    next.ask_for_lines();
+  }
+  store_sums(sums);
+}
+
+// `rows` are those of x, as many as two tiles read.
+MEZZO_TILE_TARGET void compute(const Product& p, const Strip& strip, const BFloat16* rows,
+                               const NormPart* part) {
+  // The tile loads do not tell the compiler that they read memory.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  TileSums sums;
+  NextRows next(p, strip);
+  for (std::int64_t column = strip.column; column < strip.end_column; column += kBlock) {
+    BFloat16* y = p.y + strip.row * p.outer + column;
+    next.begin_column(y);
+    add_up(p, rows, column, next, sums);
+    const ColumnBias bias(p.bias, column);
+    if (part == nullptr) {
+      for (std::int64_t r = 0; r < strip.rows; ++r, y += p.outer) {
+        _mm512_storeu_si512(y, rounded_row(sums, r, bias));
+      }
+      continue;
+    }
+    ColumnSums columns(*part, column);
+    for (std::int64_t r = 0; r < strip.rows; ++r, y += p.outer) {
+      const __m512i row = rounded_row(sums, r, bias);
+      _mm512_storeu_si512(y, row);
+      columns.add(row);
+    }
+    columns.keep();
+  }
+}
+
+}  // namespace
+
+void compute_on_tiles(const Product& p, const Strip& strip, const NormPart* part) {
+  if (strip.rows == kRows) return compute(p, strip, strip.x, part);
+  // The last rows, of which there are too few, with others behind them.
+  const Tensor copy = zeros({kRows, p.inner}, DType::kBf16);
+  std::copy_n(strip.x, strip.rows * p.inner, copy.mutable_data<BFloat16>());
+  compute(p, strip, copy.data<BFloat16>(), part);
+}
+
+#else
+
+void compute_on_tiles(const Product&, const Strip&, const NormPart*) {}
+
+#endif
+
+}  // namespace mezzo::kernels::pixels

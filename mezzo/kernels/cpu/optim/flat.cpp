@@ -1,0 +1,92 @@
+// The table of flat kernels, and those of them that need no vectors.
+#include "mezzo/kernels/cpu/optim/flat.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "mezzo/core/half.h"
+#include "mezzo/core/parallel.h"
+
+namespace mezzo::flat {
+namespace {
+
+template <class T>
+void refresh(const T* param, float* master, std::int64_t count) {
+  parallel_for(count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (T(master[i]).bits != param[i].bits) master[i] = static_cast<float>(param[i]);
+    }
+  });
+}
+
+void refresh_master(const void* param, DType dtype, float* master, std::int64_t count) {
+  if (dtype == DType::kBf16) {
+    refresh(static_cast<const BFloat16*>(param), master, count);
+  } else {
+    refresh(static_cast<const Float16*>(param), master, count);
+  }
+}
+
+// In f64: with a small factor, `to + take * difference` in f32 stops moving when the increment
+// falls below half a unit in the last place; one rounding at the end does so later.
+void blend(Device /*device*/, const Blends& blends, std::int64_t count, double keep) {
+  for (std::int64_t i = 0; i < count; ++i) blend_one(blends, i, keep);
+}
+
+// Here nothing is queued: the lists are read at once.
+template <class T>
+std::span<const T> span_of(Listed<T> list) {
+  return {list.blocks, list.count};
+}
+
+// Kernels of the CPU throw at once.
+void note_faults(Device /*device*/, std::int32_t* /*first_bad*/) {}
+
+void note_nonfinite(Device /*device*/, Listed<Block> blocks, const float* factor,
+                    const double* squares, std::int32_t* first_bad) {
+  if (squares != nullptr && std::isfinite(*squares)) return;
+  const std::size_t bad = cpu::first_nonfinite_product(span_of(blocks), *factor);
+  if (bad < blocks.count) *first_bad = std::min(*first_bad, static_cast<std::int32_t>(bad));
+}
+
+void note_squares(Device /*device*/, Listed<Block> blocks, const float* factor, double* sum) {
+  *sum = cpu::sum_of_product_squares(span_of(blocks), *factor);
+}
+
+template <class Factors>
+Factors clipped(Factors factors, Clip clip) {
+  if (clip.sum_of_squares != nullptr) {
+    factors.clip = clip_factor(std::sqrt(*clip.sum_of_squares), clip.max_norm);
+  }
+  return factors;
+}
+
+void sgd_if(Device /*device*/, Gate gate, Clip clip, Listed<SgdBlock> blocks,
+            const SgdFactors* factors) {
+  if (is_open_on_host(gate)) cpu::sgd(span_of(blocks), clipped(*factors, clip));
+}
+
+void adam_if(Device /*device*/, Gate gate, Clip clip, Listed<AdamBlock> blocks,
+             const AdamFactors* factors) {
+  if (is_open_on_host(gate)) cpu::adam(span_of(blocks), clipped(*factors, clip));
+}
+
+}  // namespace
+
+extern const Kernels kCpuKernels{.name = "cpu_simd",
+                                 .first_nonfinite = cpu::first_nonfinite,
+                                 .scale = cpu::scale,
+                                 .sum_of_squares = cpu::sum_of_squares,
+                                 .clamp = cpu::clamp_blocks,
+                                 .count_exponents = cpu::count_exponents,
+                                 .sgd = cpu::sgd,
+                                 .adam = cpu::adam,
+                                 .note_faults = note_faults,
+                                 .note_nonfinite = note_nonfinite,
+                                 .note_squares = note_squares,
+                                 .sgd_if = sgd_if,
+                                 .adam_if = adam_if,
+                                 .refresh_master = refresh_master,
+                                 .blend = blend};
+
+}  // namespace mezzo::flat

@@ -1,0 +1,20 @@
+// The CPU's kernels over lists of flat blocks; see ops/update/flat_kernels.h.
+#pragma once
+
+#include "mezzo/ops/update/flat_kernels.h"
+
+namespace mezzo::flat::cpu {
+
+std::size_t first_nonfinite(std::span<const Block> blocks);
+// The same of the blocks multiplied by `factor`, which are not written.
+std::size_t first_nonfinite_product(std::span<const Block> blocks, float factor);
+std::size_t scale(std::span<const Block> blocks, float factor);
+double sum_of_squares(std::span<const Block> blocks);
+// The same of the blocks multiplied by `factor`, in f32.
+double sum_of_product_squares(std::span<const Block> blocks, float factor);
+void clamp_blocks(std::span<const Block> blocks, float limit);
+void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
+void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
+void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);
+
+}  // namespace mezzo::flat::cpu

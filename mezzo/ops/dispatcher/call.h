@@ -1,0 +1,119 @@
+// The one road: every operation of mezzo goes through call().
+//
+//   1. precision   autocast casts the inputs, if a mixed-precision region is active. This comes
+//                  first, so that what is saved for the backward pass is the small copy, and so
+//                  that promotion sees the dtypes that will be computed with.
+//   2. promotion   inputs that must agree are cast to their common dtype.
+//   3. inference   shapes and dtypes of the outputs; bad inputs end here with a message.
+//   4. kernel      the first kernel of the device that supports the call, the plain loop last.
+//   5. tape        if an input takes part in differentiation, a node is recorded.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+
+#include "mezzo/ops/dispatcher/op.h"
+
+namespace mezzo {
+
+// The inputs of one call while it travels the road: a step may replace an input by its cast.
+class Operands {
+ public:
+  explicit Operands(Inputs inputs);
+
+  std::size_t size() const { return inputs_.size(); }
+  const Tensor& operator[](std::size_t i) const { return *inputs_[i]; }
+  void replace(std::size_t i, Tensor tensor);
+  Inputs view() const { return inputs_; }
+
+ private:
+  static constexpr std::size_t kInline = 8;
+  // Calls rarely have more inputs than fit in place; `cat` may.
+  std::array<const Tensor*, kInline> pointers_{};
+  std::array<Tensor, kInline> owned_;
+  std::vector<const Tensor*> more_pointers_;
+  std::vector<Tensor> more_owned_;
+  std::span<const Tensor*> inputs_;
+  std::span<Tensor> replaced_;
+};
+
+// Casts the operands that the operation wants in one dtype to the widest of theirs.
+void promote_inputs(const OpDef& op, Operands& operands);
+
+// How a thread's calls are cast at a moment, for computing something again as it was then.
+class PrecisionContext {
+ public:
+  virtual ~PrecisionContext() = default;
+  virtual void run(const std::function<void()>& body) const = 0;
+};
+
+// What amp does to the inputs of a call in a mixed-precision region. The hook is per thread; null
+// outside of regions.
+class PrecisionHook {
+ public:
+  virtual void prepare(const OpDef& op, Operands& operands) = 0;
+  // What it does to this thread's calls now.
+  virtual std::shared_ptr<const PrecisionContext> context() const = 0;
+
+ protected:
+  ~PrecisionHook() = default;
+};
+PrecisionHook* precision_hook();
+void set_precision_hook(PrecisionHook* hook);
+
+// While it exists, this thread's calls compute in the dtypes of their operands: for casts, updates
+// in place, and what an operation is made of besides its kernel.
+class WithoutPrecisionHook {
+ public:
+  WithoutPrecisionHook();
+  ~WithoutPrecisionHook();
+  WithoutPrecisionHook(const WithoutPrecisionHook&) = delete;
+  WithoutPrecisionHook& operator=(const WithoutPrecisionHook&) = delete;
+
+ private:
+  PrecisionHook* previous_;
+};
+
+// The results of a call.
+class Outputs {
+ public:
+  explicit Outputs(std::size_t count) : count_(count) {}
+  std::size_t size() const { return count_; }
+  Tensor& operator[](std::size_t i) { return tensors_[i]; }
+  const Tensor& operator[](std::size_t i) const { return tensors_[i]; }
+  std::span<Tensor> view() { return {tensors_.data(), count_}; }
+
+ private:
+  std::array<Tensor, kMaxOutputs> tensors_;
+  std::size_t count_;
+};
+
+// Runs `op` on the inputs. Throws ArgumentError for bad inputs, UnsupportedError if no kernel fits.
+Outputs call(const OpDef& op, Inputs inputs, const Attrs& attrs = {});
+inline Outputs call(const OpDef& op, std::initializer_list<const Tensor*> inputs,
+                    const Attrs& attrs = {}) {
+  return call(op, Inputs(inputs.begin(), inputs.size()), attrs);
+}
+
+// The same for operations with one result.
+inline Tensor call_one(const OpDef& op, std::initializer_list<const Tensor*> inputs,
+                       const Attrs& attrs = {}) {
+  return std::move(call(op, inputs, attrs)[0]);
+}
+
+// call() with results written over tensors that the caller is done with, which saves their memory
+// and the reading of it: output i over *over[i], if that is not null, nobody else sees its
+// elements, and it has the output's shape, dtype and format; else into new memory. It may be an
+// input. For operations whose kernels read all of an element before they write it.
+Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
+                  std::initializer_list<const Tensor*> over);
+Outputs call_over(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over);
+
+// Runs `op` with its result written over `destination` (an in-place change, never recorded and
+// without autocast). Shape and dtype of the result must be the destination's. Throws ArgumentError
+// if the destination takes part in differentiation while recording is on.
+void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
+               const Tensor& destination);
+
+}  // namespace mezzo

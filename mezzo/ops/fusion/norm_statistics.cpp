@@ -1,0 +1,35 @@
+#include "mezzo/ops/fusion/norm_statistics.h"
+
+#include "mezzo/ops/arithmetic.h"
+#include "mezzo/ops/dispatcher/dispatch.h"
+#include "mezzo/ops/pointwise.h"
+
+namespace mezzo {
+namespace {
+
+thread_local NormStatistics* wanted = nullptr;
+thread_local const NormStatistics* given = nullptr;
+
+}  // namespace
+
+Tensor deviation_by_ops(const Tensor& var, double eps) {
+  const Tensor sum = var + eps;
+  const Tensor constant = sum.detach();
+  return sqrt(sum) + (constant - constant);
+}
+
+FindStatistics::FindStatistics(NormStatistics* statistics)
+    : previous_(std::exchange(wanted, statistics)) {}
+FindStatistics::~FindStatistics() { wanted = previous_; }
+
+NormStatistics* wanted_statistics() {
+  return wanted != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? wanted : nullptr;
+}
+
+GiveStatistics::GiveStatistics(const NormStatistics& statistics)
+    : previous_(std::exchange(given, statistics.mean.defined() ? &statistics : nullptr)) {}
+GiveStatistics::~GiveStatistics() { given = previous_; }
+
+const NormStatistics* given_statistics() { return given; }
+
+}  // namespace mezzo
