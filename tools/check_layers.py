@@ -25,6 +25,28 @@ ALLOWED = {
     "cli": {"core", "distributed", "ops", "autograd", "nn", "models", "optim", "amp", "io", "data",
             "graph", "interchange", "report", "train"},
 }
+# Rooms: folders within a layer that has an order of its own. Each may include itself and the rooms listed for it;
+# the folder that holds them may include all. Ops and their helpers know each other, but the dispatcher knows no op.
+SHARED = {"kernels/cpu/simd", "kernels/cpu/loops"}
+METHOD = SHARED | {"kernels/cpu/norm", "kernels/cpu/onednn", "kernels/cpu/gemm", "kernels/cpu/conv"}
+ROOMS = {
+    "ops/dispatcher": set(),
+    "ops/fusion": {"ops", "ops/dispatcher"},
+    "ops/update": {"ops", "ops/dispatcher", "ops/fusion"},
+    "kernels/cpu/simd": set(),
+    "kernels/cpu/loops": {"kernels/cpu/simd"},
+    "kernels/cpu/norm": SHARED,
+    "kernels/cpu/optim": SHARED,
+    "kernels/cpu/onednn": SHARED,
+    "kernels/cpu/pool": SHARED | {"kernels/cpu/norm"},
+    "kernels/cpu/gemm": SHARED | {"kernels/cpu/norm"},
+    "kernels/cpu/conv": SHARED | {"kernels/cpu/onednn"},
+    "kernels/cpu/conv/as_gemm": METHOD,
+    "kernels/cpu/conv/direct": METHOD,
+    "kernels/cpu/conv/grad_weight": METHOD,
+    "kernels/cpu/conv/planar": METHOD | {"kernels/cpu/conv/grad_weight"},
+    "kernels/cpu/conv/winograd": METHOD | {"kernels/cpu/conv/grad_weight"},
+}
 # Files directly in mezzo/, the umbrella header first: what users may see.
 TOP_LEVEL = set(ALLOWED) - {"kernels", "cli"}
 
@@ -50,12 +72,23 @@ def fault_of_include(layer, included):
     return None if target in allowed else f"{layer or 'the top level'} must not include {target}"
 
 
-def faults_of_file(path, layer):
+def fault_of_room(room, included):
+    """Says what is wrong with including that path from that room of a layer, or returns None."""
+    target = included.removeprefix("mezzo/").rpartition("/")[0]
+    holder = next((floor for floor in ("kernels/cpu", "ops") if f"{room}/".startswith(f"{floor}/")), None)
+    if holder is None or room == holder or not f"{target}/".startswith(f"{holder}/"):
+        return None
+    if room not in ROOMS:
+        return f"no room '{room}' is known; add it to tools/check_layers.py"
+    return None if target in ROOMS[room] | {room} else f"{room} must not include {target}"
+
+
+def faults_of_file(path, layer, room):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if match := ANGLED.match(line):
             yield f"{path}:{number}: our own headers go in quotes, not <{match[1]}>"
         elif match := QUOTED.match(line):
-            if fault := fault_of_include(layer, match[1]):
+            if fault := fault_of_include(layer, match[1]) or fault_of_room(room, match[1]):
                 yield f"{path}:{number}: {fault}"
 
 
@@ -66,10 +99,11 @@ def faults(root):
             continue
         for path in sorted(folder.rglob("*")):
             if path.suffix in SUFFIXES:
-                yield from faults_of_file(path, folder.name)
+                room = path.parent.relative_to(root).as_posix()
+                yield from faults_of_file(path, folder.name, room)
     for path in sorted(root.glob("*.*")):
         if path.suffix in SUFFIXES:
-            yield from faults_of_file(path, None)
+            yield from faults_of_file(path, None, "")
 
 
 def main():
