@@ -72,7 +72,7 @@ bool TrainOneStepWithLossScale::updates_by_leaf() const {
 }
 
 // An update that graph mode may do in parts, each behind the last reader of its parameters
-// (graph/passes/early_updates.cpp).
+// (graph/passes/update_in_backward.cpp).
 void TrainOneStepWithLossScale::note_update_by_leaf() {
   const auto parts = std::make_shared<optim::StepInParts>(std::vector{&optimizer_});
   const auto begin = [this, parts] {

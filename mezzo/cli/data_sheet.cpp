@@ -8,6 +8,7 @@
 
 #include "mezzo/cli/strict_values.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/math.h"
 #include "mezzo/data/pictures.h"
 #include "mezzo/data/statistics.h"
 #include "mezzo/data/stream.h"
@@ -109,7 +110,7 @@ Plan plan_by_class(const data::Dataset& set, std::int64_t pictures) {
   const std::int64_t shown = std::ssize(plan.classes);
   const std::int64_t turns = std::ranges::max(counts);
   plan.columns = shown * std::min(turns, std::max<std::int64_t>(kPicturesInARow / shown, 1));
-  const std::int64_t rows = (turns * shown + plan.columns - 1) / plan.columns;
+  const std::int64_t rows = ceil_div(turns * shown, plan.columns);
   plan.indices.assign(static_cast<std::size_t>(rows * plan.columns), -1);
   for (std::size_t i = 0; i < plan.classes.size(); ++i) {
     const std::vector<std::int64_t>& images = of_class[plan.classes[i]];

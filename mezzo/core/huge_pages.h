@@ -10,12 +10,6 @@ inline constexpr std::size_t kHugePage = 2UL << 20;  // of x86-64, transparent
 
 inline constexpr std::size_t kBlockAlignment = 64;  // a cache line, an AVX-512 vector
 
-// `bytes` up to a whole number of `unit`, a power of two; less than `bytes` if there is no such
-// number.
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 // Address space for `bytes`, a whole number of huge pages, that begins with one. It becomes memory
 // where it is written to. Null if there is no more.
 std::byte* map_huge_pages(std::size_t bytes);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/core/math.h"
+
 namespace mezzo {
 namespace {
 
@@ -21,7 +23,7 @@ Tensor scratch(const Shape& shape, DType dtype, Format format) {
   auto* const place = static_cast<std::byte*>(lent->memory_->data()) + lent->offset_;
   // The next one lies after it, at a multiple of a cache line as allocators give them.
   constexpr std::size_t kLine = 64;
-  const std::size_t taken = std::min(lent->bytes_, (bytes + kLine - 1) / kLine * kLine);
+  const std::size_t taken = std::min(lent->bytes_, round_up(bytes, kLine));
   lent->offset_ += taken;
   lent->bytes_ -= taken;
   Ref<Storage> storage = make_ref<Storage>(place, bytes, lent->memory_->device(),

@@ -64,7 +64,7 @@ bool read_header(Decoder& decoder) {
 
 // Asks for three bytes per pixel whatever the file has. Of a palette for one, the colour's number:
 // the library would take black for numbers that the palette lacks.
-void ask_for_bytes(png_structp png, png_infop info) {
+void prefetch_bytes(png_structp png, png_infop info) {
   const png_byte kind = png_get_color_type(png, info);
   if (kind == PNG_COLOR_TYPE_PALETTE) png_set_packing(png);
   if ((kind & PNG_COLOR_MASK_COLOR) == 0) {
@@ -79,7 +79,7 @@ void ask_for_bytes(png_structp png, png_infop info) {
 
 bool read_pixels(Decoder& decoder, png_bytepp rows, std::size_t row_bytes) {
   if (setjmp(decoder.jump) != 0) return false;
-  ask_for_bytes(decoder.png, decoder.info);
+  prefetch_bytes(decoder.png, decoder.info);
   if (png_get_rowbytes(decoder.png, decoder.info) != row_bytes) {
     png_error(decoder.png, "unknown kind of pixels");
   }

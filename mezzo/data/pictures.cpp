@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo::data {
 namespace {
@@ -91,7 +92,7 @@ std::vector<Image> pictures_of(const Tensor& images, std::span<const float> numb
 
 Image shrunk(const Image& image, std::int64_t side) {
   check_arg(side >= 1, kOp, "a side has at least one pixel: ", side);
-  const std::int64_t block = (std::max(image.shape[1], image.shape[2]) + side - 1) / side;
+  const std::int64_t block = ceil_div(std::max(image.shape[1], image.shape[2]), side);
   if (block <= 1) return image;
   // Of what is narrower than a block, the whole.
   const std::int64_t rows = std::min(block, image.shape[1]);
@@ -115,7 +116,7 @@ Image contact_sheet(std::span<const Image> pictures, std::int64_t columns) {
   const Shape shape = pictures.front().shape;
   const auto count = static_cast<std::int64_t>(pictures.size());
   columns = std::min(columns, count);
-  const std::int64_t rows = (count + columns - 1) / columns;
+  const std::int64_t rows = ceil_div(count, columns);
   Image sheet;
   sheet.reshape(
       {shape[0], rows * (shape[1] + kLine) + kLine, columns * (shape[2] + kLine) + kLine});

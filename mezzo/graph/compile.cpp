@@ -268,7 +268,7 @@ void CompiledStep::give_memory(Executable& next) {
   if (next.keeps_arena()) return;
   for (const auto& entry : entries_) {
     const Executable& other = entry->executable;
-    if (&other == in_arena_ && &other != &next) other.clear_rooms();
+    if (&other == in_arena_ && &other != &next) other.clear_slots();
   }
   in_arena_ = &next;
   if (!arena_ || arena_->bytes() < next.memory().arena_bytes) {

@@ -30,17 +30,17 @@ Executable::Executable(Program program, std::unique_ptr<WorkRecorder> recorder)
   if (recorder != nullptr) replay_.emplace(std::move(recorder));
 }
 
-Executable::~Executable() { clear_rooms(); }
+Executable::~Executable() { clear_slots(); }
 
-void Executable::find_packed_rooms() {
+void Executable::find_packed_slots() {
   const std::size_t end = first_of_last_host_work(program_);
   for (Instruction& instruction : instructions_) {
     const auto node = static_cast<std::size_t>(instruction.node - program_.nodes.data());
     if (node >= end) instruction.writer = end;
     if (instruction.node->is_part) instruction.writer = node;
-    const auto room = std::ranges::find(memory_.packed_rooms, node, &PackedRoom::reader);
-    if (room == memory_.packed_rooms.end()) continue;
-    instruction.packed_room = static_cast<std::size_t>(room - memory_.packed_rooms.begin());
+    const auto slot = std::ranges::find(memory_.packed_slots, node, &PackedSlot::reader);
+    if (slot == memory_.packed_slots.end()) continue;
+    instruction.packed_slot = static_cast<std::size_t>(slot - memory_.packed_slots.begin());
   }
 }
 
@@ -283,9 +283,9 @@ void Executable::let_go(const Instruction& instruction) {
 }
 
 void Executable::drop_packed(const Instruction& instruction) {
-  if (instruction.packed_room.has_value()) {
-    const PackedRoom& room = memory_.packed_rooms[*instruction.packed_room];
-    clear_room(room, slots_[room.weight]);
+  if (instruction.packed_slot.has_value()) {
+    const PackedSlot& slot = memory_.packed_slots[*instruction.packed_slot];
+    clear_slot(slot, slots_[slot.weight]);
   }
   for (const ValueId value : instruction.done) {
     for (const Ref<PackedCopy>& copy : packed_copies_of(*slots_[value].storage())) {
@@ -295,9 +295,9 @@ void Executable::drop_packed(const Instruction& instruction) {
 }
 
 bool Executable::run_host(Instruction& instruction) {
-  std::optional<OfferRooms> rooms;
+  std::optional<OfferSlots> slots;
   if (instruction.writer.has_value()) {
-    rooms.emplace(memory_.packed_rooms, program_, arena_, *instruction.writer);
+    slots.emplace(memory_.packed_slots, program_, arena_, *instruction.writer);
   }
   if (instruction.node->is_queued()) make_ready(instruction);
   return with_gradients(instruction, instruction.node->work);

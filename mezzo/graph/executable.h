@@ -36,11 +36,11 @@ class Executable {
 
   // Has results lie in that memory, of at least memory().arena_bytes, from the next run on. Several
   // programs may share it that do not run at the same time: then each is called before its run, and
-  // clear_rooms() of the others. A program that was given none makes its own.
+  // clear_slots() of the others. A program that was given none makes its own.
   void place_in(const Ref<Storage>& arena);
   Ref<Storage> make_arena() const;
   // Gives up weights that lie in the arena in their kernels' layouts.
-  void clear_rooms() const;
+  void clear_slots() const;
   // Lets go of the arena, of which nothing is needed from run to run.
   void leave_arena();
   // True for programs with recordings, which hold the places of all that they read and write, and
@@ -63,7 +63,7 @@ class Executable {
     bool is_by_readers = false;     // its first result is computed when it is read
     bool is_empty = false;          // no element to compute
     bool is_ready = false;          // queued work whose host part is done in this run
-    // Host work that may write rooms: the writer of those.
+    // Host work that may write slots: the writer of those.
     std::optional<std::size_t> writer{};
     std::optional<PreparedCall> call{};  // found when it is first run
     // Inputs that no later call of this operation reads. Weights in layouts of its kernels' own are
@@ -77,8 +77,8 @@ class Executable {
     // The batch normalization that reads its result next, which can be given its statistics.
     Instruction* norm = nullptr;
     NormStatistics statistics{};  // of what it reads, found in this run
-    // The room whose weight it reads, as an index into memory_.packed_rooms.
-    std::optional<std::size_t> packed_room{};
+    // The slot whose weight it reads, as an index into memory_.packed_slots.
+    std::optional<std::size_t> packed_slot{};
   };
 
   void check_runnable() const;
@@ -90,7 +90,7 @@ class Executable {
   void make_instruction(Node& node);
   void find_done_inputs();
   void find_what_passes();
-  void find_packed_rooms();
+  void find_packed_slots();
   void find_norms();
   bool is_lasting(ValueId value) const;
   // True for views, copies of parameters and what is computed when it is read and finds nothing

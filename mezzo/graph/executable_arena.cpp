@@ -31,22 +31,22 @@ void Executable::place_in(const Ref<Storage>& arena) {
   for (Node& node : program_.nodes) make_instruction(node);
   find_done_inputs();
   find_what_passes();
-  find_packed_rooms();
+  find_packed_slots();
   find_norms();
   find_read_gradients();
 }
 
 // Weights in the arena would keep it, and whoever reads them next might be far off.
-void Executable::clear_rooms() const {
+void Executable::clear_slots() const {
   if (!arena_) return;
-  for (const PackedRoom& room : memory_.packed_rooms) {
-    program_.values[room.parameter].tensor.storage()->drop_derived();
+  for (const PackedSlot& slot : memory_.packed_slots) {
+    program_.values[slot.parameter].tensor.storage()->drop_derived();
   }
 }
 
 void Executable::leave_arena() {
   if (!arena_ || keeps_arena()) return;
-  clear_rooms();
+  clear_slots();
   slots_.clear();
   homes_.clear();
   instructions_.clear();

@@ -21,10 +21,10 @@ Tensor Executable::norm_when_read(const Instruction& instruction) {
     return i < instruction.inputs.size() ? *instruction.inputs[i] : Tensor();
   };
   const bool finds = instruction.outputs.size() > 1;
-  return norm_when_asked({input(In::kX), input(In::kWeight), input(In::kBias),
-                          finds ? instruction.outputs[1] : input(In::kRunningMean),
-                          finds ? instruction.outputs[2] : input(In::kRunningVar),
-                          input(In::kResidual), instruction.node->attrs.as<BatchNormAttrs>()});
+  return make_pending_norm({input(In::kX), input(In::kWeight), input(In::kBias),
+                            finds ? instruction.outputs[1] : input(In::kRunningMean),
+                            finds ? instruction.outputs[2] : input(In::kRunningVar),
+                            input(In::kResidual), instruction.node->attrs.as<BatchNormAttrs>()});
 }
 
 }  // namespace mezzo::graph

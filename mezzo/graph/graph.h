@@ -192,7 +192,7 @@ inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
 // was not added, and if there is an optimizer and no backward pass; what build() throws besides
 // comes out. Gradients and scale are then as if the run had not begun. So are parameters and their
 // optimizers' state, unless it is thrown in the midst of a run on a CPU that has begun to update
-// them (passes.h, early_updates).
+// them (passes.h, update_in_backward).
 template <class Signature>
 class Graph;
 

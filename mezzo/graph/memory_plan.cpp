@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 
+#include "mezzo/core/math.h"
 #include "mezzo/graph/gradients_by_updates.h"
 #include "mezzo/graph/norms_by_readers.h"
 #include "mezzo/graph/rewrite.h"
@@ -15,7 +16,7 @@ namespace {
 // cards' kernels are chosen for 256.
 std::size_t aligned(std::size_t bytes, Device device) {
   const std::size_t alignment = device.is_cpu() ? 64 : 256;
-  return (bytes + alignment - 1) / alignment * alignment;
+  return round_up(bytes, alignment);
 }
 
 bool is_dense(const ValueSpec& spec) {
@@ -268,31 +269,31 @@ void arrange(const Program& program, std::vector<PlacedBlock>& blocks, MemoryPla
 
 // Where the arena is free from the update of a run to the reader in the next one: none is worth a
 // larger arena. The largest first, since packing those later takes longest.
-void arrange_rooms(const Program& program, std::span<const PlacedBlock> blocks, MemoryPlan& plan) {
-  std::vector<PackedRoom> wanted = rooms_wanted(program);
-  std::ranges::stable_sort(wanted, std::greater<>(), &PackedRoom::bytes);
+void arrange_slots(const Program& program, std::span<const PlacedBlock> blocks, MemoryPlan& plan) {
+  std::vector<PackedSlot> wanted = wanted_slots(program);
+  std::ranges::stable_sort(wanted, std::greater<>(), &PackedSlot::bytes);
   std::vector<std::pair<std::size_t, std::size_t>> taken;
-  for (PackedRoom& room : wanted) {
-    const Life beginning{0, room.reader};
-    const Life end{room.writer, program.nodes.size()};
+  for (PackedSlot& slot : wanted) {
+    const Life beginning{0, slot.reader};
+    const Life end{slot.writer, program.nodes.size()};
     taken.clear();
     for (const PlacedBlock& block : blocks) {
       if (!meet(block.life, beginning) && !meet(block.life, end)) continue;
       taken.emplace_back(block.offset, block.end());
     }
-    for (const PackedRoom& other : plan.packed_rooms) {  // in the end, all of them are in use
+    for (const PackedSlot& other : plan.packed_slots) {  // in the end, all of them are in use
       taken.emplace_back(other.offset, other.offset + aligned(other.bytes, program.device));
     }
-    const std::size_t bytes = aligned(room.bytes, program.device);
-    room.offset = lowest_gap(taken, bytes);
-    if (room.offset + bytes <= plan.arena_bytes) plan.packed_rooms.push_back(room);
+    const std::size_t bytes = aligned(slot.bytes, program.device);
+    slot.offset = lowest_gap(taken, bytes);
+    if (slot.offset + bytes <= plan.arena_bytes) plan.packed_slots.push_back(slot);
   }
 }
 
-// Whether what lies in the room may be needed at a node: between the reader and the writer it is
+// Whether what lies in the slot may be needed at a node: between the reader and the writer it is
 // not.
-bool is_room_in_use(const PackedRoom& room, std::size_t node) {
-  return node <= room.reader || node >= room.writer;
+bool is_slot_in_use(const PackedSlot& slot, std::size_t node) {
+  return node <= slot.reader || node >= slot.writer;
 }
 
 ArenaRange largest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t arena) {
@@ -319,9 +320,9 @@ std::vector<ArenaRange> free_ranges(const Program& program, std::span<const Plac
     for (const PlacedBlock& block : blocks) {
       if (block.is_alive_at(i)) taken.emplace_back(block.offset, block.end());
     }
-    for (const PackedRoom& room : plan.packed_rooms) {
-      if (!is_room_in_use(room, i)) continue;
-      taken.emplace_back(room.offset, room.offset + aligned(room.bytes, program.device));
+    for (const PackedSlot& slot : plan.packed_slots) {
+      if (!is_slot_in_use(slot, i)) continue;
+      taken.emplace_back(slot.offset, slot.offset + aligned(slot.bytes, program.device));
     }
     ranges.push_back(largest_gap(taken, plan.arena_bytes));
   }
@@ -342,7 +343,7 @@ MemoryPlan plan_memory(const Program& program, bool copies_results) {
   arrange(program, blocks, plan);
   // What is recorded reads weights where they stand.
   if (!copies_results) {
-    arrange_rooms(program, blocks, plan);
+    arrange_slots(program, blocks, plan);
     plan.free_ranges = free_ranges(program, blocks, plan);
   }
   return plan;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "mezzo/graph/packed_rooms.h"
+#include "mezzo/graph/packed_slots.h"
 #include "mezzo/graph/program.h"
 
 namespace mezzo::graph {
@@ -32,7 +32,7 @@ struct MemoryPlan {
   std::vector<std::size_t> offsets;  // in the arena, in bytes; of values that are blocks
   std::size_t arena_bytes = 0;
   // Of which all lie where no value needs the arena at the time.
-  std::vector<PackedRoom> packed_rooms;
+  std::vector<PackedSlot> packed_slots;
   // For each node, the largest part of the arena that nothing lies in while it runs: room for what
   // its kernel needs meanwhile.
   std::vector<ArenaRange> free_ranges;

@@ -18,7 +18,7 @@ bool adds_residual(const Node& norm) {
 bool is_candidate(const Program& program, const Node& node) {
   if (!is_training_norm(node) && !is_norm_by_given(node)) return false;
   const ValueSpec& result = program.spec(node.outputs[0]);
-  return is_norm_worth_again(result.dtype, program.device) && result.shape.numel() > 0;
+  return is_norm_recompute_worth_it(result.dtype, program.device) && result.shape.numel() > 0;
 }
 
 bool normalises(const Program& program, const Node& reader, const Node& norm) {

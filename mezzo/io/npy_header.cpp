@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/math.h"
 #include "mezzo/io/utf8.h"
 
 namespace mezzo::io {
@@ -253,7 +254,7 @@ std::string format_npy_header(const Tensor& tensor) {
   std::string text = concat("{'descr': '", size_of(tensor.dtype()) == 1 ? '|' : '<', known->name,
                             "', 'fortran_order': False, 'shape': (", sizes, "), }");
   const std::size_t before = kNpyFixed + 2;
-  const std::size_t whole = (before + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t whole = round_up(before + text.size() + 1, kAlignment);
   text.resize(whole - before - 1, ' ');
   text += '\n';
 

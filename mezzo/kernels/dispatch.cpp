@@ -30,6 +30,22 @@ void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, co
                  ": ", kernel, " refused: ", reason);
 }
 
+// Names that kernels and switches had at first, and that MEZZO_DISABLE_KERNELS still understands.
+struct FormerName {
+  std::string_view former;
+  std::string_view name;
+};
+constexpr FormerName kFormerNames[] = {
+    {"cpu_joined", "cpu_direct_narrow"},  {"cpu_norm_again", Switch::kNormRecompute},
+    {"cpu_panels", "cpu_grad_weight"},    {"cpu_patches", "cpu_im2col"},
+    {"cpu_taps", "cpu_direct"},           {"cpu_tiles", "cpu_bf16_gemm"},
+    {"cpu_whole", "cpu_fully_connected"}, {"cpu_windows", "cpu_col2im"}};
+
+std::string current_name(std::string name) {
+  const auto found = std::ranges::find(kFormerNames, name, &FormerName::former);
+  return found == std::end(kFormerNames) ? std::move(name) : std::string(found->name);
+}
+
 bool can_be_disabled(std::string_view name) {
   const auto lists_it = [name](const KernelList* list) {
     if (list == nullptr) return false;
@@ -48,6 +64,7 @@ std::vector<std::string> names_in_environment() {
   std::istringstream list(text != nullptr ? text : "");
   for (std::string name; std::getline(list, name, ',');) {
     if (name.empty()) continue;
+    name = current_name(std::move(name));
     if (!can_be_disabled(name)) {
       logging::warn_once(concat("MEZZO_DISABLE_KERNELS names `", name,
                                 "`, and there is no such kernel in this build. `mezzo ops` lists "

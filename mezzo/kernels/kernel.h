@@ -44,7 +44,7 @@ struct Kernel {
   void (*run)(const KernelArgs&) = nullptr;
   // Whether that input of a call that it takes may be a batch normalization that nobody has
   // computed (ops/fusion/pending_norm.h), one with a residual if `adds`: the kernel normalises as
-  // it reads, and the input stays unfilled. Such inputs of other kernels are filled.
+  // it reads, and the input stays pending. Such inputs of other kernels are filled.
   bool (*normalises)(const KernelArgs&, std::size_t input, bool adds) = nullptr;
   // The result of a call that it takes, to be computed by rows as they are read; it asks for
   // elements of the inputs only then. Null for calls whose result is better computed at once.

@@ -64,9 +64,9 @@ void infer_batch_norm(Infer& infer) {
 // a residual it is the sign of (x - mean) * scale + bias, computed again by the very instructions
 // of the forward pass from an x that must be read anyway. With a residual that would read the
 // residual as well; y, which the next layer keeps alive for its own gradient, holds the same signs
-// for the same traffic. If the next layer does without y, the residual is read: see norm_again(). A
-// bit mask would need 1/8 byte per element more memory, all the time, to save an eighth of the
-// traffic of these layers' first backward pass.
+// for the same traffic. If the next layer does without y, the residual is read: see
+// recompute_norm(). A bit mask would need 1/8 byte per element more memory, all the time, to save
+// an eighth of the traffic of these layers' first backward pass.
 void batch_norm_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<BatchNormAttrs>();
   BatchNormSaved saved;
@@ -146,7 +146,7 @@ extern const OpDef batch_norm{
     .saves = {.inputs = 0b11111, .outputs = 0b110},
     .infer = infer_batch_norm,
     .backward = batch_norm_backward,
-    .again = norm_again,
+    .again = recompute_norm,
     .grad_inputs = 0b111,
     .samples =
         [] {
@@ -180,7 +180,7 @@ extern const OpDef batch_norm_add_relu{
     .promote = 1U << NormIn::kX | 1U << NormIn::kResidual,
     .infer = infer_batch_norm,
     .backward = batch_norm_backward,
-    .again = norm_again,
+    .again = recompute_norm,
     .grad_inputs = 0b100111,
     .samples =
         [] {

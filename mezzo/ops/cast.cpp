@@ -156,7 +156,7 @@ Ref<RefCounted> intact_copy(const Tensor& x, DType dtype) {
 }
 
 // A 16-bit copy of x that is filled when it is read.
-Ref<Storage> unfilled_copy(const Tensor& x, DType dtype) {
+Ref<Storage> pending_copy(const Tensor& x, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
   return make_ref<Storage>(bytes, x.device(), Ref<LazyContents>(new CastContents(x, dtype)));
 }
@@ -166,7 +166,7 @@ Ref<Storage> unfilled_copy(const Tensor& x, DType dtype) {
 Tensor parameter_copy(const Tensor& x, DType dtype) {
   Ref<RefCounted> found = intact_copy(x, dtype);
   if (!found) {
-    found = Ref<RefCounted>(unfilled_copy(x, dtype).get());
+    found = Ref<RefCounted>(pending_copy(x, dtype).get());
     x.storage()->derived().put(copy_key(x, dtype), x.version(), found);
   }
   const Ref<Storage> storage(static_cast<Storage*>(found.get()));
@@ -209,7 +209,7 @@ Tensor widen(const Tensor& x) {
   return may_be_lower ? cast(x, DType::kF32) : x;
 }
 
-Tensor unfilled_source(const Tensor& x) {
+Tensor pending_source(const Tensor& x) {
   const Storage& storage = *x.storage();
   if (storage.is_materialized()) return {};
   const CastContents* contents = contents_of(storage);
@@ -273,7 +273,7 @@ void RenewedCopy::keep(const Tensor& param) const {
   }
   Ref<Storage> source = param.storage();
   if (dtype_ != DType::kF32) {
-    source = unfilled_copy(param, dtype_);
+    source = pending_copy(param, dtype_);
     derived.put(copy_key(param, dtype_), param.version(), Ref<RefCounted>(source.get()));
   }
   for (std::size_t i = 0; i < packed_.size(); ++i) {

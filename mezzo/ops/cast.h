@@ -37,7 +37,7 @@ inline Tensor contiguous(const Tensor& x) { return to_format(x, Format::kContigu
 // If x is the shared 16-bit copy of an f32 parameter, or a view of it, and nobody has asked for the
 // copy's elements yet: the parameter, or the same view of it. Else undefined. A kernel that packs
 // weights reads the parameter instead, in one pass.
-Tensor unfilled_source(const Tensor& x);
+Tensor pending_source(const Tensor& x);
 
 // The copies of an f32 parameter as an update sees them that writes all in one pass, so that the
 // next step need not cast nor pack: found before the parameter changes, kept after it.
@@ -45,7 +45,7 @@ Tensor unfilled_source(const Tensor& x);
 // A plain 16-bit copy is found only if a cast has given it out since the last change, somebody
 // asked for its elements, and nobody holds it any more: what a backward pass has yet to read stays
 // as it was. If nobody asked for its elements, the copies are those in kernels' layouts that were
-// read since the last change, of the parameter or of its unfilled 16-bit copy.
+// read since the last change, of the parameter or of its pending 16-bit copy.
 class RenewedCopy {
  public:
   // Empty if there is none.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
 #include "mezzo/ops/dispatcher/attrs.h"
 #include "mezzo/ops/window.h"
 
@@ -40,7 +41,7 @@ struct PoolAxisOf {
   // The windows that contain a pixel are [first_over, last_over).
   constexpr Index first_over(Index pixel) const {
     const Index reach = pixel + before - kernel + 1;
-    return reach <= 0 ? 0 : (reach + stride - 1) / stride;
+    return reach <= 0 ? 0 : ceil_div(reach, stride);
   }
   constexpr Index last_over(Index pixel) const {
     return std::min((pixel + before) / stride + 1, out);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mezzo/core/math.h"
 #include "mezzo/ops/dispatcher/attrs_text.h"
 
 namespace mezzo {
@@ -33,7 +34,7 @@ namespace {
 std::pair<std::int64_t, std::int64_t> same_padding(std::int64_t in, std::int64_t span,
                                                    std::int64_t stride) {
   if (stride < 1) return {0, 0};  // output_size() refuses it
-  const std::int64_t out = (in + stride - 1) / stride;
+  const std::int64_t out = ceil_div(in, stride);
   const std::int64_t total = std::max<std::int64_t>(0, (out - 1) * stride + span - in);
   return {total / 2, total - total / 2};
 }

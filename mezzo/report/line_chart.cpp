@@ -7,6 +7,7 @@
 #include <span>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo::report {
 namespace {
@@ -52,7 +53,7 @@ Bucket bucket_of(std::span<const Point> points) {
 }
 
 std::vector<Bucket> buckets_of(std::span<const Point> points) {
-  const std::size_t size = (points.size() + kMostPoints - 1) / kMostPoints;
+  const std::size_t size = ceil_div(points.size(), kMostPoints);
   std::vector<Bucket> buckets;
   for (std::size_t i = 0; i < points.size(); i += size) {
     buckets.push_back(bucket_of(points.subspan(i, std::min(size, points.size() - i))));

@@ -53,13 +53,13 @@ class Kill : public Command {
   void expect_unbroken(const std::string& options, std::int64_t killed_step,
                        const std::string& checkpoints) const {
     SCOPED_TRACE(concat(options, ", ", checkpoints, ", killed after step ", killed_step));
-    const std::vector<Json> whole = run_whole(options);
+    const std::vector<Json> whole = run_fully_connected(options);
     const std::string part = with_checkpoints(options, checkpoints);
     const std::vector<Json> killed = run_killed(part, killed_step);
     expect_resumed(whole, killed, part);
   }
 
-  std::vector<Json> run_whole(const std::string& options) const {
+  std::vector<Json> run_fully_connected(const std::string& options) const {
     const Outcome outcome = run(concat(options, " --save ", path("whole"), " --json ", path("a")));
     EXPECT_EQ(outcome.status, 0) << outcome.errors;
     return read_events("a");
@@ -110,7 +110,7 @@ class Kill : public Command {
 
   // Killed after the first and the last of the early steps that were skipped.
   void expect_unbroken_after_skips(const std::string& options) const {
-    const std::vector<Json> whole = run_whole(options);
+    const std::vector<Json> whole = run_fully_connected(options);
     std::vector<std::int64_t> skipped;
     for (const Json& step : steps_of(whole)) {
       if (step["skipped"] && step["step"] <= 12) skipped.push_back(step["step"]);

@@ -238,9 +238,11 @@ TEST_F(CommandWithVariable, AnUnknownKernelDrawsOneLine) {
   EXPECT_THAT(errors_under(variable, "cpu_panel", a_step),
               HasSubstr("MEZZO_DISABLE_KERNELS names `cpu_panel`, and there is no such kernel"));
   EXPECT_EQ(errors_under(variable, ",", a_step), "");
-  EXPECT_EQ(errors_under(variable,
-                         "cpu_panels,cpu_pack,cpu_norm_again,cpu_norm_ahead,cpu_grad_rows", a_step),
-            "");
+  EXPECT_EQ(
+      errors_under(variable, "cpu_grad_weight,cpu_pack,cpu_norm_recompute,cpu_grad_rows", a_step),
+      "");
+  const char* const former_names = "cpu_panels,cpu_taps,cpu_whole,cpu_norm_again";
+  EXPECT_EQ(errors_under(variable, former_names, a_step), "");
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ std::size_t recompute_convs(Program& program);
 // done (LeafWork in ops/dispatcher/capture_hook.h), on CPUs, if their gradients go nowhere else.
 // Some hundred kilobytes of gradients are updated at a time; what is left, all of a small network,
 // stays where it was. The same bits. Returns how many parts it made.
-std::size_t early_updates(Program& program);
+std::size_t update_in_backward(Program& program);
 
 inline constexpr Pass kPaintPrecision{
     "paint_precision", "decides the precision of every call in a region", paint_precision};
@@ -118,8 +118,9 @@ inline constexpr Pass kRecomputeCasts{"recompute_casts",
 inline constexpr Pass kRecomputeConvs{"recompute_convs",
                                       "computes cheap convolutions again instead of keeping them",
                                       recompute_convs};
-inline constexpr Pass kEarlyUpdates{
-    "early_updates", "updates parameters as soon as their gradients are complete", early_updates};
+inline constexpr Pass kEarlyUpdates{"update_in_backward",
+                                    "updates parameters as soon as their gradients are complete",
+                                    update_in_backward};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
 // Those that make one call of several, or several smaller ones, in their order. Casts go before

@@ -54,9 +54,9 @@ double work(const Program& program, const Node& node) {
 
 // The results of norms that the backward pass computes again (recompute_norms), by the mean that
 // they read, which no other norm has found.
-class NormsAgain {
+class RecomputedNorms {
  public:
-  explicit NormsAgain(const Program& program) : program_(program), makers_(makers(program)) {
+  explicit RecomputedNorms(const Program& program) : program_(program), makers_(makers(program)) {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];
       if (!is_norm_by_given(node) || node.phase != Phase::kBackward) continue;
@@ -147,7 +147,7 @@ class Candidates {
   const Program& program_;
   MemoryUse use_;
   std::vector<std::vector<std::size_t>> readers_;
-  NormsAgain norms_;
+  RecomputedNorms norms_;
   std::vector<bool> by_readers_;
 };
 

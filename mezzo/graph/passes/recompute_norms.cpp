@@ -54,7 +54,7 @@ void read_residuals(Program& program) {
     const ValueId y = grad.inputs[Reads::kY];
     const std::size_t maker = y != kNoValue ? all_makers[y] : kNoNode;
     if (maker == kNoNode || program.nodes[maker].phase != Phase::kBackward) continue;
-    if (!is_norm_worth_again(program.spec(y).dtype, program.device)) continue;
+    if (!is_norm_recompute_worth_it(program.spec(y).dtype, program.device)) continue;
     grad.inputs.resize(Reads::kResidual + 1, kNoValue);
     grad.inputs[Reads::kY] = kNoValue;
     grad.inputs[Reads::kResidual] = residual_of(program.nodes[maker]);

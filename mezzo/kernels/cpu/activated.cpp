@@ -6,7 +6,7 @@
 namespace mezzo::kernels::cpu {
 
 extern const KernelList linear_activation{
-    {{{"cpu_tiles", supports_linear_activation_tiles, run_linear_activation_tiles},
+    {{{"cpu_bf16_gemm", supports_linear_activation_tiles, run_linear_activation_tiles},
       {"cpu_in_place", vector_dtypes_only, run_linear_activation}}}};
 extern const KernelList matmul_activation{
     {{{"cpu_in_place", vector_dtypes_only, run_matmul_activation}}}};

@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/batch_norm.cpp"
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/norm/channel_statistics-inl.h"
 #include "mezzo/kernels/cpu/norm/norm_sums.h"
 #include "mezzo/kernels/cpu/norm/normalized-inl.h"
@@ -39,7 +40,7 @@ enum class Tail { kNone, kRelu, kAddRelu };
 // What rows are normalised by, as whole rows.
 class Affine {
  public:
-  Affine(const ChannelRows& rows, const NormAgain& norm) : arrays_(rows, kArrays) {
+  Affine(const ChannelRows& rows, const PendingNorm& norm) : arrays_(rows, kArrays) {
     load_channels(rows, norm.mean, 0, arrays_[kMean]);
     load_channels(rows, norm.var, 1, arrays_[kVar]);
     load_channels(rows, norm.weight, 1, arrays_[kWeight]);
@@ -70,8 +71,8 @@ void apply(const T* x, const Residual& residual, T* y, const ChannelRows& rows,
     for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
       for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
         const std::int64_t i = row * width + c;
-        ask_for(x + i, kReadAhead);
-        ask_for(y + i, kWriteAhead);
+        prefetch(x + i, kReadAhead);
+        prefetch(y + i, kWriteAhead);
         auto v = normalize(load(x + i, part), load(norm.mean + c), load(norm.scale + c),
                            load(norm.bias + c));
         if constexpr (kTail == Tail::kAddRelu) v = hn::Add(v, residual(i, c, part));
@@ -87,11 +88,11 @@ template <class T>
 void add_residual(const T* x, const Tensor& residual, T* y, const ChannelRows& rows,
                   const kernels::NormLines& norm) {
   const Format format = residual.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
-  const NormAgain* const unfilled = unfilled_norm(residual);
-  if (unfilled != nullptr && !unfilled->residual.defined()) {
-    const Tensor stored = kernels::dense(unfilled->x, format);
-    const Affine affine(rows, *unfilled);
-    const Normalized<false> read{affine.lines(unfilled->attrs.relu)};
+  const PendingNorm* const pending = pending_norm_of(residual);
+  if (pending != nullptr && !pending->residual.defined()) {
+    const Tensor stored = kernels::dense(pending->x, format);
+    const Affine affine(rows, *pending);
+    const Normalized<false> read{affine.lines(pending->attrs.relu)};
     const T* const from = stored.data<T>();
     const auto normalized = [&](std::int64_t i, std::int64_t c, auto part) HWY_ATTR {
       return as_stored<T>(read.normalized(from + (i - c), c, part));
@@ -101,7 +102,7 @@ void add_residual(const T* x, const Tensor& residual, T* y, const ChannelRows& r
   const Tensor stored = kernels::dense(residual, format);
   const T* const from = stored.data<T>();
   const auto as_it_is = [&](std::int64_t i, std::int64_t /*c*/, auto part) HWY_ATTR {
-    ask_for(from + i, kReadAhead);
+    prefetch(from + i, kReadAhead);
     return load(from + i, part);
   };
   apply<Tail::kAddRelu>(x, as_it_is, y, rows, norm);
@@ -115,7 +116,7 @@ void batch_norm_typed(const KernelArgs& args) {
   const Tensor x = kernels::dense(args.input(In::kX), format);
   const ChannelRows rows(x.shape(), lanes(), kElementGrain);
   const T* in = x.data<T>();
-  const bool is_by_readers = unfilled_norm(out) != nullptr;
+  const bool is_by_readers = pending_norm_of(out) != nullptr;
   if (attrs.training) find_statistics(in, rows, args);
   if (is_by_readers) return;
   const Affine affine(rows, {.weight = args.input(In::kWeight),
@@ -177,7 +178,7 @@ NormSums::NormSums(const Shape& shape)
 
 std::int64_t NormSums::rows_at_first(int part) const {
   const std::int64_t head = HWY_DYNAMIC_DISPATCH(head_of)(rows_, part);
-  const std::int64_t chunks = (head + kChunkRows - 1) / kChunkRows;
+  const std::int64_t chunks = ceil_div(head, kChunkRows);
   return std::min(chunks * kChunkRows, rows_.first_row(part + 1) - rows_.first_row(part));
 }
 

@@ -77,13 +77,13 @@ HWY_INLINE F32Vec masked(const GradTensors<T>& t, const GradArrays& a, std::int6
 
 // Asks for what lies `elements` behind element i of all arrays.
 template <Mask kMask, bool kJoined, class T>
-HWY_INLINE void ask_for_pass_1(const GradTensors<T>& t, std::int64_t i, std::int64_t elements) {
+HWY_INLINE void prefetch_pass_1(const GradTensors<T>& t, std::int64_t i, std::int64_t elements) {
   const std::int64_t ahead = elements * static_cast<std::int64_t>(sizeof(T));
-  ask_for(t.x + i, ahead);
-  ask_for(t.grad + i, ahead);
-  if constexpr (has_residual(kMask)) ask_for(t.signs + i, ahead);
-  if constexpr (has_residual(kMask)) ask_for(t.grad_residual + i, ahead);
-  if constexpr (kJoined) ask_for(t.other + i, ahead);
+  prefetch(t.x + i, ahead);
+  prefetch(t.grad + i, ahead);
+  if constexpr (has_residual(kMask)) prefetch(t.signs + i, ahead);
+  if constexpr (has_residual(kMask)) prefetch(t.grad_residual + i, ahead);
+  if constexpr (kJoined) prefetch(t.other + i, ahead);
 }
 
 // Sums of the masked gradient and of its product with x - mean over one part of the rows.
@@ -98,7 +98,7 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
       auto products = load(sums.chunk_second + c);
       for (std::int64_t r = 0; r < group; ++r) {
         const std::int64_t i = (row + r) * width + c;
-        ask_for_pass_1<kMask, kJoined>(t, i, group * width);
+        prefetch_pass_1<kMask, kJoined>(t, i, group * width);
         const auto grad = masked<kMask, kJoined>(t, a, i, c, part);
         // Lanes beyond the end hold a gradient of 0 already.
         sum = hn::Add(sum, grad);
@@ -125,9 +125,9 @@ void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRow
     for_rows_backwards(rows, begin, end, [&](std::int64_t row) HWY_ATTR {
       for_row(rows.count(row), [&](std::int64_t c, auto part) HWY_ATTR {
         const std::int64_t i = row * width + c;
-        ask_for(t.x + i, kReadAhead);
-        ask_for(t.grad + i, kReadAhead);
-        ask_for(t.grad_x + i, kWriteAhead);
+        prefetch(t.x + i, kReadAhead);
+        prefetch(t.grad + i, kReadAhead);
+        prefetch(t.grad_x + i, kWriteAhead);
         const auto grad = kRecomputed ? masked_by_x(t, a, i, c, part) : load(t.grad + i, part);
         const auto centered = hn::Sub(load(t.x + i, part), load(a.mean + c));
         const auto rest = hn::MulAdd(centered, load(a.slope + c), load(a.constant + c));

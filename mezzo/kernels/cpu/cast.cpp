@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/loops/cast_rows.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
@@ -97,8 +98,8 @@ class Copy {
     const std::int64_t in_stride = loop_.strides[1][last];
     const std::int64_t out_stride = loop_.strides[0][axis];
     Shape outer = loop_.sizes;
-    outer[last] = (width + kPanel - 1) / kPanel;
-    outer[axis] = (height + kTile - 1) / kTile;
+    outer[last] = ceil_div(width, kPanel);
+    outer[axis] = ceil_div(height, kTile);
     std::array<Strides, 2> strides = loop_.strides;
     for (Strides& operand : strides) {
       operand[last] *= kPanel;
@@ -132,7 +133,7 @@ class Copy {
     constexpr std::int64_t kRows = kTile * kPanel / kNarrow;
     Shape outer = loop_.sizes;
     outer[last] = 1;
-    outer[axis] = (height + kRows - 1) / kRows;
+    outer[axis] = ceil_div(height, kRows);
     std::array<Strides, 2> strides = loop_.strides;
     for (Strides& operand : strides) operand[axis] *= kRows;
     parallel_for(outer.numel(), kElementGrain / kRows, [&](std::int64_t begin, std::int64_t end) {
@@ -173,7 +174,7 @@ void convert_flat(const Tensor& in, const Tensor& out) {
   const Elements<const std::byte> from = read(in);
   const Elements<std::byte> to = written(out);
   const std::int64_t n = in.numel();
-  parallel_for((n + kGroup - 1) / kGroup, kElementGrain / kGroup,
+  parallel_for(ceil_div(n, kGroup), kElementGrain / kGroup,
                [&](std::int64_t begin, std::int64_t end) {
                  const std::int64_t first = begin * kGroup;
                  convert(from.at(first), to.at(first), std::min(end * kGroup, n) - first);

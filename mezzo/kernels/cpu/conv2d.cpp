@@ -1,6 +1,6 @@
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_col2im.h"
-#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_dense.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_fully_connected.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_im2col.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pixels.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pointwise.h"
@@ -171,33 +171,36 @@ void grad_weight_widened(const KernelArgs& args) { onednn::run_widened(args, gra
 }  // namespace
 
 extern const KernelList conv2d{
-    {{{"cpu_whole", conv::supports_whole, conv::run_whole},
-      {"cpu_patches", conv::supports_patches, conv::run_patches},
+    {{{"cpu_fully_connected", conv::supports_fully_connected, conv::run_fully_connected},
+      {"cpu_im2col", conv::supports_im2col, conv::run_im2col},
       {"cpu_winograd", conv::supports_winograd, conv::run_winograd},
       {"cpu_pixels", conv::supports_pixels, conv::run_pixels, conv::normalises_pixels},
-      {"cpu_taps", conv::supports_taps, conv::run_taps},
+      {"cpu_direct", conv::supports_direct, conv::run_direct},
       {"cpu_planar", conv::supports_planar, conv::run_planar},
-      {"cpu_joined", conv::supports_joined, conv::run_joined},
+      {"cpu_direct_narrow", conv::supports_direct_narrow, conv::run_direct_narrow},
       {"cpu_onednn", supports_forward, forward},
       {kWidened, onednn::supports_widened, forward_widened}}}};
 extern const KernelList conv2d_grad_input{
-    {{{"cpu_whole", conv::supports_whole_grad_input, conv::run_whole_grad_input},
-      {"cpu_patches", conv::supports_patches_grad_input, conv::run_patches_grad_input},
-      {"cpu_windows", conv::supports_windows_grad_input, conv::run_windows_grad_input},
+    {{{"cpu_fully_connected", conv::supports_fully_connected_grad_input,
+       conv::run_fully_connected_grad_input},
+      {"cpu_im2col", conv::supports_im2col_grad_input, conv::run_im2col_grad_input},
+      {"cpu_col2im", conv::supports_col2im_grad_input, conv::run_col2im_grad_input},
       {"cpu_pixels", conv::supports_pixels_grad_input, conv::run_pixels_grad_input},
       {"cpu_onednn_1x1", conv::supports_pointwise, conv::grad_input_pointwise},
       {"cpu_winograd", conv::supports_winograd_grad_input, conv::run_winograd_grad_input},
-      {"cpu_taps", conv::supports_taps_grad_input, conv::run_taps_grad_input},
+      {"cpu_direct", conv::supports_direct_grad_input, conv::run_direct_grad_input},
       {"cpu_planar", conv::supports_planar_grad_input, conv::run_planar_grad_input},
       {"cpu_row_sums", conv::supports_row_sums, conv::run_row_sums},
-      {"cpu_joined", conv::supports_joined_grad_input, conv::run_joined_grad_input},
+      {"cpu_direct_narrow", conv::supports_direct_narrow_grad_input,
+       conv::run_direct_narrow_grad_input},
       {"cpu_onednn", supports_gradient<Pass::kGradInput>, grad_input},
       {kWidened, onednn::supports_widened, grad_input_widened}}}};
 extern const KernelList conv2d_grad_weight{
-    {{{"cpu_whole", conv::supports_whole_grad_weight, conv::run_whole_grad_weight},
-      {"cpu_patches", conv::supports_patches_grad_weight, conv::run_patches_grad_weight},
+    {{{"cpu_fully_connected", conv::supports_fully_connected_grad_weight,
+       conv::run_fully_connected_grad_weight},
+      {"cpu_im2col", conv::supports_im2col_grad_weight, conv::run_im2col_grad_weight},
       {"cpu_winograd", conv::supports_winograd_grad_weight, conv::run_winograd_grad_weight},
-      {"cpu_panels", supports_grad_weight, run_grad_weight, normalises_in_grad_weight},
+      {"cpu_grad_weight", supports_grad_weight, run_grad_weight, normalises_in_grad_weight},
       {"cpu_planar", supports_grad_weight_planar, run_grad_weight_planar},
       {"cpu_onednn", supports_gradient<Pass::kGradWeight>, grad_weight},
       {kWidened, onednn::supports_widened, grad_weight_widened}}}};

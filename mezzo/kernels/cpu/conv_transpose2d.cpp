@@ -62,7 +62,7 @@ void run_transposed(const KernelArgs& args) {
 }  // namespace
 
 extern const KernelList conv_transpose2d{
-    {{{"cpu_taps", conv::supports_taps_transposed, conv::run_taps_transposed},
+    {{{"cpu_direct", conv::supports_direct_transposed, conv::run_direct_transposed},
       {"cpu_grad_input", vector_dtypes_only, run_transposed}}}};
 
 }  // namespace mezzo::kernels::cpu

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/dropout.cpp"
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/random.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/simd/philox-inl.h"
@@ -45,7 +46,7 @@ void drop_group(const T* in, T* out, std::int64_t n, const std::uint32_t* words,
 template <class T>
 void drop(const T* in, T* out, std::int64_t n, const Rule& rule, RandomPosition place) {
   const std::int64_t group = 4 * lanes();
-  const std::int64_t groups = (n + group - 1) / group;
+  const std::int64_t groups = ceil_div(n, group);
   parallel_for(groups, kElementGrain / 4 / group, [&](std::int64_t begin, std::int64_t end) {
     alignas(64) std::uint32_t words[kPhiloxWords];
     for (std::int64_t g = begin; g < end; ++g) {

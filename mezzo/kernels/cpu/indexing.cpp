@@ -2,6 +2,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/loops/integers.h"
@@ -111,7 +112,7 @@ void add_rows(const Tensor& grad, const Tensor& indices, const Tensor& sums) {
   const auto* index = indices.data<std::int64_t>();
   auto* to = sums.mutable_data<float>();
   constexpr std::int64_t kColumns = 16;
-  const std::int64_t blocks = (d + kColumns - 1) / kColumns;
+  const std::int64_t blocks = ceil_div(d, kColumns);
   const std::int64_t grain =
       std::max<std::int64_t>(1, kGrain / (kColumns * std::max<std::int64_t>(1, indices.numel())));
   parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {

@@ -89,8 +89,8 @@ void normalize_rows(const T* x, const Tensor& weight, const Tensor& bias, float 
       const auto mean = hn::Set(F32(), statistics.mean);
       const auto rstd = hn::Set(F32(), statistics.rstd);
       for_row(size, [&](std::int64_t i, auto part) HWY_ATTR {
-        ask_for(in + i, kReadAhead);
-        ask_for(out + i, kWriteAhead);
+        prefetch(in + i, kReadAhead);
+        prefetch(out + i, kWriteAhead);
         const auto normal = hn::Mul(hn::Sub(load(in + i, part), mean), rstd);
         store(hn::MulAdd(normal, load(scale + i, part), load(shift + i, part)), out + i, part);
       });

@@ -5,6 +5,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/simd/math-inl.h"
 #include "mezzo/kernels/kernel.h"
@@ -232,7 +233,7 @@ namespace {
 template <class T>
 double sum_of_squares(const T* a, const T* b, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;
-  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  const std::int64_t blocks = ceil_div(n, kBlock);
   std::vector<double> sums(static_cast<std::size_t>(blocks));
   parallel_for(blocks, kElementGrain / kBlock, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {

@@ -269,10 +269,10 @@ constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
 }  // namespace
 
 extern const KernelList matmul{
-    {{{"cpu_tiles", supports_matmul_tiles, run_matmul_tiles, nullptr, matmul_tiles_rows},
+    {{{"cpu_bf16_gemm", supports_matmul_tiles, run_matmul_tiles, nullptr, matmul_tiles_rows},
       {"cpu_onednn", supports<matmul_call>, run_matmul},
       kWidened<run_matmul>}}};
-extern const KernelList linear{{{{"cpu_tiles", supports_linear_tiles, run_linear_tiles},
+extern const KernelList linear{{{{"cpu_bf16_gemm", supports_linear_tiles, run_linear_tiles},
                                  {"cpu_onednn", supports<linear_call>, run_linear},
                                  kWidened<run_linear>}}};
 

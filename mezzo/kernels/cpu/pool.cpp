@@ -123,7 +123,7 @@ void max_pool2d_of(const KernelArgs& args, const Pool& pool, const MakeRows& mak
 
 void max_pool2d(const KernelArgs& args) {
   const Pool pool(args.attrs<Pool2dAttrs>(), args.input(0).shape(), args.output().shape());
-  const NormAgain* const norm = unfilled_norm(args.input(0));
+  const PendingNorm* const norm = pending_norm_of(args.input(0));
   if (norm != nullptr && !norm->residual.defined()) {
     const kernels::NormArrays arrays(*norm);
     const Tensor x = channels_last(norm->x);

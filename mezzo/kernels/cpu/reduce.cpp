@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mezzo/core/half.h"
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/loops/integers.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
@@ -77,7 +78,7 @@ class Walk {
 
   // One result, its blocks shared out to threads and combined in order.
   double reduce_rows_together(std::int64_t result) const {
-    const std::int64_t in_row = (plan_.inner + blocks_.most - 1) / blocks_.most;
+    const std::int64_t in_row = ceil_div(plan_.inner, blocks_.most);
     const std::int64_t all = plan_.reduced.numel() * in_row;
     std::vector<double> partial(static_cast<std::size_t>(all));
     const std::int64_t grain = std::max<std::int64_t>(1, kElementGrain * in_row / plan_.inner);
@@ -119,7 +120,7 @@ class Walk {
                       double* totals) const {
     constexpr std::int64_t kWanted = 64;
     const std::int64_t cols = plan_.inner;
-    const std::int64_t joined = (kWanted + cols - 1) / cols;
+    const std::int64_t joined = ceil_div(kWanted, cols);
     if (stride != cols || joined < 2 || rows < 2 * joined) {
       blocks_.columns(x, rows, stride, cols, totals);
       return;

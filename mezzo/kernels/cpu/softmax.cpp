@@ -5,6 +5,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/simd/math-inl.h"
 #include "mezzo/kernels/kernel.h"
@@ -17,7 +18,7 @@ namespace {
 // The vectors of one row whose elements are neighbours: lanes are elements of the row.
 struct AlongRow {
   std::int64_t n;
-  std::int64_t steps = (n + lanes() - 1) / lanes();
+  std::int64_t steps = ceil_div(n, lanes());
 
   template <class T>
   HWY_INLINE F32Vec get(const T* p, std::int64_t i, float fill) const {
@@ -188,7 +189,7 @@ void for_rows_of_neighbours(const Operands<T>& x, const AxisInMemory& axis, std:
 
 template <class Function, class T>
 void for_rows_side_by_side(const Operands<T>& x, const AxisInMemory& axis, std::int64_t grain) {
-  const std::int64_t groups = (axis.inner + lanes() - 1) / lanes();
+  const std::int64_t groups = ceil_div(axis.inner, lanes());
   parallel_for(axis.outer * groups, grain, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> buffer(static_cast<std::size_t>(axis.n * lanes()));
     for (std::int64_t g = begin; g < end; ++g) {

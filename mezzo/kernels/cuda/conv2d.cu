@@ -22,7 +22,7 @@ constexpr std::uint64_t kPackedWeight = 0x6375646177;  // DerivedKey::kind of ch
 
 Tensor pack(const Tensor& weight) {
   const Tensor packed = empty(weight.shape(), weight.dtype(), kImages, weight.device());
-  const Tensor source = unfilled_source(weight);
+  const Tensor source = pending_source(weight);
   convert_into(source.defined() ? source : weight, packed);
   return packed;
 }

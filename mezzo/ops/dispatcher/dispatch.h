@@ -46,15 +46,15 @@ std::unique_ptr<ResultRows> rows_of(const OpDef& op, Inputs inputs, std::span<Te
 
 // What can be switched off like a kernel and is none of an operation: no kernel has such a name.
 struct Switch {
-  static constexpr std::string_view kPack = "cpu_pack";             // weights packed by mezzo
-  static constexpr std::string_view kNormAgain = "cpu_norm_again";  // norms computed again
+  static constexpr std::string_view kPack = "cpu_pack";  // weights packed by mezzo
+  static constexpr std::string_view kNormRecompute = "cpu_norm_recompute";  // norms computed again
   static constexpr std::string_view kNormAhead = "cpu_norm_ahead";  // statistics by convolutions
   static constexpr std::string_view kGradRows = "cpu_grad_rows";    // gradients by their updates
-  static constexpr std::array kAll{kPack, kNormAgain, kNormAhead, kGradRows};
+  static constexpr std::array kAll{kPack, kNormRecompute, kNormAhead, kGradRows};
 };
 
-// Kernels that no call uses from now on, by name (`cpu_panels`; `mezzo ops` lists them, and Switch
-// has some more): the next in the list computes instead. At first those that the environment
+// Kernels that no call uses from now on, by name (`cpu_grad_weight`; `mezzo ops` lists them, and
+// Switch has some more): the next in the list computes instead. At first those that the environment
 // variable MEZZO_DISABLE_KERNELS names, separated by commas; a name that there is not draws a
 // warning. For tests, and to see what a kernel brings. Not to be called while other threads
 // compute.

@@ -16,7 +16,7 @@ using In = BatchNormInput;
 
 class NormContents final : public LazyContents {
  public:
-  explicit NormContents(NormAgain norm) : norm_(std::move(norm)) {
+  explicit NormContents(PendingNorm norm) : norm_(std::move(norm)) {
     for (std::size_t i = 0; i < versions_.size(); ++i) versions_[i] = version_of(*inputs()[i]);
   }
 
@@ -40,7 +40,7 @@ class NormContents final : public LazyContents {
     return true;
   }
 
-  const NormAgain& norm() const { return norm_; }
+  const PendingNorm& norm() const { return norm_; }
 
  private:
   static constexpr std::size_t kInputs = In::kResidual + 1;
@@ -53,7 +53,7 @@ class NormContents final : public LazyContents {
     return tensor.defined() ? tensor.version() : 0;
   }
 
-  NormAgain norm_;
+  PendingNorm norm_;
   std::array<std::uint64_t, kInputs> versions_{};
 };
 
@@ -63,12 +63,12 @@ Tensor without_history(const NodeInput& input) {
 
 }  // namespace
 
-bool is_norm_worth_again(DType dtype, Device device) {
+bool is_norm_recompute_worth_it(DType dtype, Device device) {
   return is_lower(dtype) && device == kCpuDevice && cpu_features().avx2 &&
-         !is_kernel_disabled(Switch::kNormAgain);
+         !is_kernel_disabled(Switch::kNormRecompute);
 }
 
-Tensor norm_when_asked(NormAgain norm) {
+Tensor make_pending_norm(PendingNorm norm) {
   norm.attrs.training = false;
   const Tensor x = norm.x;
   const Format format = x.rank() == 4 ? Format::kChannelsLast : Format::kContiguous;
@@ -78,14 +78,14 @@ Tensor norm_when_asked(NormAgain norm) {
       make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), format), x.dtype()));
 }
 
-Tensor norm_again(Node& norm) {
+Tensor recompute_norm(Node& norm) {
   // A program that is captured is changed by a pass instead, which knows what it is worth.
   if (capture_hook() != nullptr || norm.is_released()) return {};
   const auto& attrs = norm.attrs().as<BatchNormAttrs>();
   const auto inputs = norm.inputs();
   const Tensor& x = inputs[In::kX].saved;
   if (!attrs.training || !x.defined() || x.numel() == 0 ||
-      !is_norm_worth_again(x.dtype(), x.device())) {
+      !is_norm_recompute_worth_it(x.dtype(), x.device())) {
     return {};
   }
   const bool adds = inputs.size() > In::kResidual && inputs[In::kResidual].present;
@@ -93,13 +93,13 @@ Tensor norm_again(Node& norm) {
   NodeOutput& y = norm.outputs()[0];
   y.saved = Tensor();
   y.is_kept = false;
-  return norm_when_asked({x.detach(), without_history(inputs[In::kWeight]),
-                          without_history(inputs[In::kBias]), norm.outputs()[1].saved,
-                          norm.outputs()[2].saved,
-                          adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs});
+  return make_pending_norm({x.detach(), without_history(inputs[In::kWeight]),
+                            without_history(inputs[In::kBias]), norm.outputs()[1].saved,
+                            norm.outputs()[2].saved,
+                            adds ? without_history(inputs[In::kResidual]) : Tensor(), attrs});
 }
 
-const NormAgain* unfilled_norm(const Tensor& tensor) {
+const PendingNorm* pending_norm_of(const Tensor& tensor) {
   const Storage& storage = *tensor.storage();
   if (storage.is_materialized()) return nullptr;
   const auto* const contents = dynamic_cast<const NormContents*>(storage.lazy_contents());

@@ -11,7 +11,7 @@ class Node;
 
 // What a normalisation reads, with the statistics that it has found. Its result is the batch_norm()
 // of these outside of training: the same instructions on the same numbers, hence the same bits.
-struct NormAgain {
+struct PendingNorm {
   Tensor x{};               // [n, c] or [n, c, h, w]
   Tensor weight{}, bias{};  // f32 [c], or undefined for 1 and 0
   Tensor mean{}, var{};     // f32 [c]
@@ -20,12 +20,12 @@ struct NormAgain {
 };
 
 // True where the elements are better computed again than kept: 16 bits on CPUs, unless the kernel
-// `cpu_norm_again` is disabled.
-bool is_norm_worth_again(DType dtype, Device device);
+// `cpu_norm_recompute` is disabled.
+bool is_norm_recompute_worth_it(DType dtype, Device device);
 
 // The result of such a normalisation, whose elements are computed when they are first asked for.
 // What it reads must not be changed before.
-Tensor norm_when_asked(NormAgain norm);
+Tensor make_pending_norm(PendingNorm norm);
 
 // A tensor like the result of a recorded batch_norm or batch_norm_add_relu, whose elements are
 // computed when they are first asked for, from what the node keeps for its own gradient; undefined
@@ -35,11 +35,11 @@ Tensor norm_when_asked(NormAgain norm);
 //
 // With a residual, that must be kept by another gradient: of residual blocks in a row, every other
 // result goes and its neighbours stay. The node then has the residual for its gradient and gives up
-// its result. Disabling `cpu_norm_again` (disable_kernels()) has all results kept.
-Tensor norm_again(Node& norm);
+// its result. Disabling `cpu_norm_recompute` (disable_kernels()) has all results kept.
+Tensor recompute_norm(Node& norm);
 
 // What the elements of such a tensor will be computed from, while nobody has asked for them; null
 // for any other tensor.
-const NormAgain* unfilled_norm(const Tensor& tensor);
+const PendingNorm* pending_norm_of(const Tensor& tensor);
 
 }  // namespace mezzo

@@ -38,15 +38,15 @@ class CallContents final : public LazyContents {
   std::size_t bytes() const { return static_cast<std::size_t>(shape_.numel()) * size_of(dtype_); }
 
   // `result` has that shape; its elements are not asked for.
-  UnfilledRows rows(Tensor result) const {
+  PendingRows rows(Tensor result) const {
     const std::span<Tensor> outputs(&result, 1);
-    UnfilledRows unfilled{.rows = rows_of(*op_, pointers_, outputs, attrs_),
-                          .dtype = inputs_[0].dtype()};
-    if (op_->flops != nullptr) unfilled.flops = op_->flops(pointers_, outputs, attrs_);
+    PendingRows pending{.rows = rows_of(*op_, pointers_, outputs, attrs_),
+                        .dtype = inputs_[0].dtype()};
+    if (op_->flops != nullptr) pending.flops = op_->flops(pointers_, outputs, attrs_);
     for (const Tensor& input : inputs_) {
-      if (input.defined()) unfilled.bytes += static_cast<double>(input.bytes());
+      if (input.defined()) pending.bytes += static_cast<double>(input.bytes());
     }
-    return unfilled;
+    return pending;
   }
 
  private:
@@ -77,13 +77,13 @@ Tensor result_when_asked(const OpDef& op, Inputs inputs, const Attrs& attrs, con
   return contents->result_in(make_ref<Storage>(contents->bytes(), kCpuDevice, owner));
 }
 
-UnfilledRows unfilled_rows(const Tensor& tensor) {
+PendingRows pending_rows(const Tensor& tensor) {
   const Storage& storage = *tensor.storage();
   if (storage.is_materialized()) return {};
   const auto* const contents = dynamic_cast<const CallContents*>(storage.lazy_contents());
   const bool is_whole = contents != nullptr && tensor.bytes() == contents->bytes() &&
                         tensor.is_dense() && contents->is_current();
-  return is_whole ? contents->rows(tensor) : UnfilledRows();
+  return is_whole ? contents->rows(tensor) : PendingRows();
 }
 
 }  // namespace mezzo

@@ -41,13 +41,13 @@ Tensor result_when_asked(const OpDef& op, Inputs inputs, const Attrs& attrs, con
                          DType dtype);
 
 // What is left to do for such a tensor.
-struct UnfilledRows {
+struct PendingRows {
   std::unique_ptr<ResultRows> rows{};  // null: nothing, or it cannot be done by rows
   DType dtype = DType::kF32;           // of what the call reads
   double flops = 0;
   double bytes = 0;  // that it reads
 };
 // While nobody has asked for the elements of such a tensor; without rows for any other tensor.
-UnfilledRows unfilled_rows(const Tensor& tensor);
+PendingRows pending_rows(const Tensor& tensor);
 
 }  // namespace mezzo

@@ -146,8 +146,8 @@ template <class Block, class Factors>
 struct Update {
   std::vector<Block> blocks;
   Factors factors;
-  std::vector<UnfilledRows> rows{};  // of gradients that are computed as they are used
-  double state_bytes;                // of the optimizer's state for one number, read and written
+  std::vector<PendingRows> rows{};  // of gradients that are computed as they are used
+  double state_bytes;               // of the optimizer's state for one number, read and written
 };
 
 // Parameter and gradient of the last block, and what stands behind it if they have 16 bits. A
@@ -165,9 +165,9 @@ void set_param(Update& update, const char* op, std::size_t i, const Tensor& para
   }
   block.param = floats(param);
   if (block.copy.packed.count == 0) {
-    UnfilledRows unfilled = unfilled_rows(grad);
-    block.rows = unfilled.rows.get();
-    if (block.rows != nullptr) update.rows.push_back(std::move(unfilled));
+    PendingRows pending = pending_rows(grad);
+    block.rows = pending.rows.get();
+    if (block.rows != nullptr) update.rows.push_back(std::move(pending));
   }
   if (block.rows == nullptr) block.grad = static_cast<const float*>(grad.address());
 }
@@ -181,7 +181,7 @@ KernelWork work_of(const char* op, Device device, const Update& update) {
                   (bytes_each(block.half, block.copy, block.param != nullptr) + update.state_bytes -
                    grad_bytes);
   }
-  for (const UnfilledRows& gradient : update.rows) {
+  for (const PendingRows& gradient : update.rows) {
     work.kernel = Switch::kGradRows.data();
     work.dtype = gradient.dtype;
     work.flops += gradient.flops;

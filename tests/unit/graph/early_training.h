@@ -69,7 +69,7 @@ struct EarlyTraining {
         step(amp::build_train_network(*net, amp::class_loss, optimizer, amp)) {
     if (how == EarlyMode::kEagerly) return;
     CompileOptions compile{.networks = {net.get()}, .mode = [this] { return mode; }};
-    if (how == EarlyMode::kInTheEnd) compile.passes.disabled = {"early_updates"};
+    if (how == EarlyMode::kInTheEnd) compile.passes.disabled = {"update_in_backward"};
     compiled.emplace(
         [this](std::span<const Tensor> batch) {
           (*body)(batch[0], batch[1]);

@@ -12,7 +12,7 @@
 #include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/optim/adam.h"
 #include "tests/unit/graph/early_training.h"
-#include "tests/unit/norm_again.h"
+#include "tests/unit/pending_norm.h"
 
 namespace mezzo::graph {
 namespace {

@@ -90,7 +90,7 @@ TEST(MemoryPlan, ANormThatWeightGradientsReadTakesNoMemoryAndKeepsWhatItReads) {
   EXPECT_EQ(p.plan.arena_bytes, 2U * 4 * 16 * 8 * 8 * 2);
   // What is recorded has its place.
   EXPECT_EQ(plan_memory(p.program, /*copies_results=*/true).homes[p["%1"]], Home::kArena);
-  disable_kernels({"cpu_norm_again"});
+  disable_kernels({"cpu_norm_recompute"});
   EXPECT_EQ(plan_memory(p.program).homes[p["%1"]], Home::kArena);
   disable_kernels({});
 }

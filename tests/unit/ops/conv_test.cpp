@@ -150,10 +150,10 @@ TEST(Conv2d, APlainBf16CopyOfAParameterIsNeverMade) {
   const Tensor weight = parameter({64, 32, 3, 3}, 1);
   const Tensor low = weight.astype(DType::kBf16);
   const Tensor x = random_tensor({2, 32, 8, 8}, 2, DType::kBf16).set_requires_grad(true);
-  ASSERT_TRUE(unfilled_source(low).defined());
+  ASSERT_TRUE(pending_source(low).defined());
   const Tensor y = conv2d(x, low, {}, {.padding = 1});
   y.backward(random_tensor(y.shape(), 3, DType::kBf16));
-  EXPECT_TRUE(unfilled_source(low).defined());
+  EXPECT_TRUE(pending_source(low).defined());
   EXPECT_EQ(low.to_vector<double>(), plain_copy(weight).astype(DType::kBf16).to_vector<double>());
 }
 
@@ -165,7 +165,7 @@ TEST(Conv2d, CopiesOfOtherParametersAreReadThemselves) {
     const Tensor weight = random_tensor({8, 8, 3, 3}, 1, from).set_requires_grad(true);
     const Tensor x = random_tensor({2, 8, 6, 6}, 2, to);
     const Tensor low = weight.astype(to);
-    EXPECT_FALSE(unfilled_source(low).defined());
+    EXPECT_FALSE(pending_source(low).defined());
     const Tensor y = conv2d(x, low, {}, {.padding = 1});
     const Tensor want = conv2d(x, weight.detach().astype(to), {}, {.padding = 1});
     EXPECT_EQ(y.to_vector<double>(), want.to_vector<double>());
@@ -180,8 +180,8 @@ TEST(Conv2d, ViewsOfAParameterCopyAreReadAtTheirPlaces) {
     const Tensor weight = to_format(slice(block, 0, 2, 10), format).set_requires_grad(true);
     const Tensor low = weight.astype(DType::kBf16);
     const auto check = [](const Tensor& view, const Tensor& want) {
-      ASSERT_TRUE(unfilled_source(view).defined());
-      EXPECT_EQ(unfilled_source(view).to_vector<double>(), want.to_vector<double>());
+      ASSERT_TRUE(pending_source(view).defined());
+      EXPECT_EQ(pending_source(view).to_vector<double>(), want.to_vector<double>());
     };
     check(low, weight);
     check(slice(low, 0, 4, 8), slice(weight, 0, 4, 8));

@@ -316,9 +316,9 @@ TEST(ConvWinogradWeight, OfF16IsMadeFromTheF32ParameterItself) {
   const Tensor x = random_tensor({4, 32, 8, 8}, 1, DType::kF16);
   const Tensor none;
   const Conv2dAttrs conv{.padding = {1, 1, 1, 1}};
-  ASSERT_TRUE(unfilled_source(low).defined());
+  ASSERT_TRUE(pending_source(low).defined());
   const Tensor y = by_winograd("conv2d", {&x, &low, &none}, conv);
-  EXPECT_TRUE(unfilled_source(low).defined());
+  EXPECT_TRUE(pending_source(low).defined());
   const Tensor rounded = test::plain_copy(parameter).astype(DType::kF16);
   EXPECT_TRUE(y.to_vector<float>() ==
               by_winograd("conv2d", {&x, &rounded, &none}, conv).to_vector<float>());
@@ -348,7 +348,7 @@ TEST(ConvWinogradWeight, GivesTheSameBitsInEveryLayout) {
       const auto expected = both(plain);
       EXPECT_TRUE(both(to_format(plain, Format::kChannelsLast)) == expected) << name_of(dtype);
       const Tensor copy = parameter.astype(dtype);
-      ASSERT_EQ(unfilled_source(copy).defined(), dtype != DType::kF32);
+      ASSERT_EQ(pending_source(copy).defined(), dtype != DType::kF32);
       EXPECT_TRUE(both(copy) == expected) << name_of(dtype) << ", of a parameter";
       const Tensor apart =
           transpose(to_format(transpose(plain, 0, 1), Format::kChannelsLast), 0, 1);
@@ -381,7 +381,7 @@ TEST(ConvWinogradWeight, OfAViewIsNotThatOfTheWhole) {
           << use << " from " << first;
     }
   }
-  EXPECT_TRUE(unfilled_source(low).defined()) << "a view reads the parameter, too";
+  EXPECT_TRUE(pending_source(low).defined()) << "a view reads the parameter, too";
 }
 
 TEST(ConvWinogradKernel, CanBeSwitchedOff) {

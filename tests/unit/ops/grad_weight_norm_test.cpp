@@ -11,8 +11,8 @@
 #include "mezzo/ops/batch_norm.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
-#include "tests/unit/norm_again.h"
 #include "tests/unit/ops/support.h"
+#include "tests/unit/pending_norm.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo {
@@ -90,7 +90,7 @@ Recorded record_norm(const Norm& norm, bool special) {
   result.y = batch_norm(x, has_weight ? weight : Tensor(), has_bias ? bias : Tensor(),
                         {.relu = norm.relu, .residual = residual})
                  .y;
-  result.again = norm_again(*node_of(result.y));
+  result.again = recompute_norm(*node_of(result.y));
   return result;
 }
 
@@ -127,10 +127,10 @@ class GradWeightOfNorms : public testing::TestWithParam<WayOfProducts> {
     const Recorded recorded = record_norm(norm, special);
     ASSERT_TRUE(recorded.again.defined());
     const test::Bits got = grad_weight_bits(c, recorded.again, GetParam().products);
-    EXPECT_NE(unfilled_norm(recorded.again), nullptr) << "it was filled";
+    EXPECT_NE(pending_norm_of(recorded.again), nullptr) << "it was filled";
     EXPECT_TRUE(got == grad_weight_bits(c, recorded.y, GetParam().products)) << concat(c.x);
     EXPECT_TRUE(bits_of(recorded.again) == bits_of(recorded.y)) << concat(c.x);
-    EXPECT_EQ(unfilled_norm(recorded.again), nullptr) << "it was not filled";
+    EXPECT_EQ(pending_norm_of(recorded.again), nullptr) << "it was not filled";
     EXPECT_TRUE(got == grad_weight_bits(c, recorded.again, GetParam().products)) << concat(c.x);
   }
 };
@@ -151,7 +151,7 @@ TEST_P(GradWeightOfNorms, OfJoinedColumnsAreFilled) {
   const NormalizedCase c{{4, 6, 14, 14}, 24, {5, 5}};
   const Recorded recorded = record_norm({test::random_tensor(c.x, 1, GetParam().dtype)}, false);
   const test::Bits got = grad_weight_bits(c, recorded.again, GetParam().products);
-  EXPECT_EQ(unfilled_norm(recorded.again), nullptr);
+  EXPECT_EQ(pending_norm_of(recorded.again), nullptr);
   EXPECT_TRUE(got == grad_weight_bits(c, recorded.y, GetParam().products));
 }
 

@@ -114,9 +114,9 @@ TEST_F(MatmulTiles, AreTakenForTheFormsThatTheUnitSuits) {
   matmul(in_the_other_order(a), b, {.transpose_a = true, .transpose_b = true});
   matmul(a, in_the_other_order(b));
   linear(row, b);
-  const std::string other = kernels::has_tiles() ? "cpu_tiles" : "cpu_onednn";
+  const std::string other = kernels::has_tiles() ? "cpu_bf16_gemm" : "cpu_onednn";
   EXPECT_EQ(kernels.names,
-            (std::vector<std::string>{"cpu_tiles", "cpu_tiles", other, other, other}));
+            (std::vector<std::string>{"cpu_bf16_gemm", "cpu_bf16_gemm", other, other, other}));
 }
 
 // Columns in several chunks, rows in several groups, and both.
@@ -150,9 +150,9 @@ TEST_F(MatmulTiles, LinearAddsABiasOfEitherType) {
       ASSERT_EQ(fault(linear(x, weight), linear(wide(x), wide(weight)), 65), "");
     }
   }
-  EXPECT_THAT(kernels.names, testing::Contains("cpu_tiles"));
+  EXPECT_THAT(kernels.names, testing::Contains("cpu_bf16_gemm"));
   for (const std::string& name : kernels.names) {
-    EXPECT_TRUE(name == "cpu_tiles" || name == "reference" || !kernels::has_tiles()) << name;
+    EXPECT_TRUE(name == "cpu_bf16_gemm" || name == "reference" || !kernels::has_tiles()) << name;
   }
 }
 
@@ -172,9 +172,9 @@ TEST_F(MatmulTiles, BatchesAndBroadcasting) {
   for (const Tensor& view : {x, permute(x, {1, 0, 2, 3}), permute(x, {2, 1, 0, 3})}) {
     EXPECT_EQ(fault(linear(view, weight), linear(wide(view), wide(weight)), 48), "");
   }
-  EXPECT_THAT(kernels.names, testing::Contains("cpu_tiles"));
+  EXPECT_THAT(kernels.names, testing::Contains("cpu_bf16_gemm"));
   for (const std::string& name : kernels.names) {
-    EXPECT_TRUE(name == "cpu_tiles" || name == "reference" || !kernels::has_tiles()) << name;
+    EXPECT_TRUE(name == "cpu_bf16_gemm" || name == "reference" || !kernels::has_tiles()) << name;
   }
 }
 
@@ -259,7 +259,7 @@ TEST_F(MatmulTiles, LeaveToOthersWhatTheyDoNotTake) {
   matmul(large, large, {.transpose_b = true});
   const Tensor every_other = alias(large, {20, 30}, {300, 2}, 0);
   matmul(every_other, every_other, {.transpose_b = true});
-  const std::string taker = kernels::has_tiles() ? "cpu_tiles" : "cpu_onednn";
+  const std::string taker = kernels::has_tiles() ? "cpu_bf16_gemm" : "cpu_onednn";
   EXPECT_EQ(kernels.names, (std::vector<std::string>{taker, taker}));
 }
 

@@ -13,8 +13,8 @@
 #include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/fusion/norm_statistics.h"
 #include "mezzo/ops/pool.h"
-#include "tests/unit/norm_again.h"
 #include "tests/unit/ops/support.h"
+#include "tests/unit/pending_norm.h"
 
 namespace mezzo {
 namespace {
@@ -43,7 +43,7 @@ Tensor images(const Shape& shape, std::uint64_t seed, DType dtype) {
                    shape.rank() == 4 ? Format::kChannelsLast : Format::kContiguous);
 }
 
-NormAgain norm_of(const NormCase& c, DType dtype) {
+PendingNorm norm_of(const NormCase& c, DType dtype) {
   const std::int64_t channels = c.x[1];
   const Tensor none;
   return {.x = images(c.x, 1, dtype),
@@ -58,14 +58,14 @@ NormAgain norm_of(const NormCase& c, DType dtype) {
 // What read() gives for a norm that nobody has computed has the bits of that for its result. It is
 // computed on the way if the reader is none that normalises.
 template <class Read>
-void expect_read(const NormCase& c, DType dtype, bool stays_unfilled, const Read& read) {
+void expect_read(const NormCase& c, DType dtype, bool stays_pending, const Read& read) {
   SCOPED_TRACE(concat(c.x, " ", dtype, c.relu ? " relu" : "", c.adds ? " adds" : ""));
-  const Tensor filled = norm_when_asked(norm_of(c, dtype));
+  const Tensor filled = make_pending_norm(norm_of(c, dtype));
   filled.raw_data();
-  const Tensor unfilled = norm_when_asked(norm_of(c, dtype));
-  ASSERT_EQ(unfilled_norm(filled), nullptr);
-  EXPECT_TRUE(bits_of(read(unfilled)) == bits_of(read(filled)));
-  EXPECT_EQ(unfilled_norm(unfilled) != nullptr, stays_unfilled);
+  const Tensor pending = make_pending_norm(norm_of(c, dtype));
+  ASSERT_EQ(pending_norm_of(filled), nullptr);
+  EXPECT_TRUE(bits_of(read(pending)) == bits_of(read(filled)));
+  EXPECT_EQ(pending_norm_of(pending) != nullptr, stays_pending);
 }
 
 class NormByReaders : public test::NormAgainTest {
@@ -127,12 +127,12 @@ TEST_P(NormByReaders, FindsStatisticsWithoutAResult) {
   const BatchNormResult whole = batch_norm(x, {}, {}, {.training = true});
   const Tensor none;
   std::vector<Tensor> outputs{none, empty({33}), empty({33})};
-  outputs[0] = norm_when_asked({.x = x, .mean = outputs[1], .var = outputs[2]});
+  outputs[0] = make_pending_norm({.x = x, .mean = outputs[1], .var = outputs[2]});
   const std::vector<const Tensor*> inputs{&x, &none, &none, &none, &none};
   run_kernel(*find_op("batch_norm"), inputs, outputs, BatchNormAttrs{.training = true});
   EXPECT_TRUE(bits_of(outputs[1]) == bits_of(whole.mean));
   EXPECT_TRUE(bits_of(outputs[2]) == bits_of(whole.var));
-  const Tensor y = norm_when_asked({.x = x, .mean = outputs[1], .var = outputs[2]});
+  const Tensor y = make_pending_norm({.x = x, .mean = outputs[1], .var = outputs[2]});
   EXPECT_FALSE(outputs[0].storage()->is_materialized());
   EXPECT_TRUE(bits_of(y) == bits_of(whole.y));
 }
@@ -140,7 +140,7 @@ TEST_P(NormByReaders, FindsStatisticsWithoutAResult) {
 struct PixelCase {
   Shape x;
   std::int64_t out_channels;
-  bool stays_unfilled = true;
+  bool stays_pending = true;
   Size2d stride = 1;
 };
 
@@ -182,8 +182,8 @@ std::vector<PixelCase> pixel_cases() {
 TEST_P(NormByPixels, IsReadByConvolutionsOfOnePixel) {
   for (const PixelCase& c : pixel_cases()) {
     const auto read = [&](const Tensor& y) { return convolved(y, c, nullptr); };
-    expect_read({c.x, true}, DType::kBf16, c.stays_unfilled, read);
-    expect_read({c.x, false}, DType::kBf16, c.stays_unfilled, read);
+    expect_read({c.x, true}, DType::kBf16, c.stays_pending, read);
+    expect_read({c.x, false}, DType::kBf16, c.stays_pending, read);
     expect_read({c.x, true, true, /*adds=*/true}, DType::kBf16, false, read);
   }
 }
@@ -191,7 +191,7 @@ TEST_P(NormByPixels, IsReadByConvolutionsOfOnePixel) {
 TEST_P(NormByPixels, TheResultsStatisticsAreTheSame) {
   for (const PixelCase& c : pixel_cases()) {
     std::vector<Bits> statistics;
-    expect_read({c.x}, DType::kBf16, c.stays_unfilled, [&](const Tensor& y) {
+    expect_read({c.x}, DType::kBf16, c.stays_pending, [&](const Tensor& y) {
       NormStatistics found;
       const Tensor z = convolved(y, c, &found);
       statistics.push_back(bits_of(found.mean));

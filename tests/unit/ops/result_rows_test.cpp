@@ -145,23 +145,23 @@ TEST_F(Rows, AreThereForOneMatrixOfF32Alone) {
 TEST_F(Rows, AreLeftUntilSomebodyAsks) {
   const RowsCall call = gradient(70, 64, 90);
   const Tensor later = call.when_asked();
-  const UnfilledRows unfilled = unfilled_rows(later);
-  ASSERT_NE(unfilled.rows, nullptr);
-  EXPECT_EQ(unfilled.dtype, DType::kBf16);
-  EXPECT_EQ(unfilled.flops, 2.0 * 70 * 64 * 90);
-  EXPECT_EQ(unfilled.bytes, 2.0 * 64 * (70 + 90));
+  const PendingRows pending = pending_rows(later);
+  ASSERT_NE(pending.rows, nullptr);
+  EXPECT_EQ(pending.dtype, DType::kBf16);
+  EXPECT_EQ(pending.flops, 2.0 * 70 * 64 * 90);
+  EXPECT_EQ(pending.bytes, 2.0 * 64 * (70 + 90));
   const auto expected = call.at_once().to_vector<float>();
-  EXPECT_TRUE(by_rows(*unfilled.rows, 70 * 90, 1) == expected);
+  EXPECT_TRUE(by_rows(*pending.rows, 70 * 90, 1) == expected);
   EXPECT_TRUE(later.to_vector<float>() == expected);
-  EXPECT_EQ(unfilled_rows(later).rows, nullptr);
-  EXPECT_EQ(unfilled_rows(call.at_once()).rows, nullptr);
+  EXPECT_EQ(pending_rows(later).rows, nullptr);
+  EXPECT_EQ(pending_rows(call.at_once()).rows, nullptr);
 }
 
 TEST_F(Rows, AreGoneOnceWhatTheyAreMadeOfHasChanged) {
   const RowsCall call = gradient(70, 64, 90);
   const Tensor later = call.when_asked();
   fill(call.a, 1);
-  EXPECT_EQ(unfilled_rows(later).rows, nullptr);
+  EXPECT_EQ(pending_rows(later).rows, nullptr);
 }
 
 // What an update leaves: the parameter, its 16-bit copy and the optimizer's state.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo::kernels::conv {
 namespace {
@@ -29,7 +30,7 @@ bool has_dead_column(const Problem& p) {
   const std::int64_t stride = p.attrs.stride.w;
   for (std::int64_t tap = 0; tap < p.weight[3]; ++tap) {
     const std::int64_t outside = std::max<std::int64_t>(p.attrs.padding.left - tap, 0);
-    const std::int64_t first = (outside + stride - 1) / stride;  // result that reads a pixel there
+    const std::int64_t first = ceil_div(outside, stride);  // result that reads a pixel there
     const std::int64_t pixel = first * stride + tap - p.attrs.padding.left;
     if (first >= p.y[3] || pixel >= p.x[3]) return true;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/onednn/onednn.h"
 
@@ -26,7 +27,7 @@ std::int64_t parts_of(const Tensor& from, const Tensor& to) {
   const std::int64_t copies =
       (from.numel() + to.numel()) * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t most = kBytes * num_threads();
-  return std::min(from.size(0), (copies + most - 1) / most);
+  return std::min(from.size(0), ceil_div(copies, most));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/gemm/matmul_tiles_problem.h"
 #include "mezzo/kernels/cpu/gemm/matmul_tiles_worker.h"
@@ -30,10 +31,9 @@ void run(const Problem& problem, Bf16Unit unit, const Result& result) {
   const Plan plan = plan_for(problem, unit, num_threads());
   const Operand& first = plan.transposed ? problem.b : problem.a;
   const Operand& second = plan.transposed ? problem.a : problem.b;
-  const std::int64_t rows = (first.size + kPair - 1) / kPair;
-  const std::int64_t columns = (second.size + kPair - 1) / kPair;
-  const Worker::Size area{(rows + plan.row_parts - 1) / plan.row_parts,
-                          (columns + plan.column_parts - 1) / plan.column_parts};
+  const std::int64_t rows = ceil_div(first.size, kPair);
+  const std::int64_t columns = ceil_div(second.size, kPair);
+  const Worker::Size area{ceil_div(rows, plan.row_parts), ceil_div(columns, plan.column_parts)};
   const std::int64_t parts = plan.row_parts * plan.column_parts;
   parallel_for(
       problem.batch.numel() * parts, plan.grain, [&](std::int64_t begin, std::int64_t end) {
@@ -141,7 +141,7 @@ class Rows final : public ResultRows {
         a_(args.input(0)),
         b_(args.input(1)) {}
 
-  std::int64_t groups() const override { return (problem_.a.size + kPair - 1) / kPair; }
+  std::int64_t groups() const override { return ceil_div(problem_.a.size, kPair); }
   std::int64_t group_elements() const override { return kPair * problem_.b.size; }
 
   void compute(std::int64_t begin, std::int64_t end, Use use) const override {
@@ -150,7 +150,7 @@ class Rows final : public ResultRows {
     problem.b.data = b_.data<BFloat16>();
     const Result result{
         .stride = problem.b.size, .wide = true, .rows = problem.a.size, .columns = problem.b.size};
-    const std::int64_t columns = (problem.b.size + kPair - 1) / kPair;
+    const std::int64_t columns = ceil_div(problem.b.size, kPair);
     // A strip of 256 KB stays in the second-level cache until it is used.
     constexpr std::int64_t kMostColumns = 64;
     Worker worker(unit_, problem.a, {end - begin, std::min(columns, kMostColumns)});

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mezzo/core/half.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo::kernels::matmul_tiles {
 
@@ -19,7 +20,7 @@ struct Operand {
   bool inner_dense = false;  // the numbers of a line are consecutive, otherwise the lines are
 
   std::int64_t tiles() const { return (size + 15) / 16; }
-  std::int64_t blocks() const { return (inner + kInner - 1) / kInner; }
+  std::int64_t blocks() const { return ceil_div(inner, kInner); }
 };
 
 // What the unit wants of its factors.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
+
 namespace mezzo::kernels::matmul_tiles {
 namespace {
 
@@ -123,8 +125,6 @@ double cost_of(Bf16Unit unit, const Operand& first, const Operand& second, bool 
                    r * c * cost_of_product(unit)) +
          r * c * (kFinish + (transposed ? kTranspose : 0));
 }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/gemm/tiles-inl.h"
 
 namespace mezzo::kernels::matmul_tiles {
@@ -71,8 +72,8 @@ void use_strip(const Result& strip, const Result& all, std::int64_t row, std::in
 // Runs of about equal length.
 std::int64_t blocks_of_run(const Operand& op) {
   const std::int64_t all = op.blocks();
-  const std::int64_t runs = (all + kMostBlocks - 1) / kMostBlocks;
-  return (all + runs - 1) / runs;
+  const std::int64_t runs = ceil_div(all, kMostBlocks);
+  return ceil_div(all, runs);
 }
 
 // What is copied at a time. Rows that meet all columns at once are read soon and stay in the cache.

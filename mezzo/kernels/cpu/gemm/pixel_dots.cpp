@@ -26,12 +26,12 @@ struct BlockPlace {
 
 // The lines of the rows that come next.
 template <int kCount>
-inline void ask_for_rows(const BFloat16* x, std::int64_t inner) {
+inline void prefetch_rows(const BFloat16* x, std::int64_t inner) {
   for (int r = 0; r < kCount; ++r) __builtin_prefetch(x + (kCount + r) * inner, 0, 2);
 }
 
 template <int kCount, int kWide>
-inline void ask_for_results(BFloat16* y, std::int64_t outer) {
+inline void prefetch_results(BFloat16* y, std::int64_t outer) {
   for (int r = 0; r < kCount; ++r) {
     for (int v = 0; v < kWide; v += 2) {
       __builtin_prefetch(y + (kCount + r) * outer + v * kLanes, 1, 2);
@@ -48,7 +48,7 @@ MEZZO_DOT_TARGET inline void add_up(const Product& p, const BlockPlace& place,
   sums.clear();
   for (std::int64_t line = 0; line < p.inner; line += kBlock) {
     const BFloat16* x = place.x + line;
-    if (place.is_first) ask_for_rows<kCount>(x, p.inner);
+    if (place.is_first) prefetch_rows<kCount>(x, p.inner);
     sums.add(reinterpret_cast<const char*>(x), 2 * p.inner, vectors);
 #pragma GCC unroll 4
     for (int v = 0; v < kWide; ++v) vectors[v] += kBlock / 2 * kPairBytes;
@@ -59,7 +59,7 @@ MEZZO_DOT_TARGET inline void add_up(const Product& p, const BlockPlace& place,
 template <int kCount, int kWide>
 MEZZO_DOT_TARGET void compute_block(const Product& p, const BlockPlace& place, std::int64_t column,
                                     const NormPart* part) {
-  ask_for_results<kCount, kWide>(place.y, p.outer);
+  prefetch_results<kCount, kWide>(place.y, p.outer);
   DotSums<kCount, kWide> sums;
   add_up(p, place, sums);
   __m512i lines[kCount][kWide / 2];

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/gemm/column_sums-inl.h"
 #include "mezzo/kernels/cpu/gemm/pixel_strips.h"
@@ -14,8 +15,6 @@ namespace mezzo::kernels::pixels {
 namespace {
 
 constexpr std::int64_t kRows = rows_of_strip(Unit::kTiles);
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // What is read for the rows behind a strip, and the lines that their results go to. Some are asked
 // for with every block of products: the unit would wait for all of them otherwise.
@@ -34,9 +33,9 @@ class NextRows {
     end_y_ = y_ + kRows * outer_;
   }
 
-  void ask_for_lines() {
-    for (std::int64_t i = 0; i < x_lines_ && x_ < end_x_; ++i, x_ += kBlock) ask_for(x_, 0);
-    for (std::int64_t i = 0; i < y_lines_ && y_ < end_y_; ++i, y_ += outer_) ask_for(y_, 0);
+  void prefetch_lines() {
+    for (std::int64_t i = 0; i < x_lines_ && x_ < end_x_; ++i, x_ += kBlock) prefetch(x_, 0);
+    for (std::int64_t i = 0; i < y_lines_ && y_ < end_y_; ++i, y_ += outer_) prefetch(y_, 0);
   }
 
  private:
@@ -55,7 +54,7 @@ MEZZO_TILE_TARGET void add_up(const Product& p, const BFloat16* rows, std::int64
   for (std::int64_t i = 0; i < p.inner; i += kBlock, weight += kTileBytes) {
     add_products(rows + i, p.inner, weight, row_bytes);
     stores.note_block();
-    next.ask_for_lines();
+    next.prefetch_lines();
   }
   store_sums(sums);
 }

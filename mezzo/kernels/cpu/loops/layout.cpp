@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/loops/cast_rows.h"
@@ -42,7 +43,7 @@ void copy_rounded(const Tensor& in, DType lower, const Tensor& out) {
   float* to = out.mutable_data<float>();
   constexpr std::int64_t kBuffer = 1024;
   const std::int64_t n = in.numel();
-  parallel_for((n + kBuffer - 1) / kBuffer, kElementGrain / kBuffer,
+  parallel_for(ceil_div(n, kBuffer), kElementGrain / kBuffer,
                [&](std::int64_t begin, std::int64_t end) {
                  alignas(64) std::uint16_t bits[kBuffer];
                  for (std::int64_t first = begin * kBuffer; first < std::min(end * kBuffer, n);
@@ -59,7 +60,7 @@ void copy_rounded(const Tensor& in, DType lower, const Tensor& out) {
 Tensor dense_f32(const Tensor& tensor, Format format) {
   if (tensor.dtype() == DType::kF32) return dense(tensor, format);
   const Tensor copy = room_like(tensor, DType::kF32, format);
-  if (const Tensor parameter = unfilled_source(tensor); parameter.defined()) {
+  if (const Tensor parameter = pending_source(tensor); parameter.defined()) {
     copy_rounded(parameter, tensor.dtype(), copy);
   } else {
     convert_into(tensor, copy);

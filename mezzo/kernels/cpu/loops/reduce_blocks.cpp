@@ -81,7 +81,7 @@ void add_rows(const T* p, std::int64_t rows, std::int64_t stride, std::int64_t c
     F32Vec total = hn::LoadU(F32(), partial + j);
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const at = p + r * stride + j;
-      if constexpr (kAsks) ask_for(at, rows * stride * static_cast<std::int64_t>(sizeof(T)));
+      if constexpr (kAsks) prefetch(at, rows * stride * static_cast<std::int64_t>(sizeof(T)));
       total = combine<kReduction>(total, load(at));
     }
     hn::StoreU(total, F32(), partial + j);

@@ -36,7 +36,7 @@ void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::i
       auto squares = load(sums.chunk_second + c);
       for (std::int64_t r = 0; r < group; ++r) {
         const T* const at = first + r * width + c;
-        ask_for(at, group * width * static_cast<std::int64_t>(sizeof(T)));  // the next group's
+        prefetch(at, group * width * static_cast<std::int64_t>(sizeof(T)));  // the next group's
         const auto v = keep(hn::Sub(load(at, part), from), part);
         sum = hn::Add(sum, v);
         squares = hn::MulAdd(v, v, squares);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/tensor.h"
 
@@ -35,7 +36,7 @@ struct ChannelRows {
   }
 
   std::int64_t width() const { return fold * channels; }
-  std::int64_t rows() const { return (pixels + fold - 1) / fold; }
+  std::int64_t rows() const { return ceil_div(pixels, fold); }
   // Part p is the rows [first_row(p), first_row(p + 1)).
   std::int64_t first_row(int part) const { return rows() * part / parts; }
   std::int64_t first_pixel(int part) const { return std::min(first_row(part) * fold, pixels); }
@@ -49,7 +50,7 @@ struct ChannelRows {
 // instruction set.
 inline std::int64_t row_array_length(const ChannelRows& rows) {
   constexpr std::int64_t kMostLanes = 16;
-  return (rows.width() + kMostLanes - 1) / kMostLanes * kMostLanes;
+  return round_up(rows.width(), kMostLanes);
 }
 
 }  // namespace mezzo::kernels

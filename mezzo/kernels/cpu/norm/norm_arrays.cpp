@@ -6,6 +6,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 #include "mezzo/kernels/cpu/norm/normalized-inl.h"
 
@@ -36,9 +37,9 @@ HWY_EXPORT(normalize_bf16_rows);
 
 }  // namespace
 
-NormArrays::NormArrays(const NormAgain& norm)
+NormArrays::NormArrays(const PendingNorm& norm)
     : channels_(norm.x.size(1)),
-      length_((channels_ + kBlock - 1) / kBlock * kBlock),
+      length_(round_up(channels_, kBlock)),
       block_(empty({kArrays, length_}, DType::kF32)),
       relu_(norm.attrs.relu) {
   fill(kMean, norm.mean, 0);

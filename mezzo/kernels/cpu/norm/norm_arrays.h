@@ -24,7 +24,7 @@ class NormArrays {
  public:
   static constexpr std::int64_t kBlock = 16;
 
-  explicit NormArrays(const NormAgain& norm);
+  explicit NormArrays(const PendingNorm& norm);
 
   NormLines lines() const { return {array(kMean), array(kScale), array(kBias), relu_}; }
   // y gets `rows` rows of x normalised, with the bits of batch_norm. Rows are as long as there are

@@ -152,7 +152,7 @@ Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, con
   const Desc plain = describe_if_taken(dims, weight.dtype(), strides);
   if (plain.is_zero()) return packed_copy(weight, dims, strides, wanted, pass);
   if (plain == wanted) return {memory_of(weight, plain), nullptr};
-  const Tensor parameter = unfilled_source(weight);
+  const Tensor parameter = pending_source(weight);
   const Tensor& source = parameter.defined() ? parameter : weight;
   if (!is_worth_keeping(weight)) {
     return PackedWeight(wanted, pass).read(source, dims, strides, false);

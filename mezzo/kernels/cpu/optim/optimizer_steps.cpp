@@ -7,6 +7,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/loops/ranges.h"
 #include "mezzo/kernels/cpu/optim/flat.h"
 #include "mezzo/kernels/cpu/optim/half_params-inl.h"
@@ -168,7 +169,7 @@ void run_patch(const Block& block, std::int64_t first, std::int64_t ahead, const
   const std::int64_t bytes = ahead * static_cast<std::int64_t>(sizeof(float));
   for (std::int64_t row = 0; row < grid.rows; ++row, first += grid.row_elements) {
     run_asking(block, first, first + grid.columns, rule,
-               [=](const float* p) { kernels::ask_for(p, bytes); });
+               [=](const float* p) { kernels::prefetch(p, bytes); });
     if (grid.is_rounded) {
       round_nearest(block.param + first, rounded + row * grid.columns, grid.columns);
     }
@@ -184,9 +185,7 @@ void run_packed_range(const Block& block, std::int64_t begin, std::int64_t end, 
   constexpr std::int64_t kPatchesAhead = 2;
   const PatchGrid grid = block.copy.packed.first->get()->grid();
   const std::int64_t group = grid.rows * grid.row_elements;
-  const auto next = [&](std::int64_t i) {
-    return std::min((i + group - 1) / group * group, block.count);
-  };
+  const auto next = [&](std::int64_t i) { return std::min(round_up(i, group), block.count); };
   begin = next(begin);
   end = next(end);
   alignas(64) BFloat16 rounded[kMostRounded];

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/simd/simd-inl.h"
 #include "mezzo/ops/pool_attrs.h"
 
@@ -200,7 +201,7 @@ struct Windows {
 
 // Those that lie in the image as a whole.
 inline Windows whole_windows(const PoolAxis& axis) {
-  const std::int64_t first = (axis.before + axis.stride - 1) / axis.stride;
+  const std::int64_t first = ceil_div(axis.before, axis.stride);
   const std::int64_t room = axis.in + axis.before - axis.kernel;
   const std::int64_t last = room < 0 ? 0 : std::min(room / axis.stride + 1, axis.out);
   return {first, std::max(first, last)};

@@ -90,7 +90,7 @@ void gather(const Pool& all, T* x, const DetailOf& detail_of, const Part& part) 
       find_contributions(pool, pixel, detail_of, windows);
       std::int64_t channel = 0;
       for (; channel + lanes() <= pool.c; channel += lanes()) {
-        ask_for(to + channel, kWriteAhead);
+        prefetch(to + channel, kWriteAhead);
         store(sum_over<false>(windows, channel, part), to + channel);
       }
       if (channel < pool.c) {

@@ -24,12 +24,12 @@ inline constexpr std::int64_t kWriteAhead = 1024;
 // Asks for the line that lies that many bytes behind `p`. Into the second-level cache, for the
 // first holds what is worked on: results that were asked for there, to be written, took longer.
 // Always inline, for GCC drops calls of a function that does nothing but ask.
-[[gnu::always_inline]] inline void ask_for(const void* p, std::int64_t ahead) {
+[[gnu::always_inline]] inline void prefetch(const void* p, std::int64_t ahead) {
   __builtin_prefetch(address_behind(p, ahead), 0, 2);
 }
 
 // The same into the first-level cache, for what is worked on within a microsecond.
-[[gnu::always_inline]] inline void ask_for_soon(const void* p, std::int64_t ahead) {
+[[gnu::always_inline]] inline void prefetch_soon(const void* p, std::int64_t ahead) {
   __builtin_prefetch(address_behind(p, ahead), 0, 3);
 }
 
@@ -39,10 +39,10 @@ struct Ahead {
   const char* next = nullptr;
   const char* end = nullptr;
 
-  [[gnu::always_inline]] void ask_for_a_line() {
+  [[gnu::always_inline]] void prefetch_line() {
     constexpr std::int64_t kLine = 64;
     if (next >= end) return;
-    ask_for(next, 0);
+    prefetch(next, 0);
     next += kLine;
   }
 };

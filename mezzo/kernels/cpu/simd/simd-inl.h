@@ -17,6 +17,7 @@
 #include <hwy/highway.h>
 
 #include "mezzo/core/half.h"
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/simd/isa.h"
 #include "mezzo/kernels/cpu/simd/prefetch.h"
@@ -26,9 +27,9 @@ namespace mezzo::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-using kernels::ask_for;
 using kernels::kReadAhead;
 using kernels::kWriteAhead;
+using kernels::prefetch;
 
 // The widest f32 vector of this instruction set; every type is processed in groups of its lanes.
 using F32 = hn::ScalableTag<float>;
@@ -117,7 +118,7 @@ struct AsksNot {};
 
 template <class T>
 HWY_INLINE F32Vec load(const T* p, Asks) {
-  ask_for(p, kReadAhead);
+  prefetch(p, kReadAhead);
   return load(p);
 }
 template <class T>
@@ -126,7 +127,7 @@ HWY_INLINE F32Vec load(const T* p, AsksNot) {
 }
 template <class T>
 HWY_INLINE void store(F32Vec v, T* p, Asks) {
-  ask_for(p, kWriteAhead);
+  prefetch(p, kWriteAhead);
   store(v, p);
 }
 template <class T>
@@ -223,7 +224,7 @@ HWY_INLINE void store_part(F32Vec v, T* p, std::int64_t count) {
 // Calls body(begin, end) in parallel with ranges that start at multiples of the vector length.
 inline void for_vectors(std::int64_t n,
                         FunctionRef<void(std::int64_t begin, std::int64_t end)> body) {
-  const std::int64_t groups = (n + kMaxLanes - 1) / kMaxLanes;
+  const std::int64_t groups = ceil_div(n, kMaxLanes);
   parallel_for(groups, kElementGrain / kMaxLanes, [&](std::int64_t begin, std::int64_t end) {
     body(begin * kMaxLanes, end * kMaxLanes < n ? end * kMaxLanes : n);
   });

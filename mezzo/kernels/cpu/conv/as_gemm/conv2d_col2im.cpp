@@ -7,6 +7,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/col2im.h"
@@ -39,7 +40,7 @@ HWY_INLINE void add_piece(const float* from, float* to, std::int64_t count) {
 // Adds one row of all windows that lie in a row of windows to a row of the image. Those that
 // overlap are not added one after the other: a vector would wait for parts of the one before.
 void add_row(const Windows& w, const float* from, float* row) {
-  const std::int64_t apart = (w.kernel.w + w.stride.w - 1) / w.stride.w;
+  const std::int64_t apart = ceil_div(w.kernel.w, w.stride.w);
   const std::int64_t window = w.kernel.h * w.piece();
   for (std::int64_t first = 0; first < apart; ++first) {
     for (std::int64_t i = first; i < w.count.w; i += apart) {
@@ -134,11 +135,11 @@ std::int64_t images_at_once(const Problem& p) {
 
 }  // namespace
 
-Support supports_windows_grad_input(const KernelArgs& args) {
+Support supports_col2im_grad_input(const KernelArgs& args) {
   return supports_call(args, gradient_problem(args, Pass::kGradInput));
 }
 
-void run_windows_grad_input(const KernelArgs& args) {
+void run_col2im_grad_input(const KernelArgs& args) {
   const Problem p = gradient_problem(args, Pass::kGradInput);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor weight = as_matrix(dense(args.input(1), Format::kChannelsLast), p.weight[0]);

@@ -8,9 +8,9 @@
 namespace mezzo::kernels::conv {
 
 // Yes at a stride for images of few channels and results of many, without groups or dilation.
-Support supports_windows_grad_input(const KernelArgs& args);
+Support supports_col2im_grad_input(const KernelArgs& args);
 
 // f32 sums, rounded once. Any number of threads gives the same bits.
-void run_windows_grad_input(const KernelArgs& args);
+void run_col2im_grad_input(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::conv

@@ -67,19 +67,19 @@ void run_op(const OpDef& op, const std::array<const Tensor*, 3>& inputs, Tensor 
 
 }  // namespace
 
-Support supports_patches(const KernelArgs& args) {
+Support supports_im2col(const KernelArgs& args) {
   return supports_call(args, forward_problem(args));
 }
 
-Support supports_patches_grad_input(const KernelArgs& args) {
+Support supports_im2col_grad_input(const KernelArgs& args) {
   return supports_call(args, gradient_problem(args, Pass::kGradInput));
 }
 
-Support supports_patches_grad_weight(const KernelArgs& args) {
+Support supports_im2col_grad_weight(const KernelArgs& args) {
   return supports_call(args, gradient_problem(args, Pass::kGradWeight));
 }
 
-void run_patches(const KernelArgs& args) {
+void run_im2col(const KernelArgs& args) {
   const Problem p = forward_problem(args);
   const Tensor x = gather_patches(dense(args.input(0), Format::kChannelsLast), grid_of(p));
   const Tensor weight = of_patches(dense(args.input(1), Format::kChannelsLast));
@@ -87,7 +87,7 @@ void run_patches(const KernelArgs& args) {
   run_op(ops::conv2d, {&x, &weight, &bias}, args.output(), Conv2dAttrs{});
 }
 
-void run_patches_grad_input(const KernelArgs& args) {
+void run_im2col_grad_input(const KernelArgs& args) {
   const Problem p = gradient_problem(args, Pass::kGradInput);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor weight = of_patches(dense(args.input(1), Format::kChannelsLast));
@@ -98,7 +98,7 @@ void run_patches_grad_input(const KernelArgs& args) {
   spread_patches(patches, grid_of(p), args.output());
 }
 
-void run_patches_grad_weight(const KernelArgs& args) {
+void run_im2col_grad_weight(const KernelArgs& args) {
   const Problem p = gradient_problem(args, Pass::kGradWeight);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Tensor x = gather_patches(dense(args.input(1), Format::kChannelsLast), grid_of(p));

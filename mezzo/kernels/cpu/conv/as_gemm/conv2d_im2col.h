@@ -9,13 +9,13 @@ namespace mezzo::kernels::conv {
 
 // Yes for windows of several pixels that do not overlap, without padding, dilation or groups, where
 // it is faster: gradients by images of few or odd channels, and windows of many numbers.
-Support supports_patches(const KernelArgs& args);
-Support supports_patches_grad_input(const KernelArgs& args);
-Support supports_patches_grad_weight(const KernelArgs& args);
+Support supports_im2col(const KernelArgs& args);
+Support supports_im2col_grad_input(const KernelArgs& args);
+Support supports_im2col_grad_weight(const KernelArgs& args);
 
 // f32 sums, rounded once.
-void run_patches(const KernelArgs& args);
-void run_patches_grad_input(const KernelArgs& args);
-void run_patches_grad_weight(const KernelArgs& args);
+void run_im2col(const KernelArgs& args);
+void run_im2col_grad_input(const KernelArgs& args);
+void run_im2col_grad_weight(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::conv

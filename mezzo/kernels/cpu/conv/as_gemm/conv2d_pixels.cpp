@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_pointwise.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/im2col.h"
@@ -53,13 +54,13 @@ Support supports_operands(const KernelArgs& args) {
 std::int64_t column_parts_for(std::int64_t strips, std::int64_t columns) {
   constexpr std::int64_t kPartsOfThread = 4;  // so many that the last ones end at about one time
   constexpr std::int64_t kLeastColumns = 4 * kBlock;
-  const std::int64_t wanted = (kPartsOfThread * num_threads() + strips - 1) / strips;
+  const std::int64_t wanted = ceil_div(kPartsOfThread * num_threads(), strips);
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(columns / kLeastColumns, 1));
 }
 
 void multiply(const Product& product, std::int64_t pixels) {
   const std::int64_t strip = rows_of_strip(product.unit);
-  const std::int64_t strips = (pixels + strip - 1) / strip;
+  const std::int64_t strips = ceil_div(pixels, strip);
   const std::int64_t blocks = product.outer / kBlock;
   const std::int64_t parts = column_parts_for(std::max<std::int64_t>(strips, 1), product.outer);
   // A few microseconds. To read and write a number takes as long as some tens of products.
@@ -141,13 +142,13 @@ void run(const Call& call) {
 
 void run_forward(const KernelArgs& args, Unit unit) {
   const Size2d stride = args.attrs<Conv2dAttrs>().stride;
-  const NormAgain* const unfilled = unfilled_norm(args.input(0));
+  const PendingNorm* const pending = pending_norm_of(args.input(0));
   std::optional<NormArrays> norm;
-  if (unfilled != nullptr && normalises_pixels(args, 0, unfilled->residual.defined())) {
-    norm.emplace(*unfilled);
+  if (pending != nullptr && normalises_pixels(args, 0, pending->residual.defined())) {
+    norm.emplace(*pending);
   }
   const Tensor& y = args.output();
-  const Tensor x = dense(norm ? unfilled->x : args.input(0), Format::kChannelsLast);
+  const Tensor x = dense(norm ? pending->x : args.input(0), Format::kChannelsLast);
   run({.unit = unit,
        .pass = ReadIn::kForward,
        .x = stride == Size2d(1)

@@ -12,9 +12,9 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-using taps::kBlock;
-using taps::Plan;
-using taps::plan_for;
+using direct::kBlock;
+using direct::Plan;
+using direct::plan_for;
 
 // As many as a CPU with AMX has cores for, at least.
 constexpr std::int64_t kManyImages = 16;
@@ -66,16 +66,16 @@ void run(const Problem& p, const KernelArgs& args) {
       onednn::packed(weight, dims, strides_of(weight, p.pass), tiles, pass);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const Tensor bias = p.has_bias ? dense_f32(args.input(2)) : Tensor();
-  const taps::Call call{.x = x.data<BFloat16>(),
-                        .weight = static_cast<const char*>(packed.memory.get_data_handle()),
-                        .bias = bias.defined() ? bias.data<float>() : nullptr,
-                        .y = out.mutable_data<BFloat16>()};
+  const direct::Call call{.x = x.data<BFloat16>(),
+                          .weight = static_cast<const char*>(packed.memory.get_data_handle()),
+                          .bias = bias.defined() ? bias.data<float>() : nullptr,
+                          .y = out.mutable_data<BFloat16>()};
   const Plan plan = plan_for(p, num_threads());
   // Some microseconds of products.
   const std::int64_t part = plan.band * plan.image.pitch() * plan.share * plan.inner * plan.taps;
   const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / part);
   parallel_for(plan.bands() * plan.shares(), grain, [&](std::int64_t begin, std::int64_t end) {
-    taps::convolve(plan, call, begin, end);
+    direct::convolve(plan, call, begin, end);
   });
 }
 
@@ -90,21 +90,21 @@ Problem grad_input_problem(const KernelArgs& args) {
 
 }  // namespace
 
-Support supports_taps(const KernelArgs& args) { return supports(args, forward_problem); }
-Support supports_taps_grad_input(const KernelArgs& args) {
+Support supports_direct(const KernelArgs& args) { return supports(args, forward_problem); }
+Support supports_direct_grad_input(const KernelArgs& args) {
   return supports(args, grad_input_problem);
 }
-Support supports_taps_transposed(const KernelArgs& args) {
+Support supports_direct_transposed(const KernelArgs& args) {
   return supports(args, transposed_problem);
 }
 
-void run_taps(const KernelArgs& args) {
+void run_direct(const KernelArgs& args) {
   onednn::guarded("conv2d", args, [&] { run(forward_problem(args), args); });
 }
-void run_taps_grad_input(const KernelArgs& args) {
+void run_direct_grad_input(const KernelArgs& args) {
   onednn::guarded("conv2d_grad_input", args, [&] { run(grad_input_problem(args), args); });
 }
-void run_taps_transposed(const KernelArgs& args) {
+void run_direct_transposed(const KernelArgs& args) {
   onednn::guarded("conv_transpose2d", args, [&] { run(transposed_problem(args), args); });
 }
 

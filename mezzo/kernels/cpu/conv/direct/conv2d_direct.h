@@ -9,14 +9,14 @@ namespace mezzo::kernels::conv {
 // sides, where it is faster: small images at stride 1, and at any other stride gradients and
 // transposed convolutions, whose taps oneDNN multiplies with zeros, few or small images and what
 // oneDNN is not trusted with.
-Support supports_taps(const KernelArgs& args);
-Support supports_taps_grad_input(const KernelArgs& args);
+Support supports_direct(const KernelArgs& args);
+Support supports_direct_grad_input(const KernelArgs& args);
 // Of conv_transpose2d.
-Support supports_taps_transposed(const KernelArgs& args);
+Support supports_direct_transposed(const KernelArgs& args);
 
 // f32 sums and the bias, rounded once. Any number of threads gives the same bits.
-void run_taps(const KernelArgs& args);
-void run_taps_grad_input(const KernelArgs& args);
-void run_taps_transposed(const KernelArgs& args);
+void run_direct(const KernelArgs& args);
+void run_direct_grad_input(const KernelArgs& args);
+void run_direct_transposed(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::conv

@@ -11,13 +11,13 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-using joined::Plan;
-using joined::Weight;
+using direct_narrow::Plan;
+using direct_narrow::Weight;
 
 constexpr std::int64_t kTileWidth = 32;  // numbers of a tile's row
 
 // The gradient by the input is a convolution of the result's gradient with the turned kernel.
-joined::Problem joined_problem(const Problem& p) {
+direct_narrow::Problem joined_problem(const Problem& p) {
   const Size2d kernel{p.weight[2], p.weight[3]};
   const Size2d x{p.x[2], p.x[3]};
   const Size2d y{p.y[2], p.y[3]};
@@ -50,7 +50,7 @@ Support supports_operands(const KernelArgs& args) {
 // Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads
 // (docs/benchmarks/convolutions.md). With more than half of the tiles empty, for the numbers of a
 // kernel's row cannot be cut evenly, it takes up to 1.15; forward, images of 16 channels take 1.05.
-Support is_worth_it(const Problem& problem, const joined::Problem& p) {
+Support is_worth_it(const Problem& problem, const direct_narrow::Problem& p) {
   const bool is_forward = problem.pass == Pass::kForward;
   if (p.channels > (is_forward ? 15 : 16)) return Support::no("only for few channels");
   if (p.outs > 64) return Support::no("only for few channels of the result");
@@ -65,7 +65,7 @@ Support supports(const Problem& problem) {
   if (a.groups != 1) return Support::no("only without groups");
   if (a.dilation != Size2d(1)) return Support::no("only without dilation");
   if (a.stride != Size2d(1)) return Support::no("only at stride 1");
-  const joined::Problem p = joined_problem(problem);
+  const direct_narrow::Problem p = joined_problem(problem);
   if (p.kernel.w == 1) return Support::no("only for kernels of several columns");
   if (p.top < 0 || p.left < 0) return Support::no("the padding is wider than the kernel");
   return is_worth_it(problem, p);
@@ -83,14 +83,14 @@ void run(const Problem& problem, const KernelArgs& args) {
   const Plan plan(joined_problem(problem));
   const Tensor tiles = empty({plan.weight_tiles() << 10}, DType::kU8);
   auto* const weight = static_cast<char*>(tiles.mutable_raw_data());
-  joined::pack(plan, weight_of(args.input(1), problem.pass), weight);
+  direct_narrow::pack(plan, weight_of(args.input(1), problem.pass), weight);
   const Tensor x = dense(args.input(0), Format::kChannelsLast);
   const Tensor bias =
       problem.has_bias ? dense(onednn::as_f32(args.input(2)), Format::kContiguous) : Tensor();
-  const joined::Call call{.x = x.data<BFloat16>(),
-                          .weight = weight,
-                          .bias = bias.defined() ? bias.data<float>() : nullptr,
-                          .y = args.output().mutable_data<BFloat16>()};
+  const direct_narrow::Call call{.x = x.data<BFloat16>(),
+                                 .weight = weight,
+                                 .bias = bias.defined() ? bias.data<float>() : nullptr,
+                                 .y = args.output().mutable_data<BFloat16>()};
   // Some microseconds of products.
   const std::int64_t part =
       plan.band * plan.strips() * problem.weight[2] * plan.blocks * plan.out_tiles;
@@ -101,18 +101,18 @@ void run(const Problem& problem, const KernelArgs& args) {
 
 }  // namespace
 
-Support supports_joined(const KernelArgs& args) {
+Support supports_direct_narrow(const KernelArgs& args) {
   const Support operands = supports_operands(args);
   return operands ? supports(forward_problem(args)) : operands;
 }
 
-Support supports_joined_grad_input(const KernelArgs& args) {
+Support supports_direct_narrow_grad_input(const KernelArgs& args) {
   const Support operands = supports_operands(args);
   return operands ? supports(gradient_problem(args, Pass::kGradInput)) : operands;
 }
 
-void run_joined(const KernelArgs& args) { run(forward_problem(args), args); }
-void run_joined_grad_input(const KernelArgs& args) {
+void run_direct_narrow(const KernelArgs& args) { run(forward_problem(args), args); }
+void run_direct_narrow_grad_input(const KernelArgs& args) {
   run(gradient_problem(args, Pass::kGradInput), args);
 }
 

@@ -8,7 +8,7 @@
 #include "mezzo/kernels/cpu/gemm/tile_sums-inl.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 
-namespace mezzo::kernels::taps {
+namespace mezzo::kernels::direct {
 
 #if MEZZO_TILES
 
@@ -229,4 +229,4 @@ void convolve(const Plan&, const Call&, std::int64_t, std::int64_t) {}
 
 #endif
 
-}  // namespace mezzo::kernels::taps
+}  // namespace mezzo::kernels::direct

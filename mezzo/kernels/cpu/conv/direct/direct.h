@@ -6,7 +6,7 @@
 #include "mezzo/core/half.h"
 #include "mezzo/kernels/cpu/conv/direct/direct_plan.h"
 
-namespace mezzo::kernels::taps {
+namespace mezzo::kernels::direct {
 
 // x and y are channels-last; the weight lies in tiles [outer / 16][inner / 32][taps], each of 16
 // pairs of input channels by 16 outputs.
@@ -21,4 +21,4 @@ struct Call {
 // channels' panels, their blocks and the taps, then the bias, rounded once.
 void convolve(const Plan& plan, const Call& call, std::int64_t begin, std::int64_t end);
 
-}  // namespace mezzo::kernels::taps
+}  // namespace mezzo::kernels::direct

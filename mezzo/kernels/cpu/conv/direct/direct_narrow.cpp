@@ -4,11 +4,12 @@
 #include <atomic>
 #include <cstring>
 
+#include "mezzo/core/math.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/kernels/cpu/gemm/tile_sums-inl.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
 
-namespace mezzo::kernels::joined {
+namespace mezzo::kernels::direct_narrow {
 namespace {
 
 constexpr std::int64_t kMostWidth = 32;  // of a tile's row
@@ -26,9 +27,9 @@ std::int64_t band_of(const Plan& plan) {
 
 Plan::Plan(const Problem& p) : problem(p) {
   channels = (p.channels + 1) / 2 * 2;
-  out_tiles = (p.outs + kTileRows - 1) / kTileRows;
+  out_tiles = ceil_div(p.outs, kTileRows);
   const std::int64_t numbers = p.kernel.w * channels;
-  for (std::int64_t n = (numbers + kMostWidth - 1) / kMostWidth; n <= numbers / 2; ++n) {
+  for (std::int64_t n = ceil_div(numbers, kMostWidth); n <= numbers / 2; ++n) {
     if (numbers % (2 * n) != 0) continue;
     blocks = n;
     width = numbers / n;
@@ -322,4 +323,4 @@ void convolve(const Plan&, const Call&, std::int64_t, std::int64_t) {}
 
 #endif
 
-}  // namespace mezzo::kernels::joined
+}  // namespace mezzo::kernels::direct_narrow

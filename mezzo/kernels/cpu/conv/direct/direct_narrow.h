@@ -5,9 +5,10 @@
 #include <cstdint>
 
 #include "mezzo/core/half.h"
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
 
-namespace mezzo::kernels::joined {
+namespace mezzo::kernels::direct_narrow {
 
 // What a convolution at stride 1, or the gradient of one by its input, consists of.
 struct Problem {
@@ -31,7 +32,7 @@ struct Plan {
   std::int64_t out_tiles = 0;
   std::int64_t band = 0;  // rows of the result that are computed from one copy
 
-  std::int64_t bands() const { return (problem.y.h + band - 1) / band; }
+  std::int64_t bands() const { return ceil_div(problem.y.h, band); }
   std::int64_t strips() const { return (problem.y.w + 15) / 16; }  // of a row of the result
   // Numbers of a copied row, as far as the last strip reads, in vain or not.
   std::int64_t line() const { return (16 * strips() - 1 + problem.kernel.w) * channels; }
@@ -58,4 +59,4 @@ struct Call {
 // kernel's rows and their blocks, rounded once. Needs a CPU with AMX.
 void convolve(const Plan& plan, const Call& call, std::int64_t begin, std::int64_t end);
 
-}  // namespace mezzo::kernels::joined
+}  // namespace mezzo::kernels::direct_narrow

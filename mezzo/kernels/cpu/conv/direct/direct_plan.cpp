@@ -2,7 +2,9 @@
 
 #include <utility>
 
-namespace mezzo::kernels::taps {
+#include "mezzo/core/math.h"
+
+namespace mezzo::kernels::direct {
 namespace {
 
 constexpr std::int64_t kBytes = 2;  // of a number
@@ -13,10 +15,8 @@ constexpr std::int64_t kBandBytes = 512 << 10;
 // Of a strip, in the first-level cache beside a panel's pixels.
 constexpr std::int64_t kColumnsWithSums = 128;
 
-std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-
 std::int64_t divided_down(std::int64_t n, std::int64_t by) {
-  return n < 0 ? -divided_up(-n, by) : n / by;
+  return n < 0 ? -ceil_div(-n, by) : n / by;
 }
 
 // A window along one axis.
@@ -39,10 +39,10 @@ AxisPhase forward_phase(const Axis& axis, std::int64_t results) {
 std::vector<AxisPhase> gradient_phases(const Axis& axis, std::int64_t pixels) {
   std::vector<AxisPhase> phases;
   for (std::int64_t rest = 0; rest < axis.stride; ++rest) {
-    const std::int64_t a = divided_up(std::max<std::int64_t>(axis.padding - rest, 0), axis.stride);
+    const std::int64_t a = ceil_div(std::max<std::int64_t>(axis.padding - rest, 0), axis.stride);
     AxisPhase phase{.first = a * axis.stride + rest - axis.padding};
     if (phase.first >= pixels) continue;
-    phase.count = divided_up(pixels - phase.first, axis.stride);
+    phase.count = ceil_div(pixels - phase.first, axis.stride);
     for (std::int64_t tap = 0; tap < axis.kernel; ++tap) {
       const std::int64_t reach = tap * axis.dilation - rest;
       if (reach % axis.stride == 0) phase.taps.push_back({tap, a - reach / axis.stride});
@@ -126,8 +126,8 @@ std::int64_t band_rows(const Plan& plan, int threads) {
   const auto planes = static_cast<std::int64_t>(image.planes.size());
   const std::int64_t row_bytes = planes * image.pitch() * plan.inner * kBytes;
   const std::int64_t most = std::max<std::int64_t>(kBandBytes / row_bytes - image.rows_after.h, 1);
-  const std::int64_t rounds = divided_up(image.result_rows(), most * threads);
-  return divided_up(image.result_rows(), rounds * threads);
+  const std::int64_t rounds = ceil_div(image.result_rows(), most * threads);
+  return ceil_div(image.result_rows(), rounds * threads);
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ bool Plan::is_possible() const {
 }
 
 std::int64_t Plan::positions() const {
-  return divided_up(band * image.pitch(), kStrip) * kStrip + image.rows_after.h * image.pitch() +
+  return round_up(band * image.pitch(), kStrip) + image.rows_after.h * image.pitch() +
          image.rows_after.w;
 }
 
@@ -161,7 +161,7 @@ Plan plan_for(const conv::Problem& p, int threads) {
   const Shape& x = is_forward ? p.x : p.y;
   const Shape& y = is_forward ? p.y : p.x;
   const Size2d apart = is_forward ? attrs.stride : Size2d(1);
-  const Size2d size{divided_up(x[2], apart.h), divided_up(x[3], apart.w)};
+  const Size2d size{ceil_div(x[2], apart.h), ceil_div(x[3], apart.w)};
   Plan plan{.image = {.images = x[0], .whole = {x[2], x[3]}, .apart = apart, .size = size},
             .results = {y[2], y[3]},
             .stride = is_forward ? Size2d(1) : attrs.stride,
@@ -183,9 +183,9 @@ Plan plan_for(const conv::Problem& p, int threads) {
   // The threads share what is smaller, and each reads its part of the other.
   const bool is_weight_larger = plan.outer * plan.taps > x[0] * x[2] * x[3];
   plan.band = band_rows(plan, is_weight_larger ? 1 : threads);
-  plan.share = is_weight_larger ? divided_up(plan.outer, kBlock * threads) * kBlock : plan.outer;
+  plan.share = is_weight_larger ? ceil_div(plan.outer, kBlock * threads) * kBlock : plan.outer;
   place_planes(plan);
   return plan;
 }
 
-}  // namespace mezzo::kernels::taps
+}  // namespace mezzo::kernels::direct

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
 
-namespace mezzo::kernels::taps {
+namespace mezzo::kernels::direct {
 
 // Pixels that are computed together, two tiles' rows, and channels that are: of the operands what a
 // tile's row holds, of the result a cache line.
@@ -78,8 +79,8 @@ struct Plan {
 
   // True if no two results of a phase share a position.
   bool is_possible() const;
-  std::int64_t bands() const { return (image.result_rows() + band - 1) / band; }
-  std::int64_t shares() const { return (outer + share - 1) / share; }
+  std::int64_t bands() const { return ceil_div(image.result_rows(), band); }
+  std::int64_t shares() const { return ceil_div(outer, share); }
   // Positions of a plane of a band's copy, those included that its last strip reads in vain.
   std::int64_t positions() const;
   // The pixel of the first result of a phase in row `t` of the tall image, or TallImage::kNone
@@ -90,4 +91,4 @@ struct Plan {
 // Of conv2d, or of its gradient by the input.
 Plan plan_for(const conv::Problem& problem, int threads);
 
-}  // namespace mezzo::kernels::taps
+}  // namespace mezzo::kernels::direct

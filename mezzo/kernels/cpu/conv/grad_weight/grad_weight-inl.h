@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 using kernels::Ahead;
-using kernels::ask_for_soon;
+using kernels::prefetch_soon;
 using kernels::grad_weight::kPanel;
 
 // Vectors of a panel.
@@ -95,7 +95,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
 #pragma GCC unroll 8
   for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 4
-    for (int g = 0; g < kGroups; ++g) ask_for_soon(c[g] + m * run.c_row, 0);
+    for (int g = 0; g < kGroups; ++g) prefetch_soon(c[g] + m * run.c_row, 0);
   }
   F32Vec sums[kRows][kGroups][kVectors];
   const F32 d;
@@ -116,7 +116,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) from_b[g] = b[g] + slot * run.b_slot + row * run.b_row;
       for (std::int64_t q = 0; q < run.pixels * kPanel; q += kPanel) {
-        ahead.ask_for_a_line();
+        ahead.prefetch_line();
         F32Vec factors[kGroups][kVectors];
 #pragma GCC unroll 4
         for (int g = 0; g < kGroups; ++g) {

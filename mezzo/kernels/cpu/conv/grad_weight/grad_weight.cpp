@@ -57,7 +57,7 @@ void run_parts(const Plan& plan, const KernelArgs& args, const ReadX& read_x, fl
 }  // namespace
 
 // `norm`: what x is to be normalised by as it is read, or null.
-void grad_weight(const Plan& plan, const KernelArgs& args, const NormAgain* norm, float* sums) {
+void grad_weight(const Plan& plan, const KernelArgs& args, const PendingNorm* norm, float* sums) {
   if (norm == nullptr) return run_parts(plan, args, AsStored(), sums);
   static_assert(NormArrays::kBlock % kPanel == 0);
   const NormArrays arrays(*norm);
@@ -160,8 +160,8 @@ namespace {
 
 // The gradient [o, c, kh, kw] in f32, over `out` if that is such a dense block, of either format.
 // Dense channels-last images; `norm` is what x is to be normalised by as it is read, or null.
-Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x, const NormAgain* norm,
-                       const Tensor& out) {
+Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x,
+                       const PendingNorm* norm, const Tensor& out) {
   const std::array<const Tensor*, 2> inputs{&grad, &x};
   const Attrs none;
   const KernelArgs images{inputs, {}, none};
@@ -189,7 +189,7 @@ Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x, con
 }
 
 // The same for images of few channels.
-void run_joined(const Problem& problem, const KernelArgs& args) {
+void run_direct_narrow(const Problem& problem, const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Problem joined = with_joined_columns(problem);
   const Tensor x = dense(args.input(1), Format::kChannelsLast);
@@ -203,9 +203,9 @@ void run_joined(const Problem& problem, const KernelArgs& args) {
 
 void run_grad_weight(const KernelArgs& args, Products products) {
   const Problem problem = problem_of(args, products);
-  if (joins_columns(problem)) return run_joined(problem, args);
+  if (joins_columns(problem)) return run_direct_narrow(problem, args);
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
-  const NormAgain* const norm = unfilled_norm(args.input(1));
+  const PendingNorm* const norm = pending_norm_of(args.input(1));
   const Tensor x = dense(norm != nullptr ? norm->x : args.input(1), Format::kChannelsLast);
   const Tensor& out = args.output();
   const Tensor result = f32_grad_weight(problem, grad, x, norm, out);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
+
 namespace mezzo::kernels::grad_weight {
 namespace {
 
-std::int64_t panels(std::int64_t channels) { return (channels + kPanel - 1) / kPanel; }
+std::int64_t panels(std::int64_t channels) { return ceil_div(channels, kPanel); }
 
 // A single panel of y is read once, whatever it is multiplied by. Then the copy costs more, but
 // with dot products if panels of both are mostly full (docs/benchmarks/convolutions.md).
@@ -43,7 +45,7 @@ InPlace pixels_in_place(const JoinedColumns& joined, std::int64_t width) {
   if (joined.step != 1) return {};
   // The first whose columns begin behind the left padding, and those whose columns end before the
   // right one.
-  const std::int64_t begin = (joined.left + joined.stride - 1) / joined.stride;
+  const std::int64_t begin = ceil_div(joined.left, joined.stride);
   const std::int64_t room = joined.pixels - joined.columns + joined.left;
   const std::int64_t end = room >= 0 ? room / joined.stride + 1 : 0;
   const std::int64_t first = std::min(begin, width);

@@ -11,6 +11,7 @@
 #include <array>
 #include <vector>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_columns.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_plan.h"
 #include "mezzo/kernels/cpu/norm/normalized-inl.h"
@@ -40,15 +41,15 @@ struct PixelRow {
   // Bytes to a pixel that is copied later.
   std::int64_t ahead() const {
     const std::int64_t pixel = step * static_cast<std::int64_t>(sizeof(T));
-    return pixel == 0 ? 0 : (kReadAhead + pixel - 1) / pixel * pixel;
+    return pixel == 0 ? 0 : round_up(kReadAhead, pixel);
   }
 };
 
 // Asks for the channels of a later pixel that lie in a line with channel c.
 template <class T>
-HWY_INLINE void ask_for_channels(const T* pixel, std::int64_t c, std::int64_t ahead) {
+HWY_INLINE void prefetch_channels(const T* pixel, std::int64_t c, std::int64_t ahead) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
-  if (pixel != nullptr && c % kLine == 0) ask_for(pixel + c, ahead);
+  if (pixel != nullptr && c % kLine == 0) prefetch(pixel + c, ahead);
 }
 
 // 16 numbers of a pixel, from channel c on, as f32.
@@ -94,8 +95,8 @@ void pack_pairs(const PixelRow<BFloat16>& row, std::int64_t panel, const Read& r
     const BFloat16* const b = row.pixel_b(i);
     float* to = out;
     for (std::int64_t c = row.first_channel; c < row.channels; c += kPanel, to += panel) {
-      ask_for_channels(a, c, ahead);
-      ask_for_channels(b, c, ahead);
+      prefetch_channels(a, c, ahead);
+      prefetch_channels(b, c, ahead);
       pack_pair(a, b, c, row.channels, read, to);
     }
   }

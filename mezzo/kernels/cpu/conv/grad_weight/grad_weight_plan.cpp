@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/tap_axis.h"
 
 namespace mezzo::kernels::grad_weight {
@@ -19,13 +20,11 @@ std::int64_t second_level_cache() {
   return kBytes;
 }
 
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-
 }  // namespace
 
 Plan::Plan(const Problem& p, int threads) : problem(p) {
-  in_panels = (p.in_channels + kPanel - 1) / kPanel;
-  out_panels = (p.out_channels + kPanel - 1) / kPanel;
+  in_panels = ceil_div(p.in_channels, kPanel);
+  out_panels = ceil_div(p.out_channels, kPanel);
   place_taps();
   pair_images();
   cut_chunks(threads);
@@ -108,7 +107,7 @@ void Plan::cut_chunks(int parts) {
       continue;
     }
     const std::int64_t pieces = (pixels + rounding) / most_pixels;
-    const std::int64_t step = (rows + pieces - 1) / pieces;
+    const std::int64_t step = ceil_div(rows, pieces);
     for (std::int64_t row = 0; row < rows; row += step) {
       chunks.push_back({first, first + 1, row, std::min(row + step, rows)});
     }
@@ -138,7 +137,7 @@ void Plan::divide_panels(std::int64_t parts) {
       static_cast<std::int64_t>(planes.size()) * pitch * (problem.y.h + halo);
   const std::int64_t y_pixels = problem.y.h * problem.y.w;
   const auto copied = [&](std::int64_t in, std::int64_t out) {
-    return x_pixels * ((in_panels + in - 1) / in) + y_pixels * ((out_panels + out - 1) / out);
+    return x_pixels * ceil_div(in_panels, in) + y_pixels * ceil_div(out_panels, out);
   };
   in_parts = 1;
   out_parts = std::clamp<std::int64_t>(parts, 1, out_panels);

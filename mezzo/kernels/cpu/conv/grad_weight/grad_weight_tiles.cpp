@@ -13,7 +13,7 @@ constexpr int kRowBytes = static_cast<int>(kTileRowBytes);
 
 // Rows of sums that lie apart come from afar, each by itself.
 template <int kA, int kB>
-void ask_for_sums(const TileRun& run, const TileOperands& o) {
+void prefetch_sums(const TileRun& run, const TileOperands& o) {
   for (int i = 0; i < kA; ++i) {
     for (int j = 0; j < kB; ++j) {
       for (std::int64_t row = 0; row < kTileRows; ++row) {
@@ -27,7 +27,7 @@ void ask_for_sums(const TileRun& run, const TileOperands& o) {
 template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
   const std::int64_t row_bytes = run.c_row * static_cast<std::int64_t>(sizeof(float));
-  if (run.c_row > kTileRows) ask_for_sums<kA, kB>(run, o);
+  if (run.c_row > kTileRows) prefetch_sums<kA, kB>(run, o);
   if (run.first) {
     _tile_zero(0);
     if (kB == 2) _tile_zero(1);

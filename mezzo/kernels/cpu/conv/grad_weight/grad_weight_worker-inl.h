@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight-inl.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_pack-inl.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_tiles.h"
@@ -78,7 +79,7 @@ class GradWeightWorker {
     if (plan_.problem.products == Products::kTiles) {
       multiply_by_tiles(chunk, first);
     } else {
-      ask_for(next);
+      prefetch(next);
       multiply_by_vectors(chunk, first);
     }
   }
@@ -122,7 +123,7 @@ class GradWeightWorker {
     // The columns [begin, end) of the plane are columns of the image, the others padding.
     const std::int64_t shift = -plan_.first_shift_col;
     const std::int64_t begin = std::clamp<std::int64_t>(shift, 0, plan_.pitch);
-    const std::int64_t inside = p.x.w > plane.col ? (p.x.w - plane.col + stride - 1) / stride : 0;
+    const std::int64_t inside = p.x.w > plane.col ? ceil_div(p.x.w - plane.col, stride) : 0;
     const std::int64_t end = std::clamp<std::int64_t>(shift + inside, begin, plan_.pitch);
     const std::int64_t first = (begin - shift) * stride + plane.col;  // column of the image
     const std::int64_t rows = chunk.rows() + plan_.halo;
@@ -219,7 +220,7 @@ class GradWeightWorker {
   }
 
   // Notes what a chunk, if there is one, is copied from: images of which all channels are.
-  void ask_for(const Chunk* chunk) {
+  void prefetch(const Chunk* chunk) {
     asked_.assign(1, Ahead());
     if (chunk == nullptr) return;
     const Problem& p = plan_.problem;

@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_planar-inl.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_planar_call.h"
 #include "mezzo/kernels/cpu/conv/planar/conv2d_row_sums.h"
@@ -124,7 +125,7 @@ class Worker {
     const std::int64_t per_channel = problem_.in_channels * plan_.taps();
     // What lies behind the last pixel would be read beyond the copies.
     const std::int64_t pixels = (chunk.rows() - 1) * plan_.pitch() + problem_.y.w;
-    const std::int64_t vectors = (pixels + lanes() - 1) / lanes();
+    const std::int64_t vectors = ceil_div(pixels, lanes());
     for_out_blocks(problem_.out_channels, [&](std::int64_t o, int channels) {
       const TapRun run{
           .taps = taps_.data(),

@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/planar/row_sums-inl.h"
 #include "mezzo/kernels/cpu/conv/problem.h"
 #include "mezzo/kernels/cpu/gemm/tiles.h"
@@ -25,7 +26,7 @@ using kernels::row_sums::RowSum;
 // The weight [o][kernel row][piece] as [kernel row][vector of a piece][o], zeros behind the last
 // number of a piece.
 Tensor pack(const Problem& p, const float* weight) {
-  const std::int64_t vectors = (p.piece() + lanes() - 1) / lanes();
+  const std::int64_t vectors = ceil_div(p.piece(), lanes());
   Tensor packed = empty({p.kernel.h, vectors, p.out_channels, lanes()});
   float* to = packed.mutable_data<float>();
   for (std::int64_t k = 0; k < p.kernel.h; ++k) {
@@ -41,7 +42,7 @@ Tensor pack(const Problem& p, const float* weight) {
 // The same with two channels of the result, the last one maybe of zeros, side by side.
 Tensor pack(const Problem& p, const BFloat16* weight) {
   constexpr std::int64_t kLanes = 16;
-  const std::int64_t vectors = (p.piece() + kLanes - 1) / kLanes;
+  const std::int64_t vectors = ceil_div(p.piece(), kLanes);
   Tensor packed = zeros({p.kernel.h, vectors, p.steps(), kLanes, 2}, DType::kBf16);
   BFloat16* to = packed.mutable_data<BFloat16>();
   for (std::int64_t k = 0; k < p.kernel.h; ++k) {
@@ -121,7 +122,7 @@ class Worker {
     sum_.pixels = p.result.w;
     sum_.pixel_bytes = rows_.pixel_bytes();
     sum_.steps = p.steps();
-    sum_.vectors = (p.piece() + lanes() - 1) / lanes();
+    sum_.vectors = ceil_div(p.piece(), lanes());
     sum_.last = p.piece() - (sum_.vectors - 1) * lanes();
     sum_.row = row_.data();
     sum_.apart = p.stride.w * p.channels;
@@ -202,9 +203,7 @@ row_sums::Problem row_problem(const Problem& p) {
 
 std::int64_t vector_lanes() { return cpu_features().avx512 ? 16 : 8; }
 
-std::int64_t vectors_of(std::int64_t numbers) {
-  return (numbers + vector_lanes() - 1) / vector_lanes();
-}
+std::int64_t vectors_of(std::int64_t numbers) { return ceil_div(numbers, vector_lanes()); }
 
 // What a pixel of the result takes, in vector instructions; constants as measured
 // (docs/benchmarks/convolutions.md). There are as many rows of images as of the result times the

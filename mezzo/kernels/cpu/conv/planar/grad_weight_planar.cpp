@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 
 #include "mezzo/core/cpu.h"
+#include "mezzo/core/math.h"
 #include "mezzo/core/scratch.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight.h"
 #include "mezzo/kernels/cpu/conv/planar/grad_weight_planar-inl.h"
@@ -110,7 +111,7 @@ class PlanarWorker {
   }
 
   std::int64_t vectors(const Chunk& chunk) const {
-    return (chunk.rows() * problem_.y.w + lanes() - 1) / lanes();
+    return ceil_div(chunk.rows() * problem_.y.w, lanes());
   }
 
   void copy_x(const Chunk& chunk, const Block& in) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
+
 namespace mezzo::kernels::planar {
 namespace {
-
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 // The lines of eight output channels stay in the first-level cache while all taps go over them.
 constexpr std::int64_t kMostPixels = 1024;

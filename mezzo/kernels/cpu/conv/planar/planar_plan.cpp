@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "mezzo/core/math.h"
+
 namespace mezzo::kernels::planar {
-namespace {
-
-std::int64_t divide_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step; }
-
-}  // namespace
-
 Plan::Plan(const Problem& p, std::int64_t vector_lanes, std::int64_t most_pixels)
     : problem(p),
       lanes(vector_lanes),
@@ -19,13 +15,13 @@ Plan::Plan(const Problem& p, std::int64_t vector_lanes, std::int64_t most_pixels
 
 void Plan::cut_chunks(std::int64_t most_pixels) {
   const std::int64_t pixels = problem.y.h * problem.y.w;
-  row_chunks = std::min(divide_up(pixels, most_pixels), problem.y.h);
-  chunk_rows = divide_up(problem.y.h, row_chunks);
-  row_chunks = divide_up(problem.y.h, chunk_rows);
+  row_chunks = std::min(ceil_div(pixels, most_pixels), problem.y.h);
+  chunk_rows = ceil_div(problem.y.h, row_chunks);
+  row_chunks = ceil_div(problem.y.h, chunk_rows);
   // Chunks of the same size, so that parts are.
   const std::int64_t most_images = std::max<std::int64_t>(1, most_pixels / pixels);
-  chunk_images = divide_up(problem.images, divide_up(problem.images, most_images));
-  chunks = divide_up(problem.images, chunk_images) * row_chunks;
+  chunk_images = ceil_div(problem.images, ceil_div(problem.images, most_images));
+  chunks = ceil_div(problem.images, chunk_images) * row_chunks;
 }
 
 Chunk Plan::chunk(std::int64_t index) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mezzo/core/math.h"
 #include "mezzo/ops/window.h"
 
 namespace mezzo::kernels::row_sums {
@@ -64,8 +65,8 @@ template <int kPixels, int kVectors, class Body>
 void for_blocks_of(const RowSum& sum, std::int64_t vector, const Body& body) {
   for (std::int64_t pixel = 0; pixel < sum.pixels;) {
     const std::int64_t left = sum.pixels - pixel;
-    const std::int64_t blocks = (left + kPixels - 1) / kPixels;
-    const std::int64_t count = (left + blocks - 1) / blocks;
+    const std::int64_t blocks = ceil_div(left, kPixels);
+    const std::int64_t count = ceil_div(left, blocks);
     for_block<kPixels, kVectors>(count, {pixel, vector}, body);
     pixel += count;
   }

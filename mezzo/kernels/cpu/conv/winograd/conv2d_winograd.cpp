@@ -122,7 +122,7 @@ Tiling turned_tiling_of(const Problem& p) {
 }
 
 RoundedWeight rounded(const Tensor& weight) {
-  const Tensor parameter = unfilled_source(weight);
+  const Tensor parameter = pending_source(weight);
   return {parameter.defined() ? parameter : weight, weight.dtype()};
 }
 

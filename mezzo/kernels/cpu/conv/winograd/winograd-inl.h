@@ -307,7 +307,7 @@ class Squares {
       for (std::int64_t lane = 0; lane < kPanel; lane += kMaxLanes) {
         const std::int64_t channel = panel * kPanel + lane;
         const std::int64_t count = channels_ - channel;
-        ask_for_pixels(channel);
+        prefetch_pixels(channel);
         float* const target = out + panel * copies.panel() + to * kPanel + lane;
         transform_tile<Transform>(
             tile, [&](int i, int j) HWY_ATTR { return load_up_to(pixels_[i][j] + channel, count); },
@@ -331,11 +331,11 @@ class Squares {
   }
 
   // Squares share their first rows and columns with those before them.
-  HWY_INLINE void ask_for_pixels(std::int64_t channel) const {
+  HWY_INLINE void prefetch_pixels(std::int64_t channel) const {
     constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
     if (channel % kLine != 0) return;
     for (int i = kSize - kResults; i < kSize; ++i) {
-      for (int j = kSize - kResults; j < kSize; ++j) kernels::ask_for(next_[i][j] + channel, 0);
+      for (int j = kSize - kResults; j < kSize; ++j) kernels::prefetch(next_[i][j] + channel, 0);
     }
   }
 

@@ -9,13 +9,14 @@
 
 #include <type_traits>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/winograd/winograd-inl.h"
 #include "mezzo/kernels/cpu/loops/layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-using kernels::ask_for_soon;
+using kernels::prefetch_soon;
 using kernels::winograd::Blocks;
 using kernels::winograd::Convolution;
 using kernels::winograd::kColumns;
@@ -58,7 +59,7 @@ void multiply_rows(const PointProducts& m, std::int64_t row, std::int64_t column
     const std::int64_t inputs = std::min(count, kPanel);
     for (std::int64_t i = 0; i < inputs; ++i, b += kColumns) {
       // The next panel's rows, which lie far from these, where no hardware looks for them.
-      ask_for_soon(a + i * kPanel, next);
+      prefetch_soon(a + i * kPanel, next);
       const F32Vec left = hn::LoadU(d, b);
       const F32Vec right = hn::LoadU(d, b + kMaxLanes);
 #pragma GCC unroll 16
@@ -86,7 +87,7 @@ void multiply_some_rows(const PointProducts& m, std::int64_t row, std::int64_t r
 
 // The products of `count` rows from `first` on.
 inline void multiply(const PointProducts& m, std::int64_t first, std::int64_t count) {
-  const std::int64_t parts = (count + kMostRows - 1) / kMostRows;
+  const std::int64_t parts = ceil_div(count, kMostRows);
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t row = first + count * part / parts;
     multiply_some_rows(m, row, first + count * (part + 1) / parts - row);
@@ -112,13 +113,13 @@ struct TilePixels {
     return y + tile.image * strides[0] + tile.row * strides[2] + tile.column * strides[3];
   }
   // Asks for the lines of the tile's pixels that begin with a channel, if one does.
-  HWY_INLINE void ask_for(const Tile& tile, std::int64_t channel) const {
+  HWY_INLINE void prefetch(const Tile& tile, std::int64_t channel) const {
     constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Out));
     if (channel % kLine != 0) return;
     const Out* const first = first_of(tile) + channel;
     for (int h = 0; h < tile.rows; ++h) {
       for (int w = 0; w < tile.columns; ++w) {
-        kernels::ask_for(first + h * strides[2] + w * strides[3], 0);
+        kernels::prefetch(first + h * strides[2] + w * strides[3], 0);
       }
     }
   }
@@ -133,7 +134,7 @@ void write_tile(const std::vector<Tile>& tiles, std::size_t at, const TileProduc
   const Strides& strides = pixels.strides;
   Out* const first = pixels.first_of(tile);
   for (std::int64_t channel = p.begin; channel < p.end; channel += kMaxLanes) {
-    pixels.ask_for(next, channel);
+    pixels.prefetch(next, channel);
     const std::int64_t place = channel - p.begin;
     const float* const from = p.products + place / kColumns * p.layout.block() +
                               static_cast<std::int64_t>(at) * kColumns + place % kColumns;

@@ -5,6 +5,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight-inl.h"
 #include "mezzo/kernels/cpu/conv/winograd/winograd-inl.h"
 #include "mezzo/kernels/cpu/conv/winograd/winograd.h"
@@ -182,7 +183,7 @@ struct Call {
   std::int64_t out_panels() const { return panels(gradient.out); }
 
  private:
-  static std::int64_t panels(std::int64_t channels) { return (channels + kPanel - 1) / kPanel; }
+  static std::int64_t panels(std::int64_t channels) { return ceil_div(channels, kPanel); }
 };
 
 // Adds up the tiles [begin, end), some at a time, of the outputs that there is room for.
@@ -227,7 +228,7 @@ void add_by_outputs(const Call& call) {
   const TileGroups groups(call.gradient.tiling, 0, count);
   const Copies images(call.gradient.in, count);
   read_images(call.gradient.tiling, call.x, groups.tiles(), images);
-  parallel_for((out_panels + step - 1) / step, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(ceil_div(out_panels, step), 1, [&](std::int64_t begin, std::int64_t end) {
     const Operands operands{images, Copies(step * kPanel, count)};
     Sums layout{0, step, call.in_panels()};
     const Tensor sums = empty({layout.floats()});

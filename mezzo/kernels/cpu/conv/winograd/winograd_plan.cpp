@@ -1,9 +1,9 @@
 #include "mezzo/kernels/cpu/conv/winograd/winograd_plan.h"
 
+#include "mezzo/core/math.h"
+
 namespace mezzo::kernels::winograd {
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of a tile's numbers before and after the products.
 std::int64_t tile_bytes(std::int64_t in, std::int64_t out) {

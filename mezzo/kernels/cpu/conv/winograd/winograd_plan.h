@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/grad_weight/grad_weight_plan.h"
 #include "mezzo/ops/conv2d_attrs.h"
 
@@ -48,7 +49,7 @@ constexpr bool has_point(int results, int point) {
 // cache, as they would at a power of two.
 constexpr std::int64_t point_distance(std::int64_t floats) {
   constexpr std::int64_t kLine = 16;
-  return ((floats + kLine - 1) / kLine | 1) * kLine;
+  return (ceil_div(floats, kLine) | 1) * kLine;
 }
 
 // Transformed tiles of an image: [point][panel][tile][kPanel].
@@ -56,7 +57,7 @@ struct TileCopies {
   std::int64_t panels = 0, tiles = 0;
 
   TileCopies(std::int64_t channels, std::int64_t tile_count)
-      : panels((channels + kPanel - 1) / kPanel), tiles(tile_count) {}
+      : panels(ceil_div(channels, kPanel)), tiles(tile_count) {}
   std::int64_t panel() const { return tiles * kPanel; }
   std::int64_t point() const { return point_distance(panels * panel()); }
   std::int64_t floats() const { return kPoints * point(); }
@@ -69,7 +70,7 @@ struct Blocks {
   std::int64_t blocks = 0, rows = 0;
 
   constexpr Blocks(std::int64_t columns, std::int64_t row_count)
-      : blocks((columns + kColumns - 1) / kColumns), rows(row_count) {}
+      : blocks(ceil_div(columns, kColumns)), rows(row_count) {}
   constexpr std::int64_t block() const { return rows * kColumns; }
   constexpr std::int64_t point() const { return point_distance(blocks * block()); }
   constexpr std::int64_t floats() const { return kPoints * point(); }
@@ -92,8 +93,8 @@ struct Tiling {
   Size2d results{};                // in tiles of up to 4x4
   std::int64_t top = 0, left = 0;  // rows and columns of padding before the image
 
-  std::int64_t rows() const { return (results.h + kResults - 1) / kResults; }
-  std::int64_t columns() const { return (results.w + kResults - 1) / kResults; }
+  std::int64_t rows() const { return ceil_div(results.h, kResults); }
+  std::int64_t columns() const { return ceil_div(results.w, kResults); }
   std::int64_t tiles() const { return images * rows() * columns(); }
   // Of an image.
   std::int64_t points() const {

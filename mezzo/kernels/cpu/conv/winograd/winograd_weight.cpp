@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/conv/winograd/winograd_weight.cpp"
 #include <hwy/foreach_target.h>
 
+#include "mezzo/core/math.h"
 #include "mezzo/kernels/cpu/conv/winograd/winograd.h"
 #include "mezzo/kernels/cpu/conv/winograd/winograd_weight-inl.h"
 
@@ -12,7 +13,7 @@ using kernels::winograd::RoundedWeight;
 
 void transform_weight(const Convolution& convolution, const RoundedWeight& weight, float* out) {
   const kernels::winograd::Blocks layout = convolution.weight();
-  const std::int64_t panels = (convolution.in + kPanel - 1) / kPanel;
+  const std::int64_t panels = ceil_div(convolution.in, kPanel);
   const std::int64_t count = layout.blocks * panels;
   kernels::visit_vector_dtype(weight.numbers.dtype(), [&]<class T>() {
     parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -16,12 +16,12 @@
 namespace mezzo {
 namespace {
 
-using kernels::conv::run_patches;
-using kernels::conv::run_patches_grad_input;
-using kernels::conv::run_patches_grad_weight;
-using kernels::conv::supports_patches;
-using kernels::conv::supports_patches_grad_input;
-using kernels::conv::supports_patches_grad_weight;
+using kernels::conv::run_im2col;
+using kernels::conv::run_im2col_grad_input;
+using kernels::conv::run_im2col_grad_weight;
+using kernels::conv::supports_im2col;
+using kernels::conv::supports_im2col_grad_input;
+using kernels::conv::supports_im2col_grad_weight;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -61,8 +61,8 @@ Tensor weight_of(const PatchCase& c, DType dtype) {
 
 ConvCall forward_call(const PatchCase& c, DType dtype) {
   return {"conv2d",
-          supports_patches,
-          run_patches,
+          supports_im2col,
+          run_im2col,
           image(c.x, 1, dtype),
           weight_of(c, dtype),
           Tensor(),
@@ -73,8 +73,8 @@ ConvCall forward_call(const PatchCase& c, DType dtype) {
 
 ConvCall grad_input_call(const PatchCase& c, DType dtype, bool f32_result = false) {
   return {"conv2d_grad_input",
-          supports_patches_grad_input,
-          run_patches_grad_input,
+          supports_im2col_grad_input,
+          run_im2col_grad_input,
           image(result_of(c), 1, dtype),
           weight_of(c, dtype),
           Tensor(),
@@ -87,8 +87,8 @@ ConvCall grad_input_call(const PatchCase& c, DType dtype, bool f32_result = fals
 ConvCall grad_weight_call(const PatchCase& c, DType dtype, bool f32_result = false) {
   const Shape result = result_of(c);
   return {"conv2d_grad_weight",
-          supports_patches_grad_weight,
-          run_patches_grad_weight,
+          supports_im2col_grad_weight,
+          run_im2col_grad_weight,
           image(result, 1, dtype),
           image(c.x, 2, dtype),
           Tensor(),
@@ -153,7 +153,7 @@ TEST(ConvPatchesOfAnyFormat, GiveTheSameNumbers) {
     weight.set_requires_grad(true);
     test::SeeKernel seen("conv2d");
     sum(conv2d(x, weight, {}, {.stride = 16})).backward();
-    EXPECT_EQ(seen.kernel, "cpu_patches");
+    EXPECT_EQ(seen.kernel, "cpu_im2col");
     return std::vector{x.grad().to_vector<float>(), weight.grad().to_vector<float>()};
   };
   EXPECT_EQ(gradients(Format::kContiguous), gradients(Format::kChannelsLast));

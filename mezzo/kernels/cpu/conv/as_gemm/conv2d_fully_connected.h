@@ -11,14 +11,14 @@
 namespace mezzo::kernels::conv {
 
 // Yes for one group, many images of few pixels, and windows that leave little of the matrix empty.
-Support supports_whole(const KernelArgs& args);
-Support supports_whole_grad_input(const KernelArgs& args);
-Support supports_whole_grad_weight(const KernelArgs& args);
+Support supports_fully_connected(const KernelArgs& args);
+Support supports_fully_connected_grad_input(const KernelArgs& args);
+Support supports_fully_connected_grad_weight(const KernelArgs& args);
 
 // f32 sums, rounded once. Numbers of x that are not finite may also make results NaN that they only
 // meet with a factor of 0.
-void run_whole(const KernelArgs& args);
-void run_whole_grad_input(const KernelArgs& args);
-void run_whole_grad_weight(const KernelArgs& args);
+void run_fully_connected(const KernelArgs& args);
+void run_fully_connected_grad_input(const KernelArgs& args);
+void run_fully_connected_grad_weight(const KernelArgs& args);
 
 }  // namespace mezzo::kernels::conv

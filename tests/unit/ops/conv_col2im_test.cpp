@@ -56,8 +56,8 @@ struct Kernel {
   Support (*supports)(const KernelArgs&);
   void (*run)(const KernelArgs&);
 };
-constexpr Kernel kWindows{"cpu_windows", kernels::conv::supports_windows_grad_input,
-                          kernels::conv::run_windows_grad_input};
+constexpr Kernel kWindows{"cpu_col2im", kernels::conv::supports_col2im_grad_input,
+                          kernels::conv::run_col2im_grad_input};
 constexpr Kernel kRowSums{"cpu_row_sums", kernels::conv::supports_row_sums,
                           kernels::conv::run_row_sums};
 

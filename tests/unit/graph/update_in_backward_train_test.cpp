@@ -218,7 +218,7 @@ TEST(EarlyUpdatesTraining, AsAGraphOfTwoOptimizers) {
     optim::Sgd sgd(first, kEarlySgd);
     optim::Adam adam({middle, params.end()}, {.lr = 0.01});
     TwoOptimizers graph(net, sgd, adam);
-    if (how == EarlyMode::kInTheEnd) graph.config.disable_pass("early_updates");
+    if (how == EarlyMode::kInTheEnd) graph.config.disable_pass("update_in_backward");
     for (std::uint64_t i = 0; i < kEarlySteps; ++i) {
       const Batch batch = early_batch(i);
       if (how == EarlyMode::kEagerly) {
@@ -258,7 +258,7 @@ TEST(EarlyUpdatesTraining, ComesBehindOtherReaders) {
       return std::vector<Tensor>{result};
     };
     CompileOptions options;
-    if (how == EarlyMode::kInTheEnd) options.passes.disabled = {"early_updates"};
+    if (how == EarlyMode::kInTheEnd) options.passes.disabled = {"update_in_backward"};
     CompiledStep compiled(step, options);
     std::vector<double> results;
     for (int i = 0; i < kEarlySteps; ++i) {

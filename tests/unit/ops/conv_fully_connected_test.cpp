@@ -1,7 +1,7 @@
 // Convolutions of images of a few pixels as one matrix product, against plain sums.
 #include <gtest/gtest.h>
 
-#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_dense.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_fully_connected.h"
 #include "mezzo/ops/arithmetic.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/conv2d.h"
@@ -52,8 +52,8 @@ std::vector<WholeCase> whole_cases() {
 
 ConvCall forward_call(const WholeCase& c, DType dtype) {
   return {"conv2d",
-          kernels::conv::supports_whole,
-          kernels::conv::run_whole,
+          kernels::conv::supports_fully_connected,
+          kernels::conv::run_fully_connected,
           random_tensor(c.x, 1, dtype),
           random_tensor(c.weight(), 2, dtype),
           random_tensor({c.out_channels}, 3),
@@ -64,8 +64,8 @@ ConvCall forward_call(const WholeCase& c, DType dtype) {
 
 ConvCall grad_input_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_input",
-          kernels::conv::supports_whole_grad_input,
-          kernels::conv::run_whole_grad_input,
+          kernels::conv::supports_fully_connected_grad_input,
+          kernels::conv::run_fully_connected_grad_input,
           random_tensor(c.y(), 1, dtype),
           random_tensor(c.weight(), 2, dtype),
           Tensor(),
@@ -76,8 +76,8 @@ ConvCall grad_input_call(const WholeCase& c, DType dtype) {
 
 ConvCall grad_weight_call(const WholeCase& c, DType dtype) {
   return {"conv2d_grad_weight",
-          kernels::conv::supports_whole_grad_weight,
-          kernels::conv::run_whole_grad_weight,
+          kernels::conv::supports_fully_connected_grad_weight,
+          kernels::conv::run_fully_connected_grad_weight,
           random_tensor(c.y(), 1, dtype),
           random_tensor(c.x, 2, dtype),
           Tensor(),
@@ -154,7 +154,8 @@ TEST(ConvWhole, LeavesWhatWouldBeMostlyZerosToOthers) {
     const ConvCall call = forward_call(c, DType::kF32);
     Tensor out = empty(c.y(), DType::kF32, Format::kChannelsLast);
     const auto in = call.inputs();
-    EXPECT_FALSE(kernels::conv::supports_whole({in, {&out, 1}, call.attrs})) << concat(c.x);
+    EXPECT_FALSE(kernels::conv::supports_fully_connected({in, {&out, 1}, call.attrs}))
+        << concat(c.x);
   }
 }
 

@@ -54,7 +54,7 @@ inline std::vector<Bits> grads_of(const std::vector<Tensor>& leaves) {
 template <class Run>
 void expect_as_kept(const Run& run, const std::string& what = "") {
   const std::vector<Bits> again = run();
-  const Without guard("cpu_norm_again");
+  const Without guard("cpu_norm_recompute");
   const std::vector<Bits> kept = run();
   ASSERT_EQ(again.size(), kept.size()) << what;
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -64,7 +64,7 @@ void expect_as_kept(const Run& run, const std::string& what = "") {
 
 // Whether the operation that gave `result` computes its first input again, and has not done so yet.
 inline bool is_given_up(const Tensor& result) {
-  return unfilled_norm(node_of(result)->inputs()[0].saved) != nullptr;
+  return pending_norm_of(node_of(result)->inputs()[0].saved) != nullptr;
 }
 
 // What computes its inputs again needs AVX2.

@@ -1,6 +1,6 @@
 // Results of batch normalization that are computed again in the backward pass: when that must not
 // happen, and that nobody can tell when it does.
-#include "tests/unit/norm_again.h"
+#include "tests/unit/pending_norm.h"
 
 #include <atomic>
 #include <thread>
@@ -72,9 +72,9 @@ void change(const Tensor& tensor) {
   add_into(tensor, full(tensor.shape(), 0.5, tensor.dtype()));
 }
 
-using NormAgain = test::NormAgainTest;
+using PendingNorm = test::NormAgainTest;
 
-TEST_P(NormAgain, ChangesNoBit) {
+TEST_P(PendingNorm, ChangesNoBit) {
   expect_as_kept([&] {
     const Parts parts(GetParam());
     const Tensor z = parts.conv(parts.norm());
@@ -90,7 +90,7 @@ TEST_P(NormAgain, ChangesNoBit) {
   });
 }
 
-TEST_P(NormAgain, IsForResultsInTrainingIn16Bits) {
+TEST_P(PendingNorm, IsForResultsInTrainingIn16Bits) {
   const Parts parts(GetParam());
   EXPECT_TRUE(is_given_up(parts.conv(parts.norm())));
   EXPECT_TRUE(is_given_up(parts.other_conv(parts.norm())));
@@ -102,11 +102,11 @@ TEST_P(NormAgain, IsForResultsInTrainingIn16Bits) {
       .training = false, .relu = true, .running_mean = zeros({17}), .running_var = ones({17})};
   const Tensor y = batch_norm(parts.images(), parts.weight, parts.bias, inference).y;
   EXPECT_FALSE(is_given_up(parts.conv(y)));
-  const test::Without guard("cpu_norm_again");
+  const test::Without guard("cpu_norm_recompute");
   EXPECT_FALSE(is_given_up(parts.conv(parts.norm())));
 }
 
-TEST_P(NormAgain, NeedsAResidualThatIsKept) {
+TEST_P(PendingNorm, NeedsAResidualThatIsKept) {
   const Parts parts(GetParam());
   EXPECT_FALSE(is_given_up(parts.conv(parts.norm(parts.images(), parts.residual()))));
   EXPECT_FALSE(is_given_up(parts.conv(parts.norm(parts.images(), parts.side.detach()))));
@@ -118,7 +118,7 @@ TEST_P(NormAgain, NeedsAResidualThatIsKept) {
   EXPECT_FALSE(is_given_up(parts.conv(parts.norm(parts.images(), again))));
 }
 
-TEST_P(NormAgain, IsNotForViewsAndCasts) {
+TEST_P(PendingNorm, IsNotForViewsAndCasts) {
   const Parts parts(GetParam());
   const Tensor y = parts.norm();
   EXPECT_FALSE(is_given_up(parts.conv(reshape(flatten(y, 0, 1), kImages))));
@@ -135,7 +135,7 @@ TEST_P(NormAgain, IsNotForViewsAndCasts) {
   });
 }
 
-TEST_P(NormAgain, AChangedResultIsKept) {
+TEST_P(PendingNorm, AChangedResultIsKept) {
   expect_as_kept([&] {
     const Parts parts(GetParam());
     const Tensor y = parts.norm();
@@ -148,7 +148,7 @@ TEST_P(NormAgain, AChangedResultIsKept) {
 }
 
 // What was there in the forward pass is computed again; results that are kept are missing then.
-TEST_P(NormAgain, AResultMayBeChangedBehindItsReaders) {
+TEST_P(PendingNorm, AResultMayBeChangedBehindItsReaders) {
   const auto grads = [&](bool changes) {
     const Parts parts(GetParam());
     const Tensor y = parts.norm();
@@ -158,12 +158,12 @@ TEST_P(NormAgain, AResultMayBeChangedBehindItsReaders) {
     return parts.grads();
   };
   EXPECT_TRUE(grads(true) == grads(false));
-  const test::Without guard("cpu_norm_again");
+  const test::Without guard("cpu_norm_recompute");
   EXPECT_THAT(message_of<ArgumentError>([&] { grads(true); }),
               testing::HasSubstr("was changed in place"));
 }
 
-TEST_P(NormAgain, WhatItIsComputedFromMustNotChange) {
+TEST_P(PendingNorm, WhatItIsComputedFromMustNotChange) {
   const auto message = [&](const auto& change_something) {
     const Parts parts(GetParam());
     const KeptResidual kept(parts);
@@ -189,7 +189,7 @@ TEST_P(NormAgain, WhatItIsComputedFromMustNotChange) {
 
 // The convolution has read the result of before the change. A residual is of no use to the norm
 // that has kept its result.
-TEST_P(NormAgain, IsNotComputedFromWhatHasChangedBeforeTheConvolution) {
+TEST_P(PendingNorm, IsNotComputedFromWhatHasChangedBeforeTheConvolution) {
   for (std::size_t changed = 0; changed < 6; ++changed) {
     expect_as_kept(
         [&] {
@@ -215,7 +215,7 @@ TEST_P(NormAgain, IsNotComputedFromWhatHasChangedBeforeTheConvolution) {
   }
 }
 
-TEST_P(NormAgain, GraphsMayBeRetained) {
+TEST_P(PendingNorm, GraphsMayBeRetained) {
   const Parts parts(GetParam());
   const KeptResidual kept(parts);
   const Tensor z = parts.conv(parts.norm(parts.images(), kept.residual));
@@ -232,7 +232,7 @@ TEST_P(NormAgain, GraphsMayBeRetained) {
               testing::HasSubstr("Pass retain_graph = true"));
 }
 
-TEST_P(NormAgain, GradientsOfSomeLeaves) {
+TEST_P(PendingNorm, GradientsOfSomeLeaves) {
   const Parts all(GetParam());
   for (std::size_t i = 0; i < all.leaves().size(); ++i) {
     expect_as_kept([&] {
@@ -251,7 +251,7 @@ TEST_P(NormAgain, GradientsOfSomeLeaves) {
   });
 }
 
-TEST_P(NormAgain, GradientsOfGradients) {
+TEST_P(PendingNorm, GradientsOfGradients) {
   for (const bool has_residual : {false, true}) {
     expect_as_kept([&] {
       const Parts parts(GetParam());
@@ -272,7 +272,7 @@ TEST_P(NormAgain, GradientsOfGradients) {
 }
 
 // In f16, sums of at most half the smallest number become 0, which the ReLU's gradient is 0 for.
-TEST_P(NormAgain, GradientsSeeTheSignsOfWhatWasRounded) {
+TEST_P(PendingNorm, GradientsSeeTheSignsOfWhatWasRounded) {
   for (const bool create_graph : {false, true}) {
     expect_as_kept(
         [&] {
@@ -284,7 +284,7 @@ TEST_P(NormAgain, GradientsSeeTheSignsOfWhatWasRounded) {
           const Tensor y =
               batch_norm(parts.images(), weight, {}, {.relu = true, .residual = residual}).y;
           const Tensor z = parts.conv(y);
-          EXPECT_TRUE(is_given_up(z) || is_kernel_disabled("cpu_norm_again"));
+          EXPECT_TRUE(is_given_up(z) || is_kernel_disabled("cpu_norm_recompute"));
           const Tensor loss = loss_of(z) + kept;
           return test::bits_of(grad({&loss, 1}, std::vector<Tensor>{weight, residual, parts.x}, {},
                                     {.create_graph = create_graph}));
@@ -293,7 +293,7 @@ TEST_P(NormAgain, GradientsSeeTheSignsOfWhatWasRounded) {
   }
 }
 
-TEST_P(NormAgain, ManyMayReadAResult) {
+TEST_P(PendingNorm, ManyMayReadAResult) {
   const auto run = [&](const auto& more) {
     expect_as_kept([&] {
       const Parts parts(GetParam());
@@ -318,7 +318,7 @@ TEST_P(NormAgain, ManyMayReadAResult) {
   });
 }
 
-TEST_P(NormAgain, AResultThatIsResidualToo) {
+TEST_P(PendingNorm, AResultThatIsResidualToo) {
   expect_as_kept([&] {
     const Parts parts(GetParam());
     Tensor y = parts.norm();
@@ -334,7 +334,7 @@ TEST_P(NormAgain, AResultThatIsResidualToo) {
 }
 
 // A backward pass has freed what the norm has saved, and may write over what nobody else sees.
-TEST_P(NormAgain, OutlivesABackwardPassThroughTheNormAlone) {
+TEST_P(PendingNorm, OutlivesABackwardPassThroughTheNormAlone) {
   for (const bool has_residual : {false, true}) {
     expect_as_kept([&] {
       const Parts parts(GetParam());
@@ -354,7 +354,7 @@ TEST_P(NormAgain, OutlivesABackwardPassThroughTheNormAlone) {
   }
 }
 
-TEST_P(NormAgain, AConvolutionRecordedBehindThatKeepsTheResult) {
+TEST_P(PendingNorm, AConvolutionRecordedBehindThatKeepsTheResult) {
   expect_as_kept([&] {
     const Parts parts(GetParam());
     const Tensor y = parts.norm();
@@ -367,7 +367,7 @@ TEST_P(NormAgain, AConvolutionRecordedBehindThatKeepsTheResult) {
   });
 }
 
-TEST_P(NormAgain, TwoLossesOfOneNorm) {
+TEST_P(PendingNorm, TwoLossesOfOneNorm) {
   expect_as_kept([&] {
     const Parts parts(GetParam());
     const KeptResidual kept(parts);
@@ -381,7 +381,7 @@ TEST_P(NormAgain, TwoLossesOfOneNorm) {
   });
 }
 
-TEST_P(NormAgain, IsFilledForOtherKernels) {
+TEST_P(PendingNorm, IsFilledForOtherKernels) {
   expect_as_kept([&] {
     const Tensor x = test::parameter({2, 32, 12, 12}, 1, GetParam());
     const Tensor kernel = test::parameter({32, 32, 3, 3}, 2, GetParam());
@@ -434,7 +434,7 @@ struct ManyNorms {
 };
 
 // All of them have the same nodes give up what they have saved.
-TEST_P(NormAgain, IsRecordedByManyThreads) {
+TEST_P(PendingNorm, IsRecordedByManyThreads) {
   const ManyNorms norms(GetParam());
   std::vector<Tensor> first(ManyNorms::kCount);
   std::vector<Tensor> second(ManyNorms::kCount);
@@ -446,7 +446,7 @@ TEST_P(NormAgain, IsRecordedByManyThreads) {
   }
 }
 
-TEST_P(NormAgain, IsRecordedWhileABackwardPassRuns) {
+TEST_P(PendingNorm, IsRecordedWhileABackwardPassRuns) {
   const auto grad_of_x = [&](bool convolves) {
     const ManyNorms norms(GetParam());
     const Tensor probe = test::random_tensor({2, 8, 1, 1}, 4, GetParam());
@@ -461,7 +461,7 @@ TEST_P(NormAgain, IsRecordedWhileABackwardPassRuns) {
   EXPECT_TRUE(grad_of_x(true) == grad_of_x(false));
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, NormAgain, testing::Values(DType::kBf16, DType::kF16),
+INSTANTIATE_TEST_SUITE_P(DTypes, PendingNorm, testing::Values(DType::kBf16, DType::kF16),
                          [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
 }  // namespace

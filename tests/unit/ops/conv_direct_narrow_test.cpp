@@ -15,10 +15,10 @@
 namespace mezzo {
 namespace {
 
-using kernels::conv::run_joined;
-using kernels::conv::run_joined_grad_input;
-using kernels::conv::supports_joined;
-using kernels::conv::supports_joined_grad_input;
+using kernels::conv::run_direct_narrow;
+using kernels::conv::run_direct_narrow_grad_input;
+using kernels::conv::supports_direct_narrow;
+using kernels::conv::supports_direct_narrow_grad_input;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -42,8 +42,8 @@ Tensor joined_image(const Shape& shape, std::uint64_t seed) {
 ConvCall joined_call(const JoinedCase& c) {
   const Size2d size = joined_size(c);
   return {"conv2d",
-          supports_joined,
-          run_joined,
+          supports_direct_narrow,
+          run_direct_narrow,
           joined_image(c.x, 1),
           random_tensor({c.out_channels, c.x[1], c.kernel.h, c.kernel.w}, 2, DType::kBf16),
           Tensor(),
@@ -59,8 +59,8 @@ ConvCall joined_gradient(const JoinedCase& c) {
                      c.kernel.w - 1 - p.right};
   const Size2d size = joined_size(c);
   return {"conv2d_grad_input",
-          supports_joined_grad_input,
-          run_joined_grad_input,
+          supports_direct_narrow_grad_input,
+          run_direct_narrow_grad_input,
           joined_image(c.x, 1),
           random_tensor({c.x[1], c.out_channels, c.kernel.h, c.kernel.w}, 2, DType::kBf16),
           Tensor(),
@@ -120,8 +120,8 @@ TEST_F(ConvJoined, GradientsOfWidePadding) {
     const Sides padding{1, 5, 0, 40};
     const Size2d size = Conv2dAttrs{.padding = padding}.window(3).output_size({8, 9}, "conv2d");
     const ConvCall call{"conv2d_grad_input",
-                        supports_joined_grad_input,
-                        run_joined_grad_input,
+                        supports_direct_narrow_grad_input,
+                        run_direct_narrow_grad_input,
                         joined_image({2, channels, size.h, size.w}, 1),
                         random_tensor({channels, 20, 3, 3}, 2, DType::kBf16),
                         Tensor(),

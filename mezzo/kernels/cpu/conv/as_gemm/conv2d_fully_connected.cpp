@@ -1,4 +1,4 @@
-#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_dense.h"
+#include "mezzo/kernels/cpu/conv/as_gemm/conv2d_fully_connected.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -53,19 +53,19 @@ Tensor repeat(const Tensor& bias, std::int64_t times) {
 
 }  // namespace
 
-Support supports_whole(const KernelArgs& args) {
+Support supports_fully_connected(const KernelArgs& args) {
   return supports_call(args, forward_problem(args));
 }
 
-Support supports_whole_grad_input(const KernelArgs& args) {
+Support supports_fully_connected_grad_input(const KernelArgs& args) {
   return supports_call(args, gradient_problem(args, Pass::kGradInput));
 }
 
-Support supports_whole_grad_weight(const KernelArgs& args) {
+Support supports_fully_connected_grad_weight(const KernelArgs& args) {
   return supports_call(args, gradient_problem(args, Pass::kGradWeight));
 }
 
-void run_whole(const KernelArgs& args) {
+void run_fully_connected(const KernelArgs& args) {
   const PixelPairs pairs(forward_problem(args));
   const Tensor x = read_rows(args.input(0));
   const Tensor matrix = pairs.matrix_of(args.input(1));
@@ -73,7 +73,7 @@ void run_whole(const KernelArgs& args) {
   run_matmul({&x, &matrix, &bias}, as_rows(args.output()), MatmulAttrs{.transpose_b = true});
 }
 
-void run_whole_grad_input(const KernelArgs& args) {
+void run_fully_connected_grad_input(const KernelArgs& args) {
   const PixelPairs pairs(gradient_problem(args, Pass::kGradInput));
   const Tensor grad = read_rows(args.input(0));
   const Tensor matrix = pairs.matrix_of(args.input(1));
@@ -82,7 +82,7 @@ void run_whole_grad_input(const KernelArgs& args) {
              MatmulAttrs{.f32_result = args.output().dtype() != grad.dtype()});
 }
 
-void run_whole_grad_weight(const KernelArgs& args) {
+void run_fully_connected_grad_weight(const KernelArgs& args) {
   const PixelPairs pairs(gradient_problem(args, Pass::kGradWeight));
   const Tensor grad = read_rows(args.input(0));
   const Tensor x = read_rows(args.input(1));

@@ -56,10 +56,10 @@ Program captured(const Layers& layers, const Body& body) {
 // The text behind the pass, which must find nothing more to do then.
 std::string text_behind(Program program, std::size_t parts) {
   verify(program);
-  EXPECT_EQ(early_updates(program), parts);
+  EXPECT_EQ(update_in_backward(program), parts);
   EXPECT_NO_THROW(verify(program));
   const std::string text = to_text(program);
-  EXPECT_EQ(early_updates(program), 0U);
+  EXPECT_EQ(update_in_backward(program), 0U);
   EXPECT_EQ(to_text(program), text);
   EXPECT_EQ(to_text(parse_program(text)), text);
   return text;
@@ -332,7 +332,7 @@ TEST(EarlyUpdates, MakeTheArenaSmaller) {
       },
       {&x, 1});
   const std::size_t before = plan_memory(program).arena_bytes;
-  EXPECT_EQ(early_updates(program), kLayers - 1);
+  EXPECT_EQ(update_in_backward(program), kLayers - 1);
   const std::size_t gradient = kWidth * kWidth * sizeof(float);
   EXPECT_LE(plan_memory(program).arena_bytes, before - (kLayers - 2) * gradient);
 }
@@ -347,7 +347,7 @@ TEST(EarlyUpdates, AreKnownToChangeTheirLeavesAlone) {
     layers.sgd.zero_grad();
     return std::vector<Tensor>{};
   });
-  ASSERT_EQ(early_updates(program), 1U);
+  ASSERT_EQ(update_in_backward(program), 1U);
   const auto part = std::ranges::find_if(program.nodes, &Node::is_part) - program.nodes.begin();
   const auto at = static_cast<std::size_t>(part);
   const MemoryUse memory(program);

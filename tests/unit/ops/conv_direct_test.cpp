@@ -18,12 +18,12 @@
 namespace mezzo {
 namespace {
 
-using kernels::conv::run_taps;
-using kernels::conv::run_taps_grad_input;
-using kernels::conv::run_taps_transposed;
-using kernels::conv::supports_taps;
-using kernels::conv::supports_taps_grad_input;
-using kernels::conv::supports_taps_transposed;
+using kernels::conv::run_direct;
+using kernels::conv::run_direct_grad_input;
+using kernels::conv::run_direct_transposed;
+using kernels::conv::supports_direct;
+using kernels::conv::supports_direct_grad_input;
+using kernels::conv::supports_direct_transposed;
 using test::check_call;
 using test::ConvCall;
 using test::is_taken;
@@ -51,8 +51,8 @@ Tensor weight_of(const TapsCase& c) {
 ConvCall forward_call(const TapsCase& c) {
   const Size2d size = result_size(c);
   return {"conv2d",
-          supports_taps,
-          run_taps,
+          supports_direct,
+          run_direct,
           image(c.x, 1),
           weight_of(c),
           Tensor(),
@@ -64,8 +64,8 @@ ConvCall forward_call(const TapsCase& c) {
 ConvCall grad_input_call(const TapsCase& c) {
   const Size2d size = result_size(c);
   return {"conv2d_grad_input",
-          supports_taps_grad_input,
-          run_taps_grad_input,
+          supports_direct_grad_input,
+          run_direct_grad_input,
           image({c.x[0], c.out_channels, size.h, size.w}, 1),
           weight_of(c),
           Tensor(),
@@ -78,8 +78,8 @@ ConvCall grad_input_call(const TapsCase& c) {
 ConvCall transposed_call(const TapsCase& c) {
   ConvCall call = grad_input_call(c);
   call.op = "conv_transpose2d";
-  call.supports = supports_taps_transposed;
-  call.run = run_taps_transposed;
+  call.supports = supports_direct_transposed;
+  call.run = run_direct_transposed;
   const Size2d from = result_size(c);
   const Size2d span = c.attrs.window(c.kernel).span();
   const Sides& padding = c.attrs.padding;
@@ -221,7 +221,7 @@ TEST_F(ConvTaps, FollowsChangesOfTheWeight) {
     const Tensor y = conv2d(leaf, cast(w, DType::kBf16), {}, {.stride = 2, .padding = 1});
     test::SeeKernel seen("conv2d_grad_input");
     sum(y).backward();
-    EXPECT_EQ(seen.kernel, "cpu_taps");
+    EXPECT_EQ(seen.kernel, "cpu_direct");
     return leaf.grad().to_vector<float>();
   };
   for (int step = 0; step < 3; ++step) {

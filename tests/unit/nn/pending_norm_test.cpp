@@ -1,6 +1,6 @@
 // Residual networks in 16 bits, whose norms are computed again: the bits of those that keep all
 // results, in less memory.
-#include "tests/unit/norm_again.h"
+#include "tests/unit/pending_norm.h"
 
 #include <memory>
 
@@ -130,7 +130,7 @@ StepOutcome train_once(const Setting& setting, bool training = true) {
 }
 
 StepOutcome train_once_keeping(const Setting& setting) {
-  const test::Without guard("cpu_norm_again");
+  const test::Without guard("cpu_norm_recompute");
   return train_once(setting);
 }
 
@@ -171,7 +171,7 @@ TEST_P(NormAgainInNetworks, ChangesNoBitOfRecomputedBlocks) {
 TEST_P(NormAgainInNetworks, LeavesInferenceAlone) {
   const Setting setting{.lower = GetParam()};
   const StepOutcome step = train_once(setting, false);
-  const test::Without guard("cpu_norm_again");
+  const test::Without guard("cpu_norm_recompute");
   const StepOutcome kept = train_once(setting, false);
   EXPECT_TRUE(step.bits == kept.bits);
   EXPECT_EQ(step.held_bytes, kept.held_bytes);

@@ -1,4 +1,4 @@
-#include "mezzo/graph/packed_rooms.h"
+#include "mezzo/graph/packed_slots.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -57,8 +57,8 @@ std::size_t first_of_last_host_work(const Program& program) {
   return first;
 }
 
-std::vector<PackedRoom> rooms_wanted(const Program& program) {
-  std::vector<PackedRoom> rooms;
+std::vector<PackedSlot> wanted_slots(const Program& program) {
+  std::vector<PackedSlot> slots;
   std::map<std::pair<ValueId, ReadIn>, int> counts;
   const std::vector<std::size_t> all_makers = makers(program);
   const std::map<const TensorImpl*, std::size_t> parts = parts_of_updates(program);
@@ -71,43 +71,43 @@ std::vector<PackedRoom> rooms_wanted(const Program& program) {
     if (parameter == kNoValue || program.spec(parameter).dtype != DType::kF32) continue;
     ++counts[{parameter, reader->pass}];
     const auto part = parts.find(program.values[parameter].tensor.impl());
-    rooms.push_back({.reader = i,
+    slots.push_back({.reader = i,
                      .writer = part != parts.end() ? part->second : end,
                      .weight = weight,
                      .parameter = parameter,
                      .pass = reader->pass,
                      .bytes = program.spec(weight).bytes()});
   }
-  std::erase_if(rooms, [&](const PackedRoom& room) {
-    return counts[{room.parameter, room.pass}] > 1 || room.writer == program.nodes.size();
+  std::erase_if(slots, [&](const PackedSlot& slot) {
+    return counts[{slot.parameter, slot.pass}] > 1 || slot.writer == program.nodes.size();
   });
-  return rooms;
+  return slots;
 }
 
-OfferRooms::OfferRooms(std::span<const PackedRoom> rooms, const Program& program,
+OfferSlots::OfferSlots(std::span<const PackedSlot> slots, const Program& program,
                        const Ref<Storage>& arena, std::size_t writer)
-    : rooms_(rooms),
+    : slots_(slots),
       program_(program),
       arena_(arena),
       writer_(writer),
-      given_(rooms.size(), false) {}
+      given_(slots.size(), false) {}
 
-Ref<Storage> OfferRooms::place_for(const Tensor& param, ReadIn pass, std::size_t bytes) {
-  const auto room = std::ranges::find_if(rooms_, [&](const PackedRoom& r) {
+Ref<Storage> OfferSlots::place_for(const Tensor& param, ReadIn pass, std::size_t bytes) {
+  const auto slot = std::ranges::find_if(slots_, [&](const PackedSlot& r) {
     return r.writer == writer_ && r.pass == pass &&
            program_.values[r.parameter].tensor.impl() == param.impl();
   });
-  if (room == rooms_.end() || bytes > room->bytes) return nullptr;
-  const auto index = static_cast<std::size_t>(room - rooms_.begin());
+  if (slot == slots_.end() || bytes > slot->bytes) return nullptr;
+  const auto index = static_cast<std::size_t>(slot - slots_.begin());
   if (given_[index]) return nullptr;
   given_[index] = true;
-  return make_ref<Storage>(static_cast<std::byte*>(arena_->data()) + room->offset, bytes,
+  return make_ref<Storage>(static_cast<std::byte*>(arena_->data()) + slot->offset, bytes,
                            arena_->device(), Ref<RefCounted>(arena_.get()));
 }
 
-void clear_room(const PackedRoom& room, const Tensor& weight) {
+void clear_slot(const PackedSlot& slot, const Tensor& weight) {
   for (const Ref<PackedCopy>& copy : packed_copies_of(*weight.storage())) {
-    if (copy->pass() == room.pass) copy->let_go();
+    if (copy->pass() == slot.pass) copy->let_go();
   }
 }
 

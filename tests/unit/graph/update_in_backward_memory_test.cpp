@@ -45,7 +45,7 @@ TEST(EarlyUpdatesMemory, LeavesNormsToTheirReaders) {
     TwoReaders net;
     optim::Sgd sgd(net.parameters(), kEarlySgd);
     CompileOptions options{.networks = {&net}};
-    if (!is_early) options.passes.disabled = {"early_updates"};
+    if (!is_early) options.passes.disabled = {"update_in_backward"};
     const Tensor inputs[] = {batch.images, batch.labels};
     const Program program = capture_improved(
         [&](std::span<const Tensor> in) {
@@ -68,7 +68,7 @@ TEST(EarlyUpdatesMemory, LeavesNormsToTheirReaders) {
 }
 
 // No value lies in the room from its writer to its reader in the next run.
-void expect_free(const Program& program, const MemoryPlan& plan, const PackedRoom& room) {
+void expect_free(const Program& program, const MemoryPlan& plan, const PackedSlot& room) {
   EXPECT_GT(room.writer, room.reader);
   const auto is_apart = [&](ValueId value) {
     if (value == kNoValue || plan.homes[value] != Home::kArena) return true;
@@ -96,9 +96,9 @@ TEST(EarlyUpdatesMemory, PacksWeightsIntoRoomsOfTheArena) {
   }
   const Program& program = early.compiled->latest()->program();
   const MemoryPlan& plan = early.compiled->latest()->memory();
-  const auto is_part = [&](const PackedRoom& room) { return program.nodes[room.writer].is_part; };
-  EXPECT_TRUE(std::ranges::any_of(plan.packed_rooms, is_part));
-  for (const PackedRoom& room : plan.packed_rooms) {
+  const auto is_part = [&](const PackedSlot& room) { return program.nodes[room.writer].is_part; };
+  EXPECT_TRUE(std::ranges::any_of(plan.packed_slots, is_part));
+  for (const PackedSlot& room : plan.packed_slots) {
     if (is_part(room)) expect_free(program, plan, room);
   }
 }

@@ -229,7 +229,7 @@ std::vector<Node> split(const Program& program, std::size_t update,
 
 }  // namespace
 
-std::size_t early_updates(Program& program) {
+std::size_t update_in_backward(Program& program) {
   std::size_t parts = 0;
   if (program.device != kCpuDevice) return parts;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {

@@ -1,5 +1,5 @@
 // Weights that the update of a run packs into the arena for the next run.
-#include "mezzo/graph/packed_rooms.h"
+#include "mezzo/graph/packed_slots.h"
 
 #include <algorithm>
 #include <memory>
@@ -146,7 +146,7 @@ TEST(PackedRooms, TheNextRunPacksNothingInTheForwardPass) {
       return packs.count;
     };
     const int at_first = packs_of_run();
-    const std::size_t rooms = step.latest()->memory().packed_rooms.size();
+    const std::size_t rooms = step.latest()->memory().packed_slots.size();
     EXPECT_GE(rooms, 2U);
     EXPECT_GE(at_first, 2);
     EXPECT_LE(packs_of_run(), at_first - 2);
@@ -178,9 +178,9 @@ TEST(PackedRooms, TransposedConvolutionsHaveThem) {
     const Tensor inputs[] = {batch.images, batch.labels};
     step(inputs);
     const Program& program = step.latest()->program();
-    EXPECT_TRUE(std::ranges::any_of(rooms_wanted(program), [&](const PackedRoom& room) {
-      return std::string_view(program.nodes[room.reader].op->name) == "conv_transpose2d" &&
-             room.pass == ReadIn::kBackward;
+    EXPECT_TRUE(std::ranges::any_of(wanted_slots(program), [&](const PackedSlot& slot) {
+      return std::string_view(program.nodes[slot.reader].op->name) == "conv_transpose2d" &&
+             slot.pass == ReadIn::kBackward;
     }));
     Twins<EnlargingNet> twins(enlarging_net, kSgd, packed_options(dtype),
                               amp::LossScaleOptions{.init_scale = 256});
@@ -200,12 +200,12 @@ TEST(PackedRooms, HoldOneCopyEach) {
   const Tensor inputs[] = {batch.images, batch.labels};
   CompiledStep step = plain.compiled(DType::kF32);
   step(inputs);
-  const std::vector<PackedRoom>& rooms = step.latest()->memory().packed_rooms;
+  const std::vector<PackedSlot>& rooms = step.latest()->memory().packed_slots;
   ASSERT_FALSE(rooms.empty());
   const Program& program = step.latest()->program();
   const Ref<Storage> arena = make_ref<Storage>(step.latest()->memory().arena_bytes, program.device);
-  const PackedRoom& room = rooms.front();
-  OfferRooms offer(rooms, program, arena, room.writer);
+  const PackedSlot& slot = rooms.front();
+  OfferSlots offer(rooms, program, arena, room.writer);
   const Tensor& param = program.values[room.parameter].tensor;
   EXPECT_FALSE(offer.place_for(param, room.pass, room.bytes + 1));
   const Ref<Storage> place = offer.place_for(param, room.pass, room.bytes);
@@ -241,14 +241,14 @@ TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
   step(inputs);
   const Program& program = step.latest()->program();
   const MemoryPlan& plan = step.latest()->memory();
-  ASSERT_FALSE(plan.packed_rooms.empty());
-  const auto meets = [&](ValueId value, const PackedRoom& room) {
+  ASSERT_FALSE(plan.packed_slots.empty());
+  const auto meets = [&](ValueId value, const PackedSlot& slot) {
     if (value == kNoValue || plan.homes[value] != Home::kArena) return false;
     const ValueId block = plan.blocks[value];
     const std::size_t begin = plan.offsets[block];
     return begin < room.offset + room.bytes && room.offset < begin + program.spec(block).bytes();
   };
-  for (const PackedRoom& room : plan.packed_rooms) {
+  for (const PackedSlot& slot : plan.packed_slots) {
     EXPECT_LE(room.offset + room.bytes, plan.arena_bytes);
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       if (i > room.reader && i < room.writer) continue;
@@ -256,7 +256,7 @@ TEST(PackedRooms, NoValueLiesInARoomThatIsInUse) {
         for (const ValueId value : *values) EXPECT_FALSE(meets(value, room)) << "node " << i;
       }
     }
-    for (const PackedRoom& other : plan.packed_rooms) {
+    for (const PackedSlot& other : plan.packed_slots) {
       EXPECT_TRUE(&other == &room || other.offset >= room.offset + room.bytes ||
                   room.offset >= other.offset + other.bytes);
     }

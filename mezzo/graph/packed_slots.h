@@ -1,4 +1,4 @@
-// Rooms in a program's arena for the weights that its update packs for the next run.
+// Slots in a program's arena for the weights that its update packs for the next run.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace mezzo::graph {
 
-// Room for a weight in a layout of a kernel's own, which the update of a run writes and one call of
-// the next run reads: between them lie the end of a run and the beginning of another, where the
+// A place for a weight in a layout of a kernel's own, which the update of a run writes and one call
+// of the next run reads: between them lie the end of a run and the beginning of another, where the
 // arena is emptiest.
-struct PackedRoom {
+struct PackedSlot {
   std::size_t reader = 0;  // the node
   std::size_t writer = 0;  // the update's part, or the first host work behind all calls
   ValueId weight = kNoValue;
@@ -28,18 +28,18 @@ std::size_t first_of_last_host_work(const Program& program);
 
 // Those that a program could use, still without a place: weights of convolutions that one call of
 // each pass reads, and that something writes.
-std::vector<PackedRoom> rooms_wanted(const Program& program);
+std::vector<PackedSlot> wanted_slots(const Program& program);
 
-// Offers the rooms that `writer` writes to an update, each once: kernels may have read a weight in
+// Offers the slots that `writer` writes to an update, each once: kernels may have read a weight in
 // two layouts.
-class OfferRooms final : public PackedPlaces {
+class OfferSlots final : public PackedPlaces {
  public:
-  OfferRooms(std::span<const PackedRoom> rooms, const Program& program, const Ref<Storage>& arena,
+  OfferSlots(std::span<const PackedSlot> slots, const Program& program, const Ref<Storage>& arena,
              std::size_t writer);
   Ref<Storage> place_for(const Tensor& param, ReadIn pass, std::size_t bytes) override;
 
  private:
-  std::span<const PackedRoom> rooms_;
+  std::span<const PackedSlot> slots_;
   const Program& program_;
   const Ref<Storage>& arena_;
   std::size_t writer_;
@@ -47,7 +47,7 @@ class OfferRooms final : public PackedPlaces {
   OfferPlaces offer_{*this};
 };
 
-// Gives up what lies in the room, read or not: what the arena holds next is going to be written.
-void clear_room(const PackedRoom& room, const Tensor& weight);
+// Gives up what lies in the slot, read or not: what the arena holds next is going to be written.
+void clear_slot(const PackedSlot& slot, const Tensor& weight);
 
 }  // namespace mezzo::graph
