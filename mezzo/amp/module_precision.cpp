@@ -228,9 +228,6 @@ void clear_policy(nn::Module& module) {
   clear_named(module);
 }
 
-OutputAsComputed::OutputAsComputed(const nn::Module& net)
-    : previous_(std::exchange(as_computed, &net)) {}
-
-OutputAsComputed::~OutputAsComputed() { as_computed = previous_; }
+OutputAsComputed::OutputAsComputed(const nn::Module& net) : scope_(as_computed, &net) {}
 
 }  // namespace mezzo::amp

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mezzo/amp/policy.h"
+#include "mezzo/core/scoped.h"
 #include "mezzo/nn/module.h"
 
 namespace mezzo::amp {
@@ -83,12 +84,9 @@ Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions
 class OutputAsComputed {
  public:
   explicit OutputAsComputed(const nn::Module& net);
-  ~OutputAsComputed();
-  OutputAsComputed(const OutputAsComputed&) = delete;
-  OutputAsComputed& operator=(const OutputAsComputed&) = delete;
 
  private:
-  const nn::Module* previous_;
+  Scoped<const nn::Module*> scope_;
 };
 
 }  // namespace mezzo::amp

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/huge_pages.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo {
 namespace {
@@ -102,9 +102,7 @@ void CachingAllocator::trim_locked() noexcept {
   stats_.cached_bytes = 0;
 }
 
-WrittenPastCaches::WrittenPastCaches()
-    : previous_(std::exchange(wanted_fit, RangePool::Fit::kLargest)) {}
-WrittenPastCaches::~WrittenPastCaches() { wanted_fit = previous_; }
+WrittenPastCaches::WrittenPastCaches() : scope_(wanted_fit, RangePool::Fit::kLargest) {}
 
 CachingAllocator& cpu_allocator() {
   // Never destroyed: tensors in static variables may outlive every other static.

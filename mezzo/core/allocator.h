@@ -9,6 +9,7 @@
 
 #include "mezzo/core/block_source.h"
 #include "mezzo/core/range_pool.h"
+#include "mezzo/core/scoped.h"
 
 namespace mezzo {
 
@@ -68,12 +69,9 @@ class CachingAllocator {
 class WrittenPastCaches {
  public:
   WrittenPastCaches();
-  ~WrittenPastCaches();
-  WrittenPastCaches(const WrittenPastCaches&) = delete;
-  WrittenPastCaches& operator=(const WrittenPastCaches&) = delete;
 
  private:
-  RangePool::Fit previous_;
+  Scoped<RangePool::Fit> scope_;
 };
 
 // The allocator of all CPU tensors.

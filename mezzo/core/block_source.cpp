@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "mezzo/core/huge_pages.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo {
 namespace {

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mezzo/core/math.h"
+
 namespace mezzo {
 namespace {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include "mezzo/core/parallel.h"
 #include "mezzo/core/random_fills.h"
@@ -104,9 +103,7 @@ void check_fills_allowed() { check_arg(fills_refused.empty(), "random", fills_re
 
 }  // namespace
 
-RefuseRandomFills::RefuseRandomFills(std::string_view reason)
-    : previous_(std::exchange(fills_refused, reason)) {}
-RefuseRandomFills::~RefuseRandomFills() { fills_refused = previous_; }
+RefuseRandomFills::RefuseRandomFills(std::string_view reason) : scope_(fills_refused, reason) {}
 
 void fill_uniform(std::span<float> out, RandomPosition position, float low, float high) {
   check_fills_allowed();

@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "mezzo/core/scoped.h"
+
 namespace mezzo {
 
 // While it exists, fill_uniform() and fill_normal(), and so rand() and randn(), throw an
@@ -10,12 +12,9 @@ namespace mezzo {
 class RefuseRandomFills {
  public:
   explicit RefuseRandomFills(std::string_view reason);
-  ~RefuseRandomFills();
-  RefuseRandomFills(const RefuseRandomFills&) = delete;
-  RefuseRandomFills& operator=(const RefuseRandomFills&) = delete;
 
  private:
-  std::string_view previous_;
+  Scoped<std::string_view> scope_;
 };
 
 }  // namespace mezzo

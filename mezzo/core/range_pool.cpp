@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/core/huge_pages.h"
+#include "mezzo/core/math.h"
 
 namespace mezzo {
 namespace {

@@ -41,13 +41,12 @@ void warn_of_stranger(const Module& module, const Module& caller) {
 
 }  // namespace
 
-Module::Entered::Entered(Module& module) : previous_(std::exchange(current, &module)) {
+Module::Entered::Entered(Module& module) : scope_(current, &module) {
   const bool is_stranger =
-      module.parent_ == nullptr && previous_ != nullptr && previous_ != &module;
+      module.parent_ == nullptr && scope_.previous() != nullptr && scope_.previous() != &module;
   if (is_stranger && grad_enabled()) [[unlikely]]
-    warn_of_stranger(module, *previous_);
+    warn_of_stranger(module, *scope_.previous());
 }
-Module::Entered::~Entered() { current = previous_; }
 
 std::string Module::path() const {
   if (parent_ == nullptr) return name_;
@@ -122,9 +121,7 @@ void check_hook(const std::shared_ptr<ForwardHook>& hook) {
 
 }  // namespace
 
-WithoutPrecisionHooks::WithoutPrecisionHooks()
-    : previous_(std::exchange(without_precision, true)) {}
-WithoutPrecisionHooks::~WithoutPrecisionHooks() { without_precision = previous_; }
+WithoutPrecisionHooks::WithoutPrecisionHooks() : scope_(without_precision, true) {}
 
 void Module::add_forward_hook(std::shared_ptr<ForwardHook> hook) {
   check_hook(hook);

@@ -22,6 +22,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/named_tensor.h"
+#include "mezzo/core/scoped.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo::nn {
@@ -59,12 +60,9 @@ class ForwardHook {
 class WithoutPrecisionHooks {
  public:
   WithoutPrecisionHooks();
-  ~WithoutPrecisionHooks();
-  WithoutPrecisionHooks(const WithoutPrecisionHooks&) = delete;
-  WithoutPrecisionHooks& operator=(const WithoutPrecisionHooks&) = delete;
 
  private:
-  bool previous_;
+  Scoped<bool> scope_;
 };
 
 // The module whose forward pass this thread is in, the innermost one; null outside of modules.
@@ -190,12 +188,9 @@ class Module {
   class Entered {
    public:
     explicit Entered(Module& module);
-    ~Entered();
-    Entered(const Entered&) = delete;
-    Entered& operator=(const Entered&) = delete;
 
    private:
-    Module* previous_;
+    Scoped<Module*> scope_;
   };
 
   Tensor run_hooks(const Tensor& x, const ForwardHook::Forward& body);

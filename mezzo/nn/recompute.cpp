@@ -8,6 +8,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/core/random.h"
+#include "mezzo/core/scoped.h"
 #include "mezzo/nn/keep_buffers.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/call.h"
@@ -70,13 +71,10 @@ struct ForwardState final : RefCounted {
 
 class RunningAgain {
  public:
-  explicit RunningAgain(const Module& module) : before_(std::exchange(running_again, &module)) {}
-  ~RunningAgain() { running_again = before_; }
-  RunningAgain(const RunningAgain&) = delete;
-  RunningAgain& operator=(const RunningAgain&) = delete;
+  explicit RunningAgain(const Module& module) : scope_(running_again, &module) {}
 
  private:
-  const Module* before_;
+  Scoped<const Module*> scope_;
 };
 
 void check_unchanged(const ForwardState& state) {

@@ -108,12 +108,9 @@ void promote_inputs(const OpDef& op, Operands& operands) {
 
 PrecisionHook* precision_hook() { return current_hook; }
 void set_precision_hook(PrecisionHook* hook) { current_hook = hook; }
-WithoutPrecisionHook::WithoutPrecisionHook() : previous_(std::exchange(current_hook, nullptr)) {}
-WithoutPrecisionHook::~WithoutPrecisionHook() { current_hook = previous_; }
+WithoutPrecisionHook::WithoutPrecisionHook() : scope_(current_hook, nullptr) {}
 
-ListenToCalls::ListenToCalls(CallListener& listener)
-    : previous_(std::exchange(current_listener, &listener)) {}
-ListenToCalls::~ListenToCalls() { current_listener = previous_; }
+ListenToCalls::ListenToCalls(CallListener& listener) : scope_(current_listener, &listener) {}
 
 CaptureHook* capture_hook() { return current_capture; }
 void set_capture_hook(CaptureHook* hook) { current_capture = hook; }
@@ -124,12 +121,10 @@ void zero_grad(std::span<const Tensor> leaves) {
 }
 
 bool does_host_work() { return doing_host_work; }
-WithoutHostWork::WithoutHostWork() : previous_(std::exchange(doing_host_work, false)) {}
-WithoutHostWork::~WithoutHostWork() { doing_host_work = previous_; }
+WithoutHostWork::WithoutHostWork() : scope_(doing_host_work, false) {}
 
 bool grad_enabled() { return recording; }
-GradMode::GradMode(bool enabled) : previous_(std::exchange(recording, enabled)) {}
-GradMode::~GradMode() { recording = previous_; }
+GradMode::GradMode(bool enabled) : scope_(recording, enabled) {}
 
 namespace {
 

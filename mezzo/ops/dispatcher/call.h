@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <memory>
 
+#include "mezzo/core/scoped.h"
 #include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo {
@@ -67,12 +68,9 @@ void set_precision_hook(PrecisionHook* hook);
 class WithoutPrecisionHook {
  public:
   WithoutPrecisionHook();
-  ~WithoutPrecisionHook();
-  WithoutPrecisionHook(const WithoutPrecisionHook&) = delete;
-  WithoutPrecisionHook& operator=(const WithoutPrecisionHook&) = delete;
 
  private:
-  PrecisionHook* previous_;
+  Scoped<PrecisionHook*> scope_;
 };
 
 // The results of a call.

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "mezzo/core/scoped.h"
 #include "mezzo/ops/dispatcher/op.h"
 
 namespace mezzo {
@@ -29,12 +30,9 @@ class CallListener {
 class ListenToCalls {
  public:
   explicit ListenToCalls(CallListener& listener);
-  ~ListenToCalls();
-  ListenToCalls(const ListenToCalls&) = delete;
-  ListenToCalls& operator=(const ListenToCalls&) = delete;
 
  private:
-  CallListener* previous_;
+  Scoped<CallListener*> scope_;
 };
 
 }  // namespace mezzo

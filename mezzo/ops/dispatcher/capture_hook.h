@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/scoped.h"
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/dispatcher/call_listener.h"
 #include "mezzo/ops/dispatcher/op.h"
@@ -100,12 +101,9 @@ void zero_grad(std::span<const Tensor> leaves);
 class WithoutHostWork {
  public:
   WithoutHostWork();
-  ~WithoutHostWork();
-  WithoutHostWork(const WithoutHostWork&) = delete;
-  WithoutHostWork& operator=(const WithoutHostWork&) = delete;
 
  private:
-  bool previous_;
+  Scoped<bool> scope_;
 };
 bool does_host_work();
 

@@ -1,6 +1,8 @@
 // Whether operations are recorded for backward(), per thread.
 #pragma once
 
+#include "mezzo/core/scoped.h"
+
 namespace mezzo {
 
 bool grad_enabled();
@@ -9,12 +11,9 @@ bool grad_enabled();
 class GradMode {
  public:
   explicit GradMode(bool enabled);
-  ~GradMode();
-  GradMode(const GradMode&) = delete;
-  GradMode& operator=(const GradMode&) = delete;
 
  private:
-  bool previous_;
+  Scoped<bool> scope_;
 };
 
 // Nothing is recorded while this exists: `NoGrad guard;`.

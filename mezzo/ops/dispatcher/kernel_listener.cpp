@@ -33,8 +33,6 @@ void KernelStopwatch::stop(const KernelWork& work) const {
 }  // namespace detail
 
 ListenToKernels::ListenToKernels(KernelListener& listener)
-    : previous_(std::exchange(detail::kernel_listener, &listener)) {}
-
-ListenToKernels::~ListenToKernels() { detail::kernel_listener = previous_; }
+    : scope_(detail::kernel_listener, &listener) {}
 
 }  // namespace mezzo

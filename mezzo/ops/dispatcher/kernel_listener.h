@@ -7,6 +7,7 @@
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/core/dtype.h"
+#include "mezzo/core/scoped.h"
 
 namespace mezzo {
 
@@ -35,12 +36,9 @@ class KernelListener {
 class ListenToKernels {
  public:
   explicit ListenToKernels(KernelListener& listener);
-  ~ListenToKernels();
-  ListenToKernels(const ListenToKernels&) = delete;
-  ListenToKernels& operator=(const ListenToKernels&) = delete;
 
  private:
-  KernelListener* previous_;
+  Scoped<KernelListener*> scope_;
 };
 
 namespace detail {

@@ -18,17 +18,14 @@ Tensor deviation_by_ops(const Tensor& var, double eps) {
   return sqrt(sum) + (constant - constant);
 }
 
-FindStatistics::FindStatistics(NormStatistics* statistics)
-    : previous_(std::exchange(wanted, statistics)) {}
-FindStatistics::~FindStatistics() { wanted = previous_; }
+FindStatistics::FindStatistics(NormStatistics* statistics) : scope_(wanted, statistics) {}
 
 NormStatistics* wanted_statistics() {
   return wanted != nullptr && !is_kernel_disabled(Switch::kNormAhead) ? wanted : nullptr;
 }
 
 GiveStatistics::GiveStatistics(const NormStatistics& statistics)
-    : previous_(std::exchange(given, statistics.mean.defined() ? &statistics : nullptr)) {}
-GiveStatistics::~GiveStatistics() { given = previous_; }
+    : scope_(given, statistics.mean.defined() ? &statistics : nullptr) {}
 
 const NormStatistics* given_statistics() { return given; }
 

@@ -2,6 +2,7 @@
 // while it writes it, so that the batch normalization behind it does not have to read it for them.
 #pragma once
 
+#include "mezzo/core/scoped.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
@@ -21,12 +22,9 @@ struct NormStatistics {
 class FindStatistics {
  public:
   explicit FindStatistics(NormStatistics* statistics);  // null: nobody asks
-  ~FindStatistics();
-  FindStatistics(const FindStatistics&) = delete;
-  FindStatistics& operator=(const FindStatistics&) = delete;
 
  private:
-  NormStatistics* previous_;
+  Scoped<NormStatistics*> scope_;
 };
 // Where to put them; null if nobody asks, or if the kernel `cpu_norm_ahead` is disabled.
 NormStatistics* wanted_statistics();
@@ -36,12 +34,9 @@ NormStatistics* wanted_statistics();
 class GiveStatistics {
  public:
   explicit GiveStatistics(const NormStatistics& statistics);
-  ~GiveStatistics();
-  GiveStatistics(const GiveStatistics&) = delete;
-  GiveStatistics& operator=(const GiveStatistics&) = delete;
 
  private:
-  const NormStatistics* previous_;
+  Scoped<const NormStatistics*> scope_;
 };
 // Null if there are none.
 const NormStatistics* given_statistics();

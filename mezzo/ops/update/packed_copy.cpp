@@ -1,6 +1,5 @@
 #include "mezzo/ops/update/packed_copy.h"
 
-#include <utility>
 
 #include "mezzo/core/storage.h"
 
@@ -11,10 +10,7 @@ thread_local PackedPlaces* places_of_thread = nullptr;
 
 }  // namespace
 
-OfferPlaces::OfferPlaces(PackedPlaces& places)
-    : previous_(std::exchange(places_of_thread, &places)) {}
-
-OfferPlaces::~OfferPlaces() { places_of_thread = previous_; }
+OfferPlaces::OfferPlaces(PackedPlaces& places) : scope_(places_of_thread, &places) {}
 
 PackedPlaces* PackedCopy::offered_places() { return places_of_thread; }
 

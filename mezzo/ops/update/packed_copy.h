@@ -7,6 +7,7 @@
 
 #include "mezzo/core/half.h"
 #include "mezzo/core/ref.h"
+#include "mezzo/core/scoped.h"
 #include "mezzo/core/tensor.h"
 
 namespace mezzo {
@@ -29,12 +30,9 @@ class PackedPlaces {
 class OfferPlaces {
  public:
   explicit OfferPlaces(PackedPlaces& places);
-  ~OfferPlaces();
-  OfferPlaces(const OfferPlaces&) = delete;
-  OfferPlaces& operator=(const OfferPlaces&) = delete;
 
  private:
-  PackedPlaces* previous_;
+  Scoped<PackedPlaces*> scope_;
 };
 
 // How a parameter is cut into patches, which are packed one at a time: `columns` elements side by
