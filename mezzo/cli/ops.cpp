@@ -15,15 +15,18 @@ struct OpsOptions {
 
 void print_table() {
   const std::vector<OpDescription> ops = describe_ops();
-  std::vector<std::vector<std::string>> rows{
-      {"op", "bf16", "f16", "gradient", "cpu kernels", "cuda kernels", "reason"}};
-  for (const OpDescription& op : ops) {
-    rows.push_back({op.name, op.bf16, op.f16, op.differentiable ? "yes" : "no", op.cpu_kernels,
-                    op.cuda_kernels, op.reason});
-  }
   const bool with_cuda = !ops.front().cuda_kernels.empty();
-  for (std::vector<std::string>& row : rows) {
-    if (!with_cuda) row.erase(row.begin() + 5);
+  std::vector<std::vector<std::string>> rows{{"op"}};
+  for (const DType dtype : kLowerDTypes) rows[0].emplace_back(name_of(dtype));
+  rows[0].insert(rows[0].end(), {"gradient", "cpu kernels"});
+  if (with_cuda) rows[0].emplace_back("cuda kernels");
+  rows[0].emplace_back("reason");
+  for (const OpDescription& op : ops) {
+    std::vector<std::string>& row = rows.emplace_back(1, op.name);
+    row.insert(row.end(), op.precision.begin(), op.precision.end());
+    row.insert(row.end(), {op.differentiable ? "yes" : "no", op.cpu_kernels});
+    if (with_cuda) row.push_back(op.cuda_kernels);
+    row.push_back(op.reason);
   }
   write_out("{}", format_table(rows));
 }
@@ -33,8 +36,9 @@ void print_one(const OpDescription& op) {
   const auto print_line = [](const char* name, const std::string& value) {
     if (!value.empty()) write_out("  {:<13}{}\n", name, value);
   };
-  print_line("bf16", op.bf16);
-  print_line("f16", op.f16);
+  for (std::size_t i = 0; i < kLowerDTypes.size(); ++i) {
+    print_line(name_of(kLowerDTypes[i]), op.precision[i]);
+  }
   print_line("reason", op.reason);
   print_line("gradient", op.differentiable ? "yes" : "no");
   print_line("cpu kernels", op.cpu_kernels);

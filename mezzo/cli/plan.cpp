@@ -43,10 +43,12 @@ void print_plan(const train::RunOptions& options, const amp::Plan& plan, bool wi
   write_out("{}\n", plan_table(rows_of(plan), wide));
   std::string totals = fmt::format("{} at {}: {} operations", options.model,
                                    text_of(options.policy), plan.ops.size());
-  for (const DType dtype : {DType::kBf16, DType::kF16, DType::kF32}) {
+  const auto add = [&](DType dtype) {
     if (plan.count(dtype) > 0)
       totals += fmt::format(", {} in {}", plan.count(dtype), name_of(dtype));
-  }
+  };
+  std::ranges::for_each(kLowerDTypes, add);
+  add(DType::kF32);
   const std::string casts = fmt::format(
       "{} casts; {} more were saved by sharing the 16-bit copy of a parameter, {} because the "
       "input was in 16 bits already.",

@@ -1,8 +1,12 @@
 // The element types of tensors.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,48 +18,142 @@ namespace mezzo {
 
 enum class DType : std::uint8_t { kF32, kBf16, kF16, kF64, kI64, kI32, kU8, kBool };
 
-inline constexpr DType kAllDTypes[] = {DType::kF32, DType::kBf16, DType::kF16, DType::kF64,
-                                       DType::kI64, DType::kI32,  DType::kU8,  DType::kBool};
+enum class NumberKind : std::uint8_t { kFloating, kInteger, kBool };
 
-// `f32`, `bf16`, ...: the name used in logs, errors, options and files.
-const char* name_of(DType dtype);
+// What there is to know of an element type without computing with it.
+struct DTypeInfo {
+  DType dtype;
+  const char* name;  // in logs, errors, options and files
+  // What options may call it, too: PyTorch's and NumPy's words.
+  std::array<std::string_view, 2> other_names{};
+  std::size_t bytes;
+  NumberKind kind;
+  double largest = 0;  // the largest finite value of a floating type
+  double epsilon = 0;  // the distance from 1 to the next larger number; 0 for integers
+  // The type in which sums of its numbers are added up: a sum in a lower precision stops growing
+  // when an element is less than half a unit of its last place.
+  DType accumulates_in = dtype;
+  // A precision that a policy may have operations compute in, in place of f32.
+  bool is_lower = false;
+};
 
-// The dtype of that name; also `float32`, `float`, `bfloat16`, `float16`, `half`, `float64` and
-// `double`. Empty if unknown.
+// One row for each element type, in the order of the enumeration. Another type is a row here, a C++
+// type with its conversions (half.h) and a line each in kDTypeOf and visit_dtype().
+inline constexpr DTypeInfo kDTypes[] = {
+    {.dtype = DType::kF32,
+     .name = "f32",
+     .other_names = {"float32", "float"},
+     .bytes = 4,
+     .kind = NumberKind::kFloating,
+     .largest = 0x1.fffffep127,
+     .epsilon = 0x1p-23,
+     .accumulates_in = DType::kF32},
+    {.dtype = DType::kBf16,
+     .name = "bf16",
+     .other_names = {"bfloat16"},
+     .bytes = 2,
+     .kind = NumberKind::kFloating,
+     .largest = 0x1.fep127,
+     .epsilon = 0x1p-7,
+     .accumulates_in = DType::kF32,
+     .is_lower = true},
+    {.dtype = DType::kF16,
+     .name = "f16",
+     .other_names = {"float16", "half"},
+     .bytes = 2,
+     .kind = NumberKind::kFloating,
+     .largest = 65504,
+     .epsilon = 0x1p-10,
+     .accumulates_in = DType::kF32,
+     .is_lower = true},
+    {.dtype = DType::kF64,
+     .name = "f64",
+     .other_names = {"float64", "double"},
+     .bytes = 8,
+     .kind = NumberKind::kFloating,
+     .largest = std::numeric_limits<double>::max(),
+     .epsilon = std::numeric_limits<double>::epsilon(),
+     .accumulates_in = DType::kF64},
+    {.dtype = DType::kI64,
+     .name = "i64",
+     .bytes = 8,
+     .kind = NumberKind::kInteger,
+     .accumulates_in = DType::kI64},
+    {.dtype = DType::kI32,
+     .name = "i32",
+     .bytes = 4,
+     .kind = NumberKind::kInteger,
+     .accumulates_in = DType::kI64},
+    {.dtype = DType::kU8,
+     .name = "u8",
+     .bytes = 1,
+     .kind = NumberKind::kInteger,
+     .accumulates_in = DType::kI64},
+    {.dtype = DType::kBool,
+     .name = "bool",
+     .bytes = 1,
+     .kind = NumberKind::kBool,
+     .accumulates_in = DType::kI64},
+};
+
+constexpr const DTypeInfo& info_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
+
+namespace detail {
+
+constexpr bool rows_are_in_order() {
+  for (std::size_t i = 0; i < std::size(kDTypes); ++i) {
+    if (static_cast<std::size_t>(kDTypes[i].dtype) != i) return false;
+  }
+  return true;
+}
+static_assert(rows_are_in_order(), "info_of() takes the number of a dtype for that of its row");
+
+template <bool kOnlyLower>
+constexpr std::size_t count_dtypes() {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      kDTypes, [](const DTypeInfo& info) { return !kOnlyLower || info.is_lower; }));
+}
+
+template <bool kOnlyLower>
+constexpr auto list_dtypes() {
+  std::array<DType, count_dtypes<kOnlyLower>()> list{};
+  std::size_t count = 0;
+  for (const DTypeInfo& info : kDTypes) {
+    if (!kOnlyLower || info.is_lower) list[count++] = info.dtype;
+  }
+  return list;
+}
+
+}  // namespace detail
+
+inline constexpr auto kAllDTypes = detail::list_dtypes<false>();
+// The lower precisions of mixed precision.
+inline constexpr auto kLowerDTypes = detail::list_dtypes<true>();
+
+constexpr const char* name_of(DType dtype) { return info_of(dtype).name; }
+
+// The dtype of that name, or of one of its other names. Empty if unknown.
 std::optional<DType> parse_dtype(std::string_view name);
 
 // Bytes of one element.
-constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kI64: return 8;
-    case DType::kF32:
-    case DType::kI32: return 4;
-    case DType::kBf16:
-    case DType::kF16: return 2;
-    case DType::kU8:
-    case DType::kBool: return 1;
-  }
-  return 0;
-}
+constexpr std::size_t size_of(DType dtype) { return info_of(dtype).bytes; }
 
-constexpr bool is_floating(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBf16 || dtype == DType::kF16 ||
-         dtype == DType::kF64;
-}
+constexpr bool is_floating(DType dtype) { return info_of(dtype).kind == NumberKind::kFloating; }
 
-// True for the two 16-bit floating types, the "lower" precisions of mixed precision.
-constexpr bool is_lower(DType dtype) { return dtype == DType::kBf16 || dtype == DType::kF16; }
+constexpr bool is_lower(DType dtype) { return info_of(dtype).is_lower; }
+
+// True if numbers of f32's size may be infinite in that floating type.
+constexpr bool has_narrow_range(DType dtype) {
+  return info_of(dtype).largest < info_of(DType::kBf16).largest;
+}
 
 // The type that holds values of both: f64 over f32 over {bf16, f16}, any float over any integer,
 // i64 over i32 over u8 over bool. bf16 with f16 gives f32, since neither holds the other.
 DType promote(DType a, DType b);
 
-// The distance from 1 to the next larger number; 0 for integer types.
-double epsilon_of(DType dtype);
+constexpr double epsilon_of(DType dtype) { return info_of(dtype).epsilon; }
 
-// The largest finite value of a floating type.
-double max_of(DType dtype);
+constexpr double max_of(DType dtype) { return info_of(dtype).largest; }
 
 // The number, or, if that is finite and beyond the range of a floating type, the largest finite
 // value of the type with its sign.
@@ -102,6 +200,13 @@ decltype(auto) visit_dtype(DType dtype, Function&& function) {
     case DType::kBool: return function.template operator()<bool>();
   }
   return function.template operator()<float>();
+}
+
+// The same for the lower precisions alone. Any other dtype is taken for the last of them.
+template <class Function>
+decltype(auto) visit_lower_dtype(DType dtype, Function&& function) {
+  if (dtype == DType::kBf16) return function.template operator()<BFloat16>();
+  return function.template operator()<Float16>();
 }
 
 inline void append_text(std::string& out, DType dtype) { out += name_of(dtype); }

@@ -60,9 +60,7 @@ Tensor number_table(const std::vector<float>& numbers, DType dtype) {
                 ". Check what the images are rescaled and normalized with");
     }
   };
-  if (dtype == DType::kF32) convert.operator()<float>();
-  if (dtype == DType::kBf16) convert.operator()<BFloat16>();
-  if (dtype == DType::kF16) convert.operator()<Float16>();
+  dtype == DType::kF32 ? convert.operator()<float>() : visit_lower_dtype(dtype, convert);
   return table;
 }
 

@@ -99,11 +99,9 @@ void cut_rows(T* images, const Shape& shape, const Cut& cut) {
 
 template <class Work>
 void with_elements(const Tensor& images, const Work& work) {
-  switch (images.dtype()) {
-    case DType::kBf16: return work(images.mutable_data<BFloat16>());
-    case DType::kF16: return work(images.mutable_data<Float16>());
-    default: return work(images.mutable_data<float>());
-  }
+  const auto on = [&]<class T>() { work(images.mutable_data<T>()); };
+  images.dtype() == DType::kF32 ? on.template operator()<float>()
+                                : visit_lower_dtype(images.dtype(), on);
 }
 
 }  // namespace

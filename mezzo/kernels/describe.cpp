@@ -1,8 +1,10 @@
 #include "mezzo/ops/dispatcher/describe.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/kernel.h"
@@ -20,8 +22,15 @@ std::string kernel_names(const RegisteredOp& entry, DeviceType device) {
   return names + "reference";
 }
 
+std::array<std::string, kLowerDTypes.size()> classes_of(const PrecisionRule& rule) {
+  std::array<std::string, kLowerDTypes.size()> classes;
+  std::ranges::transform(kLowerDTypes, classes.begin(),
+                         [&rule](DType dtype) { return name_of(rule.of(dtype)); });
+  return classes;
+}
+
 // A bar ends a cell, within code, too, unless a backslash is before it.
-std::string table_row(std::initializer_list<std::string_view> cells) {
+std::string table_row(const std::vector<std::string>& cells) {
   std::string row = "|";
   for (const std::string_view cell : cells) {
     row += ' ';
@@ -34,6 +43,13 @@ std::string table_row(std::initializer_list<std::string_view> cells) {
   return row + '\n';
 }
 
+// The line between the head of a table and its rows.
+std::string table_rule(std::size_t columns) {
+  std::string rule = "|";
+  for (std::size_t i = 0; i < columns; ++i) rule += "---|";
+  return rule + '\n';
+}
+
 }  // namespace
 
 std::vector<OpDescription> describe_ops() {
@@ -44,8 +60,7 @@ std::vector<OpDescription> describe_ops() {
     result.push_back(
         {.name = op.name,
          .doc = op.doc,
-         .bf16 = name_of(op.precision.bf16),
-         .f16 = name_of(op.precision.f16),
+         .precision = classes_of(op.precision),
          .reason = op.precision.reason,
          .differentiable = op.backward != nullptr,
          .cpu_kernels = kernel_names(entry, DeviceType::kCpu),
@@ -66,12 +81,16 @@ std::string ops_as_markdown() {
       "as "
       "they come, `refuse` throws. `reference` is the plain loop in double precision, the last "
       "resort for every dtype. Kernels for cards are listed by `mezzo ops` where CUDA is built "
-      "in.\n\n"
-      "| op | what it is | bf16 | f16 | why | gradient | CPU kernels |\n"
-      "|---|---|---|---|---|---|---|\n";
+      "in.\n\n";
+  std::vector<std::string> head{"op", "what it is"};
+  for (const DType dtype : kLowerDTypes) head.emplace_back(name_of(dtype));
+  for (const char* column : {"why", "gradient", "CPU kernels"}) head.emplace_back(column);
+  text += table_row(head) + table_rule(head.size());
   for (const OpDescription& op : describe_ops()) {
-    text += table_row({concat("`", op.name, "`"), op.doc, op.bf16, op.f16, op.reason,
-                       op.differentiable ? "yes" : "no", op.cpu_kernels});
+    std::vector<std::string> row{concat("`", op.name, "`"), op.doc};
+    row.insert(row.end(), op.precision.begin(), op.precision.end());
+    row.insert(row.end(), {op.reason, op.differentiable ? "yes" : "no", op.cpu_kernels});
+    text += table_row(row);
   }
   return text;
 }

@@ -7,8 +7,7 @@ namespace mezzo {
 namespace {
 
 constexpr PrecisionRule kRule{
-    .bf16 = PrecisionClass::kLower,
-    .f16 = PrecisionClass::kLower,
+    .lower = PrecisionClass::kLower,
     .cast_mask = 0b011,
     .reason =
         "that of the product, whose result is rounded before the activation, as it is between "

@@ -12,8 +12,7 @@ namespace mezzo {
 namespace {
 
 constexpr PrecisionRule kWidestRule{
-    .bf16 = PrecisionClass::kWidest,
-    .f16 = PrecisionClass::kWidest,
+    .lower = PrecisionClass::kWidest,
     .reason = "operands must agree; rounding the wider one would lose what it was kept wide for"};
 
 void infer_binary(Infer& infer) {

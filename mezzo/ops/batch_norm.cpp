@@ -139,8 +139,7 @@ extern const OpDef batch_norm{
     .doc =
         "(x - mean) / sqrt(var + eps) * weight + bias per channel of [n, c] or [n, c, h, w], "
         "optionally followed by ReLU",
-    .precision = {.bf16 = PrecisionClass::kKeep,
-                  .f16 = PrecisionClass::kKeep,
+    .precision = {.lower = PrecisionClass::kKeep,
                   .cast_mask = 1U << NormIn::kX,
                   .reason = kStatisticsReason},
     .saves = {.inputs = 0b11111, .outputs = 0b110},
@@ -172,8 +171,7 @@ extern const OpDef batch_norm{
 extern const OpDef batch_norm_add_relu{
     .name = "batch_norm_add_relu",
     .doc = "max(batch_norm(x) + residual, 0)",
-    .precision = {.bf16 = PrecisionClass::kKeep,
-                  .f16 = PrecisionClass::kKeep,
+    .precision = {.lower = PrecisionClass::kKeep,
                   .cast_mask = 1U << NormIn::kX | 1U << NormIn::kResidual,
                   .reason = kStatisticsReason},
     .saves = {.inputs = 0b11111, .outputs = 0b111, .if_kept = 1U << NormIn::kResidual},

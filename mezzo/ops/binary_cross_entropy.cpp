@@ -52,8 +52,7 @@ namespace ops {
 extern const OpDef binary_cross_entropy{
     .name = "binary_cross_entropy",
     .doc = "-(t log p + (1 - t) log(1 - p)) of probabilities and targets, element by element",
-    .precision = {.bf16 = PrecisionClass::kRefuse,
-                  .f16 = PrecisionClass::kRefuse,
+    .precision = {.lower = PrecisionClass::kRefuse,
                   .reason = "a probability near 1 is 1 in 16 bits, and its gradient 1 / (1 - p) "
                             "leaves f16's range; use binary_cross_entropy_with_logits"},
     .saves = {.inputs = 0b11},
@@ -79,8 +78,7 @@ extern const OpDef binary_cross_entropy{
 extern const OpDef binary_cross_entropy_with_logits{
     .name = "binary_cross_entropy_with_logits",
     .doc = "max(x, 0) - x t + log(1 + exp(-|x|)) of logits and targets, element by element",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "targets rounded to 16 bits are other targets, and the difference of "
                             "two losses is smaller than their rounding"},
     .saves = {.inputs = 0b11},

@@ -224,7 +224,7 @@ RenewedCopy RenewedCopy::find(const Tensor& param) {
   RenewedCopy renewed;
   param.storage()->fill_held_copies();
   if (param.dtype() != DType::kF32) return renewed;
-  for (const DType dtype : {DType::kBf16, DType::kF16}) {
+  for (const DType dtype : kLowerDTypes) {
     const Ref<RefCounted> found = intact_copy(param, dtype);
     if (!found) continue;
     const bool is_held = found->use_count() > 2;  // its entry and `found` are two

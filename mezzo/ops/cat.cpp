@@ -46,8 +46,7 @@ namespace ops {
 extern const OpDef cat{
     .name = "cat",
     .doc = "tensors one after another along one axis",
-    .precision = {.bf16 = PrecisionClass::kWidest,
-                  .f16 = PrecisionClass::kWidest,
+    .precision = {.lower = PrecisionClass::kWidest,
                   .reason = "parts must agree; rounding the wider ones would lose what they were "
                             "kept wide for"},
     .promote = kAllInputs,

@@ -204,8 +204,7 @@ extern const OpDef conv2d{
     .doc = "x [n, c, h, w] convolved with weight [o, c / groups, kh, kw], plus bias [o]",
     // The bias is no operand of the products: it is added to their f32 sum, in f32, at no cost.
     // Rounding it to 16 bits first would only lose bits.
-    .precision = {.bf16 = PrecisionClass::kLower,
-                  .f16 = PrecisionClass::kLower,
+    .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b011,
                   .reason = "products of 16-bit numbers are exact in f32, where they are added up; "
                             "16 bits halve the memory traffic and double the arithmetic"},

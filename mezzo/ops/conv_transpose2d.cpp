@@ -162,8 +162,7 @@ extern const OpDef conv_transpose2d{
         "gradient of conv2d by its input is, plus bias [o]",
     // The bias is added to the f32 sums, as conv2d's is: rounded to 16 bits it would lose bits for
     // nothing.
-    .precision = {.bf16 = PrecisionClass::kLower,
-                  .f16 = PrecisionClass::kLower,
+    .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b011,
                   .reason = "the products of conv2d: those of 16-bit numbers are exact in f32, "
                             "where they are added up"},

@@ -131,8 +131,7 @@ extern const OpDef group_norm{
     .doc =
         "(x - mean) / sqrt(var + eps) * weight + bias over groups of the channels of [n, c] or "
         "[n, c, h, w]",
-    .precision = {.bf16 = PrecisionClass::kKeep,
-                  .f16 = PrecisionClass::kKeep,
+    .precision = {.lower = PrecisionClass::kKeep,
                   .cast_mask = 1U << GroupIn::kX,
                   .reason = "reads and writes what comes; statistics are f32 inside, for sums of "
                             "squares leave f16's range and lose their terms in bf16"},

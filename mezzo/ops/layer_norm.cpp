@@ -120,8 +120,7 @@ namespace ops {
 extern const OpDef layer_norm{
     .name = "layer_norm",
     .doc = "(x - mean) / sqrt(var + eps) * weight + bias over the last axes",
-    .precision = {.bf16 = PrecisionClass::kKeep,
-                  .f16 = PrecisionClass::kKeep,
+    .precision = {.lower = PrecisionClass::kKeep,
                   .cast_mask = 1U << In::kX,
                   .reason = "reads and writes what comes; statistics are f32 inside, for sums of "
                             "squares leave f16's range and lose their terms in bf16"},

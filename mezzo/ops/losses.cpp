@@ -211,8 +211,7 @@ extern const OpDef cross_entropy_grad{
 extern const OpDef mse_loss{
     .name = "mse_loss",
     .doc = "(prediction - target)^2, averaged, summed, or of every element",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "a square leaves f16's range from a difference of 256 on, and targets "
                             "rounded to 16 bits are other targets"},
     .saves = {.inputs = 0b11},

@@ -188,10 +188,7 @@ extern const OpDef matmul{
     .doc =
         "the matrix products of a [..., m, k] and b [..., k, n], plus bias [n]; leading "
         "dimensions broadcast",
-    .precision = {.bf16 = PrecisionClass::kLower,
-                  .f16 = PrecisionClass::kLower,
-                  .cast_mask = 0b011,
-                  .reason = kProductReason},
+    .precision = {.lower = PrecisionClass::kLower, .cast_mask = 0b011, .reason = kProductReason},
     .saves = {.inputs = 0b11},
     .promote = 0b11,
     .infer = infer_matmul,
@@ -210,10 +207,7 @@ extern const OpDef linear{
     .name = "linear",
     .doc = "x [..., in] times the transpose of weight [out, in], plus bias [out]",
     // The bias is added to the f32 sum, in f32, at no cost; rounding it first would only lose bits.
-    .precision = {.bf16 = PrecisionClass::kLower,
-                  .f16 = PrecisionClass::kLower,
-                  .cast_mask = 0b011,
-                  .reason = kProductReason},
+    .precision = {.lower = PrecisionClass::kLower, .cast_mask = 0b011, .reason = kProductReason},
     .saves = {.inputs = 0b011},
     .promote = 0b011,
     .infer = infer_linear,

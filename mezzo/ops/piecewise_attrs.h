@@ -29,12 +29,9 @@ struct ClampAttrs {
 inline ClampAttrs bounds_in(DType dtype, const ClampAttrs& attrs) {
   const auto rounded = [dtype](double bound) {
     bound = within_range(bound, dtype);
-    switch (dtype) {
-      case DType::kBf16: return convert_element<double>(convert_element<BFloat16>(bound));
-      case DType::kF16: return convert_element<double>(convert_element<Float16>(bound));
-      case DType::kF32: return convert_element<double>(convert_element<float>(bound));
-      default: return bound;
-    }
+    if (!is_floating(dtype)) return bound;
+    return visit_dtype(
+        dtype, [bound]<class T>() { return convert_element<double>(convert_element<T>(bound)); });
   };
   return {rounded(attrs.min), rounded(attrs.max)};
 }

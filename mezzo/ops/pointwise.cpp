@@ -59,8 +59,7 @@ namespace ops {
 extern const OpDef exp{
     .name = "exp",
     .doc = "e to the power of x",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "leaves f16's range at x = 11.1, and turns an absolute error of x into "
                             "a relative one: 6 % at x = 16 in bf16"},
     .saves = {.outputs = 0b1},
@@ -74,8 +73,7 @@ extern const OpDef exp{
 extern const OpDef log{
     .name = "log",
     .doc = "the natural logarithm of x",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "near 1 the rounding of x is all there is of the result, and small "
                             "probabilities are 0 in f16"},
     .saves = {.inputs = 0b1},
@@ -89,7 +87,7 @@ extern const OpDef log{
 extern const OpDef sqrt{
     .name = "sqrt",
     .doc = "the square root of x",
-    .precision = {.f16 = PrecisionClass::kFloat32,
+    .precision = {.narrow_range = PrecisionClass::kFloat32,
                   .reason =
                       "halves the exponent and its error, so bf16 is safe; in f16 the squares "
                       "it is given underflow, and its gradient 1 / (2 y) overflows"},
@@ -103,8 +101,7 @@ extern const OpDef sqrt{
 extern const OpDef pow{
     .name = "pow",
     .doc = "x to a fixed power",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "multiplies the exponent, which leaves f16's range, and the relative "
                             "error of x"},
     .saves = {.inputs = 0b1},

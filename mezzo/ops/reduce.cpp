@@ -91,8 +91,7 @@ namespace ops {
 extern const OpDef sum{
     .name = "sum",
     .doc = "the sum over some axes",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "a long sum leaves f16's range and loses its small terms in 16 bits"},
     .infer = infer_reduce,
     .backward =
@@ -112,8 +111,7 @@ extern const OpDef sum{
 extern const OpDef mean{
     .name = "mean",
     .doc = "the mean over some axes",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "a mean is what losses and statistics are made of: 16 bits of it would "
                             "hide small changes"},
     .infer =

@@ -58,8 +58,7 @@ namespace ops {
 extern const OpDef where{
     .name = "where",
     .doc = "a where the condition is true, b elsewhere, with broadcasting",
-    .precision = {.bf16 = PrecisionClass::kWidest,
-                  .f16 = PrecisionClass::kWidest,
+    .precision = {.lower = PrecisionClass::kWidest,
                   .cast_mask = 0b110,
                   .reason = "a and b must agree; rounding the wider one would lose what it was "
                             "kept wide for"},

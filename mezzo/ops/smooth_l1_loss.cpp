@@ -49,8 +49,7 @@ extern const OpDef smooth_l1_loss{
     .doc =
         "slope * d^2 / (2 beta) where d < beta, slope * (d - beta / 2) elsewhere, of the distance "
         "d between prediction and target, element by element",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason = "targets rounded to 16 bits are other targets, and predictions near "
                             "them lose their distance"},
     .saves = {.inputs = 0b11},

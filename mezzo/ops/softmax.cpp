@@ -54,8 +54,7 @@ namespace ops {
 extern const OpDef softmax{
     .name = "softmax",
     .doc = "exp(x - max) / sum along one axis",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason =
                       "probabilities span many binades: in 16 bits they no longer add up to 1, "
                       "and f16 loses those below 6e-8"},
@@ -75,8 +74,7 @@ extern const OpDef softmax{
 extern const OpDef log_softmax{
     .name = "log_softmax",
     .doc = "x - max - log(sum(exp(x - max))) along one axis",
-    .precision = {.bf16 = PrecisionClass::kFloat32,
-                  .f16 = PrecisionClass::kFloat32,
+    .precision = {.lower = PrecisionClass::kFloat32,
                   .reason =
                       "a loss is read from it: in bf16 every log-probability near -5 is off by "
                       "up to 0.016"},

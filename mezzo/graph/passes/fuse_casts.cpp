@@ -131,7 +131,7 @@ bool fuse_one(Program& program) {
 bool can_fuse_casts(const OpDef& op) {
   // Products have kernels of their own for 16 bits, with another order of summation; so have their
   // gradients. A view computes nothing, and a cast is what is to go.
-  const bool is_product = op.flops != nullptr || op.precision.bf16 == PrecisionClass::kLower;
+  const bool is_product = op.flops != nullptr || op.precision.lower == PrecisionClass::kLower;
   return op.infer != nullptr && !is_product && op.view == nullptr && &op != &ops::cast;
 }
 

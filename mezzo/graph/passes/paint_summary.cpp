@@ -1,6 +1,7 @@
 #include "mezzo/graph/passes/paint_summary.h"
 
 #include <algorithm>
+#include <set>
 
 #include "mezzo/graph/rewrite.h"
 
@@ -15,7 +16,7 @@ class Summary {
     for (const Node& node : program_.nodes) {
       if (!node.is_host() && node.phase == Phase::kForward) count(node);
     }
-    if (bf16_ != f16_) result_.lower = bf16_ ? DType::kBf16 : DType::kF16;
+    if (lower_.size() == 1) result_.lower = *lower_.begin();
     return result_;
   }
 
@@ -63,8 +64,7 @@ class Summary {
 
   bool note(ValueId value) {
     const DType dtype = dtype_of(value);
-    bf16_ = bf16_ || dtype == DType::kBf16;
-    f16_ = f16_ || dtype == DType::kF16;
+    if (is_lower(dtype)) lower_.insert(dtype);
     return is_lower(dtype);
   }
 
@@ -78,8 +78,7 @@ class Summary {
   const Program& program_;
   std::vector<std::size_t> makers_;
   PaintSummary result_{};
-  bool bf16_ = false;
-  bool f16_ = false;
+  std::set<DType> lower_;
 };
 
 }  // namespace

@@ -28,11 +28,7 @@ class Results {
 
   void write(std::int64_t offset, double total) const {
     const auto value = static_cast<float>(total * scale_);
-    switch (dtype_) {
-      case DType::kBf16: static_cast<BFloat16*>(data_)[offset] = BFloat16(value); return;
-      case DType::kF16: static_cast<Float16*>(data_)[offset] = Float16(value); return;
-      default: static_cast<float*>(data_)[offset] = value; return;
-    }
+    visit_vector_dtype(dtype_, [&]<class T>() { static_cast<T*>(data_)[offset] = T(value); });
   }
 
  private:

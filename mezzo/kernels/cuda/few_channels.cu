@@ -164,11 +164,7 @@ Support takes_few_channels(const ConvProblem& p) {
 void convolve_few_channels(const Launch& launch, const ConvProblem& p, const ConvPointers& at,
                            const float* bias) {
   const FewChannels g(p, kResident * launch.context().multiprocessors());
-  if (p.dtype == DType::kF16) {
-    convolve<Float16>(launch, g, at, bias);
-  } else {
-    convolve<BFloat16>(launch, g, at, bias);
-  }
+  visit_lower_dtype(p.dtype, [&]<class T>() { convolve<T>(launch, g, at, bias); });
 }
 
 }  // namespace mezzo::kernels::cuda

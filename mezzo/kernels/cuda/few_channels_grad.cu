@@ -152,11 +152,8 @@ void sum_few_channels(const Launch& launch, const ConvProblem& p, const ConvPoin
   parts.parts = g.blocks();
   const Scratch partial(static_cast<std::size_t>(parts.parts * parts.channels) * sizeof(float),
                         launch.device());
-  if (p.dtype == DType::kF16) {
-    sum_columns<Float16>(launch, g, at, partial.as<float>());
-  } else {
-    sum_columns<BFloat16>(launch, g, at, partial.as<float>());
-  }
+  visit_lower_dtype(p.dtype,
+                    [&]<class T>() { sum_columns<T>(launch, g, at, partial.as<float>()); });
   visit_vector_dtype(p.result, [&]<class Out>() {
     combine_columns(launch, parts, WeightGrad<Out>{static_cast<Out*>(at.weight)},
                     partial.as<const float>());

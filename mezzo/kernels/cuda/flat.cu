@@ -190,13 +190,10 @@ void refresh_master(const void* param, DType dtype, float* master, std::int64_t 
   if (count == 0) return;
   const Launch launch(device_of(param));
   const int blocks = launch.blocks_for(count);
-  if (dtype == DType::kBf16) {
-    refresh_kernel<<<blocks, kThreads, 0, launch.stream()>>>(static_cast<const BFloat16*>(param),
-                                                             master, count);
-  } else {
-    refresh_kernel<<<blocks, kThreads, 0, launch.stream()>>>(static_cast<const Float16*>(param),
-                                                             master, count);
-  }
+  visit_lower_dtype(dtype, [&]<class T>() {
+    refresh_kernel<<<blocks, kThreads, 0, launch.stream()>>>(static_cast<const T*>(param), master,
+                                                             count);
+  });
   check_launch("refresh_kernel");
 }
 

@@ -1,16 +1,18 @@
 // The registered operations in words: for `mezzo ops` and docs/ops.md.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
+
+#include "mezzo/core/dtype.h"
 
 namespace mezzo {
 
 struct OpDescription {
   std::string name;
   std::string doc;
-  std::string bf16;  // precision class per lower dtype
-  std::string f16;
+  std::array<std::string, kLowerDTypes.size()> precision;  // its class for each lower dtype
   std::string reason;
   bool differentiable = false;
   // In order of preference; `view` for views. Those for cards are empty where CUDA is not built.

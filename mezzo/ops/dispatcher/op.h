@@ -37,15 +37,19 @@ constexpr bool has_bit(std::uint32_t mask, std::size_t i) {
   return (mask >> (i < 31 ? i : 31) & 1U) != 0;
 }
 
-// One class per lower dtype, because bf16 and f16 fail differently: bf16 has f32's range and 8 bits
-// of precision, f16 has 11 bits and ends at 65504.
+// What mixed precision does with an operation, by what a lower dtype is like. bf16 has f32's range
+// and 8 bits of precision; f16 has 11 bits and ends at 65504, so that some operations which bf16
+// can do overflow in it.
 struct PrecisionRule {
-  PrecisionClass bf16 = PrecisionClass::kFollow;
-  PrecisionClass f16 = PrecisionClass::kFollow;
+  PrecisionClass lower = PrecisionClass::kFollow;
+  // Where it is not the same for dtypes that end long before f32 does (has_narrow_range()).
+  std::optional<PrecisionClass> narrow_range{};
   std::uint32_t cast_mask = kAllInputs;  // bit i: input i may be cast
   const char* reason = nullptr;          // required: why these classes
 
-  PrecisionClass of(DType lower) const { return lower == DType::kF16 ? f16 : bf16; }
+  constexpr PrecisionClass of(DType dtype) const {
+    return has_narrow_range(dtype) ? narrow_range.value_or(lower) : lower;
+  }
   bool may_cast(std::size_t input) const { return has_bit(cast_mask, input); }
 };
 

@@ -32,16 +32,18 @@ struct WeightSteps {
 // Nothing if the weight [o, c, kh, kw] is not dense.
 std::optional<WeightSteps> weight_steps(const Tensor& weight);
 
-// Calls function.operator()<T>() for the three dtypes that vector kernels compute; false for
-// others.
+// Calls function.operator()<T>() for the dtypes that vector kernels compute, f32 and the lower
+// ones; false for others.
 template <class Function>
 bool visit_vector_dtype(DType dtype, Function&& function) {
-  switch (dtype) {
-    case DType::kF32: function.template operator()<float>(); return true;
-    case DType::kBf16: function.template operator()<BFloat16>(); return true;
-    case DType::kF16: function.template operator()<Float16>(); return true;
-    default: return false;
+  if (dtype == DType::kF32) {
+    function.template operator()<float>();
+  } else if (is_lower(dtype)) {
+    visit_lower_dtype(dtype, function);
+  } else {
+    return false;
   }
+  return true;
 }
 
 inline bool is_vector_dtype(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }

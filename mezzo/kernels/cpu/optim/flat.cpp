@@ -20,11 +20,8 @@ void refresh(const T* param, float* master, std::int64_t count) {
 }
 
 void refresh_master(const void* param, DType dtype, float* master, std::int64_t count) {
-  if (dtype == DType::kBf16) {
-    refresh(static_cast<const BFloat16*>(param), master, count);
-  } else {
-    refresh(static_cast<const Float16*>(param), master, count);
-  }
+  visit_lower_dtype(dtype,
+                    [&]<class T>() { refresh(static_cast<const T*>(param), master, count); });
 }
 
 // In f64: with a small factor, `to + take * difference` in f32 stops moving when the increment

@@ -33,11 +33,7 @@ struct PieceRoom {
 
 template <class Function>
 HWY_INLINE void visit_half(DType dtype, const Function& function) {
-  if (dtype == DType::kBf16) {
-    function(BFloat16());
-  } else {
-    function(Float16());
-  }
+  visit_lower_dtype(dtype, [&]<class T>() { function(T()); });
 }
 
 // Calls body(i, load, store) for the vectors of [0, n), where load(p) reads from and store(v, p)
