@@ -1,6 +1,8 @@
 // mezzo plan: what a model would run in which precision, and why.
 #include "mezzo/amp/plan.h"
 
+#include <algorithm>
+
 #include "mezzo/cli/command.h"
 #include "mezzo/cli/distinct_files.h"
 #include "mezzo/cli/events.h"
