@@ -1,9 +1,6 @@
 #include "mezzo/optim/adam.h"
 
-#include <algorithm>
 #include <cmath>
-
-#include "mezzo/ops/update/optimizer_steps.h"
 
 namespace mezzo::optim {
 namespace {
@@ -21,7 +18,7 @@ Adam::Adam(std::vector<Tensor> params, AdamOptions options)
 Adam::Adam(const std::vector<Group<AdamOptions>>& groups) : Adam("Adam", groups, false) {}
 
 Adam::Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled)
-    : Optimizer(name), decoupled_(decoupled) {
+    : RuleOptimizer(name, kRuleOf<rules::Adam<false>>, Steps::kCounted), decoupled_(decoupled) {
   for (const Group<AdamOptions>& group : groups) add_group(group);
 }
 
@@ -35,69 +32,45 @@ void Adam::add_group(const Group<AdamOptions>& group) {
             o.weight_decay);
   check_arg(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1, name(),
             "betas must be in [0, 1): ", o.beta1, " and ", o.beta2);
-  Optimizer::add_group(group.params, o.lr, o.param_update);
+  RuleOptimizer::add_group(group.params, o.lr, o.param_update);
   options_.push_back(o);
-  exp_avg_.resize(params().size());
-  exp_avg_sq_.resize(params().size());
-  steps_.resize(params().size());
 }
 
-void Adam::update(std::size_t group, const std::vector<Active>& active, double inv_scale,
-                  UpdateQueue* queue) {
+namespace {
+
+// Moments below flat::kLeastState become zero; but with an epsilon that does not hide the root of
+// such a second moment, 1e-19, all of them stay: they are what the step is made of then.
+float least_moment(double eps) { return eps >= 1e-10 ? flat::kLeastState : 0; }
+
+template <bool kFromGrad>
+rules::Adam<false>::Factors factors_of(const AdamOptions& o, double lr, bool decoupled) {
+  return {.way = static_cast<float>(kFromGrad ? o.beta1 : 1 - o.beta1),
+          .beta2 = static_cast<float>(o.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - o.beta2),
+          .eps = static_cast<float>(o.eps),
+          .least = least_moment(o.eps),
+          .weight_decay = static_cast<float>(decoupled ? 0 : o.weight_decay),
+          .shrink = static_cast<float>(decoupled ? 1 - lr * o.weight_decay : 1)};
+}
+
+}  // namespace
+
+Adam::GroupRule Adam::rule_of(std::size_t group) const {
   const AdamOptions& o = options_[group];
-  std::vector<AdamTensors> tensors;
-  tensors.reserve(active.size());
-  for (const Active& a : active) {
-    const std::size_t i = a.index;
-    const auto make = [&] { return zeros_like(i); };
-    tensors.push_back({params()[i], a.grad, ensure(exp_avg_[i], make), ensure(exp_avg_sq_[i], make),
-                       steps_[i] + 1, half_update(i)});
+  // The first moment begins at the nearer one of the old moment and the gradient.
+  if (o.beta1 <= 0.5) {
+    return {&kRuleOf<rules::Adam<true>>, Factors(factors_of<true>(o, lr(group), decoupled_))};
   }
-  const AdamStep step{lr(group), o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, inv_scale};
-  if (queue != nullptr) return put(*queue, params_in(group), tensors, step);
-  adam_step(tensors, step);
+  return {&kRuleOf<rules::Adam<false>>, Factors(factors_of<false>(o, lr(group), decoupled_))};
 }
 
-void Adam::count_step(const std::vector<Active>& active) {
-  for (const Active& a : active) ++steps_[a.index];
-}
-
-std::vector<NamedTensor> Adam::state() const {
-  std::vector<NamedTensor> result;
-  append_state(result, "exp_avg", exp_avg_);
-  append_state(result, "exp_avg_sq", exp_avg_sq_);
-  append_half_state(result);
-  return result;
-}
-
-std::vector<NamedCounter> Adam::counters() const {
-  std::vector<NamedCounter> result;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i] > 0) result.push_back({concat("step.", i), steps_[i]});
-  }
-  append_shared_counters(result);
-  return result;
-}
-
-void Adam::set_state(std::string_view state_name, const Tensor& tensor) {
-  if (set_half_state(state_name, tensor)) return;
-  const bool squares = state_name.starts_with("exp_avg_sq.");
-  const std::size_t i = index_in(state_name, squares ? "exp_avg_sq" : "exp_avg");
-  assign(squares ? exp_avg_sq_[i] : exp_avg_[i], i, state_name, tensor);
-}
-
-void Adam::set_counter(std::string_view counter_name, std::int64_t value) {
-  if (set_shared_counter(counter_name, value)) return;
-  const std::size_t i = index_in(counter_name, "step");
-  check_arg(value >= 0, name(), "the counter `", counter_name, "` must not be negative: ", value);
-  steps_[i] = value;
-}
-
-void Adam::clear_state() {
-  clear_shared_state();
-  std::ranges::fill(exp_avg_, Tensor());
-  std::ranges::fill(exp_avg_sq_, Tensor());
-  steps_.assign(params().size(), 0);
+Adam::Own Adam::own_of(std::size_t group, const Turn& turn) const {
+  const AdamOptions& o = options_[group];
+  // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
+  const auto n = static_cast<double>(turn.step);
+  return Own(rules::Adam<false>::Own{
+      .step_size = static_cast<float>(lr(group) / (1 - std::pow(o.beta1, n))),
+      .correction = static_cast<float>(1 / std::sqrt(1 - std::pow(o.beta2, n)))});
 }
 
 AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options)

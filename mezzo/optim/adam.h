@@ -1,9 +1,9 @@
 // Adam and AdamW.
 #pragma once
 
-#include <deque>
+#include <vector>
 
-#include "mezzo/optim/optimizer.h"
+#include "mezzo/optim/rule_optimizer.h"
 
 namespace mezzo::optim {
 
@@ -16,11 +16,11 @@ struct AdamOptions {
   ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
 };
 
-// torch.optim.Adam: see adam_step() in mezzo/ops/update/optimizer_steps.h for the rule. The weight
+// torch.optim.Adam: see mezzo/ops/update/rules/adam-inl.h for the rule. The weight
 // decay is added to the gradient. State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`;
 // counters: `step.<parameter>`. They exist from the first step with a gradient on. Besides, what
 // Optimizer says of counters and 16-bit parameters.
-class Adam : public Optimizer {
+class Adam : public RuleOptimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
   // negative or infinite rates, eps and decays, and betas outside [0, 1).
@@ -29,25 +29,15 @@ class Adam : public Optimizer {
   // One more group: see Sgd::add_group().
   void add_group(const Group<AdamOptions>& group);
 
-  std::vector<NamedTensor> state() const override;
-  std::vector<NamedCounter> counters() const override;
-  void set_state(std::string_view name, const Tensor& tensor) override;
-  void set_counter(std::string_view name, std::int64_t value) override;
-  void clear_state() override;
-
  protected:
   Adam(const char* name, const std::vector<Group<AdamOptions>>& groups, bool decoupled);
 
  private:
-  void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
-              UpdateQueue* queue) override;
-  void count_step(const std::vector<Active>& active) override;
+  GroupRule rule_of(std::size_t group) const override;
+  Own own_of(std::size_t group, const Turn& turn) const override;
 
   bool decoupled_;
   std::vector<AdamOptions> options_;
-  std::deque<Tensor> exp_avg_;
-  std::deque<Tensor> exp_avg_sq_;
-  std::vector<std::int64_t> steps_;
 };
 
 // As AdamOptions, except that there is a decay unless another one is named.

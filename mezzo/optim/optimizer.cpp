@@ -319,11 +319,13 @@ void Optimizer::clear_shared_state() {
   updates_ = 0;
 }
 
-void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
-                  const std::deque<Tensor>& tensors) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].defined()) out.push_back({concat(prefix, ".", i), tensors[i]});
+void put(UpdateQueue& queue, std::size_t most, const std::vector<UpdateTensors>& tensors,
+         const UpdateStep& step) {
+  const Device device = tensors.front().param.device();
+  if (queue == nullptr || queue->device() != device) {
+    queue = std::make_unique<QueuedUpdate>(most, device);
   }
+  queue->put(tensors, step);
 }
 
 }  // namespace mezzo::optim

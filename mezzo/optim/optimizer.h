@@ -4,16 +4,16 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "mezzo/core/named_tensor.h"
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/ops/update/optimizer_steps.h"
+#include "mezzo/ops/update/update_step.h"
 #include "mezzo/optim/learning_rate.h"
 
 namespace mezzo::optim {
@@ -34,18 +34,11 @@ struct NamedCounter {
 };
 
 // The queued update of a group, made when it is first put.
-using UpdateQueue = std::variant<std::monostate, QueuedSgd, QueuedAdam>;
+using UpdateQueue = std::unique_ptr<QueuedUpdate>;
 
 // `most`: parameters of the group.
-template <class Tensors, class Step>
-void put(UpdateQueue& queue, std::size_t most, const std::vector<Tensors>& tensors,
-         const Step& step) {
-  using Queued = QueuedUpdate<Tensors, Step>;
-  const Device device = tensors.front().param.device();
-  const auto* known = std::get_if<Queued>(&queue);
-  if (known == nullptr || known->device() != device) queue.emplace<Queued>(most, device);
-  std::get<Queued>(queue).put(tensors, step);
-}
+void put(UpdateQueue& queue, std::size_t most, const std::vector<UpdateTensors>& tensors,
+         const UpdateStep& step);
 
 // Parameters are numbered in the order in which they were given, over all groups. They are f32,
 // bf16 or f16; everything that an optimizer computes and gathers is f32. How the result reaches a
@@ -212,9 +205,5 @@ class Optimizer {
   std::int64_t updates_ = 0;
   std::vector<Made> made_;  // since the step began
 };
-
-// `prefix.i` for every tensor that is defined.
-void append_state(std::vector<NamedTensor>& out, std::string_view prefix,
-                  const std::deque<Tensor>& tensors);
 
 }  // namespace mezzo::optim

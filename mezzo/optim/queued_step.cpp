@@ -6,17 +6,6 @@
 #include "mezzo/ops/dispatcher/grad_mode.h"
 
 namespace mezzo::optim {
-namespace {
-
-// The queue of a group with gradients.
-template <class Use>
-void visit_queue(auto& queue, const Use& use) {
-  if (auto* sgd = std::get_if<QueuedSgd>(&queue)) use(*sgd);
-  if (auto* adam = std::get_if<QueuedAdam>(&queue)) use(*adam);
-}
-
-}  // namespace
-
 bool QueuedStep::fits(const Optimizer& optimizer) {
   const std::vector<Tensor>& params = optimizer.params();
   return !params.empty() && std::ranges::all_of(params, [&](const Tensor& param) {
@@ -64,7 +53,7 @@ void QueuedStep::take_back() {
     optimizer_.rounding_->set_position(*rounding_before_);
   }
   for (UpdateQueue& queue : queues_) {
-    visit_queue(queue, [](auto& queued) { queued.drop(); });
+    if (queue != nullptr) queue->drop();
   }
   made_.clear();
   active_.clear();
@@ -74,15 +63,14 @@ void QueuedStep::take_back() {
 
 void QueuedStep::queue(const UpdateConditions& conditions) const {
   for (std::size_t g = 0; g < queues_.size(); ++g) {
-    if (!is_active_[g]) continue;
-    visit_queue(queues_[g], [&](const auto& queued) { queued.queue(conditions); });
+    if (is_active_[g]) queues_[g]->queue(conditions);
   }
 }
 
 void QueuedStep::finish(bool done) {
   if (done) {
     for (std::size_t g = 0; g < queues_.size(); ++g) {
-      if (is_active_[g]) visit_queue(queues_[g], [](auto& queued) { queued.keep(); });
+      if (is_active_[g]) queues_[g]->keep();
     }
     optimizer_.count_steps(active_);
     made_.clear();

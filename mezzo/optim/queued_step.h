@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mezzo/core/random.h"
-#include "mezzo/ops/update/optimizer_steps.h"
+#include "mezzo/ops/update/update_step.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {

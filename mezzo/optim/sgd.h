@@ -1,9 +1,9 @@
 // Stochastic gradient descent with momentum.
 #pragma once
 
-#include <deque>
+#include <vector>
 
-#include "mezzo/optim/optimizer.h"
+#include "mezzo/optim/rule_optimizer.h"
 
 namespace mezzo::optim {
 
@@ -16,10 +16,10 @@ struct SgdOptions {
   ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
 };
 
-// torch.optim.SGD: see sgd_step() in mezzo/ops/update/optimizer_steps.h for the rule.
+// torch.optim.SGD: see mezzo/ops/update/rules/sgd-inl.h for the rule.
 // State: `momentum.<parameter>`, from the first step with a gradient on, and what Optimizer says of
 // counters and 16-bit parameters.
-class Sgd final : public Optimizer {
+class Sgd final : public RuleOptimizer {
  public:
   // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
   // negative or infinite rates, momentum and decays, and Nesterov momentum without momentum or with
@@ -31,18 +31,11 @@ class Sgd final : public Optimizer {
   // changed. Training steps and graphs are captured anew; what compile() captured is refused.
   void add_group(const Group<SgdOptions>& group);
 
-  std::vector<NamedTensor> state() const override;
-  std::vector<NamedCounter> counters() const override;
-  void set_state(std::string_view name, const Tensor& tensor) override;
-  void set_counter(std::string_view name, std::int64_t value) override;
-  void clear_state() override;
-
  private:
-  void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
-              UpdateQueue* queue) override;
+  GroupRule rule_of(std::size_t group) const override;
+  Own own_of(std::size_t group, const Turn& turn) const override;
 
   std::vector<SgdOptions> options_;
-  std::deque<Tensor> momentum_;
 };
 
 }  // namespace mezzo::optim

@@ -6,11 +6,9 @@
 namespace mezzo::flat::cuda {
 
 void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
-void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
-void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);
-void sgd_if(Device device, Gate gate, Clip clip, Listed<SgdBlock> blocks,
-            const SgdFactors* factors);
-void adam_if(Device device, Gate gate, Clip clip, Listed<AdamBlock> blocks,
-             const AdamFactors* factors);
+void update(const UpdateRule& rule, std::span<const UpdateBlock> blocks,
+            const UpdateFactors& factors);
+void update_if(const UpdateRule& rule, Device device, const Condition& condition,
+               Listed<UpdateBlock> blocks, const UpdateFactors* factors);
 
 }  // namespace mezzo::flat::cuda

@@ -1,4 +1,4 @@
-// The kernels behind multi_tensor.h and optimizer_steps.h, over checked tensors as flat memory, a
+// The kernels behind multi_tensor.h and update_step.h, over checked tensors as flat memory, a
 // table of them for each kind of device. Implemented in mezzo/kernels.
 #pragma once
 
@@ -11,11 +11,9 @@
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
-#include "mezzo/core/random.h"
-#include "mezzo/ops/fusion/result_rows.h"
 #include "mezzo/ops/update/exponent_counts.h"
-#include "mezzo/ops/update/packed_copy.h"
-#include "mezzo/ops/update/param_update.h"
+#include "mezzo/ops/update/rules.h"
+#include "mezzo/ops/update/update_block.h"
 
 namespace mezzo::flat {
 
@@ -24,81 +22,6 @@ struct Block {
   std::int64_t count = 0;
   DType dtype = DType::kF32;
 };
-
-// What stands behind a block whose parameter has 16 bits. The block's own `param` is then the f32
-// master copy if there is one, and its `grad` is not used.
-struct HalfBlock {
-  void* param = nullptr;  // null: the parameter is f32
-  const void* grad = nullptr;
-  void* compensation = nullptr;
-  DType dtype = DType::kBf16;  // of param and compensation
-  DType grad_dtype = DType::kF32;
-  ParamUpdate rule = ParamUpdate::kMaster;
-  RandomPosition random{};  // a whole number of blocks of four words into the stream
-};
-
-// The copies of an f32 parameter that the update renews.
-struct CopyBlock {
-  void* data = nullptr;  // of the plain one in 16 bits; null: there is none
-  DType dtype = DType::kBf16;
-  PackedCopies packed{};  // on CPUs
-};
-
-// Momentum and moments below this, f32's smallest normal number, become zero. Where no gradient
-// comes any more, 0.9 of a number is taken again and again: that ends at subnormal numbers so small
-// that they round to themselves, for ever, and CPUs take ten times as long for each of those. A
-// parameter would move by a learning rate times this, which is nothing.
-inline constexpr float kLeastState = std::numeric_limits<float>::min();
-
-struct SgdBlock {
-  float* param = nullptr;
-  const float* grad = nullptr;
-  float* momentum = nullptr;
-  std::int64_t count = 0;
-  float intake = 1;  // how much of the gradient the momentum takes in
-  HalfBlock half{};
-  CopyBlock copy{};
-  const ResultRows* rows = nullptr;  // of a gradient that is computed as it is used, on CPUs
-};
-struct SgdFactors {
-  float lr = 0;
-  float momentum = 0;
-  float weight_decay = 0;
-  float inv_scale = 1;
-  bool nesterov = false;
-  float clip = 1;  // gradients are multiplied by this once they are unscaled
-};
-
-struct AdamBlock {
-  float* param = nullptr;
-  const float* grad = nullptr;
-  float* exp_avg = nullptr;
-  float* exp_avg_sq = nullptr;
-  std::int64_t count = 0;
-  float step_size = 0;   // lr / (1 - beta1^step)
-  float correction = 1;  // 1 / sqrt(1 - beta2^step)
-  HalfBlock half{};
-  CopyBlock copy{};
-  const ResultRows* rows = nullptr;  // of a gradient that is computed as it is used, on CPUs
-};
-struct AdamFactors {
-  // The first moment begins at the nearer one of the old moment and the gradient, and goes this far
-  // towards the other: 1 - beta1, or beta1. So it loses nothing where one of them is all of it.
-  bool from_grad = false;
-  float way = 0;
-  float beta2 = 0;
-  float one_minus_beta2 = 0;
-  float eps = 0;
-  float least = 0;         // smaller moments become zero; see least_moment()
-  float weight_decay = 0;  // added to the gradient
-  float shrink = 1;        // the parameter is multiplied by this
-  float inv_scale = 1;
-  float clip = 1;  // gradients are multiplied by this once they are unscaled
-};
-
-// kLeastState, but with an epsilon that does not hide the root of such a second moment, 1e-19, all
-// moments stay: they are what the step is made of then.
-constexpr float least_moment(double eps) { return eps >= 1e-10 ? kLeastState : 0; }
 
 // What a flag holds until something bad is found: larger than every index, and of equal bytes.
 inline constexpr std::int32_t kNothingBad = 0x7f7f7f7f;
@@ -126,6 +49,12 @@ constexpr float clip_factor(double norm, double max_norm) {
   const bool is_longer = norm > max_norm && norm <= std::numeric_limits<double>::max();
   return is_longer ? static_cast<float>(max_norm / norm) : 1;
 }
+
+// What an update waits for and reads when it is done.
+struct Condition {
+  Gate gate{};
+  Clip clip{};
+};
 
 // A list of blocks that lies in the device's memory. Work on it is the same in every launch of a
 // recording: what differs is in the list, which is read when the work is done.
@@ -171,9 +100,9 @@ struct Kernels {
   // Adds the values of blocks[i], times `factor`, to counts[i].
   void (*count_exponents)(std::span<const Block> blocks, float factor,
                           std::span<ExponentCounts> counts) = nullptr;
-  void (*sgd)(std::span<const SgdBlock> blocks, const SgdFactors& factors) = nullptr;
-  void (*adam)(std::span<const AdamBlock> blocks, const AdamFactors& factors) = nullptr;
-  // This and what follows up to adam_if() is for recordings. Lowers *first_bad to 0 if a kernel
+  void (*update)(const UpdateRule& rule, std::span<const UpdateBlock> blocks,
+                 const UpdateFactors& factors) = nullptr;
+  // This and what follows up to update_if() is for recordings. Lowers *first_bad to 0 if a kernel
   // that came before has found a label or an index out of range, which is an exception of the next
   // call that waits.
   void (*note_faults)(Device device, std::int32_t* first_bad) = nullptr;
@@ -185,11 +114,9 @@ struct Kernels {
   // The sum of the squares of these products, rounded to f32.
   void (*note_squares)(Device device, Listed<Block> blocks, const float* factor,
                        double* sum) = nullptr;
-  // sgd() and adam() behind a gate, with the factor of `clip`.
-  void (*sgd_if)(Device device, Gate gate, Clip clip, Listed<SgdBlock> blocks,
-                 const SgdFactors* factors) = nullptr;
-  void (*adam_if)(Device device, Gate gate, Clip clip, Listed<AdamBlock> blocks,
-                  const AdamFactors* factors) = nullptr;
+  // update() behind a gate, with the factor of a clip.
+  void (*update_if)(const UpdateRule& rule, Device device, const Condition& condition,
+                    Listed<UpdateBlock> blocks, const UpdateFactors* factors) = nullptr;
   // Elements of the f32 master copy whose rounding is not the parameter's become the parameter's.
   void (*refresh_master)(const void* param, DType dtype, float* master,
                          std::int64_t count) = nullptr;

@@ -14,7 +14,6 @@ namespace {
 
 using optim::ParamUpdate;
 
-constexpr DType kLowerDTypes[] = {DType::kBf16, DType::kF16};
 
 class EveryModel : public testing::TestWithParam<std::string> {};
 

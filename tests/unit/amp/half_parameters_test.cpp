@@ -17,7 +17,6 @@
 namespace mezzo::amp {
 namespace {
 
-constexpr DType kLowerDTypes[] = {DType::kBf16, DType::kF16};
 
 // Convolution with bias, the normalisations, a linear layer whose weight is used twice.
 class EveryLayer final : public nn::Module {

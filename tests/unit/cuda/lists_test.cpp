@@ -12,8 +12,8 @@
 #include "mezzo/ops/dispatcher/call.h"
 #include "mezzo/ops/update/flat_kernels.h"
 #include "mezzo/ops/update/multi_tensor.h"
-#include "mezzo/ops/update/optimizer_steps.h"
 #include "tests/unit/cuda/card.h"
+#include "tests/unit/optim/steps.h"
 
 namespace mezzo {
 namespace {
@@ -139,8 +139,9 @@ std::vector<std::vector<float>> queued_update_on(Device device, std::int32_t fla
     conditions.squares = full({1}, 9, DType::kF64).to(device);
     conditions.max_norm = max_norm;
   }
-  QueuedSgd queued(tensors.size(), device);
-  queued.put(tensors, {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .inv_scale = 0.125});
+  QueuedUpdate queued(tensors.size(), device);
+  const SgdStep step{.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .inv_scale = 0.125};
+  queued.put(updates_of(tensors, step), update_of(step));
   queued.queue(conditions);
   std::vector<std::vector<float>> numbers;
   for (const SgdTensors& t : tensors) {

@@ -6,9 +6,12 @@
 
 #include "mezzo/amp/buffer_snapshot.h"
 #include "mezzo/optim/adam.h"
+#include "mezzo/optim/lion.h"
+#include "mezzo/optim/rmsprop.h"
 #include "tests/unit/graph/fake_recorder.h"
 #include "tests/unit/graph/twins.h"
 #include "tests/unit/graph/user_graphs.h"
+#include "tests/unit/optim/user_rule.h"
 
 namespace mezzo::graph {
 namespace {
@@ -80,6 +83,16 @@ TEST(QueuedUpdate, AdamCountsTheStepsThatAreDone) {
   const optim::AdamWOptions options{.lr = std::vector<double>{0.01, 0.002, 0.03}};
   expect_one_recording<optim::AdamW>({.level = "O2", .dtype = DType::kF16},
                                      amp::LossScaleOptions{.init_scale = 4}, options, {0, 4}, 2);
+}
+
+TEST(QueuedUpdate, TakesRulesOfEveryKind) {
+  const amp::TrainNetworkOptions amp{.level = "O2", .dtype = DType::kF16};
+  const amp::LossScaleOptions scaling{.init_scale = 4};
+  expect_one_recording<optim::Lion>(amp, scaling, optim::LionOptions{.lr = 1e-3}, {0, 4}, 2);
+  expect_one_recording<optim::RmsProp>(
+      amp, scaling, optim::RmsPropOptions{.lr = 1e-3, .momentum = 0.9, .centered = true}, {0, 4},
+      2);
+  expect_one_recording<optim::Signum>(amp, scaling, optim::SignumOptions{.lr = 1e-3}, {0, 4}, 2);
 }
 
 TEST(QueuedUpdate, WithoutChecksNothingIsSkipped) {

@@ -10,6 +10,7 @@
 #include "mezzo/ops/shape_ops.h"
 #include "mezzo/optim/adam.h"
 #include "tests/unit/graph/twins.h"
+#include "tests/unit/optim/user_rule.h"
 
 namespace mezzo::graph {
 namespace {
@@ -115,6 +116,15 @@ TEST(GraphTrainStep, AdamAndItsCounters) {
                                            {.level = "O1", .dtype = DType::kBf16});
   for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
   twins.expect_same_state();
+}
+
+TEST(GraphTrainStep, RulesOfAProgramsOwn) {
+  for (const char* level : {"O0", "O2"}) {
+    Twins<amp::SmallNet, optim::Signum> twins(small_net, optim::SignumOptions{.lr = 0.01},
+                                              {.level = level, .dtype = DType::kBf16});
+    for (std::uint64_t i = 0; i < 4; ++i) twins.step(amp::small_batch(i));
+    twins.expect_same_state();
+  }
 }
 
 // With dropout in the part that is computed again, which must drop the same numbers, and batch

@@ -16,8 +16,8 @@
 #include "mezzo/ops/dispatcher/grad_mode.h"
 #include "mezzo/ops/dispatcher/registry.h"
 #include "mezzo/ops/matmul_attrs.h"
-#include "mezzo/ops/update/optimizer_steps.h"
 #include "tests/unit/ops/support.h"
+#include "tests/unit/optim/steps.h"
 
 namespace mezzo {
 namespace {
@@ -263,8 +263,10 @@ TEST_F(Rows, AreFilledForOtherUpdates) {
   EXPECT_TRUE(half(call.when_asked()) == half(call.at_once()));
   const auto queued = [&](const Tensor& grad) {
     const Tensor param = random_tensor(call.shape(), 5);
-    QueuedSgd update(1, kCpuDevice);
-    update.put(std::vector<SgdTensors>{{param, grad, Tensor(), true, {}}}, {.lr = 0.1});
+    QueuedUpdate update(1, kCpuDevice);
+    const SgdStep step{.lr = 0.1};
+    update.put(updates_of(std::vector<SgdTensors>{{param, grad, Tensor(), true, {}}}, step),
+               update_of(step));
     EXPECT_TRUE(grad.storage()->is_materialized());
     update.queue({});
     update.keep();

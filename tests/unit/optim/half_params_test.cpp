@@ -5,13 +5,16 @@
 #include "mezzo/ops/cast.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/gradients.h"
+#include "mezzo/optim/lion.h"
+#include "mezzo/optim/rmsprop.h"
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/optim/rules.h"
+#include "tests/unit/optim/steps.h"
+#include "tests/unit/optim/user_rule.h"
 
 namespace mezzo::optim {
 namespace {
 
-constexpr DType kLowerDTypes[] = {DType::kBf16, DType::kF16};
 constexpr ParamUpdate kUpdates[] = {ParamUpdate::kMaster, ParamUpdate::kNearest,
                                     ParamUpdate::kStochastic, ParamUpdate::kKahan};
 
@@ -38,6 +41,18 @@ std::vector<Maker> makers() {
   result.emplace_back([](std::vector<Tensor> params, ParamUpdate update) {
     return std::make_unique<AdamW>(
         std::move(params), AdamWOptions{.lr = 0.01, .weight_decay = 0.1, .param_update = update});
+  });
+  result.emplace_back([](std::vector<Tensor> params, ParamUpdate update) {
+    return std::make_unique<Lion>(std::move(params),
+                                  LionOptions{.lr = 0.01, .param_update = update});
+  });
+  result.emplace_back([](std::vector<Tensor> params, ParamUpdate update) {
+    return std::make_unique<RmsProp>(std::move(params),
+                                     RmsPropOptions{.alpha = 0.9, .param_update = update});
+  });
+  result.emplace_back([](std::vector<Tensor> params, ParamUpdate update) {
+    return std::make_unique<Signum>(std::move(params),
+                                    SignumOptions{.lr = 0.01, .param_update = update});
   });
   return result;
 }

@@ -9,6 +9,7 @@
 #include "mezzo/optim/sgd.h"
 #include "tests/unit/every_target.h"
 #include "tests/unit/optim/rules.h"
+#include "tests/unit/optim/steps.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo::optim {

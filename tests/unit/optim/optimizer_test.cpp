@@ -18,7 +18,9 @@ class Failing final : public Optimizer {
 
   std::vector<NamedTensor> state() const override {
     std::vector<NamedTensor> result;
-    append_state(result, "sum", sums_);
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      if (sums_[i].defined()) result.push_back({concat("sum.", i), sums_[i]});
+    }
     return result;
   }
   std::vector<NamedCounter> counters() const override {

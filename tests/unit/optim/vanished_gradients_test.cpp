@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "mezzo/ops/update/optimizer_steps.h"
 #include "tests/unit/every_target.h"
+#include "tests/unit/optim/steps.h"
 #include "tests/unit/special_values.h"
 
 namespace mezzo {

@@ -50,22 +50,15 @@ void note_squares(Device /*device*/, Listed<Block> blocks, const float* factor, 
   *sum = cpu::sum_of_product_squares(span_of(blocks), *factor);
 }
 
-template <class Factors>
-Factors clipped(Factors factors, Clip clip) {
+void update_if(const UpdateRule& rule, Device /*device*/, const Condition& condition,
+               Listed<UpdateBlock> blocks, const UpdateFactors* factors) {
+  if (!is_open_on_host(condition.gate)) return;
+  UpdateFactors clipped = *factors;
+  const Clip& clip = condition.clip;
   if (clip.sum_of_squares != nullptr) {
-    factors.clip = clip_factor(std::sqrt(*clip.sum_of_squares), clip.max_norm);
+    clipped.clip = clip_factor(std::sqrt(*clip.sum_of_squares), clip.max_norm);
   }
-  return factors;
-}
-
-void sgd_if(Device /*device*/, Gate gate, Clip clip, Listed<SgdBlock> blocks,
-            const SgdFactors* factors) {
-  if (is_open_on_host(gate)) cpu::sgd(span_of(blocks), clipped(*factors, clip));
-}
-
-void adam_if(Device /*device*/, Gate gate, Clip clip, Listed<AdamBlock> blocks,
-             const AdamFactors* factors) {
-  if (is_open_on_host(gate)) cpu::adam(span_of(blocks), clipped(*factors, clip));
+  cpu::update(rule, span_of(blocks), clipped);
 }
 
 }  // namespace
@@ -76,13 +69,11 @@ extern const Kernels kCpuKernels{.name = "cpu_simd",
                                  .sum_of_squares = cpu::sum_of_squares,
                                  .clamp = cpu::clamp_blocks,
                                  .count_exponents = cpu::count_exponents,
-                                 .sgd = cpu::sgd,
-                                 .adam = cpu::adam,
+                                 .update = cpu::update,
                                  .note_faults = note_faults,
                                  .note_nonfinite = note_nonfinite,
                                  .note_squares = note_squares,
-                                 .sgd_if = sgd_if,
-                                 .adam_if = adam_if,
+                                 .update_if = update_if,
                                  .refresh_master = refresh_master,
                                  .blend = blend};
 

@@ -14,7 +14,7 @@ double sum_of_squares(std::span<const Block> blocks);
 double sum_of_product_squares(std::span<const Block> blocks, float factor);
 void clamp_blocks(std::span<const Block> blocks, float limit);
 void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);
-void sgd(std::span<const SgdBlock> blocks, const SgdFactors& factors);
-void adam(std::span<const AdamBlock> blocks, const AdamFactors& factors);
+void update(const UpdateRule& rule, std::span<const UpdateBlock> blocks,
+            const UpdateFactors& factors);
 
 }  // namespace mezzo::flat::cpu

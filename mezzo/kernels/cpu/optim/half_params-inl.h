@@ -22,8 +22,8 @@ namespace mezzo::HWY_NAMESPACE {
 
 inline constexpr std::int64_t kPiece = 1024;
 
-// The room for one piece.
-struct PieceRoom {
+// Scratch for one piece.
+struct PieceScratch {
   alignas(64) float param[kPiece];
   alignas(64) float grad[kPiece];
   // A piece may begin inside a block of four words, words are made in whole vectors, and the last
@@ -130,40 +130,40 @@ void round_stochastic(const float* in, T* out, std::int64_t n, RandomPosition st
   });
 }
 
-// Elements [at, at + n) as the rule takes them: the room, or the master copy.
-template <class Block>
-void read_piece(Block& piece, const Block& block, std::int64_t at, std::int64_t n,
-                PieceRoom& room) {
+// Elements [at, at + n) as the rule takes them: the scratch, or the master copy.
+inline void read_piece(flat::UpdateBlock& piece, const flat::UpdateBlock& block, std::int64_t at,
+                       std::int64_t n, PieceScratch& scratch) {
   const flat::HalfBlock& half = block.half;
   visit_half(half.dtype, [&]<class T>(T) HWY_ATTR {
     const T* param = static_cast<const T*>(half.param) + at;
     if (half.rule == ParamUpdate::kMaster) {
       piece.param = block.param + at;
     } else {
-      piece.param = room.param;
+      piece.param = scratch.param;
       if (half.rule == ParamUpdate::kKahan) {
-        widen_sum(param, static_cast<const T*>(half.compensation) + at, room.param, n);
+        widen_sum(param, static_cast<const T*>(half.compensation) + at, scratch.param, n);
       } else {
-        widen(param, room.param, n);
+        widen(param, scratch.param, n);
       }
     }
     if (half.grad_dtype == DType::kF32) {
       piece.grad = static_cast<const float*>(half.grad) + at;
     } else {
-      widen(static_cast<const T*>(half.grad) + at, room.grad, n);
-      piece.grad = room.grad;
+      widen(static_cast<const T*>(half.grad) + at, scratch.grad, n);
+      piece.grad = scratch.grad;
     }
   });
 }
 
 inline void write_piece(const flat::HalfBlock& half, std::int64_t at, std::int64_t n,
-                        const float* values, PieceRoom& room) {
+                        const float* values, PieceScratch& scratch) {
   visit_half(half.dtype, [&]<class T>(T) HWY_ATTR {
     T* param = static_cast<T*>(half.param) + at;
     if (half.rule == ParamUpdate::kKahan) {
       round_kahan(values, param, static_cast<T*>(half.compensation) + at, n);
     } else if (half.rule == ParamUpdate::kStochastic) {
-      round_stochastic(values, param, n, half.random, static_cast<std::uint64_t>(at), room.words);
+      round_stochastic(values, param, n, half.random, static_cast<std::uint64_t>(at),
+                       scratch.words);
     } else {
       round_nearest(values, param, n);
     }

@@ -1,11 +1,11 @@
-#include "mezzo/ops/update/optimizer_steps.h"
+#include "mezzo/ops/update/update_step.h"
 
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <vector>
 
 #include "mezzo/core/device_backend.h"
+#include "mezzo/core/math.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/dispatcher/dispatch.h"
 #include "mezzo/ops/dispatcher/kernel_listener.h"
@@ -27,14 +27,9 @@ void count_changes(const Tensor& param, const HalfUpdate& half) {
   count_change(half.master);
   count_change(half.compensation);
 }
-void count_changes(const SgdTensors& t) {
+void count_changes(const UpdateTensors& t) {
   count_changes(t.param, t.half);
-  count_change(t.momentum);
-}
-void count_changes(const AdamTensors& t) {
-  count_changes(t.param, t.half);
-  count_change(t.exp_avg);
-  count_change(t.exp_avg_sq);
+  for (const Tensor& slot : t.slots) count_change(slot);
 }
 
 bool same_layout(const Tensor& a, const Tensor& b) {
@@ -84,11 +79,10 @@ flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, c
 
 // The copies of f32 parameters that go with the update. To be found before any parameter
 // changes: parameters may be views of one block of memory, which counts the changes of all.
-template <class Tensors>
-std::vector<RenewedCopy> find_copies(std::span<const Tensors> tensors) {
+std::vector<RenewedCopy> find_copies(std::span<const UpdateTensors> tensors) {
   std::vector<RenewedCopy> copies;
   copies.reserve(tensors.size());
-  for (const Tensors& t : tensors) {
+  for (const UpdateTensors& t : tensors) {
     copies.push_back(t.param.defined() ? RenewedCopy::find(t.param) : RenewedCopy());
   }
   return copies;
@@ -100,9 +94,8 @@ flat::CopyBlock copy_block(const RenewedCopy& copy) {
 }
 
 // After an update: counts what has changed, and keeps the copies that have changed with it.
-template <class Tensors>
-void keep_all(std::span<const Tensors> tensors, std::span<const RenewedCopy> copies) {
-  for (const Tensors& t : tensors) count_changes(t);
+void keep_all(std::span<const UpdateTensors> tensors, std::span<const RenewedCopy> copies) {
+  for (const UpdateTensors& t : tensors) count_changes(t);
   for (std::size_t i = 0; i < copies.size(); ++i) {
     if (copies[i]) copies[i].keep(tensors[i].param);
   }
@@ -127,14 +120,13 @@ double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool
 }
 
 // The device of all parameters.
-template <class Tensors>
-Device device_of(const char* op, std::span<const Tensors> tensors) {
+Device device_of(const char* op, std::span<const UpdateTensors> tensors) {
   const Tensor* first = nullptr;
-  for (const Tensors& t : tensors) {
+  for (const UpdateTensors& t : tensors) {
     if (first == nullptr && t.param.defined()) first = &t.param;
   }
   const Device device = first != nullptr ? first->device() : kCpuDevice;
-  for (const Tensors& t : tensors) {
+  for (const UpdateTensors& t : tensors) {
     check_arg(!t.param.defined() || t.param.device() == device, op, "parameters are on ", device,
               " and on ", t.param.device(), ". Use one optimizer for each device");
   }
@@ -142,21 +134,19 @@ Device device_of(const char* op, std::span<const Tensors> tensors) {
 }
 
 // What kernels get of an update.
-template <class Block, class Factors>
 struct Update {
-  std::vector<Block> blocks;
-  Factors factors;
+  std::vector<flat::UpdateBlock> blocks;
+  flat::UpdateFactors factors;
   std::vector<PendingRows> rows{};  // of gradients that are computed as they are used
-  double state_bytes;               // of the optimizer's state for one number, read and written
+  double state_bytes = 0;           // of the optimizer's state for one number, read and written
 };
 
 // Parameter and gradient of the last block, and what stands behind it if they have 16 bits. A
 // gradient that nobody has computed yet is left to the kernel, unless there are packed copies:
 // those are written by parts that rows of the gradient need not fit.
-template <class Update>
-void set_param(Update& update, const char* op, std::size_t i, const Tensor& param,
-               const Tensor& grad, const HalfUpdate& half) {
-  auto& block = update.blocks.back();
+void set_param(Update& update, const char* op, std::size_t i, const UpdateTensors& tensors) {
+  const auto& [param, grad, slots, own, half] = tensors;
+  flat::UpdateBlock& block = update.blocks.back();
   block.count = param.numel();
   if (is_lower(param.dtype())) {
     block.half = half_block(op, i, param, grad, half);
@@ -172,7 +162,6 @@ void set_param(Update& update, const char* op, std::size_t i, const Tensor& para
   if (block.rows == nullptr) block.grad = static_cast<const float*>(grad.address());
 }
 
-template <class Update>
 KernelWork work_of(const char* op, Device device, const Update& update) {
   KernelWork work{.op = op, .kernel = flat::kernels_on(device).name};
   for (const auto& block : update.blocks) {
@@ -190,154 +179,87 @@ KernelWork work_of(const char* op, Device device, const Update& update) {
   return work;
 }
 
-Update<flat::SgdBlock, flat::SgdFactors> update_of(std::span<const SgdTensors> tensors,
-                                                   const SgdStep& step,
-                                                   std::span<const RenewedCopy> copies) {
-  const bool with_momentum = step.momentum != 0;
-  Update<flat::SgdBlock, flat::SgdFactors> update;
+Update update_of(std::span<const UpdateTensors> tensors, const UpdateStep& step,
+                 std::span<const RenewedCopy> copies) {
+  const UpdateRule& rule = *step.rule;
+  Update update;
   update.blocks.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const SgdTensors& t = tensors[i];
-    check_param("sgd_step", i, t.param, t.grad);
-    if (with_momentum) check_fits("sgd_step", i, t.param, t.momentum, "momentum");
-    flat::SgdBlock& block = update.blocks.emplace_back();
+    const UpdateTensors& t = tensors[i];
+    check_param(rule.name, i, t.param, t.grad);
+    flat::UpdateBlock& block = update.blocks.emplace_back();
     block.copy = copy_block(copies[i]);
-    set_param(update, "sgd_step", i, t.param, t.grad, t.half);
-    if (with_momentum) block.momentum = floats(t.momentum);
-    block.intake = static_cast<float>(t.first ? 1 : 1 - step.dampening);
+    set_param(update, rule.name, i, t);
+    for (std::size_t k = 0; k < rule.slots; ++k) {
+      check_fits(rule.name, i, t.param, t.slots[k], rule.slot_names[k]);
+      block.slots[k] = floats(t.slots[k]);
+    }
+    block.own = t.own;
   }
-  update.factors = {.lr = static_cast<float>(step.lr),
-                    .momentum = static_cast<float>(step.momentum),
-                    .weight_decay = static_cast<float>(step.weight_decay),
-                    .inv_scale = static_cast<float>(step.inv_scale),
-                    .nesterov = step.nesterov};
-  update.state_bytes = with_momentum ? 2 * sizeof(float) : 0;
+  update.factors = {.rule = step.factors, .inv_scale = static_cast<float>(step.inv_scale)};
+  update.state_bytes = static_cast<double>(rule.slots) * 2 * sizeof(float);
   return update;
 }
 
-Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors> tensors,
-                                                     const AdamStep& step,
-                                                     std::span<const RenewedCopy> copies) {
-  Update<flat::AdamBlock, flat::AdamFactors> update;
-  update.blocks.reserve(tensors.size());
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const AdamTensors& t = tensors[i];
-    check_param("adam_step", i, t.param, t.grad);
-    check_fits("adam_step", i, t.param, t.exp_avg, "first moment");
-    check_fits("adam_step", i, t.param, t.exp_avg_sq, "second moment");
-    check_arg(t.step >= 1, "adam_step", "steps count from 1, parameter ", i, " is at ", t.step,
-              ". Begin with 1");
-    // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
-    const auto n = static_cast<double>(t.step);
-    flat::AdamBlock& block = update.blocks.emplace_back();
-    block.copy = copy_block(copies[i]);
-    set_param(update, "adam_step", i, t.param, t.grad, t.half);
-    block.exp_avg = floats(t.exp_avg);
-    block.exp_avg_sq = floats(t.exp_avg_sq);
-    block.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, n)));
-    block.correction = static_cast<float>(1 / std::sqrt(1 - std::pow(step.beta2, n)));
-  }
-  flat::AdamFactors& factors = update.factors;
-  factors.from_grad = step.beta1 <= 0.5;
-  factors.way = static_cast<float>(factors.from_grad ? step.beta1 : 1 - step.beta1);
-  factors.beta2 = static_cast<float>(step.beta2);
-  factors.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  factors.eps = static_cast<float>(step.eps);
-  factors.least = flat::least_moment(step.eps);
-  factors.weight_decay = static_cast<float>(step.decoupled ? 0 : step.weight_decay);
-  factors.shrink = static_cast<float>(step.decoupled ? 1 - step.lr * step.weight_decay : 1);
-  factors.inv_scale = static_cast<float>(step.inv_scale);
-  update.state_bytes = 4 * sizeof(float);
-  return update;
+void check_device(const UpdateRule& rule, Device device) {
+  if (rule.function == nullptr || device.is_cpu()) return;
+  fail<UnsupportedError>(
+      rule.name, "its rule is a function, which runs on the CPU alone; parameters are on ", device,
+      ". Use an optimizer of the library there, or move the network to the CPU");
 }
 
-// What belongs to the one and the other update.
-template <class Tensors>
-struct Rule;
-template <>
-struct Rule<SgdTensors> {
-  using Block = flat::SgdBlock;
-  using Factors = flat::SgdFactors;
-  static constexpr const char* kName = "sgd_step";
-  static constexpr auto kKernel = &flat::Kernels::sgd;
-  static constexpr auto kGatedKernel = &flat::Kernels::sgd_if;
-};
-template <>
-struct Rule<AdamTensors> {
-  using Block = flat::AdamBlock;
-  using Factors = flat::AdamFactors;
-  static constexpr const char* kName = "adam_step";
-  static constexpr auto kKernel = &flat::Kernels::adam;
-  static constexpr auto kGatedKernel = &flat::Kernels::adam_if;
-};
+// Where the blocks of a list begin: behind the factors.
+constexpr std::size_t kBlocksAt = round_up(sizeof(flat::UpdateFactors), alignof(flat::UpdateBlock));
 
-// All of an update at once.
-template <class Tensors, class Step>
-void run_step(std::span<const Tensors> tensors, const Step& step) {
-  const char* op = Rule<Tensors>::kName;
-  const Device device = device_of(op, tensors);
-  const std::vector<RenewedCopy> copies = find_copies(tensors);
-  const auto update = update_of(tensors, step, copies);
-  run_listened_on(
-      device, [&] { return work_of(op, device, update); },
-      [&] { (flat::kernels_on(device).*Rule<Tensors>::kKernel)(update.blocks, update.factors); });
-  keep_all(tensors, std::span<const RenewedCopy>(copies));
-}
-
-// Where the blocks of a list begin, behind the factors.
-template <class Tensors>
-inline constexpr std::size_t kUpdateBlocksAt = (sizeof(typename Rule<Tensors>::Factors) +
-                                                alignof(typename Rule<Tensors>::Block) - 1) /
-                                               alignof(typename Rule<Tensors>::Block) *
-                                               alignof(typename Rule<Tensors>::Block);
-
-template <class Tensors>
 std::size_t list_bytes(std::size_t params) {
-  return kUpdateBlocksAt<Tensors> + params * sizeof(typename Rule<Tensors>::Block);
+  return kBlocksAt + params * sizeof(flat::UpdateBlock);
 }
 
 }  // namespace
 
-void sgd_step(std::span<const SgdTensors> tensors, const SgdStep& step) { run_step(tensors, step); }
-void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step) {
-  run_step(tensors, step);
+void update_step(std::span<const UpdateTensors> tensors, const UpdateStep& step) {
+  const UpdateRule& rule = *step.rule;
+  const Device device = device_of(rule.name, tensors);
+  check_device(rule, device);
+  const std::vector<RenewedCopy> copies = find_copies(tensors);
+  const Update update = update_of(tensors, step, copies);
+  run_listened_on(
+      device, [&] { return work_of(rule.name, device, update); },
+      [&] { flat::kernels_on(device).update(rule, update.blocks, update.factors); });
+  keep_all(tensors, copies);
 }
 
-template <class Tensors, class Step>
-QueuedUpdate<Tensors, Step>::QueuedUpdate(std::size_t params, Device device)
-    : list_(empty({static_cast<std::int64_t>(list_bytes<Tensors>(params))}, DType::kU8,
-                  Format::kContiguous, device)) {}
+QueuedUpdate::QueuedUpdate(std::size_t params, Device device)
+    : list_(empty({static_cast<std::int64_t>(list_bytes(params))}, DType::kU8, Format::kContiguous,
+                  device)) {}
 
-template <class Tensors, class Step>
-void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const Step& step) {
-  const char* op = Rule<Tensors>::kName;
+void QueuedUpdate::put(std::span<const UpdateTensors> tensors, const UpdateStep& step) {
+  const char* op = step.rule->name;
   const Device device = list_.device();
   drop();
-  const std::size_t bytes = list_bytes<Tensors>(tensors.size());
+  const std::size_t bytes = list_bytes(tensors.size());
   check_arg(bytes <= list_.bytes(), op, "there is no room for ", tensors.size(),
             " parameters. Make a queue for as many");
   check_arg(tensors.empty() || device_of(op, tensors) == device, op, "the update is queued on ",
             device, ", parameters are elsewhere. Use to()");
+  check_device(*step.rule, device);
   copies_ = find_copies(tensors);
   // Gradients are computed here if nobody has: the list holds no more than their addresses.
-  for (const Tensors& t : tensors) {
+  for (const UpdateTensors& t : tensors) {
     if (t.grad.defined()) t.grad.address();
   }
-  const auto update = update_of(tensors, step, copies_);
+  const Update update = update_of(tensors, step, copies_);
   std::vector<std::byte> list(bytes);
   std::memcpy(list.data(), &update.factors, sizeof(update.factors));
-  std::memcpy(list.data() + kUpdateBlocksAt<Tensors>, update.blocks.data(),
-              bytes - kUpdateBlocksAt<Tensors>);
+  std::memcpy(list.data() + kBlocksAt, update.blocks.data(), bytes - kBlocksAt);
   copy_bytes(list_.address(), device, list.data(), kCpuDevice, bytes);
   moved_bytes_ = work_of(op, device, update).bytes;
   tensors_.assign(tensors.begin(), tensors.end());
   count_ = tensors.size();
+  rule_ = step.rule;
 }
 
-template <class Tensors, class Step>
-void QueuedUpdate<Tensors, Step>::queue(const UpdateConditions& conditions) const {
-  using Block = typename Rule<Tensors>::Block;
-  using Factors = typename Rule<Tensors>::Factors;
+void QueuedUpdate::queue(const UpdateConditions& conditions) const {
   const Device device = list_.device();
   const auto* bytes = static_cast<const std::byte*>(list_.address());
   const auto& [flags, squares, max_norm] = conditions;
@@ -348,35 +270,30 @@ void QueuedUpdate<Tensors, Step>::queue(const UpdateConditions& conditions) cons
   }
   flat::Clip clip;
   if (squares.defined()) clip = {static_cast<const double*>(squares.address()), max_norm};
-  const flat::Listed<Block> blocks{reinterpret_cast<const Block*>(bytes + kUpdateBlocksAt<Tensors>),
-                                   count_};
+  const flat::Listed<flat::UpdateBlock> blocks{
+      reinterpret_cast<const flat::UpdateBlock*>(bytes + kBlocksAt), count_};
   // A closed gate moves nothing; on a card, nobody knows here whether it is.
   const auto describe = [&] {
     const bool is_done = !device.is_cpu() || flat::is_open_on_host(gate);
-    return KernelWork{.op = Rule<Tensors>::kName,
+    return KernelWork{.op = rule_->name,
                       .kernel = flat::kernels_on(device).name,
                       .bytes = is_done ? moved_bytes_ : 0};
   };
   run_listened_on(device, describe, [&] {
-    (flat::kernels_on(device).*Rule<Tensors>::kGatedKernel)(
-        device, gate, clip, blocks, reinterpret_cast<const Factors*>(bytes));
+    flat::kernels_on(device).update_if(*rule_, device, {gate, clip}, blocks,
+                                       reinterpret_cast<const flat::UpdateFactors*>(bytes));
   });
 }
 
-template <class Tensors, class Step>
-void QueuedUpdate<Tensors, Step>::keep() {
-  keep_all(std::span<const Tensors>(tensors_), std::span<const RenewedCopy>(copies_));
+void QueuedUpdate::keep() {
+  keep_all(tensors_, copies_);
   drop();
 }
 
-template <class Tensors, class Step>
-void QueuedUpdate<Tensors, Step>::drop() {
+void QueuedUpdate::drop() {
   tensors_.clear();
   copies_.clear();
 }
-
-template class QueuedUpdate<SgdTensors, SgdStep>;
-template class QueuedUpdate<AdamTensors, AdamStep>;
 
 void refresh_master(const Tensor& param, const Tensor& master) {
   check_arg(is_lower(param.dtype()), "refresh_master", "the parameter is ", param,

@@ -1,0 +1,104 @@
+// Updates of parameters: everything that a step of an optimizer does to them, in one pass over
+// memory, and all parameters in one parallel loop.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mezzo/core/random.h"
+#include "mezzo/core/tensor.h"
+#include "mezzo/ops/cast.h"
+#include "mezzo/ops/update/param_update.h"
+#include "mezzo/ops/update/rules.h"
+
+namespace mezzo {
+
+// What the update of a bf16 or f16 parameter needs besides; of no meaning for one in f32.
+struct HalfUpdate {
+  ParamUpdate rule = ParamUpdate::kMaster;
+  Tensor master{};        // of kMaster: f32, at first the parameter
+  Tensor compensation{};  // of kKahan: in the parameter's dtype, at first zeros
+  RandomPosition
+      random{};  // of kStochastic: element i is rounded by the 16 bits number i from here
+};
+
+// One parameter's tensors, of one shape and dense in one format. The parameter is f32, bf16 or f16;
+// its gradient is f32, or in the parameter's dtype; state is f32.
+struct UpdateTensors {
+  Tensor param{};
+  Tensor grad{};
+  std::array<Tensor, flat::kMostSlots> slots{};  // the rule's state; undefined beyond that
+  flat::RuleNumbers<flat::kMostOwn> own{};       // the rule's numbers for this parameter
+  HalfUpdate half{};
+};
+
+// What is the same for all parameters of an update.
+struct UpdateStep {
+  const UpdateRule* rule = nullptr;  // which outlives the update, and a queue that it is put into
+  flat::RuleNumbers<flat::kMostFactors> factors{};
+  double inv_scale = 1;  // the gradient is multiplied by this, to take out a loss scale
+};
+
+// Updates parameters and state in place; nothing is recorded. Throws ArgumentError naming the index
+// of a tensor that does not fit, and UnsupportedError if a rule that is a function meets parameters
+// that are not on the CPU.
+//
+// All of it is computed in f32, for 16-bit parameters too: their values, and 16-bit gradients, are
+// widened exactly, before inv_scale is applied; only the result is rounded, as param_update.h says.
+void update_step(std::span<const UpdateTensors> tensors, const UpdateStep& step);
+
+// What a queued update reads when it is done, on the device of its parameters.
+struct UpdateConditions {
+  // i32; the update does nothing if one of them is not flat::kNothingBad. Undefined: it always
+  // works.
+  Tensor flags{};
+  // Gradients that are longer than max_norm once they are unscaled are shortened to it. `squares`:
+  // the sum of their squares (f64), see QueuedCheck; undefined: they stay as they are.
+  Tensor squares{};
+  double max_norm = 0;
+};
+
+// An update whose kernel is queued apart from what the host does for it, so that a recording can
+// hold the kernel: what it is to work on is a list in the device's memory, which is put there anew
+// for every launch. Addresses, learning rates and counts of steps may then differ from launch to
+// launch.
+//
+//   queued.put(tensors, step);  // before every launch
+//   queued.queue(flags);        // what is recorded
+//   queued.keep();              // once it is known that it was done, else drop()
+//
+// The results are those of update_step().
+class QueuedUpdate {
+ public:
+  // For at most that many parameters of a device.
+  QueuedUpdate(std::size_t params, Device device);
+
+  // Throws ArgumentError like update_step(), before anything has changed, and for more parameters
+  // than there is room for. Gradients need only lie where they will: they are read when the work is
+  // done.
+  void put(std::span<const UpdateTensors> tensors, const UpdateStep& step);
+  // The kernel, for as many parameters as were put last.
+  void queue(const UpdateConditions& conditions) const;
+  // If it was done: counts the changes that it has made.
+  void keep();
+  // If flags kept it from that: lets go of the gradients, and of copies that others may renew.
+  void drop();
+
+  Device device() const { return list_.device(); }
+
+ private:
+  Tensor list_;  // on the device: the factors, then the blocks
+  const UpdateRule* rule_ = nullptr;
+  double moved_bytes_ = 0;  // by one update, for profiles
+  std::size_t count_ = 0;
+  std::vector<UpdateTensors> tensors_;
+  std::vector<RenewedCopy> copies_;
+};
+
+// Makes `master` fit to a 16-bit parameter that may have been changed by others: elements whose
+// rounding is not the parameter's become the parameter's, the others keep their f32 bits.
+void refresh_master(const Tensor& param, const Tensor& master);
+
+}  // namespace mezzo

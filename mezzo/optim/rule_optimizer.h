@@ -1,0 +1,90 @@
+// Optimizers whose step is an update rule: state for each parameter, numbers for a step, and a
+// function of an element.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "mezzo/ops/update/rules.h"
+#include "mezzo/ops/update/update_step.h"
+#include "mezzo/optim/optimizer.h"
+
+namespace mezzo::optim {
+
+// What an optimizer of one's own derives from. It states its rules and their numbers; the steps,
+// eager and captured, state dicts, checkpoints and 16-bit parameters are here and in Optimizer.
+//
+//   void sign_descent(const RulePiece& piece) {
+//     for (std::size_t i = 0; i < piece.param.size(); ++i) {
+//       piece.param[i] -= piece.factors[0] * (piece.grad[i] > 0 ? 1 : -1);
+//     }
+//   }
+//   const UpdateRule kSignDescent{.name = "sign_descent", .function = sign_descent};
+//
+//   class SignDescent final : public optim::RuleOptimizer {
+//    public:
+//     SignDescent(const std::vector<Tensor>& params, double lr) : RuleOptimizer("SignDescent",
+//     kSignDescent) {
+//       add_group(params, lr, optim::ParamUpdate::kMaster);
+//     }
+//
+//    private:
+//     GroupRule rule_of(std::size_t group) const override {
+//       return {&kSignDescent, Factors(std::array{static_cast<float>(lr(group))})};
+//     }
+//   };
+//
+// State: `<slot>.<parameter>` for each slot of the rule, from the first step with a gradient on;
+// counters: `step.<parameter>`, if steps are counted.
+class RuleOptimizer : public Optimizer {
+ public:
+  std::vector<NamedTensor> state() const final;
+  std::vector<NamedCounter> counters() const final;
+  void set_state(std::string_view name, const Tensor& tensor) final;
+  void set_counter(std::string_view name, std::int64_t value) final;
+  void clear_state() final;
+
+ protected:
+  using Factors = flat::RuleNumbers<flat::kMostFactors>;
+  using Own = flat::RuleNumbers<flat::kMostOwn>;
+
+  enum class Steps : bool { kNotCounted, kCounted };
+
+  // The rule of a group's next update, with the numbers that all parameters share.
+  struct GroupRule {
+    const UpdateRule* rule;  // outlives the optimizer
+    Factors factors{};
+  };
+  // Where a parameter is.
+  struct Turn {
+    std::int64_t step = 1;  // which step of it this is, from 1; always 1 unless steps are counted
+    bool is_new = true;     // its state has just been made, of zeros
+  };
+
+  // `name` is what messages call the optimizer; `most` is the rule with the most slots of those
+  // that groups may have: its slots' names are those of the state.
+  RuleOptimizer(const char* name, const UpdateRule& most, Steps steps = Steps::kNotCounted);
+
+  virtual GroupRule rule_of(std::size_t group) const = 0;
+  // The numbers of one parameter.
+  virtual Own own_of(std::size_t /*group*/, const Turn& /*turn*/) const { return {}; }
+
+ private:
+  using Slots = std::array<Tensor, flat::kMostSlots>;
+
+  void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
+              UpdateQueue* queue) final;
+  void count_step(const std::vector<Active>& active) final;
+  void grow();
+  // The slot whose state has that name, else the first.
+  std::size_t slot_of(std::string_view state_name) const;
+  std::size_t slot_named(const char* slot_name) const;
+
+  SlotNames slot_names_;
+  std::size_t slot_count_;
+  Steps counts_steps_;
+  std::deque<Slots> slots_;  // one for each parameter; ensure() remembers places in it
+  std::vector<std::int64_t> steps_;
+};
+
+}  // namespace mezzo::optim
