@@ -3,6 +3,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "mezzo/mezzo.h"
 
@@ -53,13 +56,15 @@ class Yogi final : public mezzo::optim::RuleOptimizer {
 int main() {
   using namespace mezzo;
   manual_seed(1);
-  nn::Sequential net(nn::Linear(2, 16), nn::ReLU(), nn::Linear(16, 2));
+  nn::Sequential net(std::make_unique<nn::Linear>(2, 16), std::make_unique<nn::ReLU>(),
+                     std::make_unique<nn::Linear>(16, 2));
   // Parameters in bf16 with f32 master copies, which the optimizer keeps.
   amp::half_parameters(net, DType::kBf16);
   Yogi optimizer(net.parameters(), 0.01);
-  amp::TrainOneStepWithLossScale step(
-      net, optimizer,
-      [](const Tensor& output, const Tensor& labels) { return cross_entropy(output, labels); });
+  const auto loss_of = [](const Tensor& output, const Tensor& labels) {
+    return cross_entropy(output, labels);
+  };
+  amp::TrainOneStepWithLossScale step(net, loss_of, optimizer);
   step.set_execution(graph::captured(net));
 
   // Points are told apart by the sign of the product of their coordinates.
