@@ -29,10 +29,12 @@ ALLOWED = {
 # the folder that holds them may include all. Ops and their helpers know each other, but the dispatcher knows no op.
 SHARED = {"kernels/cpu/simd", "kernels/cpu/loops"}
 METHOD = SHARED | {"kernels/cpu/norm", "kernels/cpu/onednn", "kernels/cpu/gemm", "kernels/cpu/conv"}
+CONVOLUTIONS = ["as_gemm", "direct", "grad_weight", "planar", "winograd"]
 ROOMS = {
     "ops/dispatcher": set(),
     "ops/fusion": {"ops", "ops/dispatcher"},
-    "ops/update": {"ops", "ops/dispatcher", "ops/fusion"},
+    "ops/update": {"ops", "ops/dispatcher", "ops/fusion", "ops/update/rules"},
+    "ops/update/rules": set(),
     "kernels/cpu/simd": set(),
     "kernels/cpu/loops": {"kernels/cpu/simd"},
     "kernels/cpu/norm": SHARED,
@@ -46,6 +48,7 @@ ROOMS = {
     "kernels/cpu/conv/grad_weight": METHOD,
     "kernels/cpu/conv/planar": METHOD | {"kernels/cpu/conv/grad_weight"},
     "kernels/cpu/conv/winograd": METHOD | {"kernels/cpu/conv/grad_weight"},
+    "kernels/cpu/conv/choice": METHOD | {f"kernels/cpu/conv/{method}" for method in CONVOLUTIONS},
 }
 # Files directly in mezzo/, the umbrella header first: what users may see.
 TOP_LEVEL = set(ALLOWED) - {"kernels", "cli"}

@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "mezzo/ops/update/rules.h"
+#include "mezzo/ops/update/update_rule.h"
 #include "mezzo/ops/update/update_step.h"
 #include "mezzo/optim/optimizer.h"
 

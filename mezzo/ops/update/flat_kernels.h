@@ -12,7 +12,7 @@
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/ops/update/exponent_counts.h"
-#include "mezzo/ops/update/rules.h"
+#include "mezzo/ops/update/update_rule.h"
 #include "mezzo/ops/update/update_block.h"
 
 namespace mezzo::flat {

@@ -11,7 +11,7 @@
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/update/param_update.h"
-#include "mezzo/ops/update/rules.h"
+#include "mezzo/ops/update/update_rule.h"
 
 namespace mezzo {
 
