@@ -1,11 +1,11 @@
-// Reading 16-bit parameters as f32 and rounding them back, a piece at a time. Included once per
+// Reads 16-bit parameters as f32 and rounds them back, a piece at a time. Included once per
 // instruction set, hence no ordinary include guard.
 //
-// A piece is widened into a few kilobytes that stay in the first-level cache, takes the rule that
-// f32 parameters take, and is rounded back. Main memory sees every 16-bit number once in and once
-// out, as if there were a kernel for each dtype, rounding and optimizer; but there is one rule, and
-// so a master copy gets the bits of an f32 parameter. f32 scratch for a whole parameter would be
-// written to memory and read again: three times the traffic.
+// A piece is widened into a few kilobytes of scratch that stay in the first-level cache. It is
+// updated by the rule for f32 parameters, and rounded back. Every 16-bit value is read from main
+// memory and written to it once, as if there were a kernel for each dtype, rounding and optimizer.
+// But there is one rule only, and so a master copy gets the bits of an f32 parameter. f32 scratch
+// for a whole parameter would go to memory and back: three times the traffic.
 #if defined(MEZZO_KERNELS_CPU_HALF_PARAMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_HALF_PARAMS_INL_H_
 #undef MEZZO_KERNELS_CPU_HALF_PARAMS_INL_H_
@@ -22,12 +22,13 @@ namespace mezzo::HWY_NAMESPACE {
 
 inline constexpr std::int64_t kPiece = 1024;
 
-// The room for one piece.
+// Scratch memory for one piece.
 struct PieceRoom {
   alignas(64) float param[kPiece];
   alignas(64) float grad[kPiece];
-  // A piece may begin inside a block of four words, words are made in whole vectors, and the last
-  // part of a piece reads a whole vector of halves.
+  // Slightly more words than elements need: a piece may begin inside a block of four words, and
+  // words are made in whole vectors. And the last part of a piece reads a whole vector of 16-bit
+  // elements.
   alignas(64) std::uint32_t words[kPiece / 2 + 4 + 2 * kPhiloxWords];
 };
 
@@ -36,8 +37,8 @@ HWY_INLINE void visit_half(DType dtype, const Function& function) {
   visit_lower_dtype(dtype, [&]<class T>() { function(T()); });
 }
 
-// Calls body(i, load, store) for the vectors of [0, n), where load(p) reads from and store(v, p)
-// writes to p + i, whole vectors or the part that is left.
+// Calls body(i, load, store) for the vectors of [0, n). load(p) reads from p + i and store(v, p)
+// writes there: a whole vector, or the remainder.
 template <class Body>
 HWY_INLINE void for_piece(std::int64_t n, const Body& body) {
   const std::int64_t step = lanes();
@@ -47,7 +48,8 @@ HWY_INLINE void for_piece(std::int64_t n, const Body& body) {
         i, [=](const auto* p) HWY_ATTR { return load(p + i); },
         [=](F32Vec v, auto* p) HWY_ATTR { store(v, p + i); });
   }
-  if constexpr (kMaxLanes > 1) {  // else there is no part, and the compiler cannot know
+  // A single lane leaves no remainder, which the compiler cannot know.
+  if constexpr (kMaxLanes > 1) {
     if (i == n) return;
     const std::int64_t count = n - i;
     body(
@@ -61,7 +63,7 @@ void widen(const T* in, float* out, std::int64_t n) {
   for_piece(n, [=](std::int64_t, auto get, auto put) HWY_ATTR { put(get(in), out); });
 }
 
-// Parameter plus what its rounding cut off before.
+// out = parameter + the remainder that earlier roundings cut off.
 template <class T>
 void widen_sum(const T* in, const T* rest, float* out, std::int64_t n) {
   for_piece(
@@ -73,20 +75,21 @@ void round_nearest(const float* in, T* out, std::int64_t n) {
   for_piece(n, [=](std::int64_t, auto get, auto put) HWY_ATTR { put(get(in), out); });
 }
 
-// What rounding cuts off is exact in f32, and the next 8 or 11 bits of it are kept.
+// The remainder that rounding cuts off is exact in f32; the next 8 or 11 bits of it are kept.
 template <class T>
 void round_kahan(const float* in, T* out, T* rest, std::int64_t n) {
   for_piece(n, [=](std::int64_t, auto get, auto put) HWY_ATTR {
     const auto sum = get(in);
     put(sum, out);
     const auto cut = hn::Sub(sum, get(out));
-    // Nothing is left of a sum that is not finite, or is not once rounded.
+    // The remainder is 0 if the sum is not finite, or its rounded value is not.
     put(hn::IfThenElseZero(hn::IsFinite(cut), cut), rest);
   });
 }
 
-// v moved to one of its two neighbours in bf16, away from zero with the probability that makes the
-// mean v: the 16 bits of `random` are added to the 16 that are cut off. Infinities and NaN stay.
+// Stochastic rounding: moves v to one of its two neighbours in bf16, away from zero with the
+// probability that makes the mean v. The 16 bits of `random` are added to the 16 bits that are cut
+// off. Infinities and NaN stay.
 HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> random, BFloat16 /*to*/) {
   const U32 u32;
   const auto sum = hn::Add(hn::BitCast(u32, v), random);
@@ -94,8 +97,8 @@ HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> random, BFloat16 /*to*/) {
   return hn::IfThenElse(hn::IsFinite(v), cut, v);
 }
 
-// The same for f16, where 13 bits are cut off, and below 2^-14 whatever lies below 2^-24: there the
-// probability is rounded up to a multiple of 2^-16.
+// Stochastic rounding to f16. It cuts off 13 bits, and below 2^-14 all that lies below 2^-24; there
+// the probability is rounded up to a multiple of 2^-16.
 HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> random, Float16 /*to*/) {
   const U32 u32;
   const F32 f32;
@@ -111,8 +114,8 @@ HWY_INLINE F32Vec dither(F32Vec v, hn::Vec<U32> random, Float16 /*to*/) {
   return hn::IfThenElse(hn::IsFinite(v), finite, v);
 }
 
-// Element i is rounded by the 16 bits number i of the stream, counted from `start`. Both dtypes cut
-// off no more than 16 bits, and the words are what costs time here.
+// Rounds element i by 16-bit number i of the stream, counted from `start`. Neither dtype cuts off
+// more than 16 bits, and making random words is what costs time here.
 template <class T>
 void round_stochastic(const float* in, T* out, std::int64_t n, RandomPosition stream,
                       std::uint64_t start, std::uint32_t* words) {
@@ -126,11 +129,11 @@ void round_stochastic(const float* in, T* out, std::int64_t n, RandomPosition st
   const auto* halves = reinterpret_cast<const std::uint16_t*>(words) + skip;
   for_piece(n, [=](std::int64_t i, auto get, auto put) HWY_ATTR {
     const auto random = hn::PromoteTo(U32(), hn::LoadU(U16(), halves + i));
-    put(dither(get(in), random, T()), out);  // the value is one of T's: this rounding is exact
+    put(dither(get(in), random, T()), out);  // the value is one of T's, so this rounding is exact
   });
 }
 
-// Elements [at, at + n) as the rule takes them: the room, or the master copy.
+// Reads elements [at, at + n) for the rule, into scratch or from the master copy.
 template <class Block>
 void read_piece(Block& piece, const Block& block, std::int64_t at, std::int64_t n,
                 PieceRoom& room) {

@@ -25,28 +25,27 @@ using flat::SgdFactors;
 
 HWY_INLINE F32Vec set(float value) { return hn::Set(F32(), value); }
 
-// The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
-// Clipping comes behind it, with a rounding of its own, as it would if it were done before the
-// step.
+// Unscales in f32: in 16 bits, small gradients would underflow. Clipping follows with a rounding of
+// its own, as if it were done before the step.
 template <class Factors>
 HWY_INLINE F32Vec true_gradient(const Factors& f, F32Vec grad) {
   return hn::Mul(hn::Mul(grad, set(f.inv_scale)), set(f.clip));
 }
 
-// Without a decay the parameter has no part in it: 0 times an infinity would be a NaN.
+// Adds weight decay. Without decay the parameter must not take part: 0 times an infinity is NaN.
 template <class Factors>
 HWY_INLINE F32Vec decayed(const Factors& f, F32Vec param, F32Vec grad) {
   const auto decay = set(f.weight_decay);
   return hn::IfThenElse(hn::Ne(decay, set(0)), hn::MulAdd(decay, param, grad), grad);
 }
 
-// Zero in place of what is smaller than `least`. A NaN is not.
+// Replaces values below `least` in magnitude by zero; NaN stays.
 HWY_INLINE F32Vec at_least(float least, F32Vec v) {
   return hn::IfThenZeroElse(hn::Lt(hn::Abs(v), set(least)), v);
 }
 
-// One element each: reads and writes through `get` and `put`, so that whole and partial vectors
-// share the rule.
+// The SGD update of a vector of elements. It reads and writes through `get` and `put`, so that
+// whole and partial vectors share the rule.
 template <bool kMomentum, bool kNesterov>
 HWY_INLINE void sgd_vector(const SgdBlock& b, const SgdFactors& f, std::int64_t i, auto get,
                            auto put) {
@@ -83,12 +82,12 @@ HWY_INLINE void adam_vector(const AdamBlock& b, const AdamFactors& f, std::int64
   put(hn::NegMulAdd(set(b.step_size), update, hn::Mul(param, set(f.shrink))), b.param + i);
 }
 
-// How far ahead numbers are asked for, 2 KB. There are up to six streams, and hardware that follows
-// them stops at the end of every page: SGD's step of ResNet-50 takes 9.9 ms instead of 10.6.
+// The prefetch distance in elements: 2 KB. There are up to six streams, and the hardware prefetcher
+// stops at the end of every page: SGD's step of ResNet-50 takes 9.9 ms instead of 10.6.
 inline constexpr std::int64_t kAhead = 512;
 
-// Runs `rule(block, i, get, put)` for the vectors of [begin, end) of a block, where `ask(p)` asks
-// for what is read some time after p.
+// Runs `rule(block, i, get, put)` for the vectors of [begin, end) of a block; `ask(p)` prefetches
+// what is read some time after p.
 template <class Block, class Rule, class Ask>
 HWY_INLINE void run_asking(const Block& block, std::int64_t begin, std::int64_t end,
                            const Rule& rule, const Ask& ask) {
@@ -115,7 +114,7 @@ void run_range(const Block& block, std::int64_t begin, std::int64_t end, const R
   run_asking(block, begin, end, rule, [](const float* p) { __builtin_prefetch(p + kAhead); });
 }
 
-// Moves the pointers to a block's state on.
+// Advances the pointers to a block's state.
 void advance(SgdBlock& block, std::int64_t by) {
   if (block.momentum != nullptr) block.momentum += by;
 }
@@ -125,7 +124,7 @@ void advance(AdamBlock& block, std::int64_t by) {
   block.exp_avg_sq += by;
 }
 
-// The same for a 16-bit parameter, in pieces.
+// Updates a range of a 16-bit parameter, in pieces.
 template <class Block, class Rule>
 void run_half_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
   PieceRoom room;
@@ -139,8 +138,8 @@ void run_half_range(const Block& block, std::int64_t begin, std::int64_t end, co
   }
 }
 
-// The same for an f32 parameter that has a 16-bit copy: a piece is rounded while it is in the
-// first-level cache. A cast before the next step would read it from memory once more.
+// Updates a range of an f32 parameter that has a 16-bit copy. A piece is rounded while it is in the
+// first-level cache; a cast before the next step would read it from memory again.
 template <class Block, class Rule>
 void run_copied_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
   for (std::int64_t at = begin; at < end; at += kPiece) {
@@ -152,8 +151,8 @@ void run_copied_range(const Block& block, std::int64_t begin, std::int64_t end, 
   }
 }
 
-// How far the patch that comes `patches` later lies ahead of the one at `column`: in the same rows,
-// or in the rows below.
+// The distance to the patch that comes `patches` after the one at `column`: in the same rows, or in
+// the rows below.
 std::int64_t patches_ahead(const PatchGrid& grid, std::int64_t column, std::int64_t patches) {
   const std::int64_t next = column + patches * grid.columns;
   const std::int64_t below = next / grid.row_elements;
@@ -161,8 +160,8 @@ std::int64_t patches_ahead(const PatchGrid& grid, std::int64_t column, std::int6
   return below * grid.rows * grid.row_elements + next_column - column;
 }
 
-// Updates the patch at `first`, asks for what lies `ahead`, and rounds it if it is packed from
-// that.
+// Updates the patch at `first`, prefetches `ahead` elements after it, and rounds the patch if
+// packing reads the rounded form.
 template <class Block, class Rule>
 void run_patch(const Block& block, std::int64_t first, std::int64_t ahead, const PatchGrid& grid,
                const Rule& rule, BFloat16* rounded) {
@@ -176,10 +175,10 @@ void run_patch(const Block& block, std::int64_t first, std::int64_t ahead, const
   }
 }
 
-// The same for an f32 parameter that has copies in kernels' layouts. Each patch is packed while it
-// is in the first-level cache: whole rows would come from the second level again, whose lines wait
-// for those that are on their way to and from memory. `begin` and `end` may lie within groups of
-// rows: those that begin between them are done.
+// Updates a range of an f32 parameter that has copies in kernels' layouts. Each patch is packed
+// while it is in the first-level cache. Whole rows would come from the second level again, where
+// they wait for lines on their way to and from memory. `begin` and `end` may lie within groups of
+// rows: the groups that begin between them are updated.
 template <class Block, class Rule>
 void run_packed_range(const Block& block, std::int64_t begin, std::int64_t end, const Rule& rule) {
   constexpr std::int64_t kPatchesAhead = 2;
@@ -213,8 +212,8 @@ void run_any_range(const Block& block, std::int64_t begin, std::int64_t end, con
   }
 }
 
-// The same for an f32 parameter whose gradient is computed a few rows at a time: these are used
-// while they are in the second-level cache.
+// Updates an f32 parameter whose gradient is computed a few rows at a time. The rows are used while
+// they are in the second-level cache.
 template <class Block, class Rule>
 void run_rows(const Block& block, const Rule& rule) {
   const std::int64_t grain = kElementGrain / block.rows->group_elements() + 1;
