@@ -1,4 +1,4 @@
-// The update rules of SGD and Adam: all of a step in one pass over memory.
+// The update rules of SGD and Adam: a whole step in one pass over memory.
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
 #include "mezzo/kernels/cuda/philox.cuh"
@@ -8,7 +8,7 @@ namespace mezzo::flat::cuda {
 namespace {
 
 constexpr unsigned kAcross = 128;
-constexpr int kPack = 4;  // f32 numbers in 16 bytes, of which there are most
+constexpr int kPack = 4;  // f32 elements in 16 bytes; most arrays are f32
 
 // Calls f(T()) with the type of a 16-bit parameter.
 template <class F>
@@ -20,7 +20,7 @@ __device__ inline void visit_half(DType dtype, const F& f) {
   }
 }
 
-// Parameters as the rule takes them: f32, those of a master copy, or widened.
+// Reads parameters for the rule: f32 ones, the master copy's, or widened ones.
 template <int N, class Block>
 __device__ inline void read_param(const Block& b, std::int64_t i, float (&param)[N]) {
   const HalfBlock& half = b.half;
@@ -44,8 +44,8 @@ __device__ inline void read_grad(const Block& b, std::int64_t i, float (&grad)[N
              [&]<class T>(T) { load(static_cast<const T*>(half.grad) + i, grad); });
 }
 
-// Element i is rounded by the 16 bits number i of the stream. A pack begins at a multiple of 4, and
-// eight halves make a block of words, so all of a pack's are in one.
+// Rounds element i by 16-bit number i of the stream. A pack begins at a multiple of 4, and eight
+// 16-bit numbers make a block of words, so all of a pack's numbers are in one block.
 template <int N, class T>
 __device__ inline void dither_all(const HalfBlock& half, std::int64_t i, float (&values)[N]) {
   const std::uint64_t first = 2 * half.random.offset + static_cast<std::uint64_t>(i);
@@ -81,24 +81,23 @@ __device__ inline void write_param(const Block& b, std::int64_t i, float (&param
   });
 }
 
-// The loss scale leaves here, in f32: taken out in 16 bits, small gradients would underflow.
-// Clipping comes behind it, with a rounding of its own, as it would if it were done before the
-// step.
+// Unscales in f32: in 16 bits, small gradients would underflow. Clipping follows with a rounding of
+// its own, as if it were done before the step.
 template <class Factors>
 __device__ inline float true_gradient(const Factors& f, float grad) {
   return __fmul_rn(__fmul_rn(grad, f.inv_scale), f.clip);
 }
 
-// Without a decay the parameter has no part in it: 0 times an infinity would be a NaN.
+// Adds weight decay. Without decay the parameter must not take part: 0 times an infinity is NaN.
 template <class Factors>
 __device__ inline float decayed(const Factors& f, float param, float grad) {
   return f.weight_decay != 0 ? fmaf(f.weight_decay, param, grad) : grad;
 }
 
-// Zero in place of what is smaller than `least`. A NaN is not.
+// Replaces values below `least` in magnitude by zero; NaN stays.
 __device__ inline float at_least(float least, float v) { return fabsf(v) < least ? 0.0F : v; }
 
-// One element each, in the order of operations of the CPU's kernels.
+// The rules update single elements, in the CPU kernels' order of operations.
 struct SgdRule {
   SgdFactors f;
 
@@ -168,7 +167,7 @@ __device__ inline bool is_multiple(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % kBytes == 0;
 }
 
-// True if packs may be read from all of a block's memory.
+// True if all of a block's memory can be read in packs.
 template <class Rule, class Block>
 __device__ inline bool takes_packs(const Block& b) {
   const HalfBlock& half = b.half;
@@ -179,7 +178,7 @@ __device__ inline bool takes_packs(const Block& b) {
          (wide_grad ? is_multiple<16>(half.grad) : is_multiple<8>(half.grad));
 }
 
-// The threads of a row of the grid update one block.
+// Updates one block on the threads of a row of the grid.
 template <class Block, class Rule>
 __device__ inline void update_block(const Block& b, const Rule& rule) {
   const std::int64_t packed = takes_packs<Rule>(b) ? b.count / kPack * kPack : 0;
@@ -196,7 +195,7 @@ __global__ void update_kernel(Batch<Block> batch, Rule rule) {
   update_block(batch.blocks[blockIdx.y], rule);
 }
 
-// Where parameters are; null if none of them has an element.
+// The memory of some parameter; null if none has an element.
 template <class Block>
 const void* memory_of(std::span<const Block> blocks) {
   for (const Block& block : blocks) {
@@ -223,13 +222,14 @@ __device__ inline bool is_open(const Gate& gate) {
   return true;
 }
 
-// The same of a list in the card's memory. A closed gate costs the start of a kernel.
+// Updates a list that is in the GPU's memory, if the gate is open. A closed gate costs only the
+// kernel's launch.
 template <class Rule, class Block, class Factors>
 __global__ void gated_update_kernel(Gate gate, Clip clip, Listed<Block> list, std::size_t first,
                                     const Factors* factors) {
   if (!is_open(gate)) return;
   const Block block =
-      list.blocks[first + blockIdx.y];  // once: what is stored could lie in the list
+      list.blocks[first + blockIdx.y];  // read once, since the stores could overlap the list
   Rule rule{*factors};
   if (clip.sum_of_squares != nullptr) {
     rule.f.clip = clip_factor(sqrt(*clip.sum_of_squares), clip.max_norm);
