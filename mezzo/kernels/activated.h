@@ -1,4 +1,4 @@
-// A product and its activation: two kernels over one block of memory.
+// A product with its activation: two kernels run on one block of memory.
 #pragma once
 
 #include "mezzo/kernels/kernel.h"
@@ -8,7 +8,7 @@
 
 namespace mezzo::kernels {
 
-// The operation of the activation alone.
+// The operation that computes the activation alone.
 inline const OpDef& op_of(Activation activation) {
   return activation == Activation::kRelu ? ops::relu : ops::gelu;
 }
@@ -17,9 +17,10 @@ inline Attrs attrs_of(Activation activation) {
   return GeluAttrs{activation == Activation::kGelu ? GeluForm::kExact : GeluForm::kTanh};
 }
 
-// The activation is written over the product, much of which is in the caches still. It is the
-// library's own: oneDNN's ReLU behind a product makes 0 of a NaN, and an overflow that should make
-// a step be skipped would pass for a number; its GELU is NaN at -inf and loses the left tail.
+// The activation overwrites the product, much of which is still in the caches. The activation is
+// mezzo's own, because oneDNN's fused ones are wrong. Its ReLU turns NaN into 0, so an overflow
+// that should make a step be skipped would go unnoticed. Its GELU is NaN at -inf and loses the left
+// tail.
 inline void run_activated(const KernelArgs& args, const OpDef& product, const Attrs& attrs,
                           Activation activation) {
   run_kernel(product, args.inputs, args.outputs, attrs);

@@ -1,5 +1,5 @@
-// A transposed convolution is the gradient of a convolution by its input, and every kernel of that
-// one computes it.
+// A transposed convolution is the input gradient of a convolution, so every kernel of that gradient
+// computes it.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace mezzo::kernels {
 // channels-last, and may be the same tensor.
 using AddBias = void (*)(const Tensor& sums, const Tensor& bias, const Tensor& output);
 
-// Without the bias: `sums` has the dtype of x, or is f32.
+// Computes the products without the bias: `sums` has the dtype of x, or is f32.
 inline void run_transposed_products(const KernelArgs& args, const Tensor& x, Tensor sums) {
   const Tensor* const inputs[] = {&x, &args.input(1)};
   const Conv2dGradAttrs attrs{args.attrs<ConvTranspose2dAttrs>().conv,
@@ -25,8 +25,8 @@ inline void run_transposed_products(const KernelArgs& args, const Tensor& x, Ten
   run_kernel(ops::conv2d_grad_input, inputs, {&sums, 1}, attrs);
 }
 
-// With a bias the sums stay f32 until it has been added: rounded twice, results would be off by
-// more than half a unit in the last place. There is room for those of `at_once` samples.
+// With a bias, the sums stay f32 until it has been added: rounding twice would be off by more than
+// half a unit in the last place. There is scratch for the sums of `at_once` samples.
 inline void run_conv_transpose2d(const KernelArgs& args, AddBias add_bias, std::int64_t at_once) {
   const Tensor& x = args.input(0);
   const Tensor& output = args.output();

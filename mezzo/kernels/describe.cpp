@@ -29,7 +29,7 @@ std::array<std::string, kLowerDTypes.size()> classes_of(const PrecisionRule& rul
   return classes;
 }
 
-// A bar ends a cell, within code, too, unless a backslash is before it.
+// Writes a row of cells. A bar ends a cell, even within code, unless a backslash precedes it.
 std::string table_row(const std::vector<std::string>& cells) {
   std::string row = "|";
   for (const std::string_view cell : cells) {

@@ -30,7 +30,7 @@ void log_refusal(const OpDef& op, const char* kernel, const KernelArgs& args, co
                  ": ", kernel, " refused: ", reason);
 }
 
-// Names that kernels and switches had at first, and that MEZZO_DISABLE_KERNELS still understands.
+// Former names of kernels and switches, which MEZZO_DISABLE_KERNELS still accepts.
 struct FormerName {
   std::string_view former;
   std::string_view name;
@@ -87,7 +87,8 @@ RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
     return {const_cast<double*>(tensor.data<double>()), tensor.shape(), tensor.dtype()};
   }
   const Tensor wide = empty(tensor.shape(), DType::kF64);
-  // From a device by way of a copy in its own dtype: the host's loop widens as it always does.
+  // From a device, the tensor is copied in its own dtype first: then the host's loop widens, as
+  // always.
   if (copy) copy_elements(tensor.to(kCpuDevice), wide);
   keep.push_back(wide);
   // An empty tensor has no memory, yet must not look absent.
@@ -96,8 +97,8 @@ RefTensor widen(const Tensor& tensor, bool copy, std::vector<Tensor>& keep) {
           tensor.dtype()};
 }
 
-// What 16-bit results of 16-bit and f32 operands are rounded to first, as those of all kernels are,
-// which compute in f32: graph mode takes a call and a cast of its result for one call.
+// Rounds 16-bit results of 16-bit and f32 operands to f32 first. All other kernels compute in f32,
+// too, and graph mode treats a call and a cast of its result as one call.
 void round_to_f32(const Tensor& wide) {
   auto* values = wide.mutable_data<double>();
   for (std::int64_t i = 0; i < wide.numel(); ++i) values[i] = static_cast<float>(values[i]);
@@ -109,7 +110,7 @@ double bytes_of(const KernelArgs& args) {
     if (input->defined()) bytes += static_cast<double>(input->bytes());
   }
   for (const Tensor& output : args.outputs) {
-    // What readers are to compute is not written.
+    // Pending outputs, which their readers compute, are not written.
     if (output.storage()->is_materialized()) bytes += static_cast<double>(output.bytes());
   }
   return bytes;
@@ -121,7 +122,8 @@ KernelWork work_of(const OpDef& op, const char* kernel, const KernelArgs& args) 
   return {op.name, kernel, args.input(0).dtype(), flops, bytes_of(args)};
 }
 
-// The first kernel that takes the call, or null; adds the others' reasons.
+// The first kernel that takes the call, or null. Appends the reasons of those that do not to
+// `reasons`.
 const Kernel* first_that_takes(const OpDef& op, const KernelList* list, const KernelArgs& args,
                                std::string& reasons) {
   if (list == nullptr || is_reference_only(args)) return nullptr;
@@ -135,7 +137,7 @@ const Kernel* first_that_takes(const OpDef& op, const KernelList* list, const Ke
   return nullptr;
 }
 
-// Runs a kernel of that name, and tells who listens.
+// Runs a kernel of that name, and notifies the kernel listener.
 template <class Body>
 void run_named(const OpDef& op, const char* kernel, const KernelArgs& args, const Body& body) {
   run_listened_on(

@@ -1,4 +1,4 @@
-// What a kernel is: a plain function over tensors that knows nothing of gradients or autocast.
+// Kernels: plain functions over tensors that know nothing of gradients or autocast.
 #pragma once
 
 #include <array>
@@ -39,19 +39,19 @@ struct Support {
 
 struct Kernel {
   const char* name = nullptr;
-  // Asked at run time, for it may depend on the CPU, the shapes and the memory layout.
+  // Asked at run time, since it may depend on the CPU, the shapes and the memory layout.
   Support (*supports)(const KernelArgs&) = nullptr;
   void (*run)(const KernelArgs&) = nullptr;
-  // Whether that input of a call that it takes may be a batch normalization that nobody has
-  // computed (ops/fusion/pending_norm.h), one with a residual if `adds`: the kernel normalises as
-  // it reads, and the input stays pending. Such inputs of other kernels are filled.
+  // Whether input `input` of a supported call may be a pending batch normalization
+  // (ops/fusion/pending_norm.h), one with a residual if `adds`. The kernel then normalises as it
+  // reads, and the input stays pending. For kernels without this function, such inputs are filled.
   bool (*normalises)(const KernelArgs&, std::size_t input, bool adds) = nullptr;
-  // The result of a call that it takes, to be computed by rows as they are read; it asks for
-  // elements of the inputs only then. Null for calls whose result is better computed at once.
+  // The result of a supported call, to be computed by rows as they are read; only then are the
+  // inputs' elements read. Null for calls whose result is better computed at once.
   std::unique_ptr<ResultRows> (*rows)(const KernelArgs&) = nullptr;
 };
 
-// The kernels of one operation on one device in order of preference.
+// The kernels of one operation on one device, in order of preference.
 struct KernelList {
   static constexpr std::size_t kMost = 12;
   std::array<Kernel, kMost> kernels{};
@@ -67,15 +67,15 @@ struct KernelList {
 struct RefTensor {
   double* data = nullptr;  // null for an absent input
   Shape shape;
-  DType dtype = DType::kF64;  // of the tensor whose numbers these are
+  DType dtype = DType::kF64;  // of the original tensor
 
   std::int64_t numel() const { return shape.numel(); }
   std::span<double> values() const { return {data, static_cast<std::size_t>(numel())}; }
   double& operator[](std::int64_t i) const { return data[i]; }
 };
 
-// One call of a reference kernel: the plain double-precision loop that defines what an operation
-// computes. It is the oracle of the tests, computes f64, and is the last resort on every CPU.
+// One call of a reference kernel: the plain double-precision loop that defines an operation. It is
+// the oracle of the tests, computes f64, and is the last resort on every CPU.
 struct RefArgs {
   std::vector<RefTensor> inputs;
   std::vector<RefTensor> outputs;
@@ -89,7 +89,8 @@ struct RefArgs {
 };
 using RefKernel = void (*)(const RefArgs&);
 
-// Runs a reference kernel on tensors of any dtype: widens the inputs to f64, rounds the results.
+// Runs a reference kernel on tensors of any dtype: widens the inputs to f64, and rounds the
+// results.
 void run_reference(RefKernel kernel, const KernelArgs& args);
 
 }  // namespace mezzo

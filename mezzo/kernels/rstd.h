@@ -1,13 +1,13 @@
-// The factor of a normalisation on CPUs, apart from vectors.
+// The scalar factor of a normalisation on CPUs.
 #pragma once
 
 #include <cmath>
 
 namespace mezzo::kernels {
 
-// 1 / sqrt(var + eps), or NaN if the variance is not finite: 0, the quotient, would make a finite
-// result of numbers that cannot be normalised, and nobody would see it. The difference is 0
-// otherwise, and changes no bit.
+// 1 / sqrt(var + eps), or NaN if the variance is not finite. The quotient, 0, would turn values
+// that cannot be normalised into finite results, and hide the fault. For finite variances, the
+// added difference is 0 and changes no bit.
 template <class Number>
 Number rstd_of(Number var, Number eps) {
   const Number v = var + eps;

@@ -1,5 +1,5 @@
-// Addition, subtraction, multiplication and division, the larger and the smaller of two, with
-// broadcasting over any strides.
+// Addition, subtraction, multiplication, division, maximum and minimum, with broadcasting over any
+// strides.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/arithmetic.cpp"
 #include <hwy/foreach_target.h>
@@ -15,7 +15,7 @@ namespace mezzo::kernels {
 
 // out[i] = f(a[i], b[i]).
 using CombineRow = void (*)(const void* a, const void* b, void* out, std::int64_t count);
-// For two rows; for a row and one number; for one number and a row.
+// For two rows; for a row and a number; for a number and a row.
 using CombineRows = std::array<CombineRow, 3>;
 
 }  // namespace mezzo::kernels
@@ -24,7 +24,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// A row as f32 vectors: neighbours are loaded, a single number is repeated.
+// Reads a row as f32 vectors: contiguous elements are loaded, a single number is broadcast.
 struct Neighbours {
   template <class T>
   static HWY_INLINE F32Vec get(const T* p, std::int64_t i, auto asks) {
@@ -46,7 +46,7 @@ struct Repeated {
   }
 };
 
-// Function is a lambda without captures.
+// Function must be a lambda without captures.
 template <class A, class B, class T, class Function>
 void combine_row(const void* from_a, const void* from_b, void* to, std::int64_t n) {
   const auto* a = static_cast<const T*>(from_a);
@@ -84,7 +84,7 @@ kernels::CombineRows mul_rows(DType dtype) {
 kernels::CombineRows div_rows(DType dtype) {
   return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR { return hn::Div(a, b); });
 }
-// A comparison with a NaN says no: b stays if it is one, and a has to be asked.
+// A comparison with NaN is false: b is kept if it is NaN, so only a must be tested.
 kernels::CombineRows maximum_rows(DType dtype) {
   return rows_of(dtype, [](F32Vec a, F32Vec b) HWY_ATTR {
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
@@ -141,7 +141,7 @@ Loop<3> broadcast_loop(const KernelArgs& args) {
                               broadcast_strides(args.input(1), shape)});
 }
 
-// The inner loop for the loop's strides; null where elements lie apart.
+// The inner loop for the loop's strides; null if elements are strided.
 CombineRow choose_row(const CombineRows& rows, const Loop<3>& loop) {
   const std::int64_t a = loop.inner_stride(1);
   const std::int64_t b = loop.inner_stride(2);
@@ -151,14 +151,14 @@ CombineRow choose_row(const CombineRows& rows, const Loop<3>& loop) {
   return a == 0 && b == 1 ? rows[2] : nullptr;
 }
 
-// One operand of a run whose elements lie apart.
+// One operand of a strided run.
 template <class Byte>
 struct Run {
   Byte* data;
   std::int64_t stride;  // in elements
 };
 
-// Goes through small dense buffers. `size` is that of an element, in bytes.
+// Combines strided runs through small dense buffers. `size`: bytes per element.
 void combine_strided(Run<const std::byte> a, Run<const std::byte> b, Run<std::byte> out,
                      std::int64_t n, std::int64_t size, CombineRow combine_row) {
   constexpr std::int64_t kBuffer = 256;
@@ -195,7 +195,7 @@ void combine(const KernelArgs& args, const CombineRows& rows) {
   });
 }
 
-// f computes in unsigned numbers, which wrap around where signed ones would be undefined.
+// f computes with unsigned integers, which wrap around where signed ones would be undefined.
 template <class Function>
 void integers(const KernelArgs& args, const Function& f) {
   const Tensor& a = args.input(0);
@@ -225,7 +225,7 @@ void sub_integers(const KernelArgs& args) {
 void mul_integers(const KernelArgs& args) {
   integers(args, [](std::uint64_t a, std::uint64_t b) { return a * b; });
 }
-// Numbers with a sign, again.
+// Compares as signed integers.
 void maximum_integers(const KernelArgs& args) {
   integers(args, [](std::uint64_t a, std::uint64_t b) {
     return std::max(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b));

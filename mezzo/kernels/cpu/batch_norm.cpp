@@ -18,7 +18,8 @@ namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormInput;
 
-// Those of x, or what the kernel that made x has found already; then those of all processes.
+// Finds the statistics of x, or takes those that the kernel that computed x has found; then
+// combines them over all processes.
 template <class T>
 void find_statistics(const T* x, const ChannelRows& rows, const KernelArgs& args) {
   auto* const mean = args.output(1).mutable_data<float>();
@@ -37,7 +38,7 @@ void find_statistics(const T* x, const ChannelRows& rows, const KernelArgs& args
 
 enum class Tail { kNone, kRelu, kAddRelu };
 
-// What rows are normalised by, as whole rows.
+// The parameters of the normalisation as whole rows.
 class Affine {
  public:
   Affine(const ChannelRows& rows, const PendingNorm& norm) : arrays_(rows, kArrays) {
@@ -60,7 +61,7 @@ class Affine {
 
 struct NoResidual {};
 
-// `residual` reads what is added, at the place of an element of x and its channel.
+// `residual` reads the addend for an element of x and its channel.
 template <Tail kTail, class T, class Residual>
 void apply(const T* x, const Residual& residual, T* y, const ChannelRows& rows,
            const kernels::NormLines& norm) {
@@ -83,7 +84,7 @@ void apply(const T* x, const Residual& residual, T* y, const ChannelRows& rows,
   });
 }
 
-// The residual may be another norm that nobody has computed.
+// The residual may be another pending norm.
 template <class T>
 void add_residual(const T* x, const Tensor& residual, T* y, const ChannelRows& rows,
                   const kernels::NormLines& norm) {
@@ -140,7 +141,7 @@ void batch_norm(const KernelArgs& args) {
                               [&]<class T>() { batch_norm_typed<T>(args); });
 }
 
-// For NormSums.
+// The steps of NormSums for this instruction set.
 void begin_part(const BFloat16* x, const ChannelRows& rows, float* arrays, int part,
                 std::int64_t end) {
   part_statistics(x, rows, RowArrays(rows, arrays), part, end);

@@ -13,12 +13,11 @@ namespace mezzo::HWY_NAMESPACE {
 
 using In = BatchNormGradInput;
 
-// Where the gradient is cut off: nowhere, or where the result of the forward pass is 0, which is
-// computed again from x, or from x and the residual, or read. A NaN lets it pass, as relu_grad
-// does.
+// Where the gradient is masked: nowhere, or where the forward pass's result y is 0. y is recomputed
+// from x, or from x and the residual, or read. If y is NaN, the gradient passes, as in relu_grad.
 enum class Mask { kNone, kFromX, kFromResidual, kFromY };
 
-// With a residual, the gradient behind the mask is a result, too.
+// With a residual, the masked gradient is a result, too.
 constexpr bool has_residual(Mask mask) {
   return mask == Mask::kFromResidual || mask == Mask::kFromY;
 }
@@ -56,7 +55,7 @@ HWY_INLINE F32Vec masked_by_x(const GradTensors<T>& t, const GradArrays& a, std:
   return hn::IfThenZeroElse(hn::Le(y, hn::Zero(F32())), load(t.grad + i, part));
 }
 
-// The gradient behind the mask. With a residual, it is kept for pass 2 and for the residual.
+// The masked gradient. With a residual, it is stored for pass 2 and as the residual's gradient.
 template <Mask kMask, bool kJoined, class T>
 HWY_INLINE F32Vec masked(const GradTensors<T>& t, const GradArrays& a, std::int64_t i,
                          std::int64_t c, auto part) {
@@ -65,17 +64,17 @@ HWY_INLINE F32Vec masked(const GradTensors<T>& t, const GradArrays& a, std::int6
   if constexpr (!has_residual(kMask)) return grad;
   if constexpr (kJoined) grad = hn::Add(grad, load(t.other + i, part));
   auto y = load(t.signs + i, part);
-  // Rounded, as y was: a small number may have become 0.
+  // Rounded like y itself: a small value may have become 0.
   if constexpr (kMask == Mask::kFromResidual) {
     y = as_stored<T>(hn::Add(normalized(t, a, i, c, part), y));
   }
   grad = hn::IfThenZeroElse(hn::Le(y, hn::Zero(F32())), grad);
   store(grad, t.grad_residual + i, part);
-  // Rounded to T, as the sum of a call of its own is.
+  // Rounded to T, like the sum of a separate call.
   return kJoined ? load(t.grad_residual + i, part) : grad;
 }
 
-// Asks for what lies `elements` behind element i of all arrays.
+// Prefetches what lies `elements` after element i in all arrays.
 template <Mask kMask, bool kJoined, class T>
 HWY_INLINE void prefetch_pass_1(const GradTensors<T>& t, std::int64_t i, std::int64_t elements) {
   const std::int64_t ahead = elements * static_cast<std::int64_t>(sizeof(T));
@@ -86,7 +85,7 @@ HWY_INLINE void prefetch_pass_1(const GradTensors<T>& t, std::int64_t i, std::in
   if constexpr (kJoined) prefetch(t.other + i, ahead);
 }
 
-// Sums of the masked gradient and of its product with x - mean over one part of the rows.
+// Sums the masked gradient, and its product with x - mean, over one part of the rows.
 template <Mask kMask, bool kJoined, class T>
 void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows, int number,
               const ChannelSums& sums) {
@@ -108,14 +107,14 @@ void sum_part(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& r
       store(products, sums.chunk_second + c);
     });
   };
-  // With a residual, up to five arrays are walked through. Eight rows of each, some kilobytes
-  // apart, would push each other out of the first-level cache, which costs a third of the time
-  // where rows have 1024 channels.
+  // With a residual, up to five arrays are read. Eight rows of each, some kilobytes apart, would
+  // evict each other from the first-level cache. That costs a third of the time if rows have 1024
+  // channels.
   constexpr std::int64_t kGroup = has_residual(kMask) ? 1 : kGroupRows;
   sum_rows<kGroup>(rows, rows.first_row(number), rows.first_row(number + 1), sums, add);
 }
 
-// t.grad is the gradient behind the mask, unless that is recomputed.
+// t.grad is the masked gradient, unless the mask is recomputed.
 template <bool kRecomputed, class T>
 void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRows& rows) {
   const std::int64_t width = rows.width();
@@ -139,8 +138,8 @@ void write_grad_x(const GradTensors<T>& t, const GradArrays& a, const ChannelRow
 
 enum SumArray : std::int64_t { kSum, kProducts, kChunkSum, kChunkProducts, kSumArrays };
 
-// Adds up the parts in their order: grad_bias is the sum of the gradients, grad_weight that of
-// their products with (x - mean) * rstd.
+// Adds up the parts in order: grad_bias is the sum of the gradients, grad_weight that of their
+// products with (x - mean) * rstd.
 void combine_sums(const ChannelRows& rows, const RowArrays& sums, const float* rstd,
                   float* grad_weight, float* grad_bias) {
   for_row(rows.channels, [&](std::int64_t c, auto some) HWY_ATTR {
@@ -155,10 +154,10 @@ void combine_sums(const ChannelRows& rows, const RowArrays& sums, const float* r
   });
 }
 
-// What the statistics' own gradients add to grad_x: per channel
+// The contribution of the statistics' own gradients to grad_x. Per channel,
 //   grad_x = scale * (grad - (grad_bias + (x - mean) * rstd * grad_weight) / n),
-// where n and both gradients are those of all processes that have found the statistics, and n is as
-// many times a process's own as there are processes: hence means.
+// where n and both gradients are those of all processes that share the statistics. n is the
+// process's own count times the number of processes, hence share_means().
 void compute_slope(const ChannelRows& rows, const KernelArgs& args, const GradArrays& a) {
   const auto channels = static_cast<std::size_t>(rows.channels);
   std::copy_n(args.output(1).data<float>(), channels, a.slope);

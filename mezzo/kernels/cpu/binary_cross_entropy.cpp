@@ -10,8 +10,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// 16-bit predictions, which come outside of mixed precision only, are widened first: one pass more
-// for inputs as small as those of a loss.
+// 16-bit predictions, which occur only outside of mixed precision, are widened first. That costs
+// one more pass over inputs as small as those of a loss.
 template <class Function>
 void loss(const KernelArgs& args, const Function& f) {
   const Tensor& out = args.output();
@@ -20,13 +20,13 @@ void loss(const KernelArgs& args, const Function& f) {
   map(x.data<float>(), t.data<float>(), out.mutable_data<float>(), x.numel(), f);
 }
 
-// At least -100; a NaN, which a maximum might drop, stays.
+// At least -100; NaN stays, where a maximum might drop it.
 HWY_INLINE F32Vec bounded(F32Vec log) {
   return hn::IfThenElse(hn::Lt(log, number(-100.0F)), number(-100.0F), log);
 }
 
-// log(1 + y) for y in [-1, 1]. Where 1 + y has lost digits of y, the quotient puts them back:
-// Kahan's log1p, in Hewlett-Packard's "HP-15C advanced functions handbook", 1982.
+// log(1 + y) for y in [-1, 1]. The quotient restores the digits of y that 1 + y has lost: Kahan's
+// log1p, in Hewlett-Packard's "HP-15C advanced functions handbook", 1982.
 HWY_INLINE F32Vec log_of_one_plus(F32Vec y) {
   const auto one = number(1.0F);
   const auto sum = hn::Add(one, y);

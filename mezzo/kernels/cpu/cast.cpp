@@ -1,9 +1,11 @@
 // Casts and copies between dtypes and memory layouts.
 //
-// Three ways, by what the layouts have in common: one flat pass where the orders agree; rows where
-// both sides have neighbours along the same dimension; square tiles where one side's neighbours are
-// the other side's columns (row-major to channels-last and back, transposed matrices), because a
-// plain loop would touch a new cache line for every element.
+// There are three ways, by what the layouts have in common:
+// * one flat pass if the orders agree;
+// * rows if the same dimension is contiguous on both sides;
+// * square tiles if the output's contiguous elements are strided in the input, and another
+//   dimension is contiguous there (row-major to channels-last and back, transposed matrices). A
+//   plain loop would touch a new cache line for every element.
 #include <algorithm>
 #include <cstring>
 
@@ -17,15 +19,15 @@
 namespace mezzo::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kNarrow = 8;  // rows of at most so many numbers are not worth a panel
+constexpr std::int64_t kNarrow = 8;  // rows of at most this many elements are not worth a panel
 
-constexpr std::int64_t kMostBytes = 4;  // of an element
+constexpr std::int64_t kMostBytes = 4;  // per element
 
-// Elements of any dtype, addressed by their number.
+// Elements of any dtype, addressed by index.
 template <class Byte>
 struct Elements {
   Byte* data;
-  std::int64_t size;  // of one, in bytes
+  std::int64_t size;  // bytes per element
 
   Byte* at(std::int64_t i) const { return data + i * size; }
 };
@@ -61,7 +63,7 @@ class Copy {
   }
 
  private:
-  // Neighbours on both sides.
+  // Rows that are contiguous on both sides.
   void rows() const {
     parallel_for(loop_.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
       for_each_run(loop_, begin, end, [&](const auto& at, std::int64_t count) {
@@ -70,7 +72,7 @@ class Copy {
     });
   }
 
-  // Anything else: through small buffers.
+  // All other layouts, through small buffers.
   void strided() const {
     const std::int64_t step_out = loop_.inner_stride(0);
     const std::int64_t step_in = loop_.inner_stride(1);
@@ -89,12 +91,12 @@ class Copy {
     });
   }
 
-  // The output's neighbours lie apart in the input, where those along dimension `axis` are next to
-  // each other.
+  // The output's contiguous elements are strided in the input, where dimension `axis` is
+  // contiguous.
   void tiles(std::size_t axis) const {
     const std::size_t last = loop_.rank() - 1;
-    const std::int64_t width = loop_.sizes[last];   // along the output's neighbours
-    const std::int64_t height = loop_.sizes[axis];  // along the input's neighbours
+    const std::int64_t width = loop_.sizes[last];   // along the output's contiguous dimension
+    const std::int64_t height = loop_.sizes[axis];  // along the input's contiguous dimension
     const std::int64_t in_stride = loop_.strides[1][last];
     const std::int64_t out_stride = loop_.strides[0][axis];
     Shape outer = loop_.sizes;
@@ -123,7 +125,7 @@ class Copy {
     });
   }
 
-  // The same for a few numbers per row, and rows of the output without gaps: images of three
+  // tiles() for a few elements per row, and rows of the output without gaps: images of three
   // channels.
   void narrow_tiles(std::size_t axis) const {
     const std::size_t last = loop_.rank() - 1;
@@ -167,7 +169,7 @@ void copy_bytes(const Tensor& in, const Tensor& out) {
                });
 }
 
-// Threads begin at whole vectors.
+// Threads begin at multiples of 16 elements, whole vectors.
 void convert_flat(const Tensor& in, const Tensor& out) {
   constexpr std::int64_t kGroup = 16;
   const ConvertRow convert = row_converter(in.dtype(), out.dtype());

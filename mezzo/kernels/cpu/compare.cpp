@@ -1,4 +1,4 @@
-// Comparisons with broadcasting over any strides: 16-bit numbers as f32, integers as they are.
+// Comparisons with broadcasting over any strides: 16-bit values as f32, integers as they are.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/compare.cpp"
 #include <hwy/foreach_target.h>
@@ -14,7 +14,7 @@ namespace mezzo::kernels {
 // answers[i] = whether the relation holds between a[i] and b[i].
 using CompareRow = void (*)(Relation relation, const void* a, const void* b, void* answers,
                             std::int64_t count);
-// The same with one number.
+// Compares a row with one number.
 using CompareRowToNumber = void (*)(Relation relation, const void* x, float number, void* answers,
                                     std::int64_t count);
 
@@ -29,7 +29,7 @@ using U8 = hn::Rebind<std::uint8_t, F32>;
 HWY_INLINE hn::Mask<F32> holds_for(Relation relation, F32Vec a, F32Vec b) {
   switch (relation) {
     case Relation::kEq: return hn::Eq(a, b);
-    // Not by Ne(), which says no for a NaN.
+    // Not Ne(), which is false for NaN.
     case Relation::kNe: return hn::Not(hn::Eq(a, b));
     case Relation::kLt: return hn::Lt(a, b);
     case Relation::kLe: return hn::Le(a, b);
@@ -43,7 +43,7 @@ HWY_INLINE void store_answers(hn::Mask<F32> mask, std::uint8_t* out) {
   hn::StoreU(hn::TruncateTo(U8(), ones), U8(), out);
 }
 
-// b(i) and b(i, n) are the vectors to compare with: whole, and the first n lanes.
+// b(i) and b(i, n) are the vectors to compare with: whole ones, and the first n lanes.
 template <class T, class Other>
 HWY_INLINE void compare_row(Relation relation, const T* a, const Other& b, std::uint8_t* out,
                             std::int64_t n) {
@@ -142,7 +142,7 @@ void compare_floats_to_number(const KernelArgs& args) {
   });
 }
 
-// Of bools, too, which are bytes of 0 and 1.
+// Bools too, which are bytes of 0 and 1.
 void compare_integers(const KernelArgs& args) {
   const Relation relation = args.attrs<CompareAttrs>().relation;
   visit_integer_dtype(args.input(0).dtype(), [&]<class T>() {

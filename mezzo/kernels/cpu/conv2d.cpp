@@ -1,3 +1,5 @@
+// The kernels of conv2d and of its gradients, in order of preference, and those that call oneDNN.
+// A kernel's supports() also refuses calls for which the kernels after it are faster.
 #include "mezzo/core/parallel.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_col2im.h"
 #include "mezzo/kernels/cpu/conv/as_gemm/conv2d_fully_connected.h"
@@ -26,7 +28,7 @@ using conv::Pass;
 using conv::Problem;
 using onednn::Desc;
 
-// Of a part of the batch that one thread computes.
+// The problem of one image, which one thread computes.
 Problem of_one_image(Problem p) {
   p.x[0] = p.y[0] = 1;
   p.on_one_thread = true;
@@ -43,15 +45,15 @@ Support supports_forward(const KernelArgs& args) {
   return trust ? conv::support(as_computed(p)) : trust;
 }
 
-// True for 1x1 kernels at a stride over images of few channels. oneDNN 2.6.3 gathers their pixels
-// in a workspace and writes past its end where the channels are fewer than a vector has lanes.
+// True for 1x1 kernels with a stride on images of few channels. oneDNN 2.6.3 gathers their pixels
+// in a workspace, and writes past its end if there are fewer channels than a vector has lanes.
 bool overruns_workspace(const Problem& p) {
   constexpr std::int64_t kMostLanes = 16;
   return p.weight[2] == 1 && p.weight[3] == 1 && p.weight[1] < kMostLanes &&
          p.attrs.padding == Sides{} && p.attrs.stride != Size2d(1);
 }
 
-// The same gradient, of the pixels that the kernel meets alone: gather_patches() copies them.
+// The same gradient, over only those pixels that the kernel meets; gather_patches() copies them.
 Problem without_stride(Problem p) {
   p.x = {p.x[0], p.x[1], p.y[2], p.y[3]};
   p.attrs.stride = 1;
@@ -69,7 +71,7 @@ Support supports_gradient(const KernelArgs& args) {
   return conv::support(is_cut ? without_stride(problem) : problem);
 }
 
-// What a forward primitive reads besides the images; the bias may be none.
+// The operands of a forward primitive besides the images; the bias may be empty.
 struct Operands {
   const onednn::Primitive& primitive;
   dnnl::memory weight, bias;
@@ -159,9 +161,9 @@ void grad_input_f32(const KernelArgs& args) {
   conv::is_pointwise(args) ? conv::grad_input_pointwise(args) : grad_input(args);
 }
 
-// f16, and bf16 where the CPU does not multiply it faster than f32. oneDNN refuses f16 on CPUs, so
-// it is stored in 16 bits and computed in f32: products and sums are f32 numbers, as they are where
-// the hardware multiplies f16, and the result is rounded once. Memory is saved, time is not.
+// The method for f16, and for bf16 where the CPU does not multiply it faster than f32. oneDNN
+// refuses f16 on CPUs, so it is stored in 16 bits and computed in f32. Products and sums are f32,
+// as with hardware f16 multiplication, and the result is rounded once. That saves memory, not time.
 constexpr const char* kWidened = "cpu_onednn_f32";
 
 void forward_widened(const KernelArgs& args) { conv::run_widened_images(args, forward); }

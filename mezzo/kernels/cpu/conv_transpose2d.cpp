@@ -48,8 +48,7 @@ void add_bias(const Tensor& sums, const Tensor& bias, const Tensor& output) {
   HWY_DYNAMIC_DISPATCH(add_bias_to_sums)(sums, bias, output);
 }
 
-// As many samples as stay in the caches until their sums are rounded, which those of a whole batch
-// may not: one if it is larger.
+// The number of samples whose sums stay in the caches until they are rounded; at least one.
 std::int64_t samples_at_once(const Tensor& output) {
   constexpr std::int64_t kMostSums = 1 << 20;
   return std::max<std::int64_t>(1, kMostSums * output.size(0) / output.numel());

@@ -1,5 +1,5 @@
-// Dropout: the mask comes straight out of a vectorised Philox4x32-10 (see core/random.h), one
-// counter per lane, and never touches memory.
+// Dropout. The mask comes directly from a vectorised Philox4x32-10 (core/random.h), one counter per
+// lane, and is never stored in memory.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/dropout.cpp"
 #include <hwy/foreach_target.h>
@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// What becomes of an element: kept and scaled, if the upper 24 bits of its word are not below the
-// threshold. For p = 1 none is kept, and the scale, which is infinite then, shows nowhere.
+// The rule for an element: it is kept and scaled unless the upper 24 bits of its word are below the
+// threshold. For p = 1 no element is kept, and the scale, which is then infinite, is not used.
 struct Rule {
   std::int32_t threshold;
   float scale;
@@ -35,7 +35,7 @@ struct Rule {
   }
 };
 
-// Up to 4 * lanes() elements from the words of one group.
+// Drops up to 4 * lanes() elements by the words of one group.
 template <class T>
 void drop_group(const T* in, T* out, std::int64_t n, const std::uint32_t* words, const Rule& rule) {
   std::int64_t i = 0;
@@ -80,7 +80,7 @@ namespace {
 
 HWY_EXPORT(dropout);
 
-// The second input is a place in the stream.
+// The second input is a position in the random stream.
 Support supports(const KernelArgs& args) {
   return vector_dtypes_only({args.inputs.first(1), args.outputs, args.attributes});
 }

@@ -1,6 +1,6 @@
-// Group normalization and its gradient, sample by sample: a pass for sums per channel, of which
-// those of groups are made, and one over the same pixels, which are in the caches then unless
-// images are large.
+// Group normalization and its gradient, sample by sample. One pass computes sums per channel, which
+// are combined for groups; a second one goes over the same pixels. They are still in the caches
+// then, unless images are large.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/group_norm.cpp"
 #include <cmath>
@@ -17,8 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The samples of x, and the rows of one of them. Where there are samples for all threads, each
-// takes whole ones; else they share the rows of every sample.
+// The samples of x, and the rows of one of them. If there are samples for all threads, each thread
+// takes whole ones; otherwise the threads share the rows of every sample.
 struct Samples {
   GroupSizes sizes;
   ChannelRows rows;
@@ -42,8 +42,8 @@ struct Samples {
       }
     });
   }
-  // Calls body(i, c, part) for the vectors of a sample: they begin at element i of it and number c
-  // of a row.
+  // Calls body(i, c, part) for the vectors of a sample: each begins at element i of the sample and
+  // element c of a row.
   template <class Body>
   HWY_INLINE void for_vectors(const Body& body) const {
     parallel_for(rows.parts, 1, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
@@ -62,8 +62,9 @@ struct GroupStatistics {
   float rstd;
 };
 
-// Of a group from those of its channels, which have as many numbers each: the variance is what
-// there is within channels and between them. In f64, for they are few.
+// The statistics of a group from those of its channels, which have equally many elements. The
+// variance is the mean of the channels' variances plus the variance of their means. Computed in
+// f64, since there are few channels.
 inline GroupStatistics join_channels(const float* means, const float* vars, std::int64_t count,
                                      double eps) {
   const auto share = 1 / static_cast<double>(count);
@@ -74,7 +75,7 @@ inline GroupStatistics join_channels(const float* means, const float* vars, std:
     const double off = means[c] - mean;
     var += share * (vars[c] + off * off);
   }
-  const auto in_f32 = static_cast<float>(var);  // where it may be infinite, as elsewhere
+  const auto in_f32 = static_cast<float>(var);  // f32, where it may be infinite, as elsewhere
   return {static_cast<float>(mean),
           static_cast<float>(kernels::rstd_of(var, eps)) + (in_f32 - in_f32)};
 }
@@ -89,8 +90,8 @@ struct GroupNormTensors {
   float* rstds;
 };
 
-// The mean and the factor of each channel in sample `sample`, from the mean and the variance that
-// were found for each.
+// The arrays of a sample's channels. join_groups() replaces each channel's mean and variance by its
+// group's mean and factor.
 enum GroupArray : std::int64_t { kMean, kVar, kWeight, kScale, kBias, kGroupArrays };
 
 template <class T>
@@ -160,19 +161,19 @@ struct GroupGradTensors {
   T* grad_x;  // may be grad: an element is read before it is written
 };
 
-// The arrays of the gradient, with a number for each element of a row.
-// grad_x = scale * grad + (x - mean) * slope + constant.
+// The arrays of the gradient, with a value for each element of a row. grad_x = scale * grad + (x -
+// mean) * slope + constant.
 enum GroupGradArray : std::int64_t {
   kGroupMean,
   kGroupWeight,
   kGradScale,
   kGradSlope,
   kGradConstant,
-  kGradSum,       // of a sample's gradients
-  kGradProducts,  // of their products with x - mean
+  kGradSum,       // sums of a sample's gradients
+  kGradProducts,  // sums of their products with x - mean
   kGroupGradArrays
 };
-// Of a part of the rows.
+// The arrays of a part of the rows.
 enum GroupSumArray : std::int64_t {
   kPartSum,
   kPartProducts,
@@ -207,7 +208,7 @@ void sum_group_part(const GroupGradTensors<T>& t, const float* means, const Chan
   sum_rows<kGroupRows>(rows, rows.first_row(part), rows.first_row(part + 1), to, add);
 }
 
-// A sample's sums per channel, over the parts in their order.
+// Sums a sample per channel, over the parts in order.
 template <class T>
 void sum_group_rows(const GroupGradTensors<T>& t, const ChannelRows& rows, const RowArrays& sums,
                     const RowArrays& a) {
@@ -226,7 +227,7 @@ void sum_group_rows(const GroupGradTensors<T>& t, const ChannelRows& rows, const
   }
 }
 
-// What becomes of a group's sums: how its gradient follows from each of its numbers.
+// Sets slope and constant of a group's gradient from the group's sums.
 void set_group_grad(const GroupSizes& sizes, std::int64_t group, double rstd, const RowArrays& a) {
   const std::int64_t first = group * sizes.group_channels();
   const std::int64_t last = first + sizes.group_channels();
@@ -259,7 +260,7 @@ void write_group_grad(const GroupGradTensors<T>& t, const Samples& samples, cons
   });
 }
 
-// Gradients of weight and bias, added up over samples: in f64, for there may be millions.
+// The gradients of weight and bias, summed over samples: in f64, for there may be millions.
 struct ParameterSums {
   std::vector<double> weight, bias;
 
@@ -271,7 +272,7 @@ struct ParameterSums {
   }
 };
 
-// The tensors of a call, whose first samples `t` is.
+// A call; `t` points to the first sample.
 template <class T>
 struct GroupGradCall {
   GroupGradTensors<T> t;
@@ -308,7 +309,7 @@ void grad_of_samples(const GroupGradCall<T>& call, const Samples& samples, std::
   }
 }
 
-// Adds the workers' sums in their order.
+// Adds the workers' sums in order.
 void store_totals(const std::vector<ParameterSums>& totals, const KernelArgs& args) {
   auto* grad_weight = args.output(1).mutable_data<float>();
   auto* grad_bias = args.output(2).mutable_data<float>();

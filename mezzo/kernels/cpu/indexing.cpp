@@ -1,3 +1,4 @@
+// One-hot vectors, positions of maxima, and rows of a table.
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -45,7 +46,7 @@ bool is_nan(Value value) {
   }
 }
 
-// The first of the largest, compared as numbers of type Value; a NaN is larger than all.
+// The first position of the largest element, compared as type Value; NaN counts as larger than all.
 template <class Value, class T>
 std::int64_t position_of_largest(const T* row, std::int64_t n, std::int64_t stride) {
   std::int64_t best = 0;
@@ -102,8 +103,8 @@ void embedding_kernel(const KernelArgs& args) {
   });
 }
 
-// Threads share out the columns, so that every element is summed in the order of the indices,
-// whatever the number of threads. Sums are f32: a frequent word gathers thousands of terms.
+// Threads divide the columns, so that every element is summed in the order of the indices, whatever
+// the number of threads. Sums are f32: a frequent word gathers thousands of terms.
 template <class T>
 void add_rows(const Tensor& grad, const Tensor& indices, const Tensor& sums) {
   const std::int64_t rows = sums.shape()[0];

@@ -1,4 +1,4 @@
-// Layer normalization and its gradient, row by row: a row is read from memory once and stays in the
+// Layer normalization and its gradient, row by row. A row is read from memory once and stays in the
 // first-level cache for its passes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/layer_norm.cpp"
@@ -27,8 +27,8 @@ struct RowStatistics {
   float rstd;
 };
 
-// Two sums over a row. `add` adds the terms of vector i to both of its vectors; these go to the
-// totals after every block, because one f32 that takes in thousands of terms loses the last ones.
+// Two sums over a row. `add` adds the terms of vector i to both of its vectors. These are added to
+// the totals after every block: a single f32 that sums thousands of terms loses the last ones.
 template <class Add>
 HWY_INLINE void sum_row(std::int64_t size, F32Vec& first, F32Vec& second, const Add& add) {
   constexpr std::int64_t kBlock = 512;
@@ -43,10 +43,10 @@ HWY_INLINE void sum_row(std::int64_t size, F32Vec& first, F32Vec& second, const 
   }
 }
 
-// Two passes over the row. The second also sums x - mean, which would be 0 were the mean exact, and
-// corrects both by it: a mean of 1000 deviations, rounded while it was summed, is put right, and
-// the variance does not cancel. Chan, Golub and LeVeque, "Algorithms for computing the sample
-// variance", 1983 (the corrected two-pass algorithm).
+// Two passes over the row. The second also sums x - mean, which would be 0 if the mean were exact,
+// and corrects mean and variance by it. So a mean of 1000 deviations, rounded while it was summed,
+// becomes right, and the variance does not cancel. Chan, Golub and LeVeque, "Algorithms for
+// computing the sample variance", 1983 (the corrected two-pass algorithm).
 template <class T>
 RowStatistics row_statistics(const T* x, std::int64_t size, float eps) {
   const auto count = static_cast<float>(size);
@@ -110,7 +110,7 @@ void layer_norm(const KernelArgs& args) {
   });
 }
 
-// The gradient of rows [begin, end), and what they add to the gradients of weight and bias.
+// The gradient of rows [begin, end), and their contribution to the gradients of weight and bias.
 template <class T>
 struct GradRows {
   const T* x;
@@ -157,8 +157,8 @@ void add_array(const float* from, float* to, std::int64_t size) {
   });
 }
 
-// Rows in parallel, each thread with its own sums for weight and bias, added up in order. A sum
-// runs over at most kChunkRows rows before it is added to a total: f32 would lose the last of
+// Rows in parallel; each thread has its own sums for weight and bias, which are added in order. A
+// sum runs over at most kChunkRows rows before it is added to a total: f32 would lose the last of
 // millions of terms added one by one.
 template <class T>
 void grad_of_rows(const GradRows<T>& t, std::int64_t rows, float* grad_weight, float* grad_bias) {

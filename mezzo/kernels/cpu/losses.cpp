@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// f(i, x) for the elements of a row: i counts elements, x is a vector of them. Elements past the
-// end are `fill`.
+// Calls f(i, x) for the elements of a row: i counts elements, x is a vector of them. Elements past
+// the end are `fill`.
 template <class T, class Function>
 HWY_INLINE void for_row(const T* x, std::int64_t n, float fill, const Function& f) {
   const std::int64_t step = lanes();
@@ -42,7 +42,7 @@ Row row_statistics(const T* x, std::int64_t n) {
   for_row(x, n, lowest, [&](std::int64_t, F32Vec v) HWY_ATTR { largest = hn::Max(largest, v); });
   largest = hn::MaxOfLanes(F32(), largest);
   F32Vec total = hn::Zero(F32());
-  double blocks = 0;  // a vocabulary is long: one f32 sum over it would lose its tail
+  double blocks = 0;  // f64 between blocks: one f32 sum over a long vocabulary would lose its tail
   for_row(x, n, lowest, [&](std::int64_t i, F32Vec v) HWY_ATTR {
     total = hn::Add(total, exp(hn::Sub(v, largest)));
     if (i % (64 * kMaxLanes) == 63 * kMaxLanes) {
@@ -57,10 +57,9 @@ Row row_statistics(const T* x, std::int64_t n) {
 // The loss of a row whose target is (1 - smoothing) * one_hot(label) + smoothing / n.
 template <class T>
 double loss_of_label(const T* x, std::int64_t n, std::int64_t label, double smoothing, Row row) {
-  // Differences to the maximum come first: log-probabilities of large logits would otherwise
-  // cancel.
+  // The maximum is subtracted first: otherwise log-probabilities of large logits would cancel.
   const auto log_probability = [&](float v) { return double{v - row.largest} - row.log_total; };
-  double loss = 0;  // times nothing, an infinite log-probability is no loss
+  double loss = 0;  // with a weight of 0, an infinite log-probability must not count
   if (smoothing < 1) loss = -(1 - smoothing) * log_probability(static_cast<float>(x[label]));
   if (smoothing > 0) {
     F32Vec total = hn::Zero(F32());
@@ -86,15 +85,15 @@ double loss_of_probabilities(const T* x, const float* q, std::int64_t n, double 
     const auto log_probability =
         hn::Sub(hn::Sub(logits, number(row.largest)), number(row.log_total));
     const auto valid = hn::FirstN(F32(), static_cast<std::size_t>(n - i));
-    // 0 * log 0 is 0: a class that is impossible and does not happen costs nothing. Not by Ne(),
-    // which takes a NaN for a 0.
+    // 0 * log 0 is 0: an impossible class that does not occur costs nothing. Not Ne(), which is
+    // false for NaN.
     const auto counts = hn::AndNot(hn::Eq(target, hn::Zero(F32())), valid);
     total = hn::Add(total, hn::IfThenElseZero(counts, hn::Mul(target, log_probability)));
   });
   return -double{sum_lanes(total)};
 }
 
-// The labels of a call: numbers, or probabilities as dense f32.
+// The labels of a call: class indices, or probabilities as dense f32.
 struct Labels {
   const std::int64_t* numbers = nullptr;
   const float* probabilities = nullptr;
@@ -146,7 +145,7 @@ void cross_entropy_typed(const KernelArgs& args, const T* logits, const Labels& 
   *loss = static_cast<float>(total * loss_scale(attrs.reduction, n));
 }
 
-// The target of one row: a distribution q, or a label where q is null; then smoothed.
+// The target of one row: a distribution q, or a label if q is null; then smoothed.
 struct Target {
   const float* q;
   std::int64_t label;
@@ -229,7 +228,7 @@ void cross_entropy_grad(const KernelArgs& args) {
 
 namespace {
 
-// The sum of squared differences: f32 within a block, f64 between blocks.
+// The sum of squared differences: f32 within a block, f64 across blocks.
 template <class T>
 double sum_of_squares(const T* a, const T* b, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;

@@ -1,3 +1,4 @@
+// The kernels of matmul and linear, and those that call oneDNN.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +21,7 @@ struct Matrices {
   Shape strides;
 };
 
-// out = a b + bias, all of one rank.
+// out = a b + bias; all tensors have the same rank.
 struct Problem {
   Matrices a, b, out;
   DType dtype = DType::kF32;
@@ -39,7 +40,7 @@ struct Problem {
   }
 };
 
-// True if oneDNN takes the strides of the axes. Those of size 1 do not count: see matrices().
+// True if oneDNN accepts the strides of the axes. Axes of size 1 do not count: see matrices().
 bool has_nested_axes(const Tensor& tensor) {
   if (tensor.rank() <= 2 || tensor.is_dense(Format::kContiguous)) return true;
   Shape dims;
@@ -52,7 +53,7 @@ bool has_nested_axes(const Tensor& tensor) {
   return dims.empty() || !onednn::describe_if_taken(dims, DType::kF32, strides).is_zero();
 }
 
-// True if rows or columns of the matrices are consecutive in memory, as oneDNN wants them.
+// True if rows or columns of the matrices are contiguous, as oneDNN wants them.
 bool has_plain_matrices(const Tensor& tensor) {
   const Strides& s = tensor.strides();
   const Shape& shape = tensor.shape();
@@ -73,8 +74,8 @@ Tensor with_plain_matrices(const Tensor& tensor) {
   return has_plain_matrices(tensor) ? tensor : dense(tensor, Format::kContiguous);
 }
 
-// The tensor as matrices of `rank` dimensions, perhaps transposed; leading axes are added as
-// needed. Strides of axes of size 1 mean nothing and are made those of a dense tensor.
+// The tensor as matrices of `rank` dimensions, transposed if asked; leading axes are added as
+// needed. The strides of axes of size 1 mean nothing and are replaced by those of a dense tensor.
 Matrices matrices(const Tensor& tensor, bool transposed, std::size_t rank) {
   Matrices m;
   const std::size_t extra = rank - tensor.rank();
@@ -105,8 +106,8 @@ bool continues(const Matrices& m, std::size_t axis) {
   return m.strides[axis - 1] == m.strides[axis] * m.dims[axis];
 }
 
-// Merges leading axes where the memory allows it: oneDNN's best kernels know few dimensions. With
-// one b for all matrices of a, the rows of these make one tall matrix.
+// Merges leading axes if the memory layout allows it: oneDNN's best kernels handle few dimensions.
+// If all matrices of a share one b, their rows make one tall matrix.
 void merge_axes(Problem& p) {
   for (std::size_t axis = p.a.dims.rank() - 3; p.a.dims.rank() > 3 && axis > 0; --axis) {
     const bool same_a =
@@ -122,7 +123,8 @@ void merge_axes(Problem& p) {
   if (p.a.dims.rank() == 3 && p.b.dims[0] == 1 && p.a.dims[0] == p.out.dims[0] &&
       (p.a.dims[0] == 1 || (continues(p.a, 1) && continues(p.out, 1)))) {
     for (Matrices* m : {&p.a, &p.b, &p.out}) merge_axis(*m, 1);
-    // The single column of a transposed a has the stride of one matrix's rows, too few for all.
+    // A single column of a transposed a has the stride of one matrix's rows, too small for all of
+    // them.
     if (p.a.dims[1] == 1) p.a.strides[1] = 1;
   }
 }
@@ -142,11 +144,11 @@ bool has_gaps(const Matrices& m) {
   return m.dims[outer] > 1 && m.strides[outer] != m.dims[1 - outer];
 }
 
-// Packing b costs more than it brings to one small product: it pays for tall operands, and for
-// weights that are read again before they change, as in inference. (Measured: 128 x 784 x 512 in
-// f32 takes 615 us from plain memory, 588 us packed, and packing takes 116 us.) With gaps in an
-// operand, and without AVX-512, oneDNN's kernel adds up in another order if b is packed, and the
-// second call of two would give other bits than the first.
+// Packing b costs more than it saves for one small product. It pays for tall operands, and for
+// weights that are read again before they change, as in inference. (Measured for 128 x 784 x 512 in
+// f32: 615 us from plain memory, 588 us packed, and 116 us for packing.) With gaps in an operand,
+// and without AVX-512, oneDNN's kernel sums in another order if b is packed. The second of two
+// calls would then give other bits than the first.
 bool packs(const Tensor& b, const Problem& p) {
   constexpr std::int64_t kTall = 1024;
   if (p.b.dims.rank() != 2) return false;
@@ -176,7 +178,7 @@ Call matmul_call(const KernelArgs& args) {
   return call;
 }
 
-// x [..., in] as rows, and the transposed weight.
+// x [..., in] as rows, times the transposed weight.
 Call linear_call(const KernelArgs& args) {
   const Tensor& weight = args.input(1);
   const std::int64_t in = weight.shape()[1];
@@ -243,8 +245,8 @@ void run(const char* op, const KernelArgs& args, Call (*as_call)(const KernelArg
 void run_matmul(const KernelArgs& args) { run("matmul", args, matmul_call); }
 void run_linear(const KernelArgs& args) { run("linear", args, linear_call); }
 
-// Seen in 2.6.3 with AMX: some products of bf16 whose sums have 32 n - 1 terms load tiles of sizes
-// that do not fit, which ends the program.
+// Observed in oneDNN 2.6.3 with AMX: some bf16 products whose sums have 32 n - 1 terms load tiles
+// of invalid sizes, which ends the program.
 bool ends_program(const Problem& p) {
   return p.dtype == DType::kBf16 && cpu_features().amx_bf16 && p.a.dims.back() % 32 == 31;
 }
@@ -261,7 +263,7 @@ Support supports(const KernelArgs& args) {
                      : Support::no("oneDNN has no such matrix product for this CPU");
 }
 
-// f16, and bf16 where oneDNN has none: see conv2d.cpp.
+// The method for f16, and for bf16 where oneDNN is not fast: see conv2d.cpp.
 template <void (*kRun)(const KernelArgs&)>
 constexpr Kernel kWidened{"cpu_onednn_f32", onednn::supports_widened,
                           [](const KernelArgs& args) { onednn::run_widened(args, kRun); }};

@@ -1,3 +1,4 @@
+// Unary pointwise functions and their gradients.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pointwise.cpp"
 #include <cmath>
@@ -12,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// Number by number, by the C library: an f32 logarithm times an exponent would be off by 100 units
-// in the last place. Exponents that f32 does not hold exactly need pow in f64.
+// Element by element, by the C library: an f32 logarithm times an exponent would be off by 100
+// units in the last place. Exponents that f32 does not hold exactly need pow in f64.
 template <class Exponent>
 HWY_INLINE F32Vec pow_general(F32Vec x, Exponent exponent) {
   alignas(64) float values[kMaxLanes];
@@ -31,14 +32,14 @@ HWY_INLINE F32Vec square_root(F32Vec x) {
   return hn::IfThenElse(hn::Eq(x, hn::Neg(infinity)), infinity, root);
 }
 
-// The integral and the derivative of the tanh form: x * s(v) with the logistic function s.
+// The gate s(v) of the tanh form x * s(v), with the logistic function s, at x and at -x.
 HWY_INLINE SigmoidPair gelu_tanh_gate(F32Vec x) {
   const auto slope = static_cast<float>(2 * kGeluScale);
   const auto cubic = static_cast<float>(2 * kGeluScale * kGeluCubic);
   return sigmoid_pair(hn::Mul(x, hn::MulAdd(hn::Mul(x, x), number(cubic), number(slope))));
 }
 
-// Keeps 0 * inf away: gelu, silu and their gradients have limits at both ends.
+// Avoids 0 * inf: gelu, silu and their gradients have limits at both ends.
 HWY_INLINE F32Vec finite(F32Vec x) {
   return clamp(x, -std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity());
 }
@@ -112,7 +113,7 @@ void gelu_grad_kernel(const KernelArgs& args) {
     map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR { return hn::Mul(g, gelu_derivative(x)); });
   } else {
     map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
-      const auto v = clamp(x, -100.0F, 100.0F);  // all is 0 or 1 beyond
+      const auto v = clamp(x, -100.0F, 100.0F);  // all results are 0 or 1 beyond
       const auto [s, rest] = gelu_tanh_gate(v);
       const auto slope =
           hn::MulAdd(hn::Mul(v, v), number(6 * kGeluScale * kGeluCubic), number(2 * kGeluScale));
@@ -131,7 +132,7 @@ void silu_kernel(const KernelArgs& args) {
 
 void silu_grad_kernel(const KernelArgs& args) {
   map_binary(args, [](F32Vec g, F32Vec x) HWY_ATTR {
-    const auto v = clamp(x, -200.0F, 200.0F);  // all is 0 or 1 beyond
+    const auto v = clamp(x, -200.0F, 200.0F);  // all results are 0 or 1 beyond
     const auto [s, rest] = sigmoid_pair(v);
     return hn::Mul(g, hn::MulAdd(hn::Mul(v, s), rest, s));
   });

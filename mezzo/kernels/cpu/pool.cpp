@@ -1,8 +1,8 @@
 // Pooling in channels-last memory: vectors run over channels, threads over rows of pixels.
 //
-// Where windows overlap, gradients are gathered, not scattered: every pixel collects from the
-// windows over it. Threads then never write to the same place, nothing needs to be zeroed first,
-// and a pixel's sum is kept in f32 and rounded once even where 16-bit windows overlap.
+// Gradients of overlapping windows are gathered, not scattered: every pixel collects from the
+// windows over it. So threads never write to the same place, and nothing needs to be zeroed first.
+// A pixel's sum stays f32 and is rounded once, even where 16-bit windows overlap.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/pool.cpp"
 #include <hwy/foreach_target.h>
@@ -37,8 +37,8 @@ void pick_chosen(const Pool& all, const T* x, const P* positions, T* out) {
   });
 }
 
-// The sum of `pixels`, the first of which is at `p`: of each row, then of the rows, for one sum of
-// a large image loses the last digits of every pixel.
+// The sum of `pixels`, the first of which is at `p`. Each row is summed first, then the rows: a
+// single sum over a large image would lose the last digits of every pixel.
 template <bool kCut, class T>
 HWY_INLINE F32Vec sum_of(const Pool& pool, const Rect& pixels, const T* p, const T* end) {
   auto total = hn::Zero(F32());
@@ -97,7 +97,7 @@ void visit_positions(const Tensor& positions, Function&& function) {
 
 Tensor channels_last(const Tensor& tensor) { return kernels::dense(tensor, Format::kChannelsLast); }
 
-// Positions of other integer types, as users may pass them, become i32.
+// Converts positions of other integer types, which users may pass, to i32.
 Tensor small_positions(const Tensor& positions) {
   if (positions.dtype() == DType::kU8 || positions.dtype() == DType::kI32) {
     return channels_last(positions);
@@ -107,7 +107,7 @@ Tensor small_positions(const Tensor& positions) {
   return small;
 }
 
-// make_rows.operator()<T>() gives the rows of x.
+// make_rows.operator()<T>() returns the source of x's rows.
 template <class MakeRows>
 void max_pool2d_of(const KernelArgs& args, const Pool& pool, const MakeRows& make_rows) {
   const Tensor& out = args.output();

@@ -1,5 +1,5 @@
-// Sums, means and maxima over any axes: how a tensor is walked. What is done on the way is in
-// reduce_blocks.cpp.
+// Sums, means and maxima over any axes: how a tensor is walked. reduce_blocks.cpp has the inner
+// loops.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace mezzo::kernels::cpu {
 namespace {
 
-// Where results go, rounded to their type.
+// The output; results are rounded to its dtype.
 class Results {
  public:
   Results(const Tensor& out, double scale)
@@ -54,11 +54,11 @@ class Walk {
   double combined(double total, double v) const { return combine(reduction_, total, v); }
   const std::byte* at(std::int64_t offset) const { return x_ + offset * element_; }
 
-  // Where the first element lies that result, or group of results, `result` is reduced from.
+  // The offset of the first element that is reduced into result, or group of results, `result`.
   std::int64_t offset_of_kept(std::int64_t result) const {
     return offset_of(result, plan_.kept, plan_.kept_in);
   }
-  // Row r of those that result `result` is reduced from.
+  // Row r of the rows that are reduced into `result`.
   const std::byte* row_of(std::int64_t result, std::int64_t r) const {
     return at(offset_of_kept(result) + offset_of(r, plan_.reduced, plan_.reduced_in));
   }
@@ -72,7 +72,7 @@ class Walk {
     return total;
   }
 
-  // One result, its blocks shared out to threads and combined in order.
+  // Computes one result on all threads: they divide its blocks, which are combined in order.
   double reduce_rows_together(std::int64_t result) const {
     const std::int64_t in_row = ceil_div(plan_.inner, blocks_.most);
     const std::int64_t all = plan_.reduced.numel() * in_row;
@@ -91,7 +91,7 @@ class Walk {
     return total;
   }
 
-  // The innermost dimension is reduced: every result is a reduction of rows.
+  // The innermost dimension is reduced: every result reduces rows.
   void reduce_rows() const {
     const std::int64_t results = plan_.kept.numel();
     const std::int64_t rows = plan_.reduced.numel();
@@ -110,8 +110,8 @@ class Walk {
     });
   }
 
-  // Combines rows into totals[0..inner). Several short rows without gaps between them are treated
-  // as one, to fill the vectors.
+  // Combines rows into totals[0..inner). Several short contiguous rows are treated as one, to fill
+  // the vectors.
   void reduce_columns(const std::byte* x, std::int64_t rows, std::int64_t stride,
                       double* totals) const {
     constexpr std::int64_t kWanted = 64;
@@ -132,10 +132,10 @@ class Walk {
     blocks_.columns(x + done * cols * element_, rows - done, cols, cols, totals);
   }
 
-  // Rows [begin, end) of the reduced dimensions of a group, combined into totals[0..inner).
+  // Combines rows [begin, end) of the reduced dimensions of a group into totals[0..inner).
   void reduce_matrix(std::int64_t group, std::int64_t begin, std::int64_t end,
                      double* totals) const {
-    // The innermost reduced dimension gives the rows of one matrix; the others are walked.
+    // The innermost reduced dimension gives the rows of one matrix; the others are looped over.
     const bool any = !plan_.reduced.empty();
     const std::int64_t length = any ? plan_.reduced.back() : 1;
     const std::int64_t stride = any ? plan_.reduced_in.back() : plan_.inner;
@@ -153,7 +153,7 @@ class Walk {
     }
   }
 
-  // The innermost dimension is kept: every result is a reduction of columns.
+  // The innermost dimension is kept: every result reduces a column.
   void reduce_inner_kept() const {
     const std::int64_t groups = plan_.kept.numel();
     const std::int64_t rows = plan_.reduced.numel();
@@ -170,12 +170,13 @@ class Walk {
     });
   }
 
-  // Elements of a thread's rows. With fewer, waiting for the other threads and adding their totals
-  // take longer than they save: 256 rows of 512 take 5.9 us on two threads of a Xeon, 4.6 on one.
+  // The fewest elements of a thread's rows. With fewer, waiting for the other threads and adding
+  // their totals take longer than they save. (256 rows of 512 take 5.9 us on two threads of a Xeon,
+  // 4.6 on one.)
   static constexpr std::int64_t kLeastInPart = 8 * kElementGrain;
 
-  // Few groups of many rows: each thread reduces a part of the rows, and the parts are combined in
-  // order, so that the result depends on nothing but the number of threads.
+  // For few groups of many rows. Each thread reduces a part of the rows, and the parts are combined
+  // in order, so that the result depends only on the number of threads.
   void reduce_long_groups() const {
     const std::int64_t rows = plan_.reduced.numel();
     const std::int64_t cols = plan_.inner;
@@ -229,7 +230,7 @@ void run_sum(const KernelArgs& args) { reduce(args, Reduction::kSum, false); }
 void run_mean(const KernelArgs& args) { reduce(args, Reduction::kSum, true); }
 void run_max(const KernelArgs& args) { reduce(args, Reduction::kMax, false); }
 
-// totals = combine(total, element), from `start`.
+// totals = combine(total, element) for integers, beginning with `start`.
 template <class T, class Combine>
 void reduce_integers(const KernelArgs& args, T start, const Combine& combine) {
   const Tensor& x = args.input(0);
@@ -247,7 +248,7 @@ void reduce_integers(const KernelArgs& args, T start, const Combine& combine) {
   });
 }
 
-// In unsigned numbers, which wrap around where signed ones would be undefined.
+// Sums as unsigned integers, which wrap around where signed ones would be undefined.
 void sum_integers(const KernelArgs& args) {
   visit_integer_dtype(args.output().dtype(), [&]<class T>() {
     reduce_integers<T>(args, 0, [](T total, T x) {
@@ -263,7 +264,7 @@ void max_of_integers(const KernelArgs& args) {
   });
 }
 
-// How much of the gradient of a maximum each element of x gets: equal shares for ties.
+// The share of a maximum's gradient that each element of x gets: equal shares for ties.
 template <class T>
 void share_max_grad(const KernelArgs& args) {
   const Tensor& x = args.input(1);
@@ -281,7 +282,7 @@ void share_max_grad(const KernelArgs& args) {
     const auto v = static_cast<float>(b);
     return u == v || (u != u && v != v);
   };
-  // Whole numbers: f32 would count to 2^24 only.
+  // Integers: f32 is exact to 2^24 only.
   std::vector<std::int64_t> ties(static_cast<std::size_t>(y.numel()), 0);
   for_each_run(loop, 0, loop.numel(), [&](const auto& at, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// out = mask ? a : b, of elements of the size of T.
+// out = mask ? a : b, for elements of the size of T.
 template <class T>
 void choose_row(const std::array<std::byte*, 4>& rows, std::int64_t n) {
   auto* out = reinterpret_cast<T*>(rows[0]);
@@ -28,7 +28,7 @@ void choose_row(const std::array<std::byte*, 4>& rows, std::int64_t n) {
   const auto* a = reinterpret_cast<const T*>(rows[2]);
   const auto* b = reinterpret_cast<const T*>(rows[3]);
   std::int64_t i = 0;
-  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {  // what nearly all calls choose between
+  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {  // the sizes in nearly all calls
     const hn::ScalableTag<T> d;
     const hn::Rebind<std::uint8_t, decltype(d)> bytes;
     const auto step = static_cast<std::int64_t>(hn::Lanes(d));
@@ -96,7 +96,7 @@ struct Side {
   Strides strides;
 };
 
-// A tensor that broadcasts to the shape.
+// The memory of a tensor, and the strides with which it broadcasts to the shape.
 Side side_of(const Tensor& tensor, const Shape& shape) {
   return {memory_of(tensor), broadcast_strides(tensor, shape)};
 }
@@ -107,7 +107,7 @@ void select(const Tensor& out, const std::array<Side, 3>& sides, SelectRow row) 
   for_dense_rows<4>(loop, {written_memory_of(out), first.memory, a.memory, b.memory}, row);
 }
 
-// Of the operands as they are.
+// Selects from the three inputs.
 void select_of(const KernelArgs& args, SelectRow row) {
   const Shape& shape = args.output().shape();
   select(

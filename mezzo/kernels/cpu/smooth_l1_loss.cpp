@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// 16-bit predictions, which come outside of mixed precision only, are widened first.
+// 16-bit predictions, which occur only outside of mixed precision, are widened first.
 void smooth_l1_loss(const KernelArgs& args) {
   const auto& attrs = args.attrs<SmoothL1Attrs>();
   const auto beta = static_cast<float>(attrs.beta);

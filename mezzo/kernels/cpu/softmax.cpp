@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// The vectors of one row whose elements are neighbours: lanes are elements of the row.
+// The vectors of one row whose elements are contiguous: lanes are elements of the row.
 struct AlongRow {
   std::int64_t n;
   std::int64_t steps = ceil_div(n, lanes());
@@ -40,8 +40,7 @@ struct AlongRow {
   HWY_INLINE F32Vec max(F32Vec v) const { return hn::MaxOfLanes(F32(), v); }
 };
 
-// The vectors of several rows side by side: lanes are rows, and elements of a row lie `stride`
-// apart.
+// The vectors of several adjacent rows: lanes are rows, and elements of a row are `stride` apart.
 struct AcrossRows {
   std::int64_t steps;
   std::int64_t stride;
@@ -95,8 +94,8 @@ HWY_INLINE F32Vec max_of(const Rows& rows, const T* x) {
 }
 
 struct Softmax {
-  // buffer holds the exponentials in f32: rounding them to 16 bits before they are divided would
-  // round twice.
+  // buffer holds the exponentials in f32: rounding them to 16 bits before the division would round
+  // twice.
   template <class Rows, class T>
   static void run(const Rows& rows, const T* x, const T*, T* y, float* buffer) {
     const auto largest = max_of(rows, x);
@@ -154,7 +153,7 @@ struct LogSoftmaxGrad {
   }
 };
 
-// The axis in memory: `outer` blocks of n elements, each a run of `inner`.
+// The axis in memory: `outer` blocks of n slices, each a run of `inner` elements.
 struct AxisInMemory {
   std::int64_t outer;
   std::int64_t n;

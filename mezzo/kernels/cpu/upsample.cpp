@@ -1,5 +1,5 @@
 // Enlarging by repeating pixels, and its gradient, over channels-last images: a pixel's channels
-// lie side by side.
+// are contiguous.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/upsample.cpp"
 #include <cstring>
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The sum of a vector of channels over the scale.h by scale.w pixels from `first` on, whose rows
-// are `row` elements apart.
+// Sums a vector of channels over the scale.h by scale.w pixels from `first` on; rows are `row`
+// elements apart.
 template <class T, class Part>
 HWY_INLINE F32Vec sum_of_block(const T* first, Part part, std::int64_t row, std::int64_t channels,
                                Size2d scale) {
@@ -29,7 +29,7 @@ HWY_INLINE F32Vec sum_of_block(const T* first, Part part, std::int64_t row, std:
   return sum;
 }
 
-// The sums over scale.h rows of a gradient, each of `width` * scale.w pixels.
+// Sums scale.h rows of a gradient, each of `width` * scale.w pixels, to a row of `width` pixels.
 template <class T>
 void sum_repetitions(const T* grad, T* out, std::int64_t width, std::int64_t channels,
                      Size2d scale) {
@@ -71,7 +71,7 @@ namespace {
 
 HWY_EXPORT(upsample_nearest2d_grad);
 
-// Every pixel of a row repeated across, and the row that this gives, down.
+// Repeats every pixel of a row across, and the resulting row down.
 void repeat_row(const std::byte* x, std::byte* out, std::int64_t width, std::size_t pixel_bytes,
                 Size2d scale) {
   std::byte* to = out;

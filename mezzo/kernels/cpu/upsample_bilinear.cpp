@@ -1,7 +1,7 @@
-// Bilinear interpolation and its gradient over channels-last images: a pixel's channels lie side by
-// side. Both are weighted sums of neighbours, over rows and columns: the forward pass of the pixels
-// around a result, the gradient of the results around a pixel. So nothing is scattered, threads
-// never write to the same place, and a sum is kept in f32 and rounded once.
+// Bilinear interpolation and its gradient over channels-last images: a pixel's channels are
+// contiguous. Both are weighted sums over rows and columns. The forward pass sums the pixels around
+// a result, the gradient the results around a pixel. So nothing is scattered and threads never
+// write to the same place. A sum stays f32 and is rounded once.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/upsample_bilinear.cpp"
 #include <vector>
@@ -17,14 +17,15 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 namespace {
 
-// Neighbours that follow each other along an axis, with the weight of each.
+// Consecutive neighbours along an axis, with the weight of each.
 struct Neighbours {
   std::int64_t first;
   std::int64_t count;
   const float* weights;
 };
 
-// The neighbours along an axis of every pixel, which are results, or of every result.
+// The neighbours of every index along an axis: of every pixel, which are results, or of every
+// result, which are pixels.
 class NeighbourTable {
  public:
   NeighbourTable(const BilinearAxis& axis, bool of_pixels) {
@@ -49,15 +50,15 @@ class NeighbourTable {
   struct Place {
     std::int64_t first;
     std::int64_t count;
-    std::size_t weights;  // where they begin
+    std::size_t weights;  // index of the first weight
   };
 
   std::vector<Place> places_;
   std::vector<float> weights_;
 };
 
-// Images [n, c, h, w] that are read, and the neighbours in them of every row and column of those
-// that are written.
+// The images [n, c, h, w] that are read, and the neighbours in them of every row and column that is
+// written.
 struct Interpolation {
   std::int64_t n;
   std::int64_t c;
@@ -85,7 +86,7 @@ HWY_INLINE F32Vec weighted_sum(const Interpolation& all, const Neighbours& rows,
   return total;
 }
 
-// A row of pixels at `to`, in an image whose neighbours are in that at `image`.
+// Writes a row of pixels at `to`; the neighbours are in the image at `image`.
 template <class T>
 void write_row(const Interpolation& all, const Neighbours& rows, const T* image, const T* end,
                T* to, const T* to_end) {

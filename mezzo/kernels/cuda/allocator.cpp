@@ -16,21 +16,22 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // what cudaMalloc gives; 16-byte loads need 16
+constexpr std::size_t kAlignment = 256;  // cudaMalloc's alignment; 16-byte loads need 16
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Sizes that are handed out: eight per power of two, so that a block wastes at most an eighth.
+// Rounds up to the size of a block: there are eight sizes per power of two, so a block wastes at
+// most an eighth.
 std::size_t class_of(std::size_t bytes) {
   bytes = std::max(bytes, 8 * kAlignment);
   const auto shift = static_cast<unsigned>(std::bit_width(bytes)) - 4;
   return (bytes + (std::size_t{1} << shift) - 1) >> shift << shift;
 }
 
-// While a thread records work (recorder.h), calls that may wait for the card end the recording.
-// These do not wait for what is recorded.
+// Allows calls that may wait for the GPU while a thread records work (recorder.h). CUDA would end
+// the recording otherwise; these calls do not wait for what is recorded.
 class WithinRecording {
  public:
   WithinRecording() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -50,7 +51,7 @@ void* take(std::size_t bytes) {
     static_cast<void>(cudaGetLastError());  // or the next call would report it again
     return nullptr;
   }
-  // Whatever else went wrong is no want of memory: a kernel that failed, as a rule.
+  // Other errors do not mean a lack of memory: usually, a kernel has failed.
   check_cuda(status, "cudaMalloc");
   return block;
 }
@@ -65,15 +66,15 @@ bool is_recorded(cudaStream_t stream) {
          status != cudaStreamCaptureStatusNone;
 }
 
-// False if the streams could not be ordered on the card.
+// False if the streams could not be ordered on the GPU.
 bool order_by_event(cudaStream_t waits, cudaStream_t done) {
   cudaEvent_t event = nullptr;
-  // What another thread records at the moment cannot wait for what is not recorded.
+  // If another thread is recording in `waits`, the recording cannot wait for work outside of it.
   if (is_recorded(waits)) return false;
   if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess) return false;
   const bool is_ordered = cudaEventRecord(event, done) == cudaSuccess &&
                           cudaStreamWaitEvent(waits, event, 0) == cudaSuccess;
-  static_cast<void>(cudaEventDestroy(event));  // lives on until it has happened
+  static_cast<void>(cudaEventDestroy(event));  // CUDA keeps the event until it has happened
   return is_ordered;
 }
 
@@ -172,7 +173,8 @@ void CudaAllocator::give_up(void* block) noexcept {
   if (found != live_.end()) put_back(found);
 }
 
-// `3 of 822083584 bytes (conv2d), 2 of 411041792`: a network's layers have many blocks of one size.
+// For example `3 of 822083584 bytes (conv2d), 2 of 411041792`: a network's layers have many blocks
+// of one size.
 std::string CudaAllocator::largest_blocks() const {
   constexpr std::size_t kMost = 5;
   std::map<std::pair<std::size_t, std::string_view>, int, std::greater<>> counts;

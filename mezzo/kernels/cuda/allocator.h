@@ -1,4 +1,4 @@
-// Memory of a card: blocks are kept and handed out again, and every byte is counted.
+// The caching allocator of a GPU's memory, which also counts every byte.
 #pragma once
 
 #include <array>
@@ -16,27 +16,28 @@
 
 namespace mezzo::kernels::cuda {
 
-// How a card's memory is taken and given back; tests have none and take the host's.
+// How a GPU's memory is allocated and freed. Tests use the host's memory instead.
 struct DeviceMemory {
-  // Null if there is no more; throws DeviceError if the card has failed.
+  // Null if there is no more memory; throws DeviceError if the GPU has failed.
   void* (*take)(std::size_t bytes) = nullptr;
   void (*give_back)(void* block) = nullptr;
-  // Makes what is queued in `waits` from now on wait for what is queued in `done` by now.
+  // Makes work that is queued in `waits` from now on wait for work that is already queued in
+  // `done`.
   void (*order)(cudaStream_t waits, cudaStream_t done) = nullptr;
 };
 extern const DeviceMemory kCudaMemory;
 
-// What to do when the card is full: return what is cached to it and try again, or fail at once.
+// What to do if the GPU's memory is full: free cached blocks and try again, or fail at once.
 enum class WhenFull : std::uint8_t { kTrim, kFail };
 
-// Off: every block is as long as was asked for, and goes back to the card at once, which waits for
-// it. That is slow, and shows tools that watch memory every access past a block's end.
+// Off: every block has exactly the requested size and is freed at once, which waits for the GPU.
+// That is slow, but shows memory checkers every access past a block's end.
 enum class Caching : std::uint8_t { kOn, kOff };
 
-// A caching allocator in the order of streams. cudaMalloc and cudaFree wait for the whole card; a
-// block that is given back is kept instead, and handed out again at once to the stream it was used
-// in: work that is queued there later runs later. Given back by another thread than the one that
-// asked for it, its stream first waits for that thread's. Thread-safe.
+// A stream-ordered caching allocator. cudaMalloc and cudaFree wait for the whole GPU, so released
+// blocks are kept. A block is handed out again at once to the stream that it was used in: work that
+// is queued there later runs later. If another thread releases a block than the one that allocated
+// it, the block's stream first waits for that thread's. Thread-safe.
 class CudaAllocator {
  public:
   explicit CudaAllocator(Device device, const DeviceMemory& memory = kCudaMemory,
@@ -45,21 +46,21 @@ class CudaAllocator {
   CudaAllocator(const CudaAllocator&) = delete;
   CudaAllocator& operator=(const CudaAllocator&) = delete;
 
-  // `bytes` of memory, aligned to 256 bytes, for work in `stream`; null for 0 bytes. Throws
-  // DeviceError, with the largest blocks in use and what they were asked for (AllocationLabel),
-  // when the card has no more after giving back what is cached.
+  // `bytes` of memory, aligned to 256 bytes, for work in `stream`; null for 0 bytes. If the GPU has
+  // no more memory after cached blocks were freed, throws DeviceError. It lists the largest blocks
+  // in use and what they were allocated for (AllocationLabel).
   void* allocate(std::size_t bytes, cudaStream_t stream, WhenFull when_full = WhenFull::kTrim);
-  // Gives a block back after the work queued in `stream`, the calling thread's. Null is ignored.
+  // Releases a block after the work queued in `stream`, the calling thread's. Null is ignored.
   void release(void* block, std::size_t bytes, cudaStream_t stream) noexcept;
 
-  // From now on release() leaves the block alone; only give_up() gives it back.
+  // From now on release() ignores the block; only give_up() releases it.
   void keep(void* block);
-  // Gives back a block that was kept, after the work queued in the stream that it was asked for.
+  // Releases a block that was kept, after the work queued in the stream that it was allocated for.
   void give_up(void* block) noexcept;
 
   MemoryStats stats() const;
   void reset_peak();
-  // Returns all cached blocks to the card.
+  // Frees all cached blocks.
   void trim() noexcept;
 
  private:
@@ -68,7 +69,7 @@ class CudaAllocator {
     std::size_t size_class = 0;
     cudaStream_t stream = nullptr;
     bool is_kept = false;
-    const char* label = nullptr;  // what it was asked for
+    const char* label = nullptr;  // what it was allocated for
   };
   struct Pool {
     cudaStream_t stream = nullptr;
@@ -90,8 +91,8 @@ class CudaAllocator {
   MemoryStats stats_;
 };
 
-// The allocator of a card. MEZZO_CUDA_CACHE=0 turns caching off, 1 on; the default is on, and off
-// in builds with the address sanitizer, whose cards are emulated.
+// The allocator of a GPU. MEZZO_CUDA_CACHE=0 turns caching off, 1 on. It is on by default, but off
+// in builds with the address sanitizer, whose GPUs are emulated.
 CudaAllocator& allocator_of(Device device);
 
 }  // namespace mezzo::kernels::cuda

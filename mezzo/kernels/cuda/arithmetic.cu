@@ -1,5 +1,5 @@
-// Addition, subtraction, multiplication and division, the larger and the smaller of two, with
-// broadcasting over any strides.
+// Addition, subtraction, multiplication, division, maximum and minimum, with broadcasting over any
+// strides.
 #include "mezzo/kernels/cuda/broadcast.cuh"
 #include "mezzo/kernels/cuda/pointwise.cuh"
 #include "mezzo/ops/affine_attrs.h"
@@ -28,7 +28,7 @@ struct Mul {
 struct Div {
   __device__ float operator()(float a, float b) const { return a / b; }
 };
-// A comparison with a NaN says no: b stays if it is one, and a has to be asked.
+// A comparison with NaN is false: b is kept if it is NaN, so only a must be tested.
 struct Maximum {
   __device__ float operator()(float a, float b) const { return a > b || isnan(a) ? a : b; }
   __device__ std::int64_t operator()(std::uint64_t a, std::uint64_t b) const {
@@ -50,7 +50,7 @@ struct Affine {
   float shift;
   __device__ float operator()(float x) const { return fmaf(x, scale, shift); }
 };
-// For numbers that f32 does not hold.
+// For numbers that f32 does not hold exactly.
 struct WideAffine {
   double scale;
   double shift;
@@ -66,7 +66,7 @@ struct WideDivNumber {
   __device__ float operator()(float x) const { return static_cast<float>(x / divisor); }
 };
 
-// In unsigned numbers, which wrap around where signed ones would be undefined.
+// Computes with unsigned integers, which wrap around where signed ones would be undefined.
 template <class F, class T>
 struct Integers {
   static constexpr bool kIsRaw = true;

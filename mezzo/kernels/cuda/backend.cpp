@@ -47,7 +47,7 @@ class CudaBackend final : public DeviceBackend {
       const OnDevice on(device);
       allocator_of(device).release(block, bytes, context_of(device).stream());
     } catch (const Error&) {
-      // Only a card that is lost refuses this; the next call that can throw will say so.
+      // This fails only if the device is lost; the next call that can throw reports that.
     }
   }
 

@@ -1,11 +1,11 @@
-// CUDA cards as mezzo/core sees them.
+// The back end through which mezzo/core uses NVIDIA GPUs.
 #pragma once
 
 #include "mezzo/core/device_backend.h"
 
 namespace mezzo::kernels::cuda {
 
-// The back end of CUDA cards, in the registry's table.
+// The CUDA back end, for the registry's table.
 DeviceBackend& backend();
 
 }  // namespace mezzo::kernels::cuda

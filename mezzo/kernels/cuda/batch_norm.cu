@@ -34,11 +34,11 @@ struct Statistics {
 
 enum class Tail { kNone, kRelu, kAddRelu };
 
-// What a thread reads of one pixel.
+// The elements of one pixel that a thread reads.
 template <int N, class T>
 struct AppliedTo {
   Pack<T, N> x;
-  Pack<T, N> residual;  // where there is one
+  Pack<T, N> residual;  // if there is one
 };
 
 template <int N, Tail kTail, class T>

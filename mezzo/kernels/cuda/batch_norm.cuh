@@ -1,5 +1,5 @@
-// What batch normalization and its gradient share: the numbers of a channel, and what becomes of
-// one value.
+// Shared by batch normalization and its gradient: per-channel parameters, and the arithmetic for
+// one element.
 #pragma once
 
 #include "mezzo/kernels/cuda/channels.cuh"
@@ -12,7 +12,7 @@ inline ChannelGrid channel_grid(const Launch& launch, const Shape& x, int pack) 
   return channel_grid(launch, x.numel() / std::max<std::int64_t>(x[1], 1), x[1], pack);
 }
 
-// Numbers of each channel: what is given, or is given in its stead where it is absent.
+// The parameters of each channel, or defaults for those that are absent.
 struct ChannelInputs {
   const float* mean;
   const float* var;
@@ -23,12 +23,12 @@ struct ChannelInputs {
 
 struct ChannelNumbers {
   float mean, rstd, scale, bias;
-  // One value normalised. Written out, because the gradient computes it again to find the signs
-  // that the forward pass saw: both must round alike.
+  // Normalises one value. Written as a single fmaf, because the gradient recomputes it to find the
+  // signs that the forward pass saw: both must round alike.
   __device__ float normalized(float x) const { return fmaf(x - mean, scale, bias); }
 };
 
-// All numbers are asked for before the first is used: a root or a quotient has a slow branch, past
+// All parameters are loaded before the first is used. A root or a quotient has a slow branch, past
 // which the compiler moves no load, and the channels would wait for memory one after the other.
 template <int N>
 __device__ inline void read_numbers(ChannelNumbers (&numbers)[N], const ChannelInputs& in,

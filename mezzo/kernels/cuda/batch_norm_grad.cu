@@ -7,11 +7,11 @@ namespace {
 
 using In = BatchNormGradInput;
 
-// Where the signs before the ReLU come from: there is none, they are computed again from x, or from
-// x and the residual, or are those of y.
+// Where the signs before the ReLU come from: there is no ReLU; they are recomputed from x, or from
+// x and the residual; or y is read.
 enum class Mask { kNone, kFromX, kFromResidual, kFromY };
 
-// With a residual, the gradient behind the mask is a result, too.
+// With a residual, the masked gradient is a result, too.
 constexpr bool has_residual(Mask mask) {
   return mask == Mask::kFromResidual || mask == Mask::kFromY;
 }
@@ -20,13 +20,13 @@ template <class T>
 struct GradTensors {
   const T* grad;
   const T* x;
-  T* grad_x;                   // may lie over x or grad: each element is read before it is written
+  T* grad_x;                   // may overlap x or grad: each element is read before it is written
   const T* signs = nullptr;    // y or the residual
-  T* grad_residual = nullptr;  // with either; the same
+  T* grad_residual = nullptr;  // if there is a residual; may overlap, too
   const T* other = nullptr;    // a second gradient, which is added to the first
 };
 
-// What a thread reads of one pixel, as it is stored: several wait in few registers.
+// The elements of one pixel that a thread reads, unconverted: several pixels wait in few registers.
 template <int N, Mask kMask, bool kJoined, class T>
 struct PixelPacks {
   static constexpr int kCount = 2 + has_residual(kMask) + kJoined;
@@ -41,16 +41,16 @@ struct PixelPacks {
     return packs;
   }
 
-  // Number k of x, and its gradient before the ReLU.
+  // Value k of x, and its gradient before the ReLU.
   __device__ float2 value(const ChannelNumbers& numbers, int k) const {
     const float at = widen(x.values[k]);
     float g = widen(grad.values[k]);
-    // Rounded to T, as the sum of a call of its own is.
+    // Rounded to T, like the sum of a separate call.
     if constexpr (kJoined) g = widen(narrow<T>(g + widen(other.values[k])));
     float y = 0;
     if constexpr (kMask == Mask::kFromY) y = widen(signs.values[k]);
     if constexpr (kMask == Mask::kFromX) y = numbers.normalized(at);
-    // Rounded, as y was: a small number may have become 0.
+    // Rounded like y itself: a small value may have become 0.
     if constexpr (kMask == Mask::kFromResidual) {
       y = widen(narrow<T>(numbers.normalized(at) + widen(signs.values[k])));
     }
@@ -59,9 +59,9 @@ struct PixelPacks {
   }
 };
 
-// The sums of the gradients, and of their products with the values' distances from the mean: the
-// gradients of bias, and of weight but for the factor that normalises, which would take a register
-// for each channel. With a residual, the gradients themselves, for grad_x_kernel to read.
+// Sums the gradients, and their products with the values' distances from the mean. These are the
+// gradients of bias and of weight, except for the normalising factor of the latter, which would
+// take a register for each channel. With a residual, also stores the gradients for grad_x_kernel.
 template <int N, Mask kMask, bool kJoined, class T>
 __global__ void MEZZO_THREE_BLOCKS sums_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
                                                float2* partial) {
@@ -104,8 +104,8 @@ struct ParameterGrads {
   }
 };
 
-// `share`: 1 / pixels in training, where the statistics depend on x; else 0, and nothing is taken
-// off: 0 times an infinite sum would be NaN.
+// `share`: 1 / pixels in training, where the statistics depend on x. Otherwise it is 0 and nothing
+// is subtracted, since 0 times an infinite sum would be NaN.
 template <int N, Mask kMask, class T>
 __global__ void MEZZO_THREE_BLOCKS grad_x_kernel(ChannelGrid g, ChannelInputs in, GradTensors<T> t,
                                                  float share, const float* grad_weight,

@@ -4,8 +4,8 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// N neighbours at a time. Remainders are taken in 32 bits where those do: in 64 they take longer
-// than all the rest.
+// Adds the bias to N adjacent elements at a time. Remainders are computed in 32 bits if they fit:
+// in 64 bits they take longer than everything else.
 template <int N, class Bias, class Out>
 __global__ void add_bias_kernel(std::int64_t count, std::int64_t features, const float* sums,
                                 const Bias* bias, Out* out) {

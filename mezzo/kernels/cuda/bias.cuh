@@ -5,8 +5,8 @@
 
 namespace mezzo::kernels::cuda {
 
-// output = sums + bias, in f32, rounded once. The last dimension in memory has as many numbers as
-// the bias. The sums may be the output.
+// output = sums + bias, in f32, rounded once. The last dimension in memory has the bias's size. The
+// sums may be the output.
 void add_bias(const Launch& launch, const Tensor& sums, const Tensor& bias, const Tensor& output);
 
 }  // namespace mezzo::kernels::cuda

@@ -13,7 +13,7 @@ struct OfLogit {
   __device__ float operator()(float x, float t) const { return functions::logit_loss(x, t); }
 };
 
-// Losses are f32 whatever comes in: they are added up next.
+// Losses are f32, whatever the inputs: they are summed next.
 template <class F>
 void losses(const KernelArgs& args) {
   const Launch launch(args.output());

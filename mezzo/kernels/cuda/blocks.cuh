@@ -22,14 +22,14 @@ using kernels::cuda::Scratch;
 using kernels::cuda::store;
 using kernels::cuda::widen;
 
-// The device whose memory that is.
+// The device that holds the memory `data`.
 inline Device device_of(const void* data) {
   cudaPointerAttributes attributes{};
   MEZZO_CUDA_CHECK(cudaPointerGetAttributes(&attributes, data));
   return {DeviceType::kCuda, static_cast<std::int8_t>(attributes.device)};
 }
 
-// The same for a list of blocks, of which some may have no memory.
+// The device of a list of blocks, some of which may have no memory.
 inline Device device_of(std::span<const Block> blocks) {
   for (const Block& block : blocks) {
     if (block.data != nullptr) return device_of(block.data);
@@ -37,16 +37,16 @@ inline Device device_of(std::span<const Block> blocks) {
   return {DeviceType::kCuda, 0};
 }
 
-// As many blocks as a launch takes: its parameters have at most 4 kB.
+// The blocks of one launch, whose parameters have at most 4 kB.
 template <class Block>
 struct Batch {
   static constexpr int kMost = static_cast<int>(3584 / sizeof(Block));
   Block blocks[kMost];
-  int first = 0;  // place of the first block in the whole list
+  int first = 0;  // index of the first block in the whole list
 };
 
-// Calls use(batch, grid) for all blocks. A grid's second dimension counts the blocks of the batch,
-// its first one shares out the elements of each; a small block's idle threads end at once.
+// Calls use(batch, grid) for all blocks. A grid's second dimension counts the blocks of the batch;
+// its first one divides the elements of each. A small block's idle threads end at once.
 template <class Block, class Use>
 void for_batches(std::span<const Block> blocks, unsigned across, const Use& use) {
   for (std::size_t first = 0; first < blocks.size(); first += Batch<Block>::kMost) {
@@ -59,8 +59,8 @@ void for_batches(std::span<const Block> blocks, unsigned across, const Use& use)
   }
 }
 
-// Calls use(first, grid) for the rows of a list, as many at a time as a grid has: its second
-// dimension counts them from `first` on.
+// Calls use(first, grid) for the rows of a list, as many at a time as a grid can have. The grid's
+// second dimension counts them from `first` on.
 template <class Use>
 void for_rows(std::size_t count, unsigned across, const Use& use) {
   constexpr std::size_t kMost = 65535;
@@ -70,8 +70,8 @@ void for_rows(std::size_t count, unsigned across, const Use& use) {
   }
 }
 
-// Calls f(values, i) for N elements at a time from element i, N being a pack or 1, and stores what
-// it leaves in them if kWrite.
+// Calls f(values, i) for N elements at a time from element i, N being a pack or 1. Stores the
+// changed values if kWrite.
 template <bool kWrite, class T, class F>
 __device__ inline void for_elements(T* data, std::int64_t count, const F& f) {
   constexpr int N = kPackOf<T>;
@@ -90,7 +90,7 @@ __device__ inline void for_elements(T* data, std::int64_t count, const F& f) {
   }
 }
 
-// Calls f(data as T*) for a block's dtype: all threads of a block of threads take the same way.
+// Calls f(data as T*) for a block's dtype. All threads of a thread block take the same branch.
 template <class F>
 __device__ inline void visit_block(const Block& block, const F& f) {
   switch (block.dtype) {

@@ -11,7 +11,7 @@ inline Loop<3> broadcast_loop(const KernelArgs& args) {
                                     broadcast_strides(args.input(1), out.shape())});
 }
 
-// A function of a tensor and one number, which is read once per thread and turn.
+// A function of a tensor and one number, which is read once per thread and iteration.
 template <class F, class T, bool kNumberFirst>
 struct WithNumber {
   F f;
@@ -21,8 +21,8 @@ struct WithNumber {
   }
 };
 
-// out = f(a, b) in f32, of inputs of T. Tensors of one layout, and a tensor with one number, are
-// dense memory; anything else goes by index.
+// out = f(a, b) in f32, for inputs of T. Tensors of one layout, or a tensor and one number, are
+// handled as dense memory; everything else by index.
 template <class T, class Out, class F>
 void run_broadcast(const KernelArgs& args, const F& f) {
   const Launch launch(args.output());

@@ -1,8 +1,8 @@
 // Loops down the columns of matrices, for channels of images and features of rows.
 //
-// Channels-last images are a matrix of pixels and channels. A thread has some neighbouring
-// channels, 16 bytes of them where they divide evenly, keeps their numbers in registers, and goes
-// down the pixels. Blocks that share channels have a part of the pixels each.
+// Channels-last images are a matrix of pixels and channels. A thread has some adjacent channels, 16
+// bytes of them if they divide evenly. It keeps their values in registers and goes down the pixels.
+// Thread blocks that share channels have a part of the pixels each.
 #pragma once
 
 #include "mezzo/kernels/cuda/element.cuh"
@@ -13,10 +13,10 @@ namespace mezzo::kernels::cuda {
 struct ChannelGrid {
   std::int64_t pixels = 0;
   std::int64_t channels = 0;
-  int across = 1;  // threads side by side in a block; a power of two
+  int across = 1;  // threads side by side in a thread block; a power of two
   std::int64_t parts = 1;
   std::int64_t per_part = 1;  // pixels
-  int columns = 1;            // blocks side by side
+  int columns = 1;            // thread blocks side by side
 
   dim3 grid() const { return {static_cast<unsigned>(columns), static_cast<unsigned>(parts)}; }
   dim3 block() const {
@@ -24,11 +24,11 @@ struct ChannelGrid {
   }
 };
 
-// For threads that have `pack` channels each.
+// The grid for threads that have `pack` channels each.
 inline ChannelGrid channel_grid(const Launch& launch, std::int64_t pixels, std::int64_t channels,
                                 int pack) {
-  constexpr std::int64_t kLeastPixels = 8;  // that a thread goes down
-  // A multiprocessor holds three or four blocks: four or three rounds of them, all of them full.
+  constexpr std::int64_t kLeastPixels = 8;  // per thread
+  // A multiprocessor holds three or four thread blocks, so this is four or three full waves.
   constexpr std::int64_t kBlocksWanted = 12;
   ChannelGrid g;
   g.pixels = pixels;
@@ -44,15 +44,15 @@ inline ChannelGrid channel_grid(const Launch& launch, std::int64_t pixels, std::
   return g;
 }
 
-// A second pass over images goes backwards: what the first has read last is in the second-level
-// cache still, of which cards have tens of megabytes. And what it writes last, the next kernel
-// reads first.
+// A second pass over images goes backwards. The last pixels of the first pass are still in the
+// second-level cache, of which GPUs have tens of megabytes. And the next kernel first reads what
+// this one writes last.
 enum class Direction { kForwards, kBackwards };
 
 // A thread's channels of one pixel.
 struct Place {
   std::int64_t pixel = 0;
-  std::int64_t at = 0;  // of the first of these channels, in elements
+  std::int64_t at = 0;  // offset of the first of these channels, in elements
 };
 
 // A thread's channels and pixels.
@@ -68,11 +68,11 @@ class ChannelRange {
     last_ = end < pixels_ ? end : pixels_;
   }
 
-  // False for threads of a block that are beyond the last channel.
+  // False for threads of a thread block beyond the last channel.
   __device__ bool has_channels() const { return channel_ < channels_; }
   __device__ std::int64_t channel() const { return channel_; }
 
-  // Calls use(read(place), place) for each of its pixels. kAhead of them are read before the first
+  // Calls use(read(place), place) for each of the thread's pixels; kAhead are read before the first
   // is used.
   template <int kAhead, class Read, class Use>
   __device__ void for_pixels(const Read& read, const Use& use) const {
@@ -90,10 +90,10 @@ class ChannelRange {
     }
   }
 
-  // Reads its pixels of x in rounds of kAhead, each a pack of N channels, forwards: first(packs,
-  // count) is called with those that whole rounds leave over, one at least, and then use(packs)
-  // with each whole round. These have no conditions and multiply no addresses, which is half of
-  // what a loop does that only adds up.
+  // Reads the thread's pixels of x forwards in rounds of kAhead, each a pack of N channels. First
+  // calls first(packs, count) with the remainder of whole rounds, at least one pixel, then
+  // use(packs) for each whole round. Whole rounds have no conditions and multiply no addresses,
+  // which is half of the work in a loop that only sums.
   template <int kAhead, int N, class T, class First, class Use>
   __device__ void for_rounds(const T* x, const First& first, const Use& use) const {
     if (!has_channels() || first_ >= last_) return;
@@ -128,21 +128,21 @@ class ChannelRange {
   std::int64_t pixels_, channels_, channel_, first_, last_;
 };
 
-// How many pixels to read at once if each is so many packs of 16 bytes: with one pack on its way
-// for each of the threads that a multiprocessor holds, memory is not kept busy. With four instead
-// of two of single packs an H100 is no faster; an H200, whose memory is, does ResNet-50's step at
-// batch 256 in f16 in 32.4 ms instead of 32.6.
+// The number of pixels to read at once if each has that many packs of 16 bytes. With one pack in
+// flight per resident thread, memory is not kept busy. With four instead of two single packs, an
+// H100 is no faster. An H200, whose memory is faster, is: ResNet-50's step at batch 256 in f16
+// takes 32.4 instead of 32.6 ms.
 constexpr int pixels_ahead(int packs) { return packs <= 1 ? 4 : packs == 2 ? 2 : 1; }
 
-// Registers for three blocks on a multiprocessor: with one too many there would be two, and a third
-// less on its way from memory.
+// Limits registers so that three blocks fit on a multiprocessor. One register too many would leave
+// two blocks, and a third less data in flight from memory.
 #define MEZZO_THREE_BLOCKS __launch_bounds__(kThreads, 3)
-// For four, which is as many as kernels need that only add up one tensor.
+// Four blocks: enough for kernels that only sum one tensor.
 #define MEZZO_FOUR_BLOCKS __launch_bounds__(kThreads, 4)
 
-// Adds up what the threads of a column of the block have, in a fixed order, N values each side by
-// side: the barriers between the levels take as long for one as for all. For all threads of a
-// block; the sums are those of the first row's threads, who alone may use them.
+// Sums the values of the threads of a column of the thread block, in a fixed order. Each thread has
+// N values: the barriers between the levels cost as much for one as for all. All threads of the
+// block must call it. The sums end in the first row's threads, and only these may use them.
 template <int N, class T, class Add>
 __device__ void add_up_columns(T (&values)[N], T (&shared)[N][kThreads], Add add) {
   const int here = threadIdx.y * blockDim.x + threadIdx.x;
@@ -165,9 +165,9 @@ __device__ inline void add_pair(float2& sum, const float2& other) {
   sum.y += other.y;
 }
 
-// Kernels that add up each channel's parts, of which there can be a thousand, have blocks of some
-// channels side by side with many threads down their parts: with one thread for a channel it would
-// wait for memory a thousand times in a row, longer than the pass over the images takes.
+// The thread blocks of kernels that sum each channel's parts, of which there may be a thousand.
+// They have a few channels side by side and many threads down the parts. One thread per channel
+// would wait for memory a thousand times in a row, longer than the pass over the images takes.
 inline constexpr int kCombineAcross = 4;
 inline dim3 combine_block() { return {kCombineAcross, kThreads / kCombineAcross}; }
 inline unsigned combine_blocks(std::int64_t channels) {
@@ -175,7 +175,7 @@ inline unsigned combine_blocks(std::int64_t channels) {
 }
 
 // The sum of the parts of channel c, in a fixed order, for the threads of a block's first row.
-// Eight parts are read at once, for the same reason.
+// Eight parts are read at once, also because of memory latency.
 template <class T, class Add>
 __device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c,
                           T (&shared)[1][kThreads], Add add) {
@@ -196,8 +196,8 @@ __device__ T sum_of_parts(const ChannelGrid& g, const T* partial, std::int64_t c
   return value[0];
 }
 
-// What becomes of columns that were added up: a Total has join(sum, other) and finish(sum, column),
-// which stores a whole sum.
+// The epilogue of column sums: a Total has join(sum, other), and finish(sum, column), which stores
+// a complete sum.
 
 template <class Total, class Sum>
 __global__ void combine_columns_kernel(ChannelGrid g, Total total, const Sum* partial) {
@@ -216,9 +216,9 @@ void combine_columns(const Launch& launch, const ChannelGrid& g, const Total& to
   check_launch("combine_columns_kernel");
 }
 
-// What is added up down a matrix: Terms of packs of N columns have a type Sum, which begins as
-// zeros, the number kPacks of packs that they read of a row, Packs read(place) and add(packs,
-// sums). `partial` is null where one block has all rows of its columns.
+// Sums down a matrix. Terms, for packs of N columns, have a type Sum, which begins as zeros; the
+// number kPacks of packs that they read of a row; a type Packs; read(place); and add(packs, sums).
+// `partial` is null if one thread block has all rows of its columns.
 template <int N, class Terms, class Total, class Sum>
 __global__ void MEZZO_THREE_BLOCKS columns_kernel(ChannelGrid g, Terms terms, Total total,
                                                   Sum* partial) {
@@ -241,7 +241,7 @@ __global__ void MEZZO_THREE_BLOCKS columns_kernel(ChannelGrid g, Terms terms, To
   }
 }
 
-// Adds up the columns of a dense matrix.
+// Sums the columns of a dense matrix.
 template <int N, class Terms, class Total>
 void add_up_rows(const Launch& launch, const Terms& terms, const Total& total, std::int64_t rows,
                  std::int64_t columns) {

@@ -1,4 +1,4 @@
-// Errors of the CUDA run time as exceptions.
+// Errors of the CUDA runtime as exceptions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,7 @@
 
 namespace mezzo::kernels::cuda {
 
-// Throws DeviceError with the call and the run time's own text unless `status` is success.
+// Throws DeviceError with the call and the runtime's own text unless `status` is success.
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) [[likely]]
     return;
@@ -16,8 +16,8 @@ inline void check_cuda(cudaError_t status, const char* call) {
                     cudaGetErrorString(status));
 }
 
-// After a kernel's launch: throws DeviceError if it could not start. What goes wrong while it runs
-// is reported by a later call that waits.
+// Call after a kernel launch: throws DeviceError if the kernel could not start. An error while it
+// runs is reported by a later call that waits.
 inline void check_launch(const char* kernel) { check_cuda(cudaGetLastError(), kernel); }
 
 }  // namespace mezzo::kernels::cuda

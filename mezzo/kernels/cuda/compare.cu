@@ -1,4 +1,4 @@
-// Comparisons with broadcasting over any strides: 16-bit numbers as f32, integers as they are.
+// Comparisons with broadcasting over any strides: 16-bit values as f32, integers as they are.
 #include "mezzo/kernels/cpu/loops/integers.h"
 #include "mezzo/kernels/cuda/broadcast.cuh"
 #include "mezzo/ops/compare_attrs.h"
@@ -6,7 +6,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-using Answer = std::uint8_t;  // as bool is stored, 0 or 1
+using Answer = std::uint8_t;  // bool's storage, 0 or 1
 
 struct Compare {
   Relation relation;
@@ -52,7 +52,7 @@ void compare_floats_to_number(const KernelArgs& args) {
   });
 }
 
-// Of bools, too, which are bytes.
+// Bools too, which are bytes.
 void compare_integers(const KernelArgs& args) {
   const Launch launch(args.output());
   visit_integer_dtype(args.input(0).dtype(), [&]<class T>() {

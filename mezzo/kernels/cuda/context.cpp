@@ -13,7 +13,7 @@ namespace {
 
 int count_devices() {
   int count = 0;
-  // Without a card or a driver this fails, which is an answer and no error.
+  // Without a GPU or a driver this fails, which is an answer and not an error.
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return 0;
@@ -55,8 +55,8 @@ OnDevice::~OnDevice() {
 
 Context::Context(Device device) : device_(device) {
   const OnDevice on(device);
-  // Non-blocking: work of others in the default stream would otherwise wait for ours, and we for
-  // it.
+  // Non-blocking: otherwise the default stream of other code would wait for this one, and the
+  // reverse.
   MEZZO_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   MEZZO_CUDA_CHECK(
       cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device.index));
@@ -97,8 +97,8 @@ cublasLtContext* Context::cublas() {
 }
 
 Context& context_of(Device device) {
-  // Never destroyed: tensors in static variables give their memory back when a thread's objects are
-  // gone, and the allocator keeps blocks for the stream of a thread that has ended.
+  // Never destroyed: tensors in static variables release memory after a thread's objects are gone,
+  // and the allocator keeps blocks for the stream of a thread that has ended.
   thread_local std::array<Context*, kMostDevices> contexts{};
   Context*& context = contexts[place_of(device)];
   if (context == nullptr) context = new Context(device);

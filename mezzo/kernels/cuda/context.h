@@ -1,4 +1,4 @@
-// What a thread has on a card: a queue of work, and handles of libraries that work in it.
+// A thread's context on a GPU: its stream, and library handles that work in it.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ struct cublasLtContext;
 
 namespace mezzo::kernels::cuda {
 
-// As many devices as there can be, and a device's place among them.
+// The most devices there can be, and a device's index among them.
 inline constexpr std::size_t kMostDevices = 128;
 inline std::size_t place_of(Device device) { return static_cast<std::uint8_t>(device.index); }
 
-// Makes a device the thread's current one while it exists.
+// Makes a device current for the calling thread while this exists.
 class OnDevice {
  public:
   explicit OnDevice(Device device);
@@ -31,9 +31,9 @@ class OnDevice {
   bool changed_ = false;
 };
 
-// One for each thread and device, made when it is first asked for and kept to the end. All kernels
-// of a thread run in its stream, so that they need not wait for each other on the host. A tensor
-// that another thread made is ready once that thread has called synchronize().
+// One context per thread and device, created at its first use and kept to the end. All kernels of a
+// thread run in its stream, so that they need not wait for each other on the host. A tensor that
+// another thread made is ready once that thread has called synchronize().
 class Context {
  public:
   explicit Context(Device device);
@@ -42,10 +42,11 @@ class Context {
 
   Device device() const { return device_; }
   cudaStream_t stream() const { return stream_; }
-  // For copies from the host that run beside the work in stream(). Made at its first use.
+  // The stream for copies from the host that run beside the work in stream(). Created at its first
+  // use.
   cudaStream_t copy_stream();
   int multiprocessors() const { return multiprocessors_; }
-  // Made at their first use: they take some 100 ms and memory of the card.
+  // Created at their first use: they take some 100 ms, and memory of the GPU.
   cudnnContext* cudnn();
   cublasLtContext* cublas();
 
@@ -61,13 +62,13 @@ class Context {
 // The calling thread's context on a device.
 Context& context_of(Device device);
 
-// How many cards can be used; 0 without a driver.
+// The number of usable GPUs; 0 without a driver.
 int device_count();
-// Why that is 0.
+// Why device_count() is 0.
 std::string why_no_device();
 
-// Memory that a kernel needs while it runs, from the caching allocator: it is handed out again only
-// to work that is queued later.
+// Scratch memory for a running kernel, from the caching allocator. It is handed out again only to
+// work that is queued later.
 class Scratch {
  public:
   Scratch(std::size_t bytes, Device device);

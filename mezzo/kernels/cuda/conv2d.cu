@@ -1,5 +1,5 @@
-// Convolutions and their gradients: of few channels by own kernels, else by cuDNN, and where it has
-// no engine, as plain loops.
+// Convolutions and their gradients: of few channels by mezzo's own kernels, otherwise by cuDNN, and
+// by plain loops where cuDNN has no engine.
 #include "mezzo/core/derived.h"
 #include "mezzo/core/log.h"
 #include "mezzo/kernels/cuda/bias.cuh"
@@ -27,11 +27,11 @@ Tensor pack(const Tensor& weight) {
   return packed;
 }
 
-// The weight with its channels innermost. Made once per change of the weight, and straight from the
-// f32 parameter if the weight is its 16-bit copy that nobody has looked at yet.
+// The weight with its channels innermost. It is made once per change of the weight. If the weight
+// is an unfilled 16-bit copy, it is made directly from the f32 parameter.
 Tensor packed_weight(const Tensor& weight) {
   if (weight.is_dense(kImages)) return weight;
-  if (is_recording()) return pack(weight);  // of every launch: the weight will have changed
+  if (is_recording()) return pack(weight);  // for every launch, since the weight will have changed
   DerivedCopies& derived = weight.storage()->derived();
   const DerivedKey key = derived_key(weight, kPackedWeight, 0);
   const Ref<RefCounted> found = derived.find(key, weight.version());
@@ -52,14 +52,14 @@ Sizes sizes_of(const Tensor& tensor) {
   return {tensor.size(0), tensor.size(1), tensor.size(2), tensor.size(3)};
 }
 
-// How operands are given to an engine.
+// The form in which operands are passed to an engine.
 enum class Operands : std::uint8_t {
   kPlain,
-  kPadded,  // 16-bit images and gradients with as many channels as weight gradients want
-  kWide,    // 16-bit operands widened to f32, exactly, for engines that take no mixture
+  kPadded,  // 16-bit images and gradients, padded to the channels that weight gradients need
+  kWide,    // 16-bit operands widened to f32, exactly, for engines that take no mixed dtypes
 };
 
-// The tensors of a call, whichever of the three is its result.
+// The tensors of a call, whichever of the three is the result.
 struct Roles {
   const Tensor& x;
   const Tensor& weight;
@@ -86,8 +86,8 @@ const Conv2dAttrs& attrs_of(const KernelArgs& args) {
   }
 }
 
-// What all pointers will be aligned to: those of tensors that are taken as they lie, of that dtype
-// and channels-last. The others are copied to memory of their own.
+// The alignment of all pointers: of the tensors that are used in place, which have that dtype and
+// are channels-last. The others are copied to aligned memory.
 int alignment_of(const Roles& roles, const ConvProblem& p) {
   const DType result = p.result;
   std::uintptr_t bits = 16;
@@ -103,10 +103,10 @@ int alignment_of(const Roles& roles, const ConvProblem& p) {
   return static_cast<int>(bits & (0 - bits));
 }
 
-// Whether channels of zeros are added to 16-bit operands for the gradient by the weight. For an odd
-// number cuDNN 9.19 has no engine, and for one that is even, but no multiple of eight, its engines
-// that are compiled at run time give wrong sums, without refusing (seen on an H100 with rows of
-// four channels and of two).
+// Whether zero channels are added to 16-bit operands for the weight gradient. For an odd number of
+// channels cuDNN 9.19 has no engine. For an even one that is not a multiple of eight, its
+// runtime-compiled engines give wrong sums without refusing. (Observed on an H100 with rows of four
+// channels and of two.)
 bool is_padded(const ConvProblem& p) { return is_lower(p.dtype) && p.attrs.groups == 1; }
 
 std::int64_t padded_channels(std::int64_t channels) {
@@ -121,8 +121,8 @@ ConvProblem problem_of(const KernelArgs& args, Operands operands) {
   p.pass = kPass;
   p.attrs = attrs_of<kPass>(args);
   p.dtype = wide ? DType::kF32 : args.input(0).dtype();
-  // With a bias the sums stay f32 until it has been added: rounded twice, results would be off by
-  // more than half a unit in the last place. The widened engines write f32 too.
+  // With a bias, the sums stay f32 until it has been added: rounding twice would be off by more
+  // than half a unit in the last place. The widened engines write f32, too.
   const bool has_bias = kPass == ConvPass::kForward && args.has(2);
   p.result = has_bias || wide ? DType::kF32 : args.output().dtype();
   p.x = sizes_of(roles.x);
@@ -132,8 +132,8 @@ ConvProblem problem_of(const KernelArgs& args, Operands operands) {
     p.x[1] = p.weight[1] = padded_channels(p.x[1]);
     p.y[1] = p.weight[0] = padded_channels(p.y[1]);
   }
-  // TF32 has the 11 bits of f16's numbers and more than bf16's, and f32's range: what was widened
-  // is exact in it, at many times the speed.
+  // TF32 has the 11 significant bits of f16, more than bf16's, and f32's range. Widened 16-bit
+  // values are exact in it, at many times the speed.
   const bool are_exact = is_lower(args.input(0).dtype()) && is_lower(args.input(1).dtype());
   p.tf32 = p.dtype == DType::kF32 && (are_exact || is_tf32_allowed());
   p.alignment = alignment_of(roles, p);
@@ -165,7 +165,7 @@ Call call_of(const Launch& launch, const KernelArgs& args, Operands operands) {
   const auto operand = [&](const Tensor& tensor) {
     return wide ? dense_f32(tensor, kImages) : dense(tensor, kImages);
   };
-  // The output if the result can be written to it as it comes, else a tensor to convert from.
+  // The output if the result can be written to it directly, else a tensor to convert from.
   const auto room = [&](const Tensor& output, const Sizes& sizes) {
     const DType dtype = call.problem.result;
     const bool fits = dtype == output.dtype() && sizes_of(output) == sizes;
@@ -195,7 +195,7 @@ void finish(const Launch& launch, const Call& call, const Tensor& output) {
   if (call.bias.defined()) {
     add_bias(launch, result, call.bias, output);  // both are channels-last
   } else if (result.address() != output.address()) {
-    // Without the channels of zeros.
+    // Drops the zero channels.
     const Tensor filters = slice_of(result, {.axis = 0, .start = 0, .count = output.size(0)});
     convert_into(slice_of(filters, {.axis = 1, .start = 0, .count = output.size(1)}), output);
   }
@@ -213,7 +213,7 @@ void compute_directly(const Launch& launch, const Call& call) {
   });
 }
 
-// False if no engine of cuDNN can.
+// False if no cuDNN engine can run it.
 template <ConvPass kPass>
 bool run_by_cudnn(const Launch& launch, const KernelArgs& args, Operands operands) {
   ConvPlans* plans = find_plans(launch.context(), problem_of<kPass>(args, operands));
@@ -232,7 +232,7 @@ void run_direct_kernel(const KernelArgs& args) {
   finish(launch, call, args.output());
 }
 
-// Engines may refuse when they are to run, having taken the problem before.
+// Engines may refuse to run a problem that they have accepted before.
 template <ConvPass kPass, Operands kOperands>
 void run_cudnn(const KernelArgs& args) {
   const Launch launch(args.output());
@@ -273,7 +273,7 @@ Support supports_few_channels(const KernelArgs& args) {
   return takes_few_channels(p);
 }
 
-// The output if it lies channels-last, else a tensor to convert from.
+// The output if it is channels-last, else a tensor to convert from.
 Tensor result_for(const Tensor& output) {
   if (output.is_dense(kImages)) return output;
   return empty(output.shape(), output.dtype(), kImages, output.device());
@@ -303,9 +303,9 @@ void run_few_channels(const KernelArgs& args) {
   hand_over(result, args.output());
 }
 
-// The gradient by the weight of a 1x1 window that moves by one pixel, as a product of two matrices
-// with a row for each pixel: grad^T x. cuDNN has no engine for f32 results but those that it takes
-// a second to compile, which are slower.
+// The weight gradient of a 1x1 kernel at stride 1, as a product of two matrices with a row per
+// pixel: grad^T x. For f32 results, cuDNN only has engines that take a second to compile, and are
+// slower.
 Product product_of_pixels(const KernelArgs& args) {
   const auto p = problem_of<ConvPass::kGradWeight>(args, Operands::kPlain);
   Product product;

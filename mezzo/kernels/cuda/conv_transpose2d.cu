@@ -9,7 +9,7 @@ void add_transposed_bias(const Tensor& sums, const Tensor& bias, const Tensor& o
 }
 
 void run_transposed(const KernelArgs& args) {
-  // All at once: a card is kept busy by large kernels only.
+  // All samples at once: only large kernels keep a GPU busy.
   run_conv_transpose2d(args, add_transposed_bias, args.output().size(0));
 }
 

@@ -21,7 +21,7 @@ Descriptor engine_of(const Descriptor& config) {
   return engine;
 }
 
-// An engine's notes of one sort: at most `kMost` of them, however many cuDNN says there are.
+// An engine's notes of one kind: at most `kMost`, however many cuDNN says there are.
 template <class Note, std::size_t kMost>
 std::vector<Note> notes_of(const Descriptor& engine, cudnnBackendAttributeName_t name,
                            cudnnBackendAttributeType_t type) {
@@ -34,22 +34,22 @@ std::vector<Note> notes_of(const Descriptor& engine, cudnnBackendAttributeName_t
   return {notes.begin(), notes.begin() + given};
 }
 
-// False for engines that would give other numbers than sums of f32 products in a fixed order.
+// False for engines whose results are not sums of f32 products in a fixed order.
 bool is_exact(const Descriptor& engine, const ConvProblem& p) {
   for (const auto note : notes_of<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
            engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE)) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-        // Of f32 numbers: they are rounded to TF32.
+        // Rounds f32 operands to TF32.
         if (p.dtype == DType::kF32 && !p.tf32) return false;
         break;
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-        // To 16 bits, which operands of 16 bits have.
+        // Rounds to 16 bits, which changes only f32 operands.
         if (p.dtype == DType::kF32) return false;
         break;
       case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
-      // The others: sums rounded to 16 bits, transforms whose constants are not exact (Winograd,
-      // FFT), and atomic additions, which come in any order.
+      // Other notes: sums rounded to 16 bits, transforms with inexact constants (Winograd, FFT),
+      // and atomic additions, whose order varies.
       default: return false;
     }
   }
@@ -79,7 +79,7 @@ std::vector<Descriptor> recommended(const Descriptor& graph, cudnnBackendHeurMod
       cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                CUDNN_TYPE_BACKEND_DESCRIPTOR, kMostConfigs, &count, raw.data()),
       "cudnnBackendGetAttribute");
-  // It may count more than there was room for.
+  // cuDNN may count more configurations than fit in the array.
   const std::int64_t given = std::clamp<std::int64_t>(count, 0, kMostConfigs);
   configs.erase(configs.begin() + given, configs.end());
   return configs;
@@ -94,14 +94,14 @@ std::int64_t number_of(const Descriptor& engine) {
   return number;
 }
 
-// Nothing if the engine is unfit.
+// Returns the configuration of a suitable engine, or nullopt.
 std::optional<EngineConfig> judge(Descriptor config, const ConvProblem& problem) {
   try {
     const Descriptor engine = engine_of(config);
     if (!is_exact(engine, problem)) return std::nullopt;
     return EngineConfig{std::move(config), is_compiled_at_run_time(engine), number_of(engine)};
   } catch (const CudnnRefusal&) {
-    return std::nullopt;  // what cuDNN does not say about an engine cannot be relied on
+    return std::nullopt;  // if cuDNN does not describe an engine, it cannot be trusted
   }
 }
 
@@ -109,8 +109,8 @@ std::optional<EngineConfig> judge(Descriptor config, const ConvProblem& problem)
 
 std::vector<EngineConfig> exact_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode,
                                         const ConvProblem& problem) {
-  // So that some of each are among those that are measured, wherever the heuristic had them. Not
-  // all that have to be compiled can be.
+  // Mixes the two kinds, so that some of each are among those that are measured, wherever the
+  // heuristic ranks them. There is no time to compile all that need it.
   constexpr std::ptrdiff_t kBefore = 6;
   constexpr std::ptrdiff_t kMostAtRunTime = 5;
   std::vector<EngineConfig> engines;

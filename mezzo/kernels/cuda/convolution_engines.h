@@ -1,4 +1,4 @@
-// Which of cuDNN's engines may compute a convolution.
+// The cuDNN engines that may compute a convolution.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace mezzo::kernels::cuda {
 
 struct EngineConfig {
   Descriptor config;
-  bool is_compiled_at_run_time = false;  // which takes seconds
-  std::int64_t engine = -1;              // cuDNN's number of it
+  bool is_compiled_at_run_time = false;  // takes seconds
+  std::int64_t engine = -1;              // cuDNN's index of the engine
 };
 
-// Configurations of engines that give sums of f32 products in a fixed order, as the heuristic
-// recommends them; behind the first that cuDNN has compiled come some of those that it compiles at
-// run time. Throws CudnnRefusal if the heuristic knows nothing for such a graph.
+// Configurations of engines that compute sums of f32 products in a fixed order, as the heuristic
+// ranks them. After the first of those that are already compiled come some of those that cuDNN
+// compiles at run time. Throws CudnnRefusal if the heuristic knows nothing for such a graph.
 std::vector<EngineConfig> exact_engines(const Descriptor& graph, cudnnBackendHeurMode_t mode,
                                         const ConvProblem& problem);
 

@@ -15,7 +15,7 @@ cudnnDataType_t type_of(DType dtype) {
   }
 }
 
-// `alignment` is what all pointers have; an element's own size is one that cuDNN insists on.
+// `alignment` is that of all pointers; cuDNN insists on at least the element size.
 Descriptor describe_tensor(ConvTensor uid, const std::array<std::int64_t, 4>& sizes, DType dtype,
                            std::int64_t alignment, bool is_in_memory = true) {
   alignment = std::max(alignment, static_cast<std::int64_t>(size_of(dtype)));
@@ -50,7 +50,7 @@ Descriptor describe_window(const Conv2dAttrs& attrs) {
   return window;
 }
 
-// What cuDNN calls the parts of a pass.
+// cuDNN's names for the parts of a pass.
 struct PassNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t x, weight, y, window, alpha, beta;
@@ -85,7 +85,7 @@ PassNames names_of(ConvPass pass) {
           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-// The tensors of a pass, of which one is its result.
+// The tensors of a pass, one of which is its result.
 struct Tensors {
   const Descriptor& x;
   const Descriptor& weight;

@@ -43,10 +43,10 @@ struct Plan {
   double making_s = 0;
 };
 
-// Nothing if the engine does not take the problem after all, or wants too much memory.
+// Nullopt if the engine rejects the problem after all, or needs too much memory.
 std::optional<Plan> make_plan(cudnnHandle_t handle, const EngineConfig& of) {
-  // Of 256 images, f32 engines for the largest layers of ResNet-50 want 1.2 GB. A card without that
-  // much room is asked for the next engine.
+  // For 256 images, f32 engines for the largest layers of ResNet-50 need 1.2 GB. If the GPU's
+  // memory is too small, the next engine is tried.
   constexpr std::int64_t kMostWorkspace = 1LL << 32;
   try {
     const auto start = std::chrono::steady_clock::now();
@@ -81,7 +81,7 @@ bool is_measuring() {
   return measuring;
 }
 
-// A plan with all that it needs for running, once or several times.
+// A plan with all that it needs to run, once or several times.
 class ReadyPlan {
  public:
   ReadyPlan(Context& context, const Plan& plan, const ConvPointers& pointers)
@@ -103,9 +103,9 @@ class ReadyPlan {
                 "cudnnBackendExecute");
   }
 
-  // Milliseconds of the fastest of some runs; of the first only, which loads kernels, if it shows
-  // that the engine is far slower than the best so far: there are such that take a hundred times as
-  // long as others.
+  // Milliseconds of the fastest of several runs after a first one, which loads kernels. If the
+  // first is far slower than the best engine so far, it is the only one: some engines take a
+  // hundred times as long as others.
   float time(float best_ms) const {
     constexpr int kRuns = 3;
     constexpr float kLoadingMs = 20;
@@ -136,10 +136,10 @@ class ReadyPlan {
   Descriptor pack_;
 };
 
-// Full: the card had no room for the workspace, which it may have another time.
+// kFull: the GPU had no memory for the workspace, which may be different at another time.
 enum class Outcome : std::uint8_t { kDone, kRefused, kFull };
 
-// Has a plan run or timed.
+// Runs or times a plan by use().
 template <class Use>
 Outcome attempt(Context& context, const ConvProblem& problem, const Plan& plan,
                 const ConvPointers& pointers, const Use& use) {
@@ -156,7 +156,7 @@ Outcome attempt(Context& context, const ConvProblem& problem, const Plan& plan,
     log(refusal);
     return Outcome::kRefused;
   } catch (const DeviceError& error) {
-    if (ready) throw;  // the card failed
+    if (ready) throw;  // the GPU failed
     log(error);
     return Outcome::kFull;
   }
@@ -172,15 +172,15 @@ std::string text_of(const ConvProblem& p) {
                 sizes(p.weight), ", y ", sizes(p.y));
 }
 
-// The engines for a problem. Plans are made when they are needed: cuDNN takes milliseconds for one,
-// and seconds if it has to compile it.
+// The engines for a problem. Plans are made only when needed: cuDNN takes milliseconds for one, and
+// seconds if it has to compile it.
 class ConvPlans {
  public:
   explicit ConvPlans(const ConvProblem& of) : problem(of) {}
 
   bool is_chosen() const { return chosen_.has_value(); }
 
-  // True if an engine takes the problem that has not failed at it.
+  // True if there is an engine that takes the problem and has not failed.
   bool has_any(Context& context) {
     if (chosen_ || !made_.empty()) return true;
     if (configs_.empty() && asked_ == kQuestions.size()) return false;
@@ -189,7 +189,7 @@ class ConvPlans {
     return !made_.empty();
   }
 
-  // Queues the convolution by the chosen engine, and if that refuses, by another.
+  // Queues the convolution on the chosen engine, or on another one if that refuses.
   bool run(Context& context, const ConvPointers& pointers) {
     while (chosen_ || choose(context, pointers)) {
       const Outcome outcome = attempt(context, problem, *chosen_, pointers,
@@ -208,7 +208,7 @@ class ConvPlans {
   ConvProblem problem;
 
  private:
-  // What cuDNN is asked for, one after the other, as long as no engine has been found.
+  // The queries to cuDNN, made one after the other until an engine is found.
   struct Question {
     cudnnBackendHeurMode_t mode;
     ConvTail tail;
@@ -221,7 +221,7 @@ class ConvPlans {
 
   static constexpr int kMostCompiled = 2;
 
-  // Nothing if there are no more. The further questions come last, and only if asked for.
+  // Nullopt if there are no more. Further queries are made last, and only if `more_questions`.
   std::optional<Plan> next_plan(Context& context, bool more_questions) {
     if (!made_.empty()) {
       Plan plan = std::move(made_.front());
@@ -244,8 +244,8 @@ class ConvPlans {
     }
   }
 
-  // cuDNN's engine 0 is plain loops: the fastest for some problems of a few megaflops, but seconds
-  // for large ones (on an H100 half a TFLOP/s, a hundredth of others' rate).
+  // cuDNN's engine 0 is plain loops. It is the fastest for some problems of a few megaflops, but
+  // takes seconds for large ones (about a hundredth of other engines' rate on an H100).
   bool is_hopeless(const EngineConfig& engine) const {
     constexpr double kMostFlops = 1e8;
     const double flops = 2.0 * count_of(problem.y) * count_of(problem.weight) /
@@ -271,7 +271,7 @@ class ConvPlans {
                    ms, " ms and ", plan.workspace, " bytes, made in ", plan.making_s, " s");
   }
 
-  // False if none can, which is for good unless some had no room: these are tried again.
+  // False if no engine can run. That is final, unless some lacked memory: these are tried again.
   bool choose(Context& context, const ConvPointers& pointers) {
     if (!is_measuring()) {
       chosen_ = next_plan(context, true);
@@ -279,7 +279,7 @@ class ConvPlans {
     }
     constexpr std::size_t kMostEngines = 8;
     constexpr std::size_t kInReserve = 4;
-    // Of weight gradients in f32 the first question finds a single exact engine, often the slower.
+    // For f32 weight gradients, the first query finds a single exact engine, often the slower one.
     const bool is_f32 = problem.dtype == DType::kF32 && !problem.tf32;
     float best_ms = std::numeric_limits<float>::infinity();
     std::deque<Plan> without_room;
@@ -296,18 +296,19 @@ class ConvPlans {
       chosen_ = std::move(plan);
     }
     if (!chosen_) made_ = std::move(without_room);
-    // A few in reserve, should the chosen one refuse some day; a list for each shape would add up.
+    // Keeps a few in reserve, in case the chosen one refuses later; a full list per shape would add
+    // up.
     while (chosen_ && configs_.size() > kInReserve) configs_.pop_back();
     return is_chosen();
   }
 
   std::optional<Plan> chosen_;
-  std::deque<Plan> made_;             // and not refused yet
-  std::vector<Plan> retired_;         // that were chosen and refused
-  std::deque<EngineConfig> configs_;  // of which no plan is made yet
+  std::deque<Plan> made_;             // not refused so far
+  std::vector<Plan> retired_;         // chosen before, then refused
+  std::deque<EngineConfig> configs_;  // no plan made so far
   std::vector<Descriptor> graphs_;
-  std::size_t asked_ = 0;  // of kQuestions
-  int compiled_ = 0;       // at run time, since the last one refused
+  std::size_t asked_ = 0;  // index into kQuestions
+  int compiled_ = 0;       // compiled at run time since the last refusal
 };
 
 ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
@@ -315,7 +316,7 @@ ConvPlans* find_plans(Context& context, const ConvProblem& problem) {
     Device device;
     std::unique_ptr<ConvPlans> plans;
   };
-  thread_local std::vector<Entry> entries;  // dozens: one for each shape and pass of a network
+  thread_local std::vector<Entry> entries;  // dozens: one per shape and pass of a network
   auto entry = std::ranges::find_if(entries, [&](const Entry& e) {
     return e.device == context.device() && e.plans->problem == problem;
   });

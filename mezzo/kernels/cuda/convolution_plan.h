@@ -1,4 +1,4 @@
-// Convolutions by cuDNN's graph interface, chosen by measurement once per problem.
+// Convolutions by cuDNN's graph interface. The engine is chosen by measurement, once per problem.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@ namespace mezzo::kernels::cuda {
 
 enum class ConvPass : std::uint8_t { kForward, kGradInput, kGradWeight };
 
-// One convolution, whichever of its three tensors is the result. All lie in memory channels-last:
-// the weight too, with c / groups for its channels.
+// One convolution, whichever of its three tensors is the result. All are channels-last in memory,
+// including the weight, whose channels are c / groups.
 struct ConvProblem {
   ConvPass pass = ConvPass::kForward;
   std::array<std::int64_t, 4> x{};       // n, c, h, w
@@ -29,7 +29,7 @@ struct ConvProblem {
   bool operator==(const ConvProblem&) const = default;
 };
 
-// For the log.
+// The problem as text for the log.
 std::string text_of(const ConvProblem& problem);
 
 struct ConvPointers {
@@ -40,15 +40,15 @@ struct ConvPointers {
 
 class ConvPlans;
 
-// cuDNN's engines for a problem, or null if it has none whose sums are exact to f32, or none that
-// has not refused it. Kept for the thread's life.
+// cuDNN's engines for a problem. Null if cuDNN has none whose sums are exact to f32, or if all of
+// them have refused the problem. Kept for the thread's life.
 ConvPlans* find_plans(Context& context, const ConvProblem& problem);
 
-// Queues the convolution. The first time, up to eight engines compute it once for practice and some
-// times against the clock, and the fastest one does it from then on. With MEZZO_CUDNN_MEASURE=0 it
-// is the first that cuDNN recommends and need not compile, which makes the choice, and so the bits,
-// the same in every process. One that refuses is replaced by another. False, with the result
-// undefined, if no engine can now.
+// Queues the convolution. At the first call, up to eight engines compute it once as a warm-up and a
+// few times against the clock; the fastest is used from then on. With MEZZO_CUDNN_MEASURE=0, it is
+// the first that cuDNN recommends and need not compile. Then the choice, and so the bits, are the
+// same in every process. An engine that refuses is replaced by another. Returns false, with an
+// undefined result, if no engine can run now.
 bool run_convolution(Context& context, ConvPlans& plans, const ConvPointers& pointers);
 
 }  // namespace mezzo::kernels::cuda

@@ -11,7 +11,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-constexpr std::size_t kWorkspace = 32UL << 20U;  // what NVIDIA recommends for Hopper
+constexpr std::size_t kWorkspace = 32UL << 20U;  // NVIDIA's recommendation for Hopper
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -26,7 +26,7 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// Owners of cuBLASLt's descriptions.
+// Deleters of cuBLASLt's descriptions.
 struct Destroy {
   void operator()(cublasLtMatmulDesc_t d) const { cublasLtMatmulDescDestroy(d); }
   void operator()(cublasLtMatrixLayout_t d) const { cublasLtMatrixLayoutDestroy(d); }
@@ -55,8 +55,8 @@ Layout make_layout(DType dtype, std::int64_t rows, std::int64_t columns, const P
 
 }  // namespace
 
-// cuBLASLt stores by columns, and a row-major matrix is its transpose stored by columns: out^T =
-// b^T a^T, so b comes first.
+// cuBLASLt stores matrices by columns, and a row-major matrix is its transpose stored by columns.
+// So out^T = b^T a^T, and b comes first.
 class CublasPlan {
  public:
   explicit CublasPlan(const Product& p)
@@ -66,7 +66,8 @@ class CublasPlan {
         second(p.transpose_a ? make_layout(p.dtype, p.m, p.k, p, p.a_step)
                              : make_layout(p.dtype, p.k, p.m, p, p.a_step)),
         result(make_layout(p.result, p.n, p.m, p, p.out_step)) {
-    // Sums are f32 for every dtype: a 16-bit sum of n terms is off by n / 256 of one (bf16).
+    // Sums are f32 for every dtype: a 16-bit sum of n terms is off by up to n / 256 of one term
+    // (bf16).
     cublasLtMatmulDesc_t raw = nullptr;
     const cublasComputeType_t compute =
         p.tf32 && p.dtype == DType::kF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -79,8 +80,8 @@ class CublasPlan {
     if (p.has_bias) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.result));
-      // No bias lies there: algorithms are chosen by how a bias is aligned, here exactly as all
-      // pointers are, or by its own numbers, and run_plan() says where it lies.
+      // Stands in for the bias; run_plan() passes the real pointer. Algorithms are chosen by the
+      // bias's alignment: this has exactly that of all pointers, or at least its element size.
       alignas(32) static constexpr char kPlaces[32] = {};
       const void* example = kPlaces + std::max<std::size_t>(p.alignment, size_of(p.result));
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, example);
@@ -93,7 +94,7 @@ class CublasPlan {
           "cublasLtMatmulDescSetAttribute");
   }
 
-  // Asks for the algorithm that cuBLASLt expects to be fastest.
+  // Requests the algorithm that cuBLASLt expects to be fastest.
   void choose(cublasLtHandle_t handle) {
     cublasLtMatmulPreference_t raw = nullptr;
     check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
@@ -103,12 +104,13 @@ class CublasPlan {
             "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // Parts of a sum are added up in f32: a reduction in the result's 16 bits rounds each part, and
-    // one in place depends on who comes first.
+    // Partial sums are added in f32. A reduction in the result's 16 bits would round each part, and
+    // the order of one in place varies.
     const std::uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
-    // `alignment` is what all pointers have; those to f32 have 4 bytes beside 16-bit ones with 2.
+    // `alignment` is that of all pointers. f32 pointers have at least 4 bytes, even beside 16-bit
+    // ones with 2.
     const auto alignment_for = [&](DType dtype) {
       return std::max(static_cast<std::uint32_t>(product.alignment),
                       static_cast<std::uint32_t>(size_of(dtype)));
@@ -135,7 +137,7 @@ class CublasPlan {
 };
 
 const CublasPlan* find_plan(Context& context, const Product& product) {
-  // Few: a network has dozens of shapes. Per thread, like the handle, so that nobody waits.
+  // Few: a network has dozens of shapes. Per thread, like the handle, so that no thread waits.
   struct Entry {
     Device device;
     std::unique_ptr<CublasPlan> plan;

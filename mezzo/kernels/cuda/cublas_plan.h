@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt, chosen once per problem.
+// Matrix products by cuBLASLt. The algorithm is chosen once per problem.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace mezzo::kernels::cuda {
 
-// out [m, n] = a [m, k] times b [k, n], row-major and without gaps, `batch` times; a and b may be
-// given transposed.
+// out [m, n] = a [m, k] times b [k, n], row-major and dense, `batch` times; a and b may be stored
+// transposed.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   std::int64_t batch = 1;
-  std::int64_t a_step = 0, b_step = 0, out_step = 0;  // from one of the batch to the next
+  std::int64_t a_step = 0, b_step = 0, out_step = 0;  // strides of the batch
   DType dtype = DType::kF32;                          // of a and b
   DType result = DType::kF32;
   bool has_bias = false;  // [n], in the result's dtype, added to the f32 sums
@@ -29,10 +29,11 @@ class CublasPlan;
 // The plan for a product, or null if cuBLASLt has no algorithm for it. Kept for the thread's life.
 const CublasPlan* find_plan(Context& context, const Product& product);
 
-// The same for a product that had one. Throws DeviceError in the name of `op` if it has none now.
+// find_plan() for a product that had a plan. Throws DeviceError in the name of `op` if it has none
+// now.
 const CublasPlan& plan_again(Context& context, const Product& product, const char* op);
 
-// Queues the product. The bias is null without one.
+// Queues the product. `bias` is null if there is none.
 void run_plan(Context& context, const CublasPlan& plan, const void* a, const void* b,
               const void* bias, void* out);
 

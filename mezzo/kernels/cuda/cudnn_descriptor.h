@@ -1,4 +1,4 @@
-// cuDNN's descriptors, which are made of attributes.
+// cuDNN's descriptors, which are built from attributes.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace mezzo::kernels::cuda {
 
-// A call that cuDNN refused. Engines refuse problems in the middle of being asked, which is no
-// failure: it is caught where they are tried.
+// A call that cuDNN refused. Engines may refuse a problem at any step of the setup, which is not a
+// failure: it is caught where engines are tried.
 class CudnnRefusal : public DeviceError {
  public:
   using DeviceError::DeviceError;
@@ -31,7 +31,7 @@ inline void check_cudnn(cudnnStatus_t status, const char* call) {
                             why[0] != '\0' ? ", " : "", why.data()));
 }
 
-// One descriptor of cuDNN's backend interface. Moved, not copied.
+// A descriptor of cuDNN's backend interface. Movable, not copyable.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {

@@ -1,5 +1,5 @@
-// Convolutions as plain loops, one thread or warp for each number of the result: for what cuDNN
-// does not take, and to compare with. Everything is channels-last, the weight too.
+// Convolutions as plain loops, with a thread or warp per element of the result: for problems that
+// cuDNN does not take, and for comparison. All tensors are channels-last, including the weight.
 #pragma once
 
 #include "mezzo/kernels/cuda/convolution_plan.h"
@@ -34,7 +34,7 @@ struct DirectConv {
         left(p.attrs.padding.left),
         group_o(p.weight[0] / p.attrs.groups) {}
 
-  // Of x: the pixel under tap (kh, kw) of output pixel (oh, ow); whether it is in the image.
+  // The pixel of x under tap (kh, kw) of output pixel (oh, ow). Returns whether it is in the image.
   __device__ bool pixel(std::int64_t oh, std::int64_t ow, std::int64_t kh, std::int64_t kw,
                         std::int64_t& row, std::int64_t& column) const {
     row = oh * stride_h - top + kh * dilation_h;
@@ -105,7 +105,7 @@ __global__ void direct_grad_input_kernel(DirectConv d, const T* grad, const T* w
   }
 }
 
-// Row `row` is one number of the weight, its elements are the output pixels of all images.
+// Row `row` is one element of the weight; its terms are the output pixels of all images.
 template <class T, class Out>
 struct DirectGradWeight {
   DirectConv d;
@@ -136,7 +136,7 @@ struct DirectGradWeight {
   }
 };
 
-// Runs the pass of the problem. Elements are T, those of the result Out.
+// Runs the pass of the problem. Operands have elements T, the result Out.
 template <class T, class Out>
 void run_direct(const Launch& launch, const ConvProblem& p, const ConvPointers& at) {
   const DirectConv d(p);

@@ -1,5 +1,5 @@
-// Dropout: the mask comes straight out of Philox4x32-10 (see core/random.h), a block of four words
-// per thread and turn, and never touches memory.
+// Dropout. The mask comes directly from Philox4x32-10 (core/random.h), a block of four words per
+// thread and iteration, and is never stored in memory.
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
 #include "mezzo/kernels/cuda/philox.cuh"
@@ -8,14 +8,15 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// What becomes of an element: kept and scaled, if the upper 24 bits of its word are not below the
-// threshold. For p = 1 none is kept, and the scale, which is infinite then, is used nowhere.
+// The rule for an element: it is kept and scaled unless the upper 24 bits of its word are below the
+// threshold. For p = 1 no element is kept, and the scale, which is then infinite, is not used.
 struct Rule {
   std::uint32_t threshold;
   float scale;
 };
 
-// Where the words come from. A recording holds the pointer, and finds another start in each run.
+// The position in the random stream. A recording holds the pointer, and finds another start in each
+// run.
 struct Place {
   DropoutAttrs attrs;
   const std::int64_t* start;
@@ -67,7 +68,7 @@ void run(const KernelArgs& args) {
   check_launch("dropout_kernel");
 }
 
-// The second input is a place in the stream.
+// The second input is a position in the random stream.
 Support supports(const KernelArgs& args) {
   return float_dtypes_only({args.inputs.first(1), args.outputs, args.attributes});
 }

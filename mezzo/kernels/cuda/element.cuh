@@ -1,8 +1,8 @@
 // Elements as f32, one at a time and in packs of 16 bytes.
 //
 // Kernels store f32, bf16 or f16 and compute in f32: loads widen exactly, and stores round once, to
-// nearest, ties to even. Arithmetic in 16 bits would round after every operation, and leave f16's
-// range in the middle of a formula whose result fits.
+// nearest, ties to even. Arithmetic in 16 bits would round after every operation, and could leave
+// f16's range in the middle of a formula whose result fits.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ __host__ __device__ inline float widen(T value) {
 #endif
 }
 
-// The nearest T; by the rules of core/half.h but for a NaN's payload, which cards do not keep.
+// The nearest T, by the rules of core/half.h, except for a NaN's payload, which GPUs do not keep.
 template <class T>
 __host__ __device__ inline T narrow(float value) {
 #ifdef __CUDA_ARCH__
   if constexpr (std::is_same_v<T, Float16>) {
     return Float16::from_bits(__half_as_ushort(__float2half_rn(value)));
   } else if constexpr (std::is_same_v<T, BFloat16>) {
-    // f32's subnormals become zeros, as on every CPU: the multiplication does that and no more.
+    // The multiplication flushes f32's subnormals to zero, as on every CPU, and does nothing else.
     float flushed;
     asm("mul.ftz.f32 %0, %1, 0f3F800000;" : "=f"(flushed) : "f"(value));
     return BFloat16::from_bits(__bfloat16_as_ushort(__float2bfloat16_rn(flushed)));
@@ -49,7 +49,7 @@ __host__ __device__ inline T narrow(float value) {
 #endif
 }
 
-// N neighbours that are read and written at once.
+// N adjacent elements that are read and written at once.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T values[N];
@@ -74,7 +74,7 @@ __device__ inline void store(const float (&from)[N], T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-// N elements as they are stored, to be widened later.
+// Reads N elements without conversion, to be widened later.
 template <int N, class T>
 __device__ inline Pack<T, N> read_stored(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
@@ -86,8 +86,8 @@ __host__ __device__ inline bool is_aligned(const T* p) {
   return reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * N) == 0;
 }
 
-// Calls use.operator()<N>() with the elements of a pack if rows of that many elements are whole
-// packs in all of this memory, else with 1.
+// Calls use.operator()<N>(). N is the size of a pack if rows of `row` elements are whole packs in
+// all of this memory, otherwise 1.
 template <class T, std::size_t kAlignment = 16, class Use>
 inline void visit_packs(std::int64_t row, std::initializer_list<const void*> memory,
                         const Use& use) {

@@ -1,4 +1,4 @@
-// An event of the CUDA run time.
+// An event of the CUDA runtime.
 #pragma once
 
 #include "mezzo/kernels/cuda/check.h"
@@ -7,7 +7,7 @@ namespace mezzo::kernels::cuda {
 
 class Event {
  public:
-  // `flags`: cudaEventDisableTiming for one that only orders streams, which costs less.
+  // `flags`: cudaEventDisableTiming for an event that only orders streams, which is cheaper.
   explicit Event(unsigned flags = cudaEventDefault) {
     MEZZO_CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags));
   }

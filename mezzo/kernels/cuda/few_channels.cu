@@ -1,6 +1,6 @@
-// Convolutions of images with few channels: a matrix of output pixels by filters, summed over the
-// numbers of a window. A block keeps its filters in shared memory and goes down the strips; each of
-// its warps has 16 of a strip's pixels.
+// Convolutions of images with few channels: a matrix of output pixels by filters, summed over a
+// window's elements. A thread block keeps its filters in shared memory and goes through the strips;
+// each of its warps has 16 pixels of a strip.
 #include "mezzo/kernels/cuda/few_channels.cuh"
 
 namespace mezzo::kernels::cuda {
@@ -8,16 +8,17 @@ namespace {
 
 constexpr int kWarpPixels = 16;
 constexpr int kBlock = kStrip / kWarpPixels * 32;  // threads
-constexpr int kStepColumns = 16;                   // which Tensor Cores sum at a time
+constexpr int kStepColumns = 16;                   // columns per Tensor Core step
 constexpr int kTilesAcross = kFilterTile / 8;
-constexpr int kResident = 4;  // blocks that a multiprocessor holds
-// From one filter to the next: eight rows of a matrix lie in banks of their own.
+constexpr int kResident = 4;  // blocks per multiprocessor
+// The distance between filters, chosen so that eight rows of a matrix are in different banks.
 constexpr int kFilterPitch = kMostColumns + 8;
 
 using StagedFilters = BitsPack[kFilterTile * kFilterPitch / kStagedPack];
 
 // The filter whose sums are in column `column` of a row of tiles. A lane has columns 2q and 2q + 1
-// of each, and with these filters eight neighbours of each half: 16 bytes of the result.
+// of each tile. With this order, these are eight adjacent filters of each half: 16 bytes of the
+// result.
 __device__ inline int filter_of(int column) {
   const int tile = column / 8;
   return tile / 4 * 32 + column % 8 / 2 * 8 + tile % 4 * 2 + column % 2;
@@ -35,7 +36,7 @@ __device__ void stage_filters(const FewChannels& g, const Bits* weight, StagedFi
   }
 }
 
-// What a lane has of a row of output pixels, from a multiple of 8 filters on.
+// Stores a lane's sums for an output pixel, from a multiple of 8 filters on.
 template <bool kPacked, class T>
 __device__ void store_filters(const FewChannels& g, const float (&sums)[8], const float* bias,
                               int filter, T* y) {
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kBlock, kResident)
     convolve_kernel(FewChannels g, const Bits* x, const Bits* weight, const float* bias, T* y) {
   __shared__ StagedImages images[kBuffers];
   __shared__ StagedFilters filters;
-  __shared__ std::uint32_t places[kMostColumns / 2];  // of two columns
+  __shared__ std::uint32_t places[kMostColumns / 2];  // per pair of columns
   const int warp_pixel = threadIdx.x / 32 * kWarpPixels;
   const int lane = threadIdx.x % 32;
   const int pixel = warp_pixel + lane / 4;
@@ -71,11 +72,11 @@ __global__ void __launch_bounds__(kBlock, kResident)
   }
 
   SumFragment sums[kTilesAcross];
-  // Adds the products of 16 columns. kWhole: none lies beyond the window, where weights are zeros,
-  // which would not always cancel what lies in an image.
+  // Adds the products of 16 columns. kWhole: none is beyond the window. There the weights are
+  // zeros, but a zero would not cancel an infinity or NaN in the image.
   const auto add_step = [&]<bool kWhole>(const Bits* image, int step) {
     const int column = step * kStepColumns + lane % 4 * 2;
-    // Columns `right` and the next of the pixel `down` rows of the matrix below.
+    // Columns `right` and `right` + 1 of the pixel that is `down` rows of the matrix below.
     const auto pair = [&](int right, int down) {
       const std::uint32_t at = places[(column + right) / 2];
       const Bits* row = image + down * g.stride;

@@ -1,10 +1,10 @@
-// Images of few channels in shared memory, as the window of a convolution moves over them.
+// Images of few channels in shared memory, under the moving window of a convolution.
 //
-// With three channels a window of 7x7 is 147 numbers: a row of a matrix for Tensor Cores, if it lay
-// in memory. Written out, these rows would be six times the images and twice the result. So blocks
-// read the rows of an image under one strip of output pixels to shared memory, and threads pick the
-// numbers of their fragments from there: neighbouring pixels lie stride * channels apart, and each
-// number of a window has a place of its own.
+// With three channels, a window of 7x7 has 147 elements: a row of a matrix for Tensor Cores. im2col
+// would write rows with six times the elements of the images, and twice those of the result. So
+// thread blocks copy the image rows under a strip of output pixels to shared memory, and threads
+// pick the elements of their fragments from there. Adjacent pixels are stride * channels apart, and
+// each element of a window has a fixed place.
 #pragma once
 
 #include "mezzo/kernels/cuda/element.cuh"
@@ -13,14 +13,14 @@
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr int kStrip = 64;         // output pixels that a block has at a time
-inline constexpr int kFilterTile = 64;    // filters of a block
-inline constexpr int kMostColumns = 176;  // numbers of a window
+inline constexpr int kStrip = 64;         // output pixels of a thread block at a time
+inline constexpr int kFilterTile = 64;    // filters of a thread block
+inline constexpr int kMostColumns = 176;  // elements of a window
 inline constexpr int kMostStaged = 3072;  // elements of images in a buffer
 inline constexpr int kStagedPack = 8;     // elements that are copied at once
-inline constexpr int kBuffers = 3;        // a strip's products take less time than memory does
+inline constexpr int kBuffers = 3;        // computing a strip takes less time than loading one
 
-using Bits = std::uint16_t;  // of bf16 and f16
+using Bits = std::uint16_t;  // the storage of bf16 and f16
 using BitsPack = Pack<Bits, kStagedPack>;
 using StagedImages = BitsPack[kMostStaged / kStagedPack];
 
@@ -34,13 +34,13 @@ struct FewChannels {
   int image_h, image_row;  // a row has all channels of its pixels
   int out_h, out_w;
   int filters, channels;
-  int kernel_h, kernel_w, columns;  // a window's numbers, kernel_h * kernel_w * channels
+  int kernel_h, kernel_w, columns;  // columns: elements of a window, kernel_h * kernel_w * channels
   int stride_h, top, dilation_h;    // rows
   int stride, left, dilation;       // along a row
-  int shift;                      // staged before the first, so that packs are read where they lie
-  int pitch;                      // from one staged row to the next
-  int strips;                     // of a row of output pixels
-  std::int64_t units, per_block;  // strips of all images, and those of a block
+  int shift;                        // elements before the first, so that packs are read aligned
+  int pitch;                        // between staged rows
+  int strips;                       // per row of output pixels
+  std::int64_t units, per_block;    // strips of all images, and of a thread block
 
   FewChannels(const ConvProblem& p, std::int64_t most_blocks)
       : images(p.x[0]),
@@ -77,7 +77,7 @@ struct FewChannels {
            is_aligned<kStagedPack>(x) && is_aligned<kStagedPack>(static_cast<const Bits*>(y));
   }
 
-  // Where a window's number lies among the staged elements, for the strip's first pixel.
+  // The place of a window's element among the staged elements, for the strip's first pixel.
   __device__ int place_of(int column) const {
     const int of_row = kernel_w * channels;
     const int in_row = column % of_row;
@@ -85,7 +85,7 @@ struct FewChannels {
   }
 };
 
-// A strip of one row of output pixels.
+// A strip: some output pixels of a row.
 class Strip {
  public:
   __device__ Strip(const FewChannels& g, std::int64_t unit)
@@ -93,7 +93,7 @@ class Strip {
         row_(static_cast<int>(unit / g.strips % g.out_h)),
         place_(static_cast<int>(unit % g.strips)) {}
 
-  // The next one, without the divisions, which take as long as a strip's products.
+  // Moves to the next strip without divisions, which take as long as a strip's products.
   __device__ void advance(const FewChannels& g) {
     if (++place_ < g.strips) return;
     place_ = 0;
@@ -105,11 +105,11 @@ class Strip {
   __device__ std::int64_t image() const { return image_; }
   __device__ int row() const { return row_; }
   __device__ int first() const { return place_ * kStrip; }  // output pixel of the row
-  __device__ int pixels(const FewChannels& g) const {       // less than kStrip in a row's last
+  __device__ int pixels(const FewChannels& g) const {       // less than kStrip for a row's last
     const int left = g.out_w - first();
     return left < kStrip ? left : kStrip;
   }
-  // Among all output pixels.
+  // The index of the first pixel among all output pixels.
   __device__ std::int64_t first_pixel(const FewChannels& g) const {
     return (image_ * g.out_h + row_) * g.out_w + first();
   }
@@ -119,8 +119,8 @@ class Strip {
   int row_, place_;
 };
 
-// Has the block's threads read the rows of images under a strip, with zeros around the images: a
-// row by each warp. kPacked: rows of images are whole packs.
+// Copies the image rows under a strip to shared memory, on all threads of the block, one row per
+// warp; zeros surround the images. kPacked: rows of images are whole packs.
 template <bool kPacked>
 __device__ void stage_images(const FewChannels& g, const Strip& strip, const Bits* x,
                              StagedImages& staged) {
@@ -148,9 +148,8 @@ __device__ void stage_images(const FewChannels& g, const Strip& strip, const Bit
   }
 }
 
-// Goes through a block's strips: stage(strip, buffer) queues the copies of one to a buffer, of
-// which there are kBuffers, and use(strip, buffer) computes with it while those of the next are
-// under way.
+// Goes through a thread block's strips. stage(strip, buffer) queues the copies of a strip to one of
+// kBuffers buffers. use(strip, buffer) computes with it while the next strips are copied.
 template <class Stage, class Use>
 __device__ void for_strips(const FewChannels& g, const Stage& stage, const Use& use) {
   const std::int64_t first = blockIdx.x * g.per_block;
@@ -167,7 +166,7 @@ __device__ void for_strips(const FewChannels& g, const Stage& stage, const Use& 
   for (int i = 0; i < kBuffers - 1; ++i) stage_next(i);
   for (int i = 0; i < count; ++i) {
     wait_for_copies<kBuffers - 2>();
-    __syncthreads();  // all see what was copied, and are done with the buffer that comes next
+    __syncthreads();  // all threads see the copies, and are done with the next buffer
     stage_next(i + kBuffers - 1);
     use(here, i % kBuffers);
     here.advance(g);

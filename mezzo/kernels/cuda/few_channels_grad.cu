@@ -1,5 +1,5 @@
-// Gradients by weights of images with few channels: a matrix of filters by windows, summed over all
-// output pixels. A block sums a range of strips, its warps share the columns.
+// Weight gradients for images with few channels: a matrix of filters by windows, summed over all
+// output pixels. A thread block sums a range of strips; its warps share the columns.
 #include "mezzo/kernels/cuda/channels.cuh"
 #include "mezzo/kernels/cuda/few_channels.cuh"
 
@@ -8,14 +8,16 @@ namespace {
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kFilterPacks = kFilterTile / kStagedPack;
-// From one pixel's gradients to the next: eight rows of a matrix lie in banks of their own.
+// The distance between the gradients of pixels, chosen so that eight rows of a matrix are in
+// different banks.
 constexpr int kGradPacks = kFilterPacks + 1;
 constexpr int kTilesDown = kFilterTile / 16;
-constexpr int kResident = 2;  // blocks that a multiprocessor holds
+constexpr int kResident = 2;  // blocks per multiprocessor
 
 using StagedGrads = BitsPack[kStrip * kGradPacks];
 
-// Has the block's threads read the gradients of a strip, zeros beyond its pixels and the filters.
+// Copies the gradients of a strip to shared memory, on all threads of the block; zeros follow its
+// pixels and the filters.
 template <bool kPacked>
 __device__ void stage_grads(const FewChannels& g, const Strip& strip, const Bits* grad,
                             StagedGrads& staged) {
@@ -40,7 +42,7 @@ __device__ void stage_grads(const FewChannels& g, const Strip& strip, const Bits
   }
 }
 
-// kTiles: of eight columns, for each warp.
+// kTiles: tiles of eight columns per warp.
 template <int kTiles, bool kPacked, class T>
 __global__ void __launch_bounds__(kThreads, kResident)
     sum_kernel(FewChannels g, const Bits* x, const Bits* grad, float* partial, T of) {
@@ -56,8 +58,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
   }
   SumFragment sums[kTilesDown][kTiles] = {};
 
-  // Adds 16 pixels' products. kWhole: none lies beyond the row's end, where other numbers of the
-  // image are, which zeros would not always cancel.
+  // Adds the products of 16 pixels. kWhole: none is beyond the row's end. There are other elements
+  // of the image, and a zero gradient would not cancel an infinity or NaN among them.
   const auto add_step = [&]<bool kWhole>(int in, int step, int pixels) {
     const Bits* image = images[in][0].values + step * 16 * g.stride;
     LeftFragment a[kTilesDown];

@@ -1,4 +1,4 @@
-// Checking, scaling and measuring lists of gradients, and the table of flat kernels.
+// Checks, scales and measures lists of gradients; the table of flat kernels.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
@@ -8,9 +8,9 @@ namespace mezzo::flat {
 namespace cuda {
 namespace {
 
-constexpr unsigned kAcross = 128;  // blocks of threads for each block of memory
+constexpr unsigned kAcross = 128;  // thread blocks per block of memory
 
-// The bits of the smallest positive f32 that is infinite once rounded to T.
+// The bits of the smallest positive f32 that rounds to infinity in T.
 template <class T>
 __device__ constexpr unsigned infinity_bits() {
   if constexpr (std::is_same_v<T, BFloat16>) return 0x7f7f8000U;
@@ -25,7 +25,7 @@ __global__ void check_kernel(Batch<Block> batch, float factor, int* first_bad) {
     bool is_bad = false;
     for_elements<kScale>(data, block.count, [&](float& value) {
       if constexpr (kScale) value *= factor;
-      // As integers: ordered like the numbers, with NaN above infinity.
+      // As integers: ordered like the values, with NaN above infinity.
       is_bad = is_bad || __float_as_uint(fabsf(value)) >= infinity_bits<T>();
     });
     if (is_bad) atomicMin(first_bad, batch.first + static_cast<int>(blockIdx.y));
@@ -37,7 +37,7 @@ std::size_t check(std::span<const Block> blocks, float factor) {
   if (blocks.empty()) return 0;
   const Launch launch(device_of(blocks));
   const Scratch first_bad(sizeof(int), launch.device());
-  // A number above every index, of equal bytes: a copy from the host would make it wait.
+  // A value above every index, of equal bytes: copying one from the host would make it wait.
   MEZZO_CUDA_CHECK(cudaMemsetAsync(first_bad.as(), 0x7f, sizeof(int), launch.stream()));
   for_batches(blocks, kAcross, [&](const Batch<Block>& batch, dim3 grid) {
     check_kernel<kScale>
@@ -63,7 +63,7 @@ void note_faults(Device device, std::int32_t* first_bad) {
   check_launch("faults_kernel");
 }
 
-// Products are not kept, so it is f32's range that counts, whatever the block's dtype.
+// Products are not stored, so f32's range counts, whatever the block's dtype.
 __global__ void check_products_kernel(Listed<Block> list, std::size_t first, const float* factor,
                                       const double* squares, int* first_bad) {
   if (squares != nullptr && isfinite(*squares)) return;
@@ -88,7 +88,7 @@ void note_nonfinite(Device device, Listed<Block> blocks, const float* factor, co
   });
 }
 
-// The sum of a block of threads' values, in a fixed order; for thread 0.
+// The sum of a thread block's values, in a fixed order, for thread 0.
 __device__ double block_sum(double value) {
   __shared__ double shared[kThreads];
   shared[threadIdx.x] = value;
@@ -100,8 +100,8 @@ __device__ double block_sum(double value) {
   return shared[0];
 }
 
-// In f64: squares of f32 numbers are exact there, and neither overflow nor vanish. Products with
-// the factor are rounded to f32 before.
+// In f64, squares of f32 values are exact, and neither overflow nor underflow. Products with the
+// factor are rounded to f32 first.
 __device__ void write_squares(const Block& block, float factor, double* partial) {
   double sum = 0;
   visit_block(block, [&]<class T>(T* data) {
@@ -166,7 +166,8 @@ __global__ void clamp_kernel(Batch<Block> batch, float limit) {
   const Block& block = batch.blocks[blockIdx.y];
   visit_block(block, [&]<class T>(T* data) {
     for_elements<true>(data, block.count, [&](float& value) {
-      if (fabsf(value) > limit) value = copysignf(limit, value);  // a NaN is not greater and stays
+      // NaN fails the comparison and stays.
+      if (fabsf(value) > limit) value = copysignf(limit, value);
     });
   });
 }

@@ -1,4 +1,4 @@
-// The cards' kernels over lists of flat blocks; see ops/update/flat_kernels.h.
+// CUDA kernels over lists of flat blocks; see ops/update/flat_kernels.h.
 #pragma once
 
 #include "mezzo/ops/update/flat_kernels.h"

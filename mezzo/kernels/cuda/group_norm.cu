@@ -1,6 +1,6 @@
-// Group normalization and its gradients over channels-last images. Each sample's pixels are added
-// up per channel, as batch normalization does it, the channels of a group joined, and applied to
-// the same pixels. Blocks along z have different samples.
+// Group normalization and its gradients over channels-last images. Each sample's pixels are summed
+// per channel, as in batch normalization, and the channels of a group are combined. Then the same
+// pixels are normalised. Thread blocks along z have different samples.
 #include "mezzo/kernels/cuda/channels.cuh"
 #include "mezzo/kernels/cuda/functions.cuh"
 #include "mezzo/kernels/cuda/moments.cuh"
@@ -13,7 +13,7 @@ namespace {
 using In = GroupNormInput;
 using GradIn = GroupNormGradInput;
 
-// A grid over the pixels and channels of one sample, and how many samples there are.
+// A grid over the pixels and channels of one sample, and the number of samples.
 struct SampleGrid {
   ChannelGrid one;
   std::int64_t samples = 0;
@@ -27,9 +27,9 @@ struct SampleGrid {
   }
   __host__ __device__ std::int64_t size() const { return one.pixels * one.channels; }
   __host__ __device__ std::int64_t partial_size() const { return one.parts * one.channels; }
-  // Groups of all samples, and the partial sums that belong to each.
+  // The groups of all samples, as rows of the partial sums that belong to each.
   Rows partial_rows() const { return {samples * groups, one.parts * group_channels, 1}; }
-  // The partial sum j of a group.
+  // The index of a group's partial sum j.
   __device__ std::int64_t partial(std::int64_t row, std::int64_t j) const {
     return row / groups * partial_size() + j / group_channels * one.channels +
            channel(row, j % group_channels);
@@ -46,7 +46,7 @@ struct SampleGrid {
 SampleGrid sample_grid(const Launch& launch, const GroupSizes& sizes, int pack) {
   SampleGrid g{channel_grid(launch, sizes.pixels, sizes.channels, pack), sizes.samples,
                sizes.groups, sizes.group_channels()};
-  // Together the samples have blocks for all multiprocessors.
+  // All samples together have enough blocks for all multiprocessors.
   g.one.parts = std::max<std::int64_t>(g.one.parts / std::max<std::int64_t>(sizes.samples, 1), 1);
   g.one.per_part = (g.one.pixels + g.one.parts - 1) / g.one.parts;
   return g;
@@ -66,7 +66,7 @@ __global__ void MEZZO_FOUR_BLOCKS group_moments_kernel(SampleGrid g, const T* x,
   }
 }
 
-// Mean and deviation of a group from the moments of its channels' parts, as a row.
+// Mean and deviation of a group, from the moments of its channels' parts as a row.
 struct JoinMoments {
   SampleGrid g;
   const Moments* partial;
@@ -96,7 +96,7 @@ struct JoinMoments {
   }
 };
 
-// What is known of each group and channel.
+// The statistics of each group, and the parameters of each channel.
 struct GroupInputs {
   const float* means;
   const float* rstds;
@@ -164,7 +164,7 @@ __device__ GroupGradPacks<N, T> read_group_grad(const GroupGradTensors<T>& t, co
   return {read_stored<N>(t.grad + place.at), read_stored<N>(t.x + place.at)};
 }
 
-// Sums of the gradients and of their products with the values' distances from the mean.
+// Sums the gradients, and their products with the values' distances from the mean.
 template <int N, class T>
 __global__ void MEZZO_THREE_BLOCKS group_sums_kernel(SampleGrid g, GroupInputs in,
                                                      GroupGradTensors<T> all, float2* partial) {
@@ -195,8 +195,8 @@ __global__ void MEZZO_THREE_BLOCKS group_sums_kernel(SampleGrid g, GroupInputs i
   }
 }
 
-// What is taken off the scaled gradients of a group: a constant, and a multiple of the distance
-// from the mean.
+// What is subtracted from the scaled gradients of a group: a constant, and a multiple of the
+// distance from the mean.
 struct JoinSums {
   SampleGrid g;
   GroupInputs in;

@@ -1,4 +1,4 @@
-// Counting the exponents of gradients; see ops/update/exponent_counts.h.
+// Histograms of the exponents of gradients; see ops/update/exponent_counts.h.
 #include "mezzo/core/device_backend.h"
 #include "mezzo/kernels/cuda/blocks.cuh"
 #include "mezzo/kernels/cuda/flat.h"
@@ -8,10 +8,10 @@ namespace {
 
 constexpr int kCells = static_cast<int>(ExponentCounts::kCells);
 constexpr unsigned kAcross = 64;
-using Count = unsigned long long;  // what atomicAdd takes
+using Count = unsigned long long;  // the type for atomicAdd
 
-// The bits of |value * factor|. What the product makes zero stays apart from what was zero, as a
-// subnormal.
+// The bits of |value * factor|. A value that the product underflows to zero counts as subnormal,
+// apart from zeros.
 __device__ unsigned scaled_magnitude(float value, float factor) {
   return max(__float_as_uint(fabsf(value * factor)), min(__float_as_uint(fabsf(value)), 1U));
 }
@@ -25,8 +25,8 @@ __device__ int cell_of(unsigned bits) {
 static_assert(ExponentCounts::kPartBegins ==
               std::array<std::int32_t, 4>{1, 0x7f8000, 0x7fe000, 0x7ff000});
 
-// Counts are integers, so it does not matter in what order they are added. Few cells of one block
-// of threads are in much demand; those of its own shared memory answer ten times faster.
+// Counts are integers, so the order of additions does not matter. Many threads increment a few
+// cells; those in a thread block's own shared memory respond ten times faster.
 __global__ void count_kernel(Batch<Block> batch, float factor, Count* counts) {
   __shared__ unsigned shared[kCells];
   for (int i = threadIdx.x; i < kCells; i += kThreads) shared[i] = 0;

@@ -18,8 +18,8 @@ void queue_copy(PinnedPool& pinned, void* to, const void* from, std::size_t byte
     pinned.note_use(from, stream);
     return;
   }
-  // By way of pinned memory: the run time would copy to such memory as well, and have the host
-  // wait for all work that is queued before.
+  // Copies through pinned memory. The runtime would do that itself, but make the host wait for all
+  // work that is queued before.
   void* staged = pinned.allocate(bytes);
   std::memcpy(staged, from, bytes);
   const cudaError_t status = cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, stream);
@@ -33,7 +33,7 @@ class CopyBeside final : public DeviceCopy {
   CopyBeside(PinnedPool& pinned, void* to, const void* from, std::size_t bytes, Device device)
       : device_(device), done_(cudaEventDisableTiming) {
     Context& context = context_of(device);
-    // Work that is queued may still use the block, which is in the order of that stream.
+    // Queued work may still use the block, whose uses are ordered by that stream.
     const Event vacant(cudaEventDisableTiming);
     MEZZO_CUDA_CHECK(cudaEventRecord(vacant.get(), context.stream()));
     MEZZO_CUDA_CHECK(cudaStreamWaitEvent(context.copy_stream(), vacant.get(), 0));
@@ -45,7 +45,7 @@ class CopyBeside final : public DeviceCopy {
     try {
       if (!is_joined_) join();
     } catch (const Error&) {
-      // Only a card that is lost refuses this; the next call that can throw will say so.
+      // This fails only if the device is lost; the next call that can throw reports that.
     }
   }
 
@@ -71,7 +71,7 @@ void copy_from_host(PinnedPool& pinned, void* to, const void* from, std::size_t 
 
 std::unique_ptr<DeviceCopy> begin_copy_from_host(PinnedPool& pinned, void* to, const void* from,
                                                  std::size_t bytes, Device device) {
-  const OnDevice on(device);  // before the events are made: they belong to the current card
+  const OnDevice on(device);  // before the events are created: they belong to the current device
   return std::make_unique<CopyBeside>(pinned, to, from, bytes, device);
 }
 

@@ -1,4 +1,4 @@
-// Copies from the host to a card.
+// Copies from the host to a GPU.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace mezzo::kernels::cuda {
 
-// In the calling thread's stream.
+// Copies in the calling thread's stream.
 void copy_from_host(PinnedPool& pinned, void* to, const void* from, std::size_t bytes,
                     Device device);
 
-// In its stream for copies, behind what is in the other by now.
+// Copies in the thread's copy stream, after the work that is already queued in the other stream.
 std::unique_ptr<DeviceCopy> begin_copy_from_host(PinnedPool& pinned, void* to, const void* from,
                                                  std::size_t bytes, Device device);
 

@@ -1,4 +1,4 @@
-// Where an element of channels-last images is.
+// The position of an element in channels-last images.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ struct ImagePlace {
   Index n, y, x, c;
 };
 
-// Element `i` of channels-last images, in 32-bit divisions where they do.
+// The position of element `i` of channels-last images. Uses 32-bit divisions if they fit.
 template <class Index>
 __device__ ImagePlace<Index> image_place_of(Index i, Index height, Index width, Index channels) {
   const auto split = [&](auto index) -> ImagePlace<Index> {

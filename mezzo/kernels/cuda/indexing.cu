@@ -30,7 +30,7 @@ void run_one_hot(const KernelArgs& args) {
   check_launch("one_hot_kernel");
 }
 
-// The first NaN, or else the first of the largest.
+// Finds the first NaN, or else the first of the largest elements.
 template <class T>
 struct Argmax {
   const T* x;
@@ -71,10 +71,10 @@ void run_argmax(const KernelArgs& args) {
   });
 }
 
-// A table with rows of `size` elements, and which of them are meant.
+// A table with rows of `size` elements, and the indices of the rows to read.
 struct Table {
   const std::int64_t* indices;
-  std::int64_t count;  // of indices
+  std::int64_t count;  // number of indices
   std::int64_t rows;
   std::int64_t size;
   Report* report;
@@ -95,10 +95,10 @@ __global__ void embedding_kernel(Table table, const T* weight, T* out) {
   }
 }
 
-// The block of a row's first index adds up the gradients of all its indices in their order, so that
-// the sums have the same bits every time; atomic additions come in any order. Looking for equal
-// indices costs count^2 comparisons in all, 256 at a time out of the cache. Sums are f32: a
-// frequent word gathers thousands of terms.
+// The thread block of a row's first index sums the gradients of all its indices in order. So the
+// sums have the same bits every time, while the order of atomic additions varies. Looking for equal
+// indices costs count^2 comparisons in all, 256 at a time from the cache. Sums are f32: a frequent
+// word gathers thousands of terms.
 template <class T, class Out>
 __global__ void embedding_grad_kernel(Table table, const T* grad, Out* out) {
   __shared__ unsigned found[kThreads / 32];

@@ -14,7 +14,7 @@ namespace mezzo::kernels::cuda {
 
 inline constexpr int kThreads = 256;
 
-// The first element for reading, and for writing, which counts as a change.
+// The first element, for reading or for writing; the latter counts as a change.
 template <class T>
 const T* in(const Tensor& tensor) {
   return static_cast<const T*>(tensor.address());
@@ -24,13 +24,13 @@ T* out(const Tensor& tensor) {
   tensor.bump_version();
   return static_cast<T*>(tensor.address());
 }
-// The same of an input that may be absent.
+// in() for an input that may be absent.
 template <class T>
 const T* in_or_null(const Tensor& tensor) {
   return tensor.defined() ? in<T>(tensor) : nullptr;
 }
 
-// Where the kernels of a call run: makes its device current.
+// Where the kernels of a call run. Makes the device current while it exists.
 class Launch {
  public:
   explicit Launch(Device device) : on_(device), context_(context_of(device)) {}
@@ -39,8 +39,8 @@ class Launch {
   cudaStream_t stream() const { return context_.stream(); }
   Device device() const { return context_.device(); }
   Context& context() const { return context_; }
-  // Blocks for `items` threads' work in loops over the whole grid: enough to keep every
-  // multiprocessor busy, and no more, so that a thread has something to go on with.
+  // Thread blocks for `items` threads' work in loops over the whole grid. There are enough to keep
+  // every multiprocessor busy, and no more, so that each thread has several iterations.
   int blocks_for(std::int64_t items, int threads = kThreads) const {
     constexpr std::int64_t kResident = 2048;  // threads that a multiprocessor holds
     const std::int64_t wanted = (items + threads - 1) / threads;
@@ -53,7 +53,7 @@ class Launch {
   Context& context_;
 };
 
-// The work of a loop over the whole grid: every thread's first item and step.
+// A thread's first item and step in a loop over the whole grid.
 __device__ inline std::int64_t grid_first() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

@@ -1,5 +1,5 @@
-// Layer normalization and its gradients. Statistics are f32, in two passes over a row that lies in
-// the caches: the square of a mean, taken from the mean of squares, would cancel where the mean is
+// Layer normalization and its gradients. Statistics are f32, in two passes over a row that is in
+// the caches. Subtracting the squared mean from the mean of squares would cancel if the mean is
 // large.
 #include "mezzo/kernels/cuda/channels.cuh"
 #include "mezzo/kernels/cuda/functions.cuh"
@@ -12,7 +12,7 @@ namespace {
 using In = LayerNormInput;
 using GradIn = LayerNormGradInput;
 
-// N elements of a row at a time.
+// Reads N elements of a row at a time.
 template <int N, class T>
 struct LayerNorm {
   const T* x;
@@ -72,8 +72,8 @@ struct LayerNormGrad {
   const float* rstds;
   T* out;
 
-  // The gradients by normalised values, and these, from element j of a row on, which is number
-  // `at` of all.
+  // Reads the gradients with respect to the normalised values, and these values, from element j of
+  // a row on; `at` is its index in the tensor.
   __device__ void read(std::int64_t at, std::int64_t j, float mean, float rstd, float (&grads)[N],
                        float (&normals)[N]) const {
     float scales[N];
@@ -120,8 +120,8 @@ struct LayerNormGrad {
   }
 };
 
-// The gradients of bias and of weight: sums over the rows of the gradients, and of their products
-// with the normalised values.
+// The gradients of bias and weight: sums over the rows of the gradients, and of their products with
+// the normalised values.
 struct ParameterGrads {
   float* grad_weight;
   float* grad_bias;

@@ -1,5 +1,5 @@
-// Cross entropy and mean squared error, and their gradients. Losses, and the sums they are made of,
-// are f32: in 16 bits a mean over a batch would stop growing.
+// Cross entropy and mean squared error, and their gradients. Losses and their sums are f32: in 16
+// bits, a mean over a batch would stop growing.
 #include "mezzo/kernels/cuda/reduce.cuh"
 #include "mezzo/kernels/cuda/report.h"
 #include "mezzo/kernels/cuda/rows.cuh"
@@ -8,7 +8,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// The smoothed target distribution: of class numbers, or of given probabilities.
+// The smoothed target distribution, from class indices or from given probabilities.
 struct Targets {
   const std::int64_t* labels;  // null: `probabilities` are given
   const float* probabilities;
@@ -16,7 +16,7 @@ struct Targets {
   float spread;  // smoothing / classes
   Report* report;
 
-  // Of class j of an example whose label is `label`.
+  // The target of class j for an example whose label is `label`.
   __device__ float of(std::int64_t example, std::int64_t j, std::int64_t classes,
                       std::int64_t label) const {
     const float given = labels == nullptr ? probabilities[example * classes + j]
@@ -31,13 +31,13 @@ struct Targets {
   }
 };
 
-// N classes at a time.
+// Reads N classes at a time.
 template <int N, class T>
 struct CrossEntropy {
   const T* logits;
   Targets targets;
   float* losses;
-  float* statistics;  // the largest logit and the logarithm of the sum, of each row
+  float* statistics;  // per row: the largest logit, and the logarithm of the sum
 
   template <class Of>
   __device__ void row(std::int64_t row, const Rows& rows) const {
@@ -66,7 +66,7 @@ struct CrossEntropy {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const float target = targets.of(row, j + k, rows.size, label);
-        // A class that is ruled out may have a logit of -inf.
+        // An excluded class may have a logit of -inf.
         if (target != 0.0F) loss -= target * (values[k] - largest - log_total);
       }
     });
@@ -91,7 +91,7 @@ struct CrossEntropyGrad {
   template <class Of>
   __device__ void row(std::int64_t row, const Rows& rows) const {
     const std::int64_t label = targets.label(row, rows.size);
-    float mass = 1;  // of a class number exactly, whatever the smoothing's parts add up to
+    float mass = 1;  // exactly 1 for class indices, whatever the smoothed parts add up to
     if (targets.labels == nullptr) {
       mass = 0;
       for_packs<Of, 1>(rows.size,
@@ -114,13 +114,13 @@ struct CrossEntropyGrad {
   }
 };
 
-// Class numbers as they are, probabilities as f32: there are few of them in 16 bits, and kernels
-// for each of their dtypes took nvcc longer than any other file.
+// Class indices as they are, probabilities as f32. 16-bit probabilities are rare, and kernels for
+// each of their dtypes took nvcc longer than any other file.
 Tensor dense_labels(const Tensor& labels) {
   return labels.rank() == 1 ? dense(labels, Format::kContiguous) : dense_f32(labels);
 }
 
-// Of what dense_labels() made.
+// `labels`: the result of dense_labels().
 Targets targets_of(const Tensor& labels, const CrossEntropyAttrs& attrs, std::int64_t classes) {
   const bool is_numbers = labels.rank() == 1;
   return {is_numbers ? in<std::int64_t>(labels) : nullptr, is_numbers ? nullptr : in<float>(labels),
@@ -247,7 +247,7 @@ void run_mse_grad(const KernelArgs& args) {
   });
 }
 
-// Labels are integers, or floats like everything else.
+// Labels are integers, or floats like all other inputs.
 Support labelled(const KernelArgs& args) {
   for (const Tensor* input : args.inputs) {
     const bool is_label = input->dtype() == DType::kI64;

@@ -1,5 +1,4 @@
-// Functions of numbers, element by element: over dense memory in packs, over anything else by
-// index.
+// Element by element functions: over dense memory in packs, over anything else by index.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +28,8 @@ __device__ inline void apply_packs(const F& f, float (&result)[N], const Packs&.
   for (int k = 0; k < N; ++k) result[k] = f(packs.values[k]...);
 }
 
-// out[i] = f(in[i]...), N elements per thread and turn; what is left over one by one. An output may
-// lie over an input: an element is read before it is written, by the same thread.
+// out[i] = f(in[i]...), N elements per thread and iteration; the remainder one by one. An output
+// may overlap an input: an element is read before it is written, by the same thread.
 template <int N, class F, class Out, class... In>
 __global__ void map_kernel(F f, std::int64_t n, Out* out, const In*... in) {
   for (std::int64_t i = grid_first() * N; i < n; i += grid_step() * N) {
@@ -44,7 +43,7 @@ __global__ void map_kernel(F f, std::int64_t n, Out* out, const In*... in) {
   }
 }
 
-// The widest pack that all pointers are aligned to is used, or single elements.
+// Uses the widest pack that all pointers are aligned to, or single elements.
 template <class F, class Out, class... In>
 void map(const Launch& launch, const F& f, std::int64_t n, Out* out, const In*... in) {
   if (n == 0) return;
@@ -58,7 +57,7 @@ void map(const Launch& launch, const F& f, std::int64_t n, Out* out, const In*..
   check_launch("map_kernel");
 }
 
-// The dimensions of a loop over N operands as kernels take them, outermost first.
+// The dimensions of a loop over N operands, outermost first, as kernel arguments.
 template <int N>
 struct Dims {
   int rank = 0;
@@ -75,8 +74,8 @@ struct Dims {
     }
   }
 
-  // Where element `index` in loop order lies in each operand. Divisions of 64-bit numbers take
-  // dozens of instructions, and few tensors need them.
+  // The offset in each operand of element `index` in loop order. 64-bit divisions take dozens of
+  // instructions, and few tensors need them.
   template <class Index>
   __host__ __device__ void locate(Index index, std::int64_t (&offsets)[N]) const {
     for (int k = 0; k < N; ++k) offsets[k] = 0;
@@ -99,7 +98,7 @@ struct Dims {
   }
 };
 
-// Functions whose arguments and result are elements as they are, not f32, say so: kIsRaw.
+// IsRaw: functions with kIsRaw take and return stored elements instead of f32.
 template <class F>
 concept IsRaw = requires {
   F::kIsRaw;

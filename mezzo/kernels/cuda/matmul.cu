@@ -1,4 +1,4 @@
-// Matrix products: by cuBLASLt, and where it has no algorithm, in tiles through shared memory.
+// Matrix products by cuBLASLt, or in tiles through shared memory where cuBLASLt has no algorithm.
 #include "mezzo/kernels/cuda/bias.cuh"
 #include "mezzo/kernels/cuda/cublas_plan.h"
 #include "mezzo/kernels/cuda/map.cuh"
@@ -47,7 +47,8 @@ __global__ void tiled_kernel(Product p, const T* a, const T* b, const Bias* bias
   }
 }
 
-// The products of a call: one for each number of the leading dimensions that do not lie evenly.
+// The products of a call: one for each index of the leading dimensions that cannot be one strided
+// batch.
 struct Work {
   Product product;
   Tensor a, b, bias;
@@ -70,7 +71,7 @@ int alignment_of(std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) {
     if (tensor->defined()) bits |= reinterpret_cast<std::uintptr_t>(tensor->address());
   }
-  return static_cast<int>(bits & (0 - bits));  // the lowest bit that is set
+  return static_cast<int>(bits & (0 - bits));  // the lowest set bit
 }
 
 Work matmul_work(const KernelArgs& args) {
@@ -82,7 +83,7 @@ Work matmul_work(const KernelArgs& args) {
             {},
             {}};
   const auto leading = [&](const Tensor& t, std::int64_t rows, std::int64_t columns) {
-    // As if the matrix were one element of a tensor with the leading dimensions.
+    // Treats each matrix as one element of a tensor with the leading dimensions.
     Strides strides = Shape::filled(output.rank() - 2, 0);
     std::int64_t step = rows * columns;
     for (std::size_t i = t.rank() - 2; i-- > 0;) {
@@ -108,7 +109,7 @@ Work matmul_work(const KernelArgs& args) {
   p.out_step = work.batches.inner_stride(0);
   p.a_step = work.batches.inner_stride(1);
   p.b_step = work.batches.inner_stride(2);
-  // Later products of a list begin anywhere.
+  // Later products of a list may begin anywhere.
   p.alignment = work.batches.rank() > 1 ? static_cast<int>(size_of(p.dtype))
                                         : alignment_of({&work.a, &work.b, &output});
   return work;
@@ -132,8 +133,8 @@ Work linear_work(const KernelArgs& args) {
   p.tf32 = is_tf32_allowed();
   p.has_bias = work.bias.defined() && work.bias.dtype() == output.dtype();
   p.alignment = alignment_of({&work.a, &work.b, &output, &work.bias});
-  // cuBLASLt adds a bias of the result's dtype only. An f32 bias rounded to 16 bits would lose what
-  // it is kept in f32 for; the sums stay f32 until it has been added.
+  // cuBLASLt adds a bias of the result's dtype only. Rounding an f32 bias to 16 bits would lose
+  // what it is kept in f32 for. So the sums stay f32 until the bias has been added.
   if (work.bias.defined() && !p.has_bias) p.result = DType::kF32;
   work.batches = make_loop<3>(Shape{}, {});
   return work;

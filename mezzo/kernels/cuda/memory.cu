@@ -1,8 +1,10 @@
-// Filling and copying, whatever the dtypes and layouts. Three ways to copy, by what the layouts
-// have in common: one flat pass where the orders agree; square tiles through shared memory where
-// one side's neighbours are the other side's columns (row-major to channels-last and back,
-// transposed matrices), because a warp would touch 32 sectors for 32 elements; element by element
-// otherwise.
+// Filling and copying, for all dtypes and layouts. There are three ways to copy, by what the
+// layouts have in common:
+// * one flat pass if the orders agree;
+// * square tiles through shared memory if one side's contiguous elements are the other side's
+//   columns: row-major to channels-last and back, transposed matrices. A plain loop would touch 32
+//   sectors for a warp's 32 elements;
+// * element by element otherwise.
 #include "mezzo/core/convert_element.h"
 #include "mezzo/kernels/cuda/map.cuh"
 #include "mezzo/kernels/cuda/memory.h"
@@ -10,7 +12,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// An element of one dtype as another, by the rules of copy_elements() in core.
+// Converts an element to another dtype by the rules of copy_elements() in core.
 template <class To>
 struct Convert {
   static constexpr bool kIsRaw = true;
@@ -52,7 +54,7 @@ struct Planes {
 
 template <class In, class Out>
 __global__ void transpose_kernel(Planes p, const In* in, Out* out) {
-  // One column more than is used: else the 32 rows that a warp reads would lie in one bank.
+  // One unused column: otherwise the 32 rows that a warp reads would be in one bank.
   __shared__ In tile[kTile][kTile + 1];
   const std::int64_t across = (p.columns + kTile - 1) / kTile;
   const std::int64_t down = (p.rows + kTile - 1) / kTile;
@@ -79,7 +81,7 @@ __global__ void transpose_kernel(Planes p, const In* in, Out* out) {
   }
 }
 
-// The loop as transpositions, if it is some: operand 0 is the output, 1 the input.
+// Sees the loop as transpositions, if possible; operand 0 is the output, 1 the input.
 bool as_planes(const Loop<2>& loop, Planes& planes) {
   const std::size_t last = loop.rank() - 1;
   if (loop.rank() < 2 || loop.rank() > 3 || loop.inner_stride(0) != 1) return false;
@@ -111,7 +113,7 @@ void copy_strided(const Launch& launch, const Loop<2>& loop, const In* from, Out
   constexpr bool kFloats = size_of(kDTypeOf<In>) <= 4 && is_floating(kDTypeOf<In>) &&
                            size_of(kDTypeOf<Out>) <= 4 && is_floating(kDTypeOf<Out>);
   [[maybe_unused]] Planes planes{};
-  // Integers and f64 are laid out anew too rarely to be worth the code.
+  // Layout changes of integers and f64 are too rare to be worth the code.
   if constexpr (kFloats) {
     if (as_planes(loop, planes)) return transpose(launch, planes, from, to);
   }

@@ -1,4 +1,4 @@
-// Filling tensors and copying them on a card, between dtypes and layouts.
+// Filling tensors on a GPU, and copying them between dtypes and layouts.
 #pragma once
 
 #include "mezzo/core/tensor.h"

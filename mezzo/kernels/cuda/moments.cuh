@@ -1,13 +1,13 @@
-// Means and variances of channels, found as values come.
+// Means and variances of channels, computed in one pass over the values.
 #pragma once
 
 #include "mezzo/kernels/cuda/channels.cuh"
 
 namespace mezzo::kernels::cuda {
 
-// Count, mean and sum of squared distances from it, of some values. Combined by the rule of Chan,
-// Golub and LeVeque: a sum of squares less the square of the sum would leave nothing of a small
-// variance around a large mean in f32.
+// Count, mean and sum of squared distances from the mean, for some values. They are combined by the
+// rule of Chan, Golub and LeVeque. A sum of squares minus the squared sum would leave nothing of a
+// small variance around a large mean in f32.
 struct Moments {
   float count = 0;
   float mean = 0;
@@ -28,19 +28,20 @@ struct Moments {
   }
 };
 
-// What a thread adds up of its values, of N channels: their distances from a pivot, and the squares
-// of these. That is three instructions for a value. A mean that is kept up to date takes four and
-// the reciprocal of each count, and if it is large, rounds it with each value.
+// A thread's sums over its values, for N channels: their distances from a pivot, and the squares of
+// these. That is three instructions per value. A running mean would take four and the reciprocal of
+// each count, and round a large mean with each value.
 //
-// What n values come to, squares - sum^2 / n, cancels if the pivot lies far from their mean. So the
-// pivot is the mean of the first h of them, at the start the first alone. These have no part in the
-// sum then, whose square is at most (n - h) * squares, as Cauchy and Schwarz say: h / n of squares
-// is left at least, whatever the values are, and nothing negative. With n / h no more than 17, some
-// four bits of 24 are lost where the first pixel is far off all others, and next to none elsewhere.
+// The result for n values, squares - sum^2 / n, cancels if the pivot is far from their mean. So the
+// pivot is the mean of the first h values, at the start the first alone. These then contribute
+// nothing to the sum, whose square is at most (n - h) * squares by the Cauchy-Schwarz inequality.
+// At least h / n of squares is left, whatever the values are, and nothing negative. n / h is at
+// most 17. So some four bits of 24 are lost if the first pixel is far off all others, and next to
+// none otherwise.
 template <int N>
 class PivotSums {
  public:
-  // Takes the first value as pivot. It is to be added as well.
+  // Takes the first value as pivot; add() must still be called for it.
   template <class T>
   __device__ void begin(const Pack<T, N>& first) {
 #pragma unroll
@@ -58,15 +59,15 @@ class PivotSums {
     ++count_;
   }
 
-  // Moves the pivots to the means if there are many more values than when they last were moved. To
-  // be called between rounds, where what was read needs no registers any more.
+  // Moves the pivots to the means if there are many more values than at the last move. Call it
+  // between rounds, when the values read no longer occupy registers.
   __device__ void follow() {
     if (count_ < next_) return;
     next_ = kGrowth * count_;
     move();
   }
 
-  // Leaves the moments as they are where nothing was added.
+  // Leaves the moments unchanged if nothing was added.
   __device__ void finish(Moments (&moments)[N]) {
     if (count_ == 0) return;
     move();
@@ -79,8 +80,8 @@ class PivotSums {
  private:
   static constexpr int kGrowth = 16;  // n / h, which whole rounds make up to 17
 
-  // Products that are too large for f32 are finite inside of fmaf(): squares that are infinite stay
-  // so, and do not become NaN while the sum itself is finite.
+  // Products that are too large for f32 are finite inside fmaf(). So infinite squares stay
+  // infinite, and do not become NaN while the sum itself is finite.
   __device__ void move() {
     const float share = 1.0F / static_cast<float>(count_);
 #pragma unroll
@@ -99,7 +100,7 @@ class PivotSums {
   int next_ = 0;
 };
 
-// Those of the pixels of x that a block reads, in the moments of its first row of threads.
+// The moments of the pixels of x that a thread block reads, in those of its first row of threads.
 template <int N, class T>
 __device__ void add_up_pixels(const ChannelRange& range, const T* x, Moments (&moments)[N],
                               Moments (&shared)[N][kThreads]) {

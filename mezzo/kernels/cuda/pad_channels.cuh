@@ -1,4 +1,4 @@
-// Images of 16 bits with channels of zeros behind their own.
+// Adds zero channels to 16-bit images.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace mezzo::kernels::cuda {
 
-inline constexpr int kChannelPack = 8;  // channels of 16 bits that are written at once
+inline constexpr int kChannelPack = 8;  // 16-bit channels that are written at once
 
-// out[pixel] = in[pixel], zeros, in packs of 8 channels.
+// out[pixel] = in[pixel] followed by zeros, in packs of 8 channels.
 __global__ inline void pad_channels_kernel(std::int64_t packs, std::int64_t packs_per_pixel,
                                            std::int64_t channels, const std::uint16_t* in,
                                            std::uint16_t* out) {
@@ -26,8 +26,8 @@ __global__ inline void pad_channels_kernel(std::int64_t packs, std::int64_t pack
   }
 }
 
-// A copy of x [n, c, h, w], 16 bits and channels-last, with `channels` >= c of them, a multiple
-// of 8.
+// A copy of x [n, c, h, w], 16 bits and channels-last, padded with zeros to `channels` >= c
+// channels, a multiple of 8.
 inline Tensor with_channels(const Launch& launch, const Tensor& x, std::int64_t channels) {
   const Tensor padded = empty({x.size(0), channels, x.size(2), x.size(3)}, x.dtype(),
                               Format::kChannelsLast, x.device());

@@ -1,4 +1,5 @@
-// Philox4x32-10 (see core/random.h) in a thread: the same words at the same places as on the CPU.
+// Philox4x32-10 (core/random.h) on a device thread: the same words at the same positions as on the
+// CPU.
 #pragma once
 
 #include <cstdint>

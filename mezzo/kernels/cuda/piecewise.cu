@@ -4,7 +4,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// The functions of x, and their gradients from the result's and x.
+// Each function has two forms: of x, and of the result's gradient and x, which is the gradient.
 struct Slope {
   float left;
   __device__ float operator()(float x) const { return x > 0 ? x : left * x; }
@@ -31,7 +31,7 @@ struct Absolute {
 Slope slope_of(const KernelArgs& args) {
   return {static_cast<float>(args.attrs<LeakyReluAttrs>().negative_slope)};
 }
-// Input `x` is what is limited.
+// Input `x` is the one that is limited.
 ClampAttrs bounds_of(const KernelArgs& args, std::size_t x) {
   return bounds_in(args.input(x).dtype(), args.attrs<ClampAttrs>());
 }

@@ -9,7 +9,7 @@ namespace mezzo::kernels::cuda {
 
 void* PinnedPool::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  // Powers of two: a run asks for few sizes, and a block then serves most of the smaller ones.
+  // Powers of two: a run uses few sizes, and a block then serves most of the smaller ones.
   bytes = std::bit_ceil(std::max<std::size_t>(bytes, 4096));
   const std::lock_guard lock(mutex_);
   for (auto& [data, block] : blocks_) {

@@ -1,4 +1,4 @@
-// Memory of the host that cards read by themselves, kept and handed out again.
+// A pool of pinned host memory, which GPUs read directly.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace mezzo::kernels::cuda {
 
-// Pinning costs about as much as the copy it speeds up, so blocks are kept. A block that is given
-// back while a copy reads it is handed out again only after that copy. Thread-safe.
+// Pinning costs about as much as the copy that it speeds up, so blocks are kept. A block that is
+// released while a copy reads it is handed out again only after that copy. Thread-safe.
 class PinnedPool {
  public:
   PinnedPool() = default;
@@ -23,13 +23,13 @@ class PinnedPool {
   void release(void* block) noexcept;
   // True if [data, data + bytes) lies in a block of this pool.
   bool contains(const void* data, std::size_t bytes) const;
-  // Notes that what is queued in the stream, of the current device, by now may read the block that
-  // `data` lies in.
+  // Notes that work already queued in the stream, of the current device, may read the block that
+  // contains `data`.
   void note_use(const void* data, cudaStream_t stream);
 
  private:
-  // The last use in a stream. Events belong to a device, and one that is recorded again forgets
-  // where it was recorded before: each stream has its own.
+  // The last use in a stream. Events belong to a device, and recording one again forgets its
+  // earlier recording, so each stream has its own.
   struct Use {
     cudaStream_t stream = nullptr;
     cudaEvent_t done = nullptr;

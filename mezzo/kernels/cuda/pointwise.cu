@@ -1,4 +1,4 @@
-// Functions of one number.
+// Unary pointwise functions.
 #include "mezzo/kernels/cuda/functions.cuh"
 #include "mezzo/kernels/cuda/pointwise.cuh"
 
@@ -55,7 +55,7 @@ struct SiluGrad {
   }
 };
 
-// Small whole powers by products, which round once or twice; powf takes ten times as long.
+// Small integer powers by multiplication, which rounds once or twice; powf takes ten times as long.
 template <int kPower>
 struct WholePower {
   __device__ float operator()(float x) const {
@@ -70,8 +70,8 @@ struct Power {
   float exponent;
   __device__ float operator()(float x) const { return powf(x, exponent); }
 };
-// Exponents that f32 does not hold exactly: the rounding of 1/3 alone would change pow(1e30, 1/3)
-// in its sixth digit.
+// For exponents that f32 does not hold exactly: rounding 1/3 alone would change pow(1e30, 1/3) in
+// its sixth digit.
 struct PowerInDouble {
   double exponent;
   __device__ float operator()(float x) const {

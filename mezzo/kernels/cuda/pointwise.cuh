@@ -1,4 +1,4 @@
-// Kernels of operations that compute each result from the elements at its place.
+// Kernels of operations that compute each result from the inputs' elements at the same position.
 #pragma once
 
 #include "mezzo/kernels/cuda/map.cuh"
@@ -23,11 +23,11 @@ void run_binary(const KernelArgs& args, const F& f) {
   });
 }
 
-// The list of an operation with one kernel.
+// The kernel list of an operation with one kernel.
 constexpr KernelList only_kernel(void (*run)(const KernelArgs&)) {
   return {{{{"cuda", float_dtypes_only, run}}}};
 }
-// The same of one that is a function without parameters.
+// The kernel list of a unary function without parameters.
 template <class F>
 constexpr KernelList unary_kernel() {
   return only_kernel([](const KernelArgs& args) { run_unary(args, F()); });

@@ -1,5 +1,5 @@
-// Pooling over channels-last images: threads of a warp have neighbouring channels. Gradients are
-// gathered, each pixel looking at the windows over it, so that nothing is added atomically.
+// Pooling over channels-last images: threads of a warp have adjacent channels. Gradients are
+// gathered, each pixel looking at the windows over it, so that there are no atomic additions.
 #include <algorithm>
 
 #include "mezzo/kernels/cuda/element.cuh"
@@ -10,8 +10,8 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// Images of one size, and windows over them. In 32 bits where all elements have such numbers: a
-// division in 64 bits takes a card some hundred instructions, and there are several for an element.
+// Images of one size, and the windows over them. Indices have 32 bits if all fit: a 64-bit division
+// takes a GPU about a hundred instructions, and there are several per element.
 template <class Index>
 struct PoolOf {
   PoolAxisOf<Index> rows;
@@ -36,7 +36,7 @@ struct PoolOf {
 };
 using Pool = PoolOf<std::int64_t>;
 
-// Threads have N neighbouring channels each.
+// Each thread has N adjacent channels.
 template <int N, class Index, class T, class P>
 __global__ void max_pool_kernel(PoolOf<Index> pool, const T* x, T* out, P* positions) {
   const Index packs = pool.windows() / N;
@@ -120,10 +120,10 @@ __global__ void mean_pool_kernel(PoolOf<Index> pool, const T* x, T* out) {
        i += static_cast<Index>(grid_step())) {
     const auto at = image_place_of<Index>(i, pool.rows.out, pool.columns.out, pool.channels / N);
     float sums[N] = {};
-    // Row by row: one sum of a large image would lose the last digits of every pixel.
+    // Row by row: a single sum over a large image would lose the last digits of every pixel.
     for (Index h = pool.rows.first(at.y); h < pool.rows.last(at.y); ++h) {
       float row[N] = {};
-      // Several pixels are on their way together: the mean of a whole image has few threads.
+      // Loads several pixels together: the mean of a whole image has few threads.
 #pragma unroll 4
       for (Index w = pool.columns.first(at.x); w < pool.columns.last(at.x); ++w) {
         float values[N];
@@ -163,7 +163,7 @@ __global__ void mean_grad_kernel(PoolOf<Index> pool, const T* grad, T* out) {
   }
 }
 
-// The gradient of the mean of whole images: an image per row of the grid.
+// The gradient of the mean of whole images, with one image per row of the grid.
 template <int N, class T>
 __global__ void spread_mean_kernel(std::int64_t packs, std::int64_t packs_per_pixel, float pixels,
                                    const T* grad, T* out) {
@@ -191,7 +191,7 @@ Pool pool_of(const KernelArgs& args, const Shape& image, const Shape& windows) {
           image[1], attrs.count_include_pad};
 }
 
-// The same in 32 bits, for numbers that a loop over a whole grid may add its step to.
+// The geometry in 32 bits, if the indices still fit after a grid-wide loop adds its step.
 PoolOf<std::int32_t> narrow_pool(const Pool& p) {
   const auto axis = [](const PoolAxis& a) {
     const auto n = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
@@ -203,13 +203,13 @@ PoolOf<std::int32_t> narrow_pool(const Pool& p) {
 bool is_narrow(const Pool& p) {
   const std::int64_t padded = (p.rows.in + 2 * p.rows.before + p.rows.kernel) *
                               (p.columns.in + 2 * p.columns.before + p.columns.kernel);
-  // Room for the largest grid's step, some ten million elements.
+  // Leaves a margin for the largest grid's step, some ten million elements.
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - (std::int64_t{1} << 26);
   return std::max({p.windows(), p.pixels(), padded, p.rows.stride, p.columns.stride}) <= kMost;
 }
 
-// Calls use.operator()<N>(pool) with packs of N channels where all tensors lie for it, and with
-// 32-bit numbers where they do.
+// Calls use.operator()<N>(pool) with packs of N channels if all tensors allow it, and with 32-bit
+// indices if they fit.
 template <class T, std::size_t kAlignment = 16, class Use>
 void visit_pool(const Pool& pool, std::initializer_list<const void*> memory, const Use& use) {
   visit_packs<T, kAlignment>(pool.channels, memory, [&]<int N>() {
@@ -220,11 +220,11 @@ void visit_pool(const Pool& pool, std::initializer_list<const void*> memory, con
   });
 }
 
-// What packs of values and of positions are aligned to.
+// The alignment that packs of values and of positions need.
 template <class T, class P>
 constexpr std::size_t kAlignmentWith = std::max<std::size_t>(16, kPackOf<T> * sizeof(P));
 
-// Calls function.operator()<P>() for the integers that positions are stored as.
+// Calls function.operator()<P>() for the integer type of the positions.
 template <class Function>
 void visit_positions(DType dtype, const Function& function) {
   switch (dtype) {

@@ -34,7 +34,7 @@ class CudaRecording final : public Recording {
       : device_(device), memory_(std::move(memory)) {
     MEZZO_CUDA_CHECK(cudaGraphInstantiate(&executable_, graph, 0));
   }
-  // What is launched still runs to its end; the memory is handed out again behind it.
+  // Launched work still runs to its end; the memory is handed out again only after it.
   ~CudaRecording() override { static_cast<void>(cudaGraphExecDestroy(executable_)); }
 
   void launch() override {
@@ -48,7 +48,7 @@ class CudaRecording final : public Recording {
   Ref<RecordingMemory> memory_;
 };
 
-// While it exists, what the calling thread queues is recorded.
+// While this exists, the calling thread's queued work is recorded.
 class Session {
  public:
   Session(Device device, RecordingMemory& memory);
@@ -59,12 +59,12 @@ class Session {
   Device device() const { return device_; }
   cudaStream_t stream() const { return stream_; }
   RecordingMemory& memory() { return memory_; }
-  // A block of somebody else's, to be given back behind the recording: to order it after work that
-  // is queued elsewhere would tie that work to the recording.
+  // Releases a block from outside of the recording after it ends: ordering the release after work
+  // queued elsewhere would tie that work to the recording.
   void give_back_later(void* block, std::size_t bytes, Device device) {
     given_back_.push_back({block, bytes, device});
   }
-  // Ends the recording; null if something in it was not allowed.
+  // Ends the recording; returns null if it contained a forbidden call.
   cudaGraph_t end();
 
  private:
@@ -83,8 +83,8 @@ class Session {
 
 thread_local Session* session = nullptr;
 
-// Thread-local: what other threads do at the same time, a data loader's with pinned memory for
-// example, is no business of the recording.
+// Thread-local mode: other threads' work, such as a data loader's with pinned memory, does not
+// affect the recording.
 Session::Session(Device device, RecordingMemory& memory)
     : device_(device), stream_(context_of(device).stream()), memory_(memory) {
   MEZZO_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
@@ -124,8 +124,9 @@ class CudaRecorder final : public WorkRecorder {
   }
 
  private:
-  // A block goes back to the queue that it was asked for in, to work behind what is there. Another
-  // thread's recordings, which are gone by now, leave none that this one's would read longer.
+  // Takes new memory if the stream differs, since blocks return to the stream that they were
+  // allocated in. The former thread's recordings are gone by now, and would share nothing with this
+  // one's.
   void begin_in(cudaStream_t stream) {
     if (memory_ != nullptr && stream == stream_) return;
     memory_ = make_ref<RecordingMemory>(allocator_of(device_));

@@ -1,4 +1,4 @@
-// Recording what a thread queues on a card, as a CUDA graph.
+// Records the work that a thread queues on a GPU, as a CUDA graph.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace mezzo::kernels::cuda {
 
 std::unique_ptr<WorkRecorder> make_recorder(Device device);
 
-// True while the calling thread records. What it queues then is not done yet, so nothing that it
-// computes may be kept for other calls.
+// True while the calling thread records. Work queued then has not run, so results must not be kept
+// for other calls.
 bool is_recording();
 
-// Throws UnsupportedError if the thread records: for what waits for the card, or reads memory of
-// the host that may be another by the time of the launch.
+// Throws UnsupportedError if the thread records. For operations that wait for the GPU, or read host
+// memory that may have changed by the time of the launch.
 void refuse_while_recording(const char* why);
 
 // While a thread records, its memory comes from the recording.

@@ -11,17 +11,17 @@
 
 namespace mezzo::kernels::cuda {
 
-// Blocks that stay where they are for as long as recordings refer to them. Within a recording, and
-// from one to the next, they are handed out again: all are launched one after the other.
+// Blocks that keep their address as long as recordings refer to them. They are reused within a
+// recording, and from one to the next, since all are launched one after the other.
 class RecordingMemory final : public RefCounted {
  public:
   explicit RecordingMemory(CudaAllocator& allocator) : allocator_(allocator) {}
   ~RecordingMemory() override;
 
-  // Throws DeviceError if the card has no more; then nothing that is cached is given back to it,
-  // which cannot be done while work is recorded.
+  // Throws DeviceError if the GPU has no more memory. Cached blocks are not freed then, since that
+  // is impossible while work is recorded.
   void* take(std::size_t bytes, cudaStream_t stream);
-  // False if the block is none of these.
+  // False if the block does not belong to this memory.
   bool put_back(const void* block) noexcept;
 
  private:

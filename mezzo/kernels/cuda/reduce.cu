@@ -11,7 +11,7 @@ struct Largest {
   const T* x;
   Results<T> results;
   __device__ float start() const { return -INFINITY; }
-  // A NaN wins, and stays.
+  // A NaN wins and stays.
   __device__ float combine(float a, float b) const {
     return isnan(a) || !(b > a || isnan(b)) ? a : b;
   }
@@ -23,7 +23,7 @@ __device__ bool is_largest(float x, float largest) {
   return x == largest || (isnan(x) && isnan(largest));
 }
 
-// How many elements equal their maximum. Exact up to 2^24 of them.
+// Counts the elements that equal their maximum. Exact up to 2^24 of them.
 template <class T>
 struct Ties {
   const T* x;
@@ -43,8 +43,8 @@ struct Share {
   }
 };
 
-// x reduced over the axes where `kept` has size 1 and x has not. `result` and `other` have the
-// shape `kept` and are read with these strides.
+// The reduction of x over the axes where `kept` has size 1 and x has not. `result` and `other` are
+// strides for tensors of shape `kept`.
 Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result, const Strides& other) {
   Shape kept_sizes;
   Shape reduced_sizes;
@@ -66,7 +66,7 @@ Fold reduction_of(const Tensor& x, const Shape& kept, const Strides& result, con
           reduced_sizes.numel()};
 }
 
-// The result is dense and row-major over the axes that stay.
+// The reduction of a call; the result is dense and row-major over the axes that stay.
 Fold reduction_of(const KernelArgs& args) {
   const Tensor& x = args.input(0);
   const Shape kept = reduced_shape(x.shape(), args.attrs<ReduceAttrs>(), true);
@@ -74,8 +74,8 @@ Fold reduction_of(const KernelArgs& args) {
   return reduction_of(x, kept, strides, strides);
 }
 
-// Sums down the columns of a dense matrix, such as the gradients of biases, are most of those that
-// a network has. They are read in packs.
+// Sums down the columns of a dense matrix, such as bias gradients, are the most frequent ones in a
+// network. They are read in packs.
 bool is_down_columns(const Fold& r) {
   return r.kept.rank == 1 && r.kept.strides[0][0] == 1 && r.kept.strides[1][0] == 1 &&
          r.reduced.rank == 1 && r.reduced.strides[0][0] == r.outputs && r.outputs > 1;
@@ -132,7 +132,7 @@ void run_max(const KernelArgs& args) {
   });
 }
 
-// Inputs: the gradient, x and its maximum y; grad and y have size 1 along the reduced axes.
+// Inputs: the gradient, x and its maximum y. grad and y have size 1 along the reduced axes.
 void run_max_grad(const KernelArgs& args) {
   const Tensor grad = dense_f32(args.input(0));
   const Tensor& x = args.input(1);

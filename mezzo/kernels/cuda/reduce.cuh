@@ -1,25 +1,25 @@
 // Reductions over some dimensions of a strided tensor.
 //
-// Threads of a block share an output's terms, and where there are few outputs, so do several
-// blocks: each adds up its range of terms, and a second pass combines the ranges in their order.
-// Nothing is added atomically, so the same call on the same card gives the same bits.
+// Threads of a block share an output's terms. If there are few outputs, several thread blocks share
+// them, too: each sums its range of terms, and a second pass combines the ranges in order. There
+// are no atomic additions, so the same call on the same GPU gives the same bits.
 #pragma once
 
 #include "mezzo/kernels/cuda/map.cuh"
 
 namespace mezzo::kernels::cuda {
 
-// What is reduced into what. Operands of `kept`: the tensor that is read, the result, and one more
-// that lies like the result.
+// The geometry of a reduction. Operands of `kept`: the tensor that is read, the result, and a
+// further operand laid out like the result.
 struct Fold {
   Dims<3> kept;
   Dims<1> reduced;
   std::int64_t outputs = 0;
-  std::int64_t terms = 0;  // of each output
+  std::int64_t terms = 0;  // per output
 };
 
-// How a block's threads are divided: outputs side by side, and threads that share one of them.
-// kRows: a warp's threads share an output, whose terms lie side by side; else their outputs do.
+// How a block's threads are divided: adjacent outputs, and threads that share one of them. kRows: a
+// warp's threads share an output whose terms are contiguous; otherwise they have adjacent outputs.
 template <int kOutputs, bool kRowsMode>
 struct BlockShape {
   static constexpr int kX = kOutputs;
@@ -29,8 +29,8 @@ struct BlockShape {
   __device__ static int y() { return kRows ? threadIdx.x % kY : threadIdx.x / kX; }
 };
 
-// What the threads that share an output have, combined in a fixed order. For all threads of a
-// block; the first of an output's threads has the result.
+// Combines the values of the threads that share an output, in a fixed order. All threads of a block
+// must call it; the first of an output's threads has the result.
 template <class Block, class Op>
 __device__ float combine_column(const Op& op, float value, float* shared) {
   const int here = Block::y() * Block::kX + Block::x();
@@ -45,9 +45,9 @@ __device__ float combine_column(const Op& op, float value, float* shared) {
   return shared[here];
 }
 
-// An Op has: start(), combine(a, b), term(offset in x, offset in the further operand, which term it
-// is) in f32, and finish(value, offset in the result), which stores. `partial` is null where one
-// block has all of an output's terms.
+// An Op has start(), combine(a, b), term(offset in x, offset in the further operand, index of the
+// term) in f32, and finish(value, offset in the result), which stores. `partial` is null if one
+// thread block has all of an output's terms.
 template <class Block, class Op>
 __global__ void reduce_kernel(Op op, Fold r, std::int64_t per_split, float* partial) {
   __shared__ float shared[kThreads];
@@ -73,8 +73,8 @@ __global__ void reduce_kernel(Op op, Fold r, std::int64_t per_split, float* part
   }
 }
 
-// Blocks of some outputs side by side, with many threads down the ranges of each: a thread of its
-// own for an output would wait for memory up to a thousand times in a row.
+// Thread blocks have a few adjacent outputs, with many threads down the ranges of each. A single
+// thread per output would wait for memory up to a thousand times in a row.
 template <class Op>
 __global__ void combine_kernel(Op op, Fold r, int splits, const float* partial) {
   using Block = BlockShape<4, false>;
@@ -95,7 +95,8 @@ __global__ void combine_kernel(Op op, Fold r, int splits, const float* partial) 
 
 template <class Block, class Op>
 void reduce_in(const Launch& launch, const Op& op, const Fold& r) {
-  constexpr std::int64_t kLeastTerms = 8;  // that a thread should have before its range is divided
+  // The least terms of a thread before its range is divided.
+  constexpr std::int64_t kLeastTerms = 8;
   const std::int64_t blocks = (r.outputs + Block::kX - 1) / Block::kX;
   const std::int64_t wanted =
       4 * launch.context().multiprocessors() / std::max<std::int64_t>(blocks, 1);
@@ -117,7 +118,7 @@ void reduce_in(const Launch& launch, const Op& op, const Fold& r) {
   check_launch("combine_kernel");
 }
 
-// Chooses the shape of blocks by which side lies in one piece of memory.
+// Chooses the shape of thread blocks by which dimension is contiguous.
 template <class Op>
 void reduce(const Launch& launch, const Op& op, const Fold& r) {
   if (r.outputs == 0) return;
@@ -133,12 +134,12 @@ void reduce(const Launch& launch, const Op& op, const Fold& r) {
   }
 }
 
-// Where results of a reduction of T go: into an array of T, or of f32, which 16-bit sums may ask
-// for. Asked as it runs, for kernels of each of the two would take nvcc twice as long.
+// The output of a reduction of T: an array of T, or of f32, which 16-bit sums may request. It is a
+// run-time choice, because separate kernels would take nvcc twice as long.
 template <class T>
 struct Results {
   T* array = nullptr;
-  float* wide = nullptr;  // if set, it is meant
+  float* wide = nullptr;  // used if it is not null
 
   explicit Results(const Tensor& tensor) {
     if (tensor.dtype() == DType::kF32) {

@@ -19,7 +19,7 @@ struct Slot {
 };
 
 Slot& slot_of(Device device) {
-  // Never destroyed: kernels may still write to it while static objects are.
+  // Never destroyed: kernels may still write to it during static destruction.
   static auto* slots = new std::array<Slot, kMostDevices>;
   return (*slots)[place_of(device)];
 }
@@ -49,7 +49,7 @@ void throw_reported(Device device) {
     if (slot.host == nullptr || *static_cast<volatile int*>(&slot.host->fault) == 0) return;
     found = *slot.host;
     slot.host->fault = static_cast<int>(Fault::kNone);
-    // Last: a kernel of another thread may claim it at once, and what it writes must stay.
+    // Last: another thread's kernel may claim the report at once, and what it writes must stay.
     std::atomic_ref(slot.host->claimed).store(0, std::memory_order_release);
   }
   if (static_cast<Fault>(found.fault) == Fault::kLabel) {

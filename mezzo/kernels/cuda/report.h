@@ -1,8 +1,8 @@
-// What kernels find wrong with the values they read, told to the host without making it wait.
+// Reports faulty input values from kernels to the host without making it wait.
 //
-// On the CPU a label out of range is an exception at once. A kernel cannot throw, and to look at
-// its findings after every call would make the host wait for the card in every step. It writes the
-// first finding to memory that both see; whoever waits for the card next throws it.
+// On the CPU, a label out of range is an exception at once. A kernel cannot throw, and reading its
+// findings after every call would make the host wait for the GPU in every step. Instead, it writes
+// the first finding to memory that both see. The next call that waits for the GPU throws it.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct Report {
   std::int64_t bound = 0;
 };
 
-// The report that kernels on the device write to, as they address it.
+// The report for kernels on the device, at its device address.
 Report* report_of(Device device);
 
-// Throws ArgumentError if a kernel that is done has reported something, and clears it.
+// If a finished kernel has reported something, clears that and throws ArgumentError.
 void throw_reported(Device device);
 
 #ifdef __CUDACC__
-// True if 0 <= value < bound; else tells the host that element `at` is wrong.
+// True if 0 <= value < bound; otherwise reports element `at` to the host.
 __device__ inline bool check_range(Report* report, Fault fault, std::int64_t at, std::int64_t value,
                                    std::int64_t bound) {
   if (value >= 0 && value < bound) return true;

@@ -1,4 +1,4 @@
-// Kernels that look at whole rows: threads share a row, and talk to each other about it.
+// Kernels over whole rows: threads share a row and exchange values.
 #pragma once
 
 #include "mezzo/kernels/cuda/element.cuh"
@@ -6,7 +6,7 @@
 
 namespace mezzo::kernels::cuda {
 
-// A dense tensor as rows along one axis: element j of row r lies at start(r) + j * inner.
+// A dense tensor as rows along one axis: element j of row r is at start(r) + j * inner.
 struct Rows {
   std::int64_t count = 0;
   std::int64_t size = 0;
@@ -17,7 +17,7 @@ struct Rows {
   }
 };
 
-// Along `axis` of tensors of that shape, dense in that format.
+// The rows along `axis` of tensors of that shape, dense in that format.
 inline Rows rows_along(const Shape& shape, std::size_t axis, Format format) {
   const std::int64_t size = shape[axis];
   return {size == 0 ? 0 : shape.numel() / size, size, strides_for(shape, format)[axis]};
@@ -36,16 +36,17 @@ struct SmallestOf {
   __device__ int operator()(int a, int b) const { return min(a, b); }
 };
 
-// The threads that share a row: one, a warp, or a whole block.
+// The threads that share a row: one, a warp, or a whole thread block.
 template <int kCount>
 struct Team {
   static constexpr int kSize = kCount;
-  static constexpr int kTeams = kThreads / kCount;  // in a block
+  static constexpr int kTeams = kThreads / kCount;  // per thread block
 
   __device__ static int lane() { return threadIdx.x % kCount; }
   __device__ static int team() { return threadIdx.x / kCount; }
 
-  // All threads' values combined, for every thread. All threads of the team must call it.
+  // Combines all threads' values; every thread gets the result. All threads of the team must call
+  // it.
   template <class T, class Combine>
   __device__ static T all(T value, const Combine& combine) {
     if constexpr (kCount > 1) {
@@ -67,15 +68,15 @@ struct Team {
   }
 };
 
-// Calls use(j) for the elements of a row that are this thread's, N of them from j on at a time. The
-// loads of several turns are on their way together, unless `use` stores something.
+// Calls use(j) for this thread's elements of a row, N of them from j on at a time. The loads of
+// several iterations overlap, unless `use` stores something.
 template <class Of, int N, class Use>
 __device__ inline void for_packs(std::int64_t size, const Use& use) {
 #pragma unroll 4
   for (std::int64_t j = Of::lane() * N; j < size; j += Of::kSize * N) use(j);
 }
 
-// N numbers of an array of f32 from element j on, or what stands for them where there is none.
+// Loads N elements of an f32 array from element j on, or the default if there is no array.
 template <int N>
 __device__ inline void load_or(const float* numbers, std::int64_t j, float otherwise,
                                float (&to)[N]) {
@@ -91,7 +92,7 @@ __device__ inline void load_or(const float* numbers, std::int64_t j, float other
   }
 }
 
-// op.row<Team>(row, rows) for every row, called by all threads of a team.
+// Calls op.row<Team>(row, rows) for every row, on all threads of a team.
 template <class TeamOfRow, class Op>
 __global__ void rows_kernel(Op op, Rows rows) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * TeamOfRow::kTeams;
@@ -106,7 +107,7 @@ void start_rows(const Launch& launch, const Op& op, const Rows& rows) {
   check_launch("rows_kernel");
 }
 
-// Rows that lie in one piece: a warp shares each, or a block if they are long.
+// Contiguous rows: a warp shares each, or a thread block if they are long.
 template <class Op>
 void for_dense_rows(const Launch& launch, const Op& op, const Rows& rows) {
   constexpr std::int64_t kLong = 2048;
@@ -118,7 +119,7 @@ void for_dense_rows(const Launch& launch, const Op& op, const Rows& rows) {
   }
 }
 
-// Rows whose elements lie apart lie side by side: each thread takes one.
+// Rows of strided elements are adjacent to each other: each thread takes one.
 template <class Op>
 void for_strided_rows(const Launch& launch, const Op& op, const Rows& rows) {
   if (rows.count != 0) start_rows<1>(launch, op, rows);

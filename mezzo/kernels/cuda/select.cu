@@ -8,7 +8,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-using Mask = std::uint8_t;  // as bool is stored
+using Mask = std::uint8_t;  // bool's storage
 
 template <class T>
 struct Choose {
@@ -28,7 +28,7 @@ struct LargerGrad {
   }
 };
 
-// Calls visit.operator()<T>() with an element of that many bytes.
+// Calls visit.operator()<T>() for an element type of that many bytes.
 template <class Visit>
 void visit_size(std::size_t bytes, const Visit& visit) {
   switch (bytes) {

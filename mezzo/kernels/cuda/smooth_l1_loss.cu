@@ -14,7 +14,8 @@ struct Distance {
   }
 };
 
-// f32 whatever comes in, for losses are added up next. In mixed precision that is f32, too.
+// f32, whatever the inputs, because losses are summed next. In mixed precision the inputs are f32,
+// too.
 void run_smooth_l1(const KernelArgs& args) {
   const auto& attrs = args.attrs<SmoothL1Attrs>();
   const Tensor& losses = args.output();

@@ -5,8 +5,8 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// N elements at a time, which is 1 where a row's elements lie apart. Whether logarithms are wanted
-// is asked as it runs: all threads take the same way, and wait for memory.
+// Reads N elements at a time, N being 1 if a row's elements are strided. Whether logarithms are
+// wanted is a run-time choice: all threads take the same branch, and memory is the bottleneck.
 template <int N, class T>
 struct Softmax {
   const T* x;
@@ -23,7 +23,7 @@ struct Softmax {
 #pragma unroll
       for (int k = 0; k < N; ++k) largest = fmaxf(largest, values[k]);
     });
-    // The largest is taken away: exp of anything above 88 would be infinite.
+    // The largest is subtracted: exp of anything above 88 would be infinite.
     largest = Of::all(largest, LargestOf());
     float total = 0;
     for_packs<Of, N>(rows.size, [&](std::int64_t j) {
@@ -88,8 +88,8 @@ Rows rows_of(const KernelArgs& args) {
                     output.format());
 }
 
-// Calls use.operator()<N>(start) for rows that are read N elements at a time; start(op) starts the
-// kernel.
+// Calls use.operator()<N>(start) for rows that are read N elements at a time; start(op) launches
+// the kernel.
 template <class T, class Use>
 void visit_rows(const Launch& launch, const Rows& rows, std::initializer_list<const void*> memory,
                 const Use& use) {

@@ -1,5 +1,5 @@
-// Tensor Cores, and what feeds them: matrices in fragments that the threads of a warp share, and
-// copies to shared memory that run beside the work. From sm_80 on.
+// Tensor Cores, and their input: matrices in fragments that a warp's threads share, and
+// asynchronous copies to shared memory. From sm_80 on.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace mezzo::kernels::cuda {
 
-// A product of 16x16 by 16x8, in fragments as `mma.m16n8k16` has them (PTX ISA, "Matrix Fragments
-// for mma.m16n8k16"). Lane l of a warp has, with g = l / 4 and q = l % 4, two neighbours along k in
-// each number of 32 bits:
+// A product of 16x16 by 16x8, in fragments as in `mma.m16n8k16` (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16"). Each 32-bit element of lane l holds two adjacent values along k. With g = l / 4
+// and q = l % 4, the lane has:
 //   a     rows g and g + 8, both at k = 2q, then both at k = 2q + 8
 //   b     column g at k = 2q, then at k = 2q + 8
 //   sums  row g at columns 2q and 2q + 1, then row g + 8
@@ -59,21 +59,22 @@ __device__ inline std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// Four matrices of 8x8 from shared memory, number i by the rows that lanes 8i to 8i + 7 name, of 16
-// bytes each: lane l gets row l / 4 at columns 2 (l % 4) and the next.
+// Loads four matrices of 8x8 from shared memory; lanes 8i to 8i + 7 give the addresses of matrix
+// i's rows, of 16 bytes each. Lane l gets row l / 4 at columns 2 (l % 4) and the next.
 __device__ inline void load_matrices(LeftFragment& to, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(shared_address(row)));
 }
-// The same with each of them transposed: column l / 4 at rows 2 (l % 4) and the next.
+// load_matrices() with each matrix transposed: lane l gets column l / 4 at rows 2 (l % 4) and the
+// next.
 __device__ inline void load_transposed(LeftFragment& to, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(shared_address(row)));
 }
 
-// Queues a copy of 16 bytes to shared memory, zeros where they are not `inside` of anything.
+// Queues a copy of 16 bytes to shared memory; zeros if they are not `inside`.
 __device__ inline void copy_beside(void* shared, const void* global, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
@@ -82,7 +83,7 @@ __device__ inline void copy_beside(void* shared, const void* global, bool inside
 }
 // Ends a group of a thread's copies.
 __device__ inline void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for the thread's groups but the kLatest latest.
+// Waits for all of the thread's groups except the kLatest latest.
 template <int kLatest>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLatest) : "memory");

@@ -31,7 +31,7 @@ class EventTimer final : public DeviceTimer {
   }
 
  private:
-  Launch launch_;  // makes the card current before the events are made
+  Launch launch_;  // makes the device current before the events are created
   Event start_;
   Event stop_;
 };

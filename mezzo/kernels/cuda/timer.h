@@ -1,4 +1,4 @@
-// Times of work on a card, by events.
+// Timing of work on a GPU, by events.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace mezzo::kernels::cuda {
 
-// Keeps a stream busy for some 30 microseconds, in which the host queues what is to be timed: a
-// card that waits for its host between two events would have the wait counted.
+// Keeps a stream busy for some 30 microseconds, in which the host queues the work to be timed.
+// Otherwise the time that the GPU waits for the host would be counted.
 void queue_head_start(cudaStream_t stream);
 
 std::unique_ptr<DeviceTimer> start_timer(Device device);

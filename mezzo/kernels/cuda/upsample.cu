@@ -1,5 +1,5 @@
 // Enlarging by repeating pixels, and its gradient, over channels-last images: threads of a warp
-// have neighbouring channels.
+// have adjacent channels.
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/image_place.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
@@ -8,7 +8,8 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// The small images; of the large ones, every pixel has a block of scale_h by scale_w.
+// The size of the small images; every pixel of theirs is a block of scale_h by scale_w in the large
+// ones.
 struct Repetition {
   std::int64_t batch, height, width, channels;
   std::int64_t scale_h, scale_w;

@@ -1,6 +1,6 @@
 // Bilinear interpolation and its gradient over channels-last images: threads of a warp have
-// neighbouring channels. Both are weighted sums of neighbours, the forward pass of the pixels
-// around a result, the gradient of the results around a pixel, so that nothing is added atomically.
+// adjacent channels. Both are weighted sums. The forward pass sums the pixels around a result, the
+// gradient the results around a pixel, so that there are no atomic additions.
 #include "mezzo/kernels/cuda/element.cuh"
 #include "mezzo/kernels/cuda/image_place.cuh"
 #include "mezzo/kernels/cuda/launch.cuh"
@@ -9,8 +9,7 @@
 namespace mezzo::kernels::cuda {
 namespace {
 
-// Images and their results. In 32 bits where all numbers are such, for places are found by
-// division.
+// Images and their results. Indices have 32 bits if all fit, since positions are found by division.
 template <class Index>
 struct InterpolationOf {
   BilinearAxisOf<Index> rows;
@@ -23,7 +22,7 @@ struct InterpolationOf {
 };
 using Interpolation = InterpolationOf<std::int64_t>;
 
-// One axis as the forward pass sees it: results are written, and read are the pixels around them.
+// One axis in the forward pass: results are written from the pixels around them.
 template <class Index>
 struct ForwardAxis {
   BilinearAxisOf<Index> axis;
@@ -36,7 +35,7 @@ struct ForwardAxis {
   }
 };
 
-// The other way around.
+// One axis in the gradient: pixels are written from the results around them.
 template <class Index>
 struct GradientAxis {
   BilinearAxisOf<Index> axis;
@@ -80,7 +79,7 @@ Interpolation interpolation_of(const KernelArgs& args, const Shape& image) {
           bilinear_axis(image[3], attrs.size.w, attrs.align_corners), image[0], image[1]};
 }
 
-// The same in 32 bits, for numbers that a loop over a whole grid may add its step to.
+// The geometry in 32 bits, if the indices still fit after a grid-wide loop adds its step.
 InterpolationOf<std::int32_t> narrow_interpolation(const Interpolation& problem) {
   const auto n = [](std::int64_t number) { return static_cast<std::int32_t>(number); };
   const auto axis = [&](const BilinearAxis& a) {
@@ -89,15 +88,15 @@ InterpolationOf<std::int32_t> narrow_interpolation(const Interpolation& problem)
   return {axis(problem.rows), axis(problem.columns), n(problem.batch), n(problem.channels)};
 }
 bool is_narrow_interpolation(const Interpolation& problem) {
-  // Room for the largest grid's step, some ten million elements.
+  // Leaves a margin for the largest grid's step, some ten million elements.
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - (std::int64_t{1} << 26);
   const auto is_narrow = [](const BilinearAxis& a) { return a.in + 1 <= kMost / 2 / (a.out + 1); };
   return problem.pixels() <= kMost && problem.results() <= kMost && is_narrow(problem.rows) &&
          is_narrow(problem.columns);
 }
 
-// Calls use.operator()<N>(problem) with packs of N channels where all tensors lie for it, and
-// with 32-bit numbers where they do.
+// Calls use.operator()<N>(problem) with packs of N channels if all tensors allow it, and with
+// 32-bit indices if they fit.
 template <class T, class Use>
 void visit_interpolation(const Interpolation& problem, std::initializer_list<const void*> memory,
                          const Use& use) {
@@ -111,7 +110,7 @@ void visit_interpolation(const Interpolation& problem, std::initializer_list<con
   });
 }
 
-// `Axis` says which way.
+// `Axis` is ForwardAxis or GradientAxis.
 template <template <class> class Axis>
 void interpolate(const KernelArgs& args, const Tensor& from, const Shape& image) {
   const Launch launch(from);

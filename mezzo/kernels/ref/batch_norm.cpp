@@ -15,7 +15,7 @@ std::int64_t channel_of(std::int64_t i, const Shape& shape) {
   return i / inner % shape[1];
 }
 
-// Values per channel.
+// The number of values per channel.
 std::int64_t count_of(const RefTensor& x) { return x.numel() / x.shape[1]; }
 
 void batch_statistics(const RefTensor& x, const RefTensor& mean, const RefTensor& var) {

@@ -11,7 +11,7 @@ namespace {
 
 using In = BatchNormGradInput;
 
-// One value of x as its channel sees it.
+// One value of x with its channel's parameters.
 struct Value {
   std::int64_t c;
   double normal;  // (x - mean) / sqrt(var + eps)
@@ -47,7 +47,7 @@ extern const RefKernel batch_norm_grad = [](const RefArgs& args) {
     grad_bias[v.c] += v.grad;
     if (args.outputs.size() > 3) args.outputs[3][i] = v.grad;
   }
-  // The statistics depend on x in training, on that of all processes, and are constants otherwise.
+  // In training, the statistics depend on the x of all processes; otherwise they are constants.
   const auto& attrs = args.attrs<BatchNormAttrs>();
   std::vector<double> weights(grad_weight.values().begin(), grad_weight.values().end());
   std::vector<double> biases(grad_bias.values().begin(), grad_bias.values().end());

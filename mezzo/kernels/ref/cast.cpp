@@ -4,7 +4,7 @@
 
 namespace mezzo::kernels::ref {
 
-// Rounding to the output's dtype is done by whoever calls a reference kernel.
+// The caller of a reference kernel rounds to the output's dtype.
 static void copy(const RefArgs& args) {
   std::copy_n(args.inputs[0].data, args.inputs[0].numel(), args.outputs[0].data);
 }

@@ -1,4 +1,4 @@
-// What normalisations divide by.
+// The divisor of normalisations.
 #pragma once
 
 #include <cmath>
@@ -9,9 +9,9 @@
 
 namespace mezzo::kernels::ref {
 
-// sqrt(var + eps), or NaN if the variance is not finite in the dtype of the statistics of x, which
-// other kernels find it in: what is divided by infinity would be a finite result of numbers that
-// cannot be normalised.
+// sqrt(var + eps), or NaN if the variance is not finite in the dtype in which other kernels compute
+// the statistics of x. Dividing by infinity would turn values that cannot be normalised into finite
+// results.
 inline double deviation_of(const RefTensor& x, double var, double eps) {
   const DType dtype = x.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   const bool is_finite = std::abs(var) <= max_of(dtype);

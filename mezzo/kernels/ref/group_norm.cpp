@@ -9,7 +9,7 @@ GroupSizes group_sizes(const RefArgs& args, std::size_t x) {
   return {args.inputs[x].shape, args.attrs<GroupNormAttrs>().groups};
 }
 
-// The channel of number i of a group; row-major, a group's numbers lie in one piece.
+// The channel of element i of a group; in row-major order, a group's elements are contiguous.
 std::int64_t channel_of(const GroupSizes& sizes, std::int64_t group, std::int64_t i) {
   return group % sizes.groups * sizes.group_channels() + i / sizes.pixels;
 }

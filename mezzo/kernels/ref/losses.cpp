@@ -39,7 +39,7 @@ extern const RefKernel cross_entropy = [](const RefArgs& args) {
     for (std::int64_t j = 0; j < classes; ++j) total += std::exp(x[j] - largest);
     double of_example = 0;
     for (std::int64_t j = 0; j < classes; ++j) {
-      if (target[j] == 0) continue;  // a class that is ruled out may have a logit of -inf
+      if (target[j] == 0) continue;  // an excluded class may have a logit of -inf
       of_example -= target[j] * (x[j] - largest - std::log(total));
     }
     if (separate) {

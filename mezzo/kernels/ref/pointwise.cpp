@@ -22,7 +22,7 @@ void scaled(const RefArgs& args, Function derivative) {
   }
 }
 
-// erfc keeps the small values on the left, where 1 + erf cancels.
+// erfc keeps small values for negative x accurate, where 1 + erf cancels.
 double normal_integral(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 double normal_density(double x) {
   return std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;

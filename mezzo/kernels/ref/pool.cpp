@@ -17,7 +17,7 @@ void for_each_window(const Shape& windows, Use use) {
   }
 }
 
-// Images of one size, and windows over them.
+// Images of one size, and the windows over them.
 struct Pool {
   Pool(const Pool2dAttrs& a, const Shape& image, const Shape& out)
       : attrs(a),

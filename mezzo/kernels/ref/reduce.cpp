@@ -45,7 +45,7 @@ extern const RefKernel max = [](const RefArgs& args) {
   });
 };
 
-// Inputs: the gradient and x and its maximum y; grad and y have size 1 along the reduced axes.
+// Inputs: the gradient, x and its maximum y. grad and y have size 1 along the reduced axes.
 extern const RefKernel max_grad = [](const RefArgs& args) {
   const RefTensor& grad = args.inputs[0];
   const RefTensor& x = args.inputs[1];

@@ -4,12 +4,12 @@
 namespace mezzo::kernels::ref {
 namespace {
 
-// Calls use(small, large) for every pixel of `large` and that of `small` which it repeats.
+// Calls use(small, large) for every pixel of `large` and the pixel of `small` that it repeats.
 template <class Use>
 void for_each_repetition(const Shape& large, Size2d scale, Use use) {
   const std::int64_t width = large[3] / scale.w;
   for (std::int64_t i = 0; i < large.numel(); ++i) {
-    const std::int64_t row = i / large[3];  // rows of all images; each has whole repetitions
+    const std::int64_t row = i / large[3];  // row over all images; each image has whole repetitions
     use(row / scale.h * width + i % large[3] / scale.w, i);
   }
 }

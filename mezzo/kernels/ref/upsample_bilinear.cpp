@@ -8,7 +8,7 @@
 namespace mezzo::kernels::ref {
 namespace {
 
-// Where pixel i of `out` lies along an axis of `in` pixels, whose centres are whole numbers.
+// The position of pixel i of `out` along an axis of `in` pixels, whose centres are integers.
 double place_of(std::int64_t i, std::int64_t in, std::int64_t out, bool align_corners) {
   const auto pixels = static_cast<double>(in);
   const auto results = static_cast<double>(out);
@@ -19,8 +19,8 @@ double place_of(std::int64_t i, std::int64_t in, std::int64_t out, bool align_co
   return std::clamp(place, 0.0, pixels - 1);
 }
 
-// Calls use(image pixel, result pixel, weight) for every pixel of results [n, c, ...] and the
-// pixels of the images that it is made of.
+// Calls use(image pixel, result pixel, weight) for every pixel of results [n, c, ...] and the image
+// pixels that it is computed from.
 template <class Use>
 void for_each_weight(const Shape& images, const UpsampleBilinearAttrs& attrs, Use use) {
   const std::int64_t height = images[2];

@@ -12,8 +12,8 @@
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"
 #include "mezzo/ops/update/exponent_counts.h"
-#include "mezzo/ops/update/update_rule.h"
 #include "mezzo/ops/update/update_block.h"
+#include "mezzo/ops/update/update_rule.h"
 
 namespace mezzo::flat {
 

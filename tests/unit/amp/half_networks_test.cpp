@@ -14,7 +14,6 @@ namespace {
 
 using optim::ParamUpdate;
 
-
 class EveryModel : public testing::TestWithParam<std::string> {};
 
 struct Setting {

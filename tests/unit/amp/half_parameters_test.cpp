@@ -17,7 +17,6 @@
 namespace mezzo::amp {
 namespace {
 
-
 // Convolution with bias, the normalisations, a linear layer whose weight is used twice.
 class EveryLayer final : public nn::Module {
  public:

@@ -10,9 +10,10 @@ namespace {
 
 bool is_larger_than_image(const Problem& p) { return p.weight[2] > p.x[2] || p.weight[3] > p.x[3]; }
 
-// Windows that are smaller than the stride, larger than the image, or can lie in the padding as a
-// whole, and now and then those of more than 3x3 pixels with more than 16 channels. By dot products
-// also some at strides above 3, of images that end behind the last window.
+// oneDNN overruns images at windows that are smaller than the stride, larger than the image, or can
+// lie in the padding as a whole. Now and then it also does with kernels larger than 3x3 and more
+// than 16 channels. By dot products it also does at some strides above 3, if the image extends
+// beyond the last window.
 bool overruns_images(const Problem& p) {
   constexpr std::int64_t kFewChannels = 16;
   const Size2d stride = p.attrs.stride;
@@ -25,12 +26,13 @@ bool overruns_images(const Problem& p) {
          std::max(padding.top, padding.bottom) >= h || std::max(padding.left, padding.right) >= w;
 }
 
-// Whether a column of taps lies in the padding under every result.
+// Whether a column of taps lies in the padding for every result.
 bool has_dead_column(const Problem& p) {
   const std::int64_t stride = p.attrs.stride.w;
   for (std::int64_t tap = 0; tap < p.weight[3]; ++tap) {
     const std::int64_t outside = std::max<std::int64_t>(p.attrs.padding.left - tap, 0);
-    const std::int64_t first = ceil_div(outside, stride);  // result that reads a pixel there
+    // The first result that reads a pixel there.
+    const std::int64_t first = ceil_div(outside, stride);
     const std::int64_t pixel = first * stride + tap - p.attrs.padding.left;
     if (first >= p.y[3] || pixel >= p.x[3]) return true;
   }
@@ -39,8 +41,8 @@ bool has_dead_column(const Problem& p) {
 
 Support is_trusted_weight_gradient(const Problem& p) {
   if (p.attrs.dilation != Size2d(1)) {
-    // Sums over the wrong pixels with AMX, for channels that are no multiple of 16; without it rows
-    // of about 32 results and more now and then take part with what lies behind them in memory.
+    // With AMX, the sums cover the wrong pixels if channels are not a multiple of 16. Without it,
+    // rows of about 32 results and more now and then include what follows them in memory.
     return Support::no("oneDNN's dilated bf16 weight gradients are wrong");
   }
   if (has_dead_column(p)) {

@@ -15,7 +15,7 @@ using onednn::Desc;
 using onednn::Primitive;
 
 Desc channels_last(const Shape& shape, DType dtype) {
-  // As fast as oneDNN's blocked layouts on AVX-512, and every other kernel reads it.
+  // Channels-last is as fast as oneDNN's blocked layouts on AVX-512, and all other kernels read it.
   return {memory::dims(shape.begin(), shape.end()), onednn::type_of(dtype),
           memory::format_tag::nhwc};
 }
@@ -33,8 +33,8 @@ struct Descriptions {
 Descriptions describe(const Problem& p) {
   const auto result_of = [&](Pass pass) { return p.pass == pass ? p.result : p.dtype; };
   const Sides& padding = p.attrs.padding;
-  // oneDNN counts the pixels between those of the kernel, and wants the padding that makes the
-  // output size come out without a remainder.
+  // oneDNN counts the pixels between the kernel's taps, and wants the padding that makes the output
+  // size come out without a remainder.
   const Size2d span = p.attrs.window({p.weight[2], p.weight[3]}).span();
   const std::int64_t bottom = (p.y[2] - 1) * p.attrs.stride.h + span.h - p.x[2] - padding.top;
   const std::int64_t right = (p.y[3] - 1) * p.attrs.stride.w + span.w - p.x[3] - padding.left;
@@ -61,7 +61,7 @@ Forward::primitive_desc forward_pd(const Descriptions& d) {
                                              d.y, d.stride, d.dilation, d.before, d.after);
 }
 
-// The forward description that backward ones are made beside.
+// The forward description that oneDNN needs as a hint for backward ones.
 Forward::primitive_desc hint_pd(const Problem& gradient) {
   Problem forward = gradient;
   forward.pass = Pass::kForward;
@@ -98,7 +98,8 @@ Primitive make(const Problem& p) {
   return pd ? finish<GradWeight>(pd, pd.diff_weights_desc()) : Primitive{};
 }
 
-// oneDNN's primitives divide their work among as many threads as there are when they are made.
+// Runs with one thread: oneDNN's primitives divide their work by the thread count of their
+// creation.
 class OneThread {
  public:
   OneThread() : before_(num_threads()) { set_num_threads(1); }
@@ -110,8 +111,8 @@ class OneThread {
   int before_;
 };
 
-// oneDNN calls numbers that it does not like, such as a stride beyond the image, an error of its
-// caller. They are a reason to take another kernel.
+// oneDNN rejects some valid sizes, such as a stride beyond the image, as errors of its caller. They
+// are a reason to take another kernel.
 Primitive make_or_none(const Problem& problem) {
   std::optional<OneThread> guard;
   if (problem.on_one_thread) guard.emplace();

@@ -1,4 +1,4 @@
-// Convolutions as oneDNN sees them: descriptions, and the primitives made of them.
+// Convolutions as oneDNN sees them: descriptions, and the primitives made from them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Problem {
   DType dtype = DType::kF32;   // of the operands
   DType result = DType::kF32;  // of the result
   bool has_bias = false;
-  bool on_one_thread = false;  // made so that any thread computes all of it by itself
+  bool on_one_thread = false;  // made so that a single thread computes all of it
 
   onednn::Key key() const;
 
@@ -30,13 +30,14 @@ struct Problem {
   Shape weight_strides(const Tensor& tensor) const;
 };
 
-// The problem of a call of conv2d, and of one of its gradients.
+// The problem of a call of conv2d, and of a call of one of its gradients.
 Problem forward_problem(const KernelArgs& args);
 Problem gradient_problem(const KernelArgs& args, Pass pass);
-// Of a call of conv_transpose2d: it is the gradient of a convolution by its input, with a bias.
+// The problem of a call of conv_transpose2d: the gradient of a convolution with respect to its
+// input, with a bias.
 Problem transposed_problem(const KernelArgs& args);
 
-// The primitive of the problem, made when it is first asked for; an empty one if oneDNN has none.
+// The primitive of the problem, created at the first request; empty if oneDNN has none.
 std::shared_ptr<const onednn::Primitive> find(const Problem& problem);
 
 // Yes if oneDNN has a primitive for it.
@@ -51,7 +52,7 @@ Support supports_bf16_tensors(const KernelArgs& args);
 // The memory of an image, dense and channels-last.
 dnnl::memory image_memory(const Tensor& tensor);
 
-// The weight in the layout that the primitive wants.
+// The weight in the layout that the primitive reads.
 onednn::Packed packed_weight(const Problem& problem, const Tensor& weight,
                              const onednn::Primitive& primitive);
 

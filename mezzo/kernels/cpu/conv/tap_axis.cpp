@@ -14,7 +14,7 @@ TapAxis::TapAxis(std::int64_t count, std::int64_t stride, std::int64_t dilation,
     if (found == remainders.end()) remainders.push_back(remainder);
     taps.push_back({index, (at - remainder) / stride});
   }
-  // Shifts never fall from tap to tap.
+  // Shifts do not decrease from tap to tap.
   first_shift = taps.front().shift;
   halo = taps.back().shift - first_shift;
   for (Tap& tap : taps) tap.shift -= first_shift;

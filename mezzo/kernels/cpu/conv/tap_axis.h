@@ -1,4 +1,4 @@
-// Which input pixels the taps of a convolution's kernel read, along one axis.
+// The input pixels that the taps of a convolution's kernel read, along one axis.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace mezzo::kernels::grad_weight {
 
-// A tap reads input index stride * (output index + first_shift + shift) + remainder: among the
-// inputs of one remainder, all taps read straight lines.
+// A tap reads input index stride * (output index + first_shift + shift) + remainder. Among the
+// inputs of one remainder, every tap therefore reads contiguously.
 struct TapAxis {
   struct Tap {
     std::int64_t remainder = 0;  // index into `remainders`
@@ -17,7 +17,7 @@ struct TapAxis {
   TapAxis(std::int64_t count, std::int64_t stride, std::int64_t dilation, std::int64_t padding);
 
   std::vector<Tap> taps;
-  std::vector<std::int64_t> remainders;  // that occur, in the order of the taps
+  std::vector<std::int64_t> remainders;  // those that occur, in the order of the taps
   std::int64_t first_shift = 0;
   std::int64_t halo = 0;
 };

@@ -19,10 +19,10 @@ Tensor images_of(const Tensor& batch, std::int64_t begin, std::int64_t end) {
       make_ref<TensorImpl>(batch.storage(), offset, shape, batch.strides(), batch.dtype()));
 }
 
-// In how many parts of about the same size a batch is computed.
+// The number of parts, of about equal size, in which a batch is computed.
 std::int64_t parts_of(const Tensor& from, const Tensor& to) {
-  // Of copies, for each thread: what it may find in its second-level cache and its share of the
-  // last one. Parts of 4 MB are as fast, and show in the peak of a step.
+  // Bytes of copies per thread: its second-level cache plus its share of the last one. Parts of 4
+  // MB are as fast, but show in a step's peak memory.
   constexpr std::int64_t kBytes = 3 << 20;
   const std::int64_t copies =
       (from.numel() + to.numel()) * static_cast<std::int64_t>(sizeof(float));

@@ -1,5 +1,5 @@
-// What becomes of the f32 sums of a bf16 product: lines of the result, and sums over its rows for
-// batch normalization.
+// Epilogues of a bf16 product's f32 sums: adding the bias, rounding to lines of the result, and
+// column sums for batch normalization.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mezzo::kernels::pixels {
 
-// Adds up 32 columns of the result, by vectors of 16.
+// Adds up 32 columns of the result, as two vectors of 16.
 class ColumnSums {
  public:
   MEZZO_DOT_TARGET ColumnSums(const NormPart& part, std::int64_t column)
@@ -23,7 +23,7 @@ class ColumnSums {
     }
   }
 
-  // The same instructions as batch_norm's.
+  // Adds a line, by the same instructions as batch_norm.
   MEZZO_DOT_TARGET void add(__m512i row) {
     add(0, _mm512_castsi512_si256(row));
     add(1, _mm512_extracti64x4_epi64(row, 1));
@@ -51,16 +51,16 @@ class ColumnSums {
   __m512 shift_[2], sum_[2], squares_[2];
 };
 
-// The bias of 32 columns, by vectors of 16.
+// The bias of 32 columns, as two vectors of 16.
 class ColumnBias {
  public:
-  // `bias` is null if there is none: adding -0 changes no number, not even a zero's sign.
+  // `bias` may be null. Then -0 is added, which changes no value, not even the sign of a zero.
   MEZZO_DOT_TARGET ColumnBias(const float* bias, std::int64_t column)
       : first_(bias == nullptr ? _mm512_set1_ps(-0.0F) : _mm512_loadu_ps(bias + column)),
         second_(bias == nullptr ? first_ : _mm512_loadu_ps(bias + column + kLanes)) {}
 
-  // 32 sums and the bias as a line of the result: rounded once, to nearest, ties to even, and
-  // subnormals to zero, as core/half.h says.
+  // Adds the bias to 32 sums and returns a line of the result. It is rounded once, to nearest, ties
+  // to even, and subnormals become zero, as core/half.h says.
   MEZZO_DOT_TARGET __m512i rounded_line(__m512 first, __m512 second) const {
     return reinterpret_cast<__m512i>(
         _mm512_cvtne2ps_pbh(_mm512_add_ps(second, second_), _mm512_add_ps(first, first_)));

@@ -1,4 +1,4 @@
-// Sums in registers of bf16 dot products: rows of one operand by vectors of the other.
+// Sums of bf16 dot products in registers: rows of one operand times vectors of the other.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace mezzo::kernels {
 
-// Two neighbouring numbers, in every lane.
+// Two adjacent values, broadcast to every lane.
 MEZZO_DOT_TARGET inline __m512bh pair_at(const char* from) {
   std::int32_t pair = 0;
   std::memcpy(&pair, from, sizeof(pair));
   return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
 }
 
-// Of kRows rows by kVectors times 16 columns. All loops over it are unrolled, or it would not stay
-// in registers.
+// The sums of kRows rows by kVectors times 16 columns. All loops over them are unrolled; otherwise
+// they would not stay in registers.
 template <int kRows, int kVectors>
 struct DotSums {
   __m512 at[kRows][kVectors];
@@ -31,8 +31,8 @@ struct DotSums {
     }
   }
 
-  // Adds pairs of numbers of each row, `pitch` bytes apart, times as many pairs of each vector's 16
-  // columns, which lie 64 bytes apart.
+  // Adds the products of pairs from each row and of pairs from each vector's 16 columns. Rows are
+  // `pitch` bytes apart; a vector's consecutive pairs are 64 bytes apart.
   MEZZO_DOT_TARGET void add(const char* rows, std::int64_t pitch,
                             const char* const (&vectors)[kVectors], std::int64_t pairs = 16) {
     for (std::int64_t pair = 0; pair < pairs; ++pair, rows += 4) {

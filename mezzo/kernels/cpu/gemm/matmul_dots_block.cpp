@@ -7,9 +7,9 @@ namespace mezzo::kernels::matmul_tiles {
 
 namespace {
 
-constexpr int kRows = 8;  // of a tile at a time: with two vectors of the other operand, 16 sums
+constexpr int kRows = 8;  // rows of a tile at a time: 16 sums with two vectors
 
-// Adds up rows [row, row + kRows) of a tile of the first operand, by kB tiles of the second.
+// Adds up rows [row, row + kRows) of a tile of the first operand times kB tiles of the second.
 template <int kB>
 MEZZO_DOT_TARGET void multiply_rows(std::span<const Run> runs, std::size_t tile, std::int64_t row,
                                     const Sums& out) {

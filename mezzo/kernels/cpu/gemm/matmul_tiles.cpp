@@ -69,7 +69,8 @@ void run(const KernelArgs& args, ProblemOf problem_of, Bf16Unit unit, bool relu 
   Tensor copies[2];
   const Tensor* a = &args.input(0);
   const Tensor* b = &args.input(1);
-  if (!problem.a_is_dense) a = &(copies[0] = dense(*a, Format::kContiguous));  // as a sum()'s grad
+  // For example, the gradient of a sum().
+  if (!problem.a_is_dense) a = &(copies[0] = dense(*a, Format::kContiguous));
   if (!problem.b_is_dense) b = &(copies[1] = dense(*b, Format::kContiguous));
   if (copies[0].defined() || copies[1].defined()) problem = problem_of(args, *a, *b);
   problem.a.data = a->data<BFloat16>();
@@ -88,10 +89,13 @@ void run(const KernelArgs& args, ProblemOf problem_of, Bf16Unit unit, bool relu 
   run(problem, unit, result);
 }
 
-// What dot products are faster at than oneDNN, which is at their full rate, too, once its call has
-// begun: operands whose lines are read along, as those of linear() are (0.4 to 1 of its time;
-// others 1 to 1.1), in tiles that are not mostly empty, for these cost as many products as full
-// ones; one size of at most 128, or little altogether; sums that are not long.
+// Whether dot products are faster than oneDNN here. oneDNN runs at their full rate, too, once its
+// call has begun. mezzo's kernel wins if all of these hold:
+// * lines of both operands are contiguous, as in linear(): 0.4 to 1 of oneDNN's time, others 1 to
+//   1.1;
+// * the tiles are not mostly empty, since empty and full tiles cost the same;
+// * one size is at most 128, or the product is small altogether;
+// * the sums are not long.
 bool suits_dots(const Problem& p) {
   constexpr std::int64_t kNarrow = 128;
   constexpr std::int64_t kFew = std::int64_t{256} * 256 * 256;
@@ -132,7 +136,8 @@ Support supports(const KernelArgs& args, ProblemOf problem_of) {
   return suits_dots(problem) ? Support::yes() : Support::no("oneDNN's dot products are as fast");
 }
 
-// Groups are pairs of tiles. The second operand is copied anew by every thread.
+// The result by rows; a group is two tiles high. Every thread makes its own copies of the second
+// operand.
 class Rows final : public ResultRows {
  public:
   Rows(const KernelArgs& args, Bf16Unit unit)

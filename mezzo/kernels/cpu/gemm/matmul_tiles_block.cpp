@@ -11,15 +11,15 @@ namespace mezzo::kernels::matmul_tiles {
 
 namespace {
 
-// Tiles 0 to 3 are the sums, 4 and 5 those of the first operand, 6 and 7 those of the second.
+// Tile registers: 0 to 3 hold the sums, 4 and 5 the first operand, 6 and 7 the second.
 template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply_run(const Run& run) {
   const Strip& a = run.first;
   const Strip& b = run.second;
   TileStoresAwake stores;
   for (std::int64_t block = 0; block < run.blocks; ++block) {
-    // All loads first: the unit has the time of four products to fetch what is in the second-level
-    // cache.
+    // All loads come first: the unit then has the time of four tile products to fetch data from the
+    // second-level cache.
     _tile_loadd(4, a.tiles[0] + block * a.step, a.pitch);
     _tile_loadd(6, b.tiles[0] + block * b.step, b.pitch);
     if (kB == 2) _tile_loadd(7, b.tiles[1] + block * b.step, b.pitch);
@@ -67,18 +67,18 @@ MEZZO_DOT_TARGET __m512 load_bias(const Result& result, std::int64_t column, __m
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// One row of at most 32 columns.
+// One row of sums: at most 32 columns.
 struct Row {
   __m512 left, right;
 };
 
-// As the relu of its own: a NaN is not <= 0 and stays, and -0 becomes 0.
+// ReLU as in the operation itself: a NaN is not <= 0 and stays, and -0 becomes 0.
 MEZZO_DOT_TARGET inline __m512 relu(__m512 v) {
   const __mmask16 stays = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLE_UQ);
   return _mm512_maskz_mov_ps(stays, v);
 }
 
-// 0, 16, 1, 17 and so on: even and odd columns in turns.
+// The permutation 0, 16, 1, 17, ..., which alternates even and odd columns.
 MEZZO_DOT_TARGET inline __m512i interleaving() {
   const __m512i even = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   return _mm512_or_si512(even,
@@ -95,7 +95,7 @@ MEZZO_DOT_TARGET inline void store_row(const Row& row, const Result& result, std
       _mm512_mask_storeu_ps(out + 16, static_cast<__mmask16>(mask >> 16), row.right);
     }
   } else {
-    // To nearest, ties to even, and subnormals to zero, as core/half.h says.
+    // Rounds to nearest, ties to even, and subnormals to zero, as core/half.h says.
     auto bits = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(row.right, row.left));
     if (kInterleaved) bits = _mm512_permutexvar_epi16(interleaving(), bits);
     _mm512_mask_storeu_epi16(static_cast<BFloat16*>(result.data) + at, mask, bits);
@@ -132,7 +132,7 @@ MEZZO_DOT_TARGET void write(const Sums& sums, const Order& order, const Result& 
 
 void multiply(Bf16Unit unit, std::span<const Run> runs, const Sums& sums) {
   if (unit == Bf16Unit::kDots) return multiply_by_dots(runs, sums);
-  // The tile loads do not tell the compiler that they read memory.
+  // The compiler does not know that tile loads read memory.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool two_a = runs[0].first.tiles[1] != nullptr;
   const bool two_b = runs[0].second.tiles[1] != nullptr;

@@ -10,11 +10,11 @@ namespace mezzo::kernels::matmul_tiles {
 
 namespace {
 
-// A tile's part of an operand, and how much of it there is.
+// The part of an operand that a tile holds, and its size.
 struct Part {
   const BFloat16* data;
   std::int64_t lines;
-  std::int64_t numbers;  // of each line, at most 32
+  std::int64_t numbers;  // elements of each line, at most 32
 };
 
 Part part_of(const Operand& operand, std::int64_t tile, std::int64_t block, std::int64_t lines) {
@@ -39,7 +39,7 @@ MEZZO_DOT_TARGET inline __m512i load_lines(__mmask16 mask, const BFloat16* from)
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
 }
 
-// Row p of the tile: the numbers 2 p and 2 p + 1 of every line.
+// Fills a tile whose row p holds the elements 2 p and 2 p + 1 of every line.
 MEZZO_DOT_TARGET void weave_lines(const Part& part, std::int64_t stride, char* out) {
   const auto mask = static_cast<__mmask16>(0xffffU >> (kTileRows - part.lines));
   for (std::int64_t p = 0; p < kTileRows; ++p, out += kTileRowBytes) {
@@ -51,14 +51,15 @@ MEZZO_DOT_TARGET void weave_lines(const Part& part, std::int64_t stride, char* o
   }
 }
 
-// Pairs of lines are numbers of 32 bits: their lower halves go to `even`, the upper ones to `odd`.
+// Splits pairs of lines, seen as 32-bit words: the lower halves go to `even`, the upper ones to
+// `odd`.
 MEZZO_DOT_TARGET inline void store_turns(__m512i first, __m512i second, char* even, char* odd) {
   constexpr __mmask32 kUpper = 0xaaaaaaaaU;
   _mm512_store_si512(even, _mm512_mask_blend_epi16(kUpper, first, _mm512_slli_epi32(second, 16)));
   _mm512_store_si512(odd, _mm512_mask_blend_epi16(kUpper, _mm512_srli_epi32(first, 16), second));
 }
 
-// The same as weave_lines() for up to 32 lines, the even and the odd ones of them.
+// weave_lines() for up to 32 lines; the even lines go to one tile, the odd ones to the other.
 MEZZO_DOT_TARGET void weave_turns(const Part& part, std::int64_t stride, char* even, char* odd) {
   const __mmask32 mask = 0xffffffffU >> (32 - part.lines);
   for (std::int64_t p = 0; p < kTileRows; ++p) {
@@ -118,8 +119,8 @@ void pack(const Operand& operand, Form form, const Range& range, char* out) {
     pack_tile(operand, form, range.first + tile, block, to);
     if (two) pack_tile(operand, form, range.first + tile + 1, block, to + pitch);
   };
-  // As the numbers lie in memory, so that the CPU foresees what is read next: line after line, or
-  // the first number of every line, and so on.
+  // Pack in memory order, which the hardware prefetcher can follow: line after line, or element
+  // after element of all lines.
   if (operand.inner_dense) {
     for (std::int64_t tile = 0; tile < range.tiles; tile += 2) {
       for (std::int64_t block = range.begin; block < range.end; ++block) pack_pair(tile, block);

@@ -1,4 +1,4 @@
-// Copies of the operands of bf16 products in the form that the tile unit reads.
+// Copies of the operands of bf16 products in the layout that the tile unit reads.
 #pragma once
 
 #include <cstdint>
@@ -8,31 +8,32 @@
 
 namespace mezzo::kernels::matmul_tiles {
 
-// Of the inner axis, along which products are added up, one tile holds 32 numbers.
+// Elements of the inner axis, along which products are summed, per tile.
 inline constexpr std::int64_t kInner = 32;
 
-// One operand: `size` lines (rows of a first operand, columns of a second) of `inner` numbers.
+// One operand: `size` lines (rows of a first operand, columns of a second) of `inner` elements.
 struct Operand {
   const BFloat16* data = nullptr;
   std::int64_t size = 0;
   std::int64_t inner = 0;
-  std::int64_t stride = 0;   // from line to line, or from number to number of a line
-  bool inner_dense = false;  // the numbers of a line are consecutive, otherwise the lines are
+  std::int64_t stride = 0;   // from line to line, or from element to element of a line
+  bool inner_dense = false;  // the elements of a line are contiguous; otherwise the lines are
 
   std::int64_t tiles() const { return (size + 15) / 16; }
   std::int64_t blocks() const { return ceil_div(inner, kInner); }
 };
 
-// What the unit wants of its factors.
+// The layout in which the unit reads an operand.
 enum class Form : unsigned char {
-  kFirst,        // the rows of a tile are lines
-  kSecond,       // the rows of a tile are pairs of numbers of every line
-  kInterleaved,  // the same with the even ones of 32 lines in one tile, the odd ones in the next:
-                 // quick where lines lie side by side. A last tile without a next one is kSecond
+  kFirst,   // the rows of a tile are lines
+  kSecond,  // the rows of a tile are pairs of elements of every line
+  // Like kSecond, but the even ones of 32 lines are in one tile, the odd ones in the next; fast
+  // where lines lie side by side. A last tile without a partner is kSecond.
+  kInterleaved,
 };
 
-// Copies the blocks [begin, end) of `tiles` tiles from `first` on, [tile][block]. Lines and numbers
-// beyond the operand are zero.
+// Which tiles pack() copies: the blocks [begin, end) of `tiles` tiles from `first` on, in the order
+// [tile][block]. Lines and elements beyond the operand are zero.
 struct Range {
   std::int64_t first = 0, tiles = 0;
   std::int64_t begin = 0, end = 0;

@@ -7,7 +7,7 @@
 namespace mezzo::kernels::matmul_tiles {
 namespace {
 
-// A batch of matrices as lines of inner numbers.
+// A batch of matrices, as lines of inner elements.
 struct Matrices {
   Shape sizes, strides;  // leading axes
   std::int64_t lines = 1, line_stride = 0;
@@ -34,7 +34,7 @@ Matrices matrices_of(const Tensor& tensor, bool inner_last) {
   return m;
 }
 
-// The step along axis `axis` of `rank` leading axes; 0 where the matrices are used again.
+// The step along axis `axis` of `rank` leading axes; 0 where the matrices are broadcast.
 std::int64_t step(const Matrices& m, std::size_t axis, std::size_t rank) {
   const std::size_t missing = rank - m.sizes.rank();
   return axis < missing || m.sizes[axis - missing] == 1 ? 0 : m.strides[axis - missing];
@@ -67,7 +67,7 @@ Problem describe(const Tensor& a, bool transpose_a, const Tensor& b, bool transp
   const Matrices second = matrices_of(b, transpose_b);
   Problem p;
   const std::size_t rank = out.rank() >= 2 ? out.rank() - 2 : 0;
-  bool merges = true;  // rows of consecutive matrices with one b are the rows of one matrix
+  bool merges = true;  // rows of consecutive matrices that share b are the rows of one matrix
   for (std::size_t axis = rank; axis-- > 0;) {
     const std::int64_t size = out.shape()[axis];
     if (size == 1) continue;
@@ -89,7 +89,7 @@ Problem describe(const Tensor& a, bool transpose_a, const Tensor& b, bool transp
   return p;
 }
 
-// The innermost leading axis is the first of `batch`.
+// batch[0] is the innermost leading axis.
 Problem::Offsets Problem::offsets(std::int64_t index) const {
   Offsets at;
   for (std::size_t i = 0; i < batch.rank(); ++i) {
@@ -102,20 +102,20 @@ Problem::Offsets Problem::offsets(std::int64_t index) const {
 
 namespace {
 
-// Cycles for a tile, measured roughly: a product with operands in the second-level cache, and what
-// is done with a tile of the result.
+// Rough measured cycles per tile: for a tile product with operands in the second-level cache, and
+// for the epilogue of a tile of the result.
 constexpr double cost_of_product(Bf16Unit unit) { return unit == Bf16Unit::kTiles ? 28 : 270; }
 constexpr double kFinish = 80;
 constexpr double kTranspose = 60;
 
 double cost_of_copy(const Operand& operand, Form form) {
   constexpr double kWeave = 40;
-  constexpr double kRead = 10;  // where it is
+  constexpr double kRead = 10;  // in place
   if (form == Form::kFirst) return operand.inner_dense ? kRead : kWeave + kTranspose;
   return operand.inner_dense ? kTranspose : kWeave;
 }
 
-// What a part of `rows` x `columns` tiles costs.
+// The estimated cycles for a part of `rows` x `columns` tiles.
 double cost_of(Bf16Unit unit, const Operand& first, const Operand& second, bool transposed,
                std::int64_t rows, std::int64_t columns) {
   const auto blocks = static_cast<double>(first.blocks());
@@ -129,7 +129,7 @@ double cost_of(Bf16Unit unit, const Operand& first, const Operand& second, bool 
 }  // namespace
 
 Plan plan_for(const Problem& problem, Bf16Unit unit, int threads) {
-  // Cycles that are worth a thread: about two microseconds.
+  // Cycles that are worth another thread: about two microseconds.
   constexpr double kGrain = 5000;
   const Operand& a = problem.a;
   const Operand& b = problem.b;
@@ -141,7 +141,7 @@ Plan plan_for(const Problem& problem, Bf16Unit unit, int threads) {
   const std::int64_t count = problem.batch.numel();
   const double most = std::max(1.0, cost * static_cast<double>(count) / kGrain);
   threads = static_cast<int>(std::min<double>(threads, most));
-  // Whole products are divided first; then their rows and columns, by pairs of tiles.
+  // Whole products are divided first, then their rows and columns in pairs of tiles.
   const std::int64_t parts = ceil_div(threads, count);
   const Operand& first = plan.transposed ? b : a;
   const Operand& second = plan.transposed ? a : b;

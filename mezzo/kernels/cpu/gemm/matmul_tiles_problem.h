@@ -1,4 +1,4 @@
-// What a bf16 product consists of, and how it is divided among threads.
+// The description of a bf16 product, and how it is divided among threads.
 #pragma once
 
 #include "mezzo/core/tensor.h"
@@ -7,29 +7,31 @@
 
 namespace mezzo::kernels::matmul_tiles {
 
-// out[i] = a[i] b[i] + bias for a batch of matrices, each result dense, one after the other.
+// A batch of products out[i] = a[i] b[i] + bias. The results are dense and follow one another.
 struct Problem {
-  Operand a, b;  // those of the first product
-  Shape batch;   // leading sizes, and what a step along them means for the operands, in elements
+  Operand a, b;  // operands of the first product
+  // Leading sizes; a_steps and b_steps are the operands' steps along them, in elements
+  Shape batch;
   Shape a_steps, b_steps;
-  bool a_is_dense = false, b_is_dense = false;  // along one axis: it can be read where it is
+  bool a_is_dense = false, b_is_dense = false;  // along one axis, so it can be read in place
 
-  // Where the operands of the product of that index begin, relative to the first one's.
+  // Where the operands of product `index` begin, relative to the first product's.
   struct Offsets {
     std::int64_t a = 0, b = 0;
   };
   Offsets offsets(std::int64_t index) const;
 };
 
-// The shapes and strides of a product of the last two axes; a vector is one row. Reads no memory.
+// Describes a product over the last two axes; a vector is one row. Looks at shapes and strides
+// only.
 Problem describe(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b,
                  const Tensor& out);
 
 // Which operand comes first, and into how many parts the rows and columns are cut.
 struct Plan {
-  bool transposed = false;  // the columns of the result are the rows of the tiles
+  bool transposed = false;  // the rows of the tiles are columns of the result
   std::int64_t row_parts = 1, column_parts = 1;
-  std::int64_t grain = 1;  // parts that one thread should have at least
+  std::int64_t grain = 1;  // the least number of parts for one thread
 };
 Plan plan_for(const Problem& problem, Bf16Unit unit, int threads);
 

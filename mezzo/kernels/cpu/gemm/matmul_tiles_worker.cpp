@@ -8,18 +8,19 @@
 namespace mezzo::kernels::matmul_tiles {
 namespace {
 
-// Copies of the second operand that stay in the second-level cache while rows pass by: half of it
-// on CPUs with tiles, which have 2 MB, a quarter on those with dot products.
+// The size of a copy of the second operand that stays in the second-level cache while rows stream
+// past. That is half of the 2 MB that CPUs with tiles have, and a quarter of the cache of those
+// with dot products.
 constexpr std::int64_t chunk_bytes(Bf16Unit unit) {
   return (unit == Bf16Unit::kTiles ? 1024 : 256) << 10;
 }
 
-// Tiles that are copied for that many blocks, or a part of them.
+// Points the strip to tiles that were copied for `blocks` blocks, or to a part of them.
 void set_copies(Strip& strip, const char* data, std::int64_t tiles, std::int64_t blocks) {
   strip.set(data, tiles > 1 ? data + blocks * kTileBytes : nullptr, kTileRowBytes, kTileBytes);
 }
 
-// The two by two tiles of a result in that pair of rows and of columns.
+// The result's two by two tiles at that pair of rows and of columns.
 Result part_of(const Result& all, std::int64_t row, std::int64_t column) {
   Result result = all;
   const std::int64_t offset = row * kPair * result.stride + column * kPair;
@@ -34,8 +35,7 @@ Result part_of(const Result& all, std::int64_t row, std::int64_t column) {
   return result;
 }
 
-// Cache lines of the result come from afar: they are asked for while the block before is added
-// up.
+// Prefetches the lines of the result while the block before is summed: they come from memory.
 void prefetch(const Result& result) {
   const float* row = static_cast<const float*>(result.data);
   for (std::int64_t r = 0; r < kPair; ++r, row += result.stride) {
@@ -50,13 +50,13 @@ Sums sums_at(float* out, std::int64_t stride) {
           stride * static_cast<std::int64_t>(sizeof(float))};
 }
 
-// Sums that need nothing done are stored where they belong.
+// Whether sums need no epilogue and can be stored in the result directly.
 bool is_stored_as_it_is(const Result& result, const Order& order) {
   return result.wide && result.bias == nullptr && !result.relu && !order.transposed &&
          result.rows == kPair && result.columns == kPair;
 }
 
-// A dense copy of some rows and columns of a result, which begin there.
+// Hands out a dense copy of some rows and columns of a result, which begin at `row` and `column`.
 void use_strip(const Result& strip, const Result& all, std::int64_t row, std::int64_t column,
                ResultRows::Use use) {
   const auto* const values = static_cast<const float*>(strip.data);
@@ -69,15 +69,15 @@ void use_strip(const Result& strip, const Result& all, std::int64_t row, std::in
   }
 }
 
-// Runs of about equal length.
+// Blocks per run; runs are of about equal length.
 std::int64_t blocks_of_run(const Operand& op) {
   const std::int64_t all = op.blocks();
   const std::int64_t runs = ceil_div(all, kMostBlocks);
   return ceil_div(all, runs);
 }
 
-// What is copied at a time. Rows that meet all columns at once are read soon and stay in the cache.
-// Otherwise columns are copied anew for every group of rows, which has to be large.
+// How much is copied at a time. Rows that meet all columns at once are read soon and stay in the
+// cache. Otherwise columns are copied anew for every group of rows, so the group has to be large.
 Worker::Size chunk_of(Bf16Unit unit, const Operand& first, std::int64_t blocks,
                       const Worker::Size& area) {
   constexpr std::int64_t kFewRows = std::int64_t{512} << 10;
@@ -85,7 +85,7 @@ Worker::Size chunk_of(Bf16Unit unit, const Operand& first, std::int64_t blocks,
   const std::int64_t pair = 2 * blocks * kTileBytes;
   const std::int64_t columns = std::clamp<std::int64_t>(chunk_bytes(unit) / pair, 1, area.columns);
   const std::int64_t bytes = columns == area.columns ? kFewRows : kManyRows;
-  // Of rows that are read where they are, some are copied, one pair at a time.
+  // Rows that are read in place may still need a copy of their last block, one pair at a time.
   const std::int64_t rows =
       first.inner_dense ? 1 : std::clamp<std::int64_t>(bytes / pair, 1, area.rows);
   return {.rows = rows, .columns = columns};
@@ -113,7 +113,8 @@ Product product_of(const Problem& problem, bool transposed, const Result& result
   Operand b = problem.b;
   a.data += at.a;
   b.data += at.b;
-  // Sums that are stored as they are must be in order, and so must the columns that get a bias.
+  // Columns may be interleaved only if the epilogue can undo it: not for sums that are stored
+  // directly, nor where columns get a bias.
   const bool any_order = transposed || (!result.wide && result.bias == nullptr);
   Product product{transposed ? b : a, transposed ? a : b, {.transposed = transposed}, result};
   product.order.interleaved = any_order && !product.second.inner_dense;
@@ -225,9 +226,9 @@ void Worker::copy_rows(std::int64_t begin, std::int64_t end) {
        first_);
 }
 
-// Rows that are whole and dense are read where they are, but for an incomplete last block, beyond
-// which other numbers follow. A copy that lies closer together would be read a little faster, but
-// costs as much as three readings.
+// Whole, dense rows are read in place, except an incomplete last block, which is followed by other
+// data. A copy that lies closer together would be read a little faster, but costs as much as three
+// reads.
 void Worker::read_rows(std::int64_t row) {
   const Operand& op = product_.first;
   if (!op.inner_dense) return read_copied_rows(row);

@@ -14,17 +14,17 @@ namespace {
 constexpr int kRows = 6;
 constexpr int kVectors = 4;
 constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kPairBytes = 64;  // of a pair of i's by 16 o's
+constexpr std::int64_t kPairBytes = 64;  // bytes of a pair of i's by 16 o's
 
-// Where a block of rows begins, and what is asked for while it is computed.
+// Where a block of rows begins, and what to prefetch while it is computed.
 struct BlockPlace {
   const BFloat16* x = nullptr;
   const char* weight = nullptr;
   BFloat16* y = nullptr;
-  bool is_first = false;  // of its rows' blocks
+  bool is_first = false;  // the first block of these rows
 };
 
-// The lines of the rows that come next.
+// Prefetches the lines of the rows that come next.
 template <int kCount>
 inline void prefetch_rows(const BFloat16* x, std::int64_t inner) {
   for (int r = 0; r < kCount; ++r) __builtin_prefetch(x + (kCount + r) * inner, 0, 2);
@@ -55,7 +55,7 @@ MEZZO_DOT_TARGET inline void add_up(const Product& p, const BlockPlace& place,
   }
 }
 
-// Computes a block; `column` is its first one.
+// Computes a block whose first column is `column`.
 template <int kCount, int kWide>
 MEZZO_DOT_TARGET void compute_block(const Product& p, const BlockPlace& place, std::int64_t column,
                                     const NormPart* part) {

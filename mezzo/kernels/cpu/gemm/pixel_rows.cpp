@@ -9,7 +9,7 @@
 namespace mezzo::kernels::pixels {
 namespace {
 
-// Computes strips on this thread.
+// Computes strips on the calling thread.
 class Strips {
  public:
   explicit Strips(const Product& product) : product_(product), registers_(product.unit) {
@@ -18,7 +18,7 @@ class Strips {
 
   std::int64_t most_rows() const { return rows_of_strip(product_.unit); }
 
-  // Rows from `row` on.
+  // Computes `rows` rows from `row` on.
   void compute(std::int64_t row, std::int64_t rows, const Range& columns,
                const NormPart* part) const {
     const Strip strip{numbers(row, rows), row, rows, columns.begin, columns.end};
@@ -47,7 +47,7 @@ void compute(const Product& p, const Range& rows, const Range& columns) {
   }
 }
 
-// Ends a chunk.
+// Adds a chunk's sums to the totals and resets them.
 void add_chunk(const NormPart& part, std::int64_t columns) {
   const auto add = [&](float* chunk, float* total) {
     for (std::int64_t c = 0; c < columns; ++c) total[c] += std::exchange(chunk[c], 0.0F);
@@ -56,7 +56,7 @@ void add_chunk(const NormPart& part, std::int64_t columns) {
   add(part[NormPart::kChunkSquares], part[NormPart::kSquares]);
 }
 
-// Rows from a whole chunk on.
+// Computes rows [begin, end) and their sums; `begin` is the start of a chunk.
 void compute_and_sum(const Product& p, std::int64_t begin, std::int64_t end, const NormPart& part) {
   const Strips strips(p);
   while (begin < end) {

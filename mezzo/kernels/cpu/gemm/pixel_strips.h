@@ -1,4 +1,4 @@
-// A strip of a product's rows, by each of the units.
+// The computation of a strip of a product's rows, on either unit.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct Strip {
   std::int64_t column = 0, end_column = 0;
 };
 
-// Computes the strip, and adds its rounded numbers to the sums of the last chunk of `part`, unless
+// Computes the strip, and adds its rounded values to the sums of the last chunk of `part`, unless
 // that is null. Needs TileRegisters.
 void compute_on_tiles(const Product& product, const Strip& strip, const NormPart* part);
-// The same by dot products. Asks for the rows behind the strip, and for the lines that their
-// results go to: the unit would wait for memory otherwise.
+// compute_on_tiles() by dot products. Prefetches the rows after the strip and the lines of their
+// results; otherwise the unit would wait for memory.
 void compute_by_dots(const Product& product, const Strip& strip, const NormPart* part);
 
 }  // namespace mezzo::kernels::pixels

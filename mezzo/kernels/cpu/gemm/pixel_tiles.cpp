@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t kRows = rows_of_strip(Unit::kTiles);
 
-// What is read for the rows behind a strip, and the lines that their results go to. Some are asked
-// for with every block of products: the unit would wait for all of them otherwise.
+// Prefetches the rows after a strip and the lines of their results. A few lines are prefetched with
+// every block of products; otherwise the unit would wait for all of them.
 class NextRows {
  public:
   NextRows(const Product& p, const Strip& strip)
@@ -27,7 +27,7 @@ class NextRows {
         x_lines_(ceil_div(kRows * kBlock, strip.end_column - strip.column)),
         y_lines_(ceil_div(kRows * kBlock, p.inner)) {}
 
-  // The results at hand are a line of each row from `y` on.
+  // The current results are one line of each row from `y` on.
   void begin_column(const BFloat16* y) {
     y_ = y + kRows * outer_;
     end_y_ = y_ + kRows * outer_;
@@ -42,7 +42,7 @@ class NextRows {
   std::int64_t outer_;
   const BFloat16 *x_, *end_x_;
   const BFloat16 *y_ = nullptr, *end_y_ = nullptr;
-  std::int64_t x_lines_, y_lines_;  // per block
+  std::int64_t x_lines_, y_lines_;  // lines to prefetch per block
 };
 
 MEZZO_TILE_TARGET void add_up(const Product& p, const BFloat16* rows, std::int64_t column,
@@ -59,10 +59,10 @@ MEZZO_TILE_TARGET void add_up(const Product& p, const BFloat16* rows, std::int64
   store_sums(sums);
 }
 
-// `rows` are those of x, as many as two tiles read.
+// Computes the strip from `rows`, the rows of x, as many as two tiles read.
 MEZZO_TILE_TARGET void compute(const Product& p, const Strip& strip, const BFloat16* rows,
                                const NormPart* part) {
-  // The tile loads do not tell the compiler that they read memory.
+  // The compiler does not know that tile loads read memory.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   TileSums sums;
   NextRows next(p, strip);
@@ -91,7 +91,7 @@ MEZZO_TILE_TARGET void compute(const Product& p, const Strip& strip, const BFloa
 
 void compute_on_tiles(const Product& p, const Strip& strip, const NormPart* part) {
   if (strip.rows == kRows) return compute(p, strip, strip.x, part);
-  // The last rows, of which there are too few, with others behind them.
+  // Copies the last rows, too few for two tiles, and pads them with zeros.
   const Tensor copy = zeros({kRows, p.inner}, DType::kBf16);
   std::copy_n(strip.x, strip.rows * p.inner, copy.mutable_data<BFloat16>());
   compute(p, strip, copy.data<BFloat16>(), part);

@@ -36,8 +36,8 @@ MEZZO_TILE_TARGET inline void store_sums(TileSums& sums) {
   _tile_stored(3, sums.tiles[3], kTileRowBytes);
 }
 
-// Adds the products of 32 rows of 32 numbers, `width` from one row to the next, with two tiles of
-// the weight that lie `between` bytes apart.
+// Adds the products of 32 rows of 32 elements, `width` elements apart, with two tiles of the weight
+// that lie `between` bytes apart.
 MEZZO_TILE_TARGET inline void add_products(const BFloat16* rows, std::int64_t width,
                                            const char* weight, std::int64_t between) {
   _tile_loadd(4, rows, 2 * width);
@@ -50,7 +50,7 @@ MEZZO_TILE_TARGET inline void add_products(const BFloat16* rows, std::int64_t wi
   _tile_dpbf16ps(3, 5, 7);
 }
 
-// Row r of the sums, as a line of the result.
+// Row r of the sums, rounded to a line of the result.
 MEZZO_TILE_TARGET inline __m512i rounded_row(const TileSums& sums, std::int64_t r,
                                              const pixels::ColumnBias& bias) {
   const std::int64_t half = r / kTileRows * 2;

@@ -1,12 +1,13 @@
-// What the sources with tile instructions share: how they are compiled, and the transpose of 16 x
-// 16 elements of 32 bits, which turns the tiles of a first operand into those of a second one.
+// Shared by the sources with tile instructions. It has the attributes to compile them, and the
+// transpose of 16 x 16 elements of 32 bits. The latter turns tiles of a first operand into tiles of
+// a second one.
 #pragma once
 
 #include <cstdint>
 
 #if defined(__x86_64__) && defined(__linux__)
 #if !defined(__clang__)
-// gcc 12 says of its own intrinsics that they read what they leave undefined on purpose.
+// gcc 12 warns about its own intrinsics, which read undefined values on purpose.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -28,12 +29,12 @@ inline constexpr std::int64_t kTileBytes = kTileRows * kTileRowBytes;
 
 #if MEZZO_TILES
 
-// Stores a tile that nobody reads, now and then in a long sum of products: a tile store more than
-// half a microsecond behind the one before takes a quarter of a microsecond longer, as if what it
-// needs had been switched off (docs/benchmarks/convolutions.md).
+// Stores an unread tile now and then during a long sum of products. Otherwise, a tile store takes a
+// quarter of a microsecond longer if the last one was more than half a microsecond before. It is as
+// if part of the unit had been powered down (docs/benchmarks/convolutions.md).
 class TileStoresAwake {
  public:
-  // Behind each block of up to four products; tile 4 has to be in use.
+  // Call after each block of up to four tile products; tile 4 has to be in use.
   MEZZO_TILE_TARGET void note_block() {
     if (++blocks_ % kBlocks == 0) _tile_stored(4, unread_, kTileRowBytes);
   }
@@ -55,7 +56,8 @@ MEZZO_DOT_TARGET inline __m512i quarter_of_rows(const char* from, std::int64_t p
   return _mm512_mask_broadcast_i32x4(v, 0xf000, load(12));
 }
 
-// Four columns from row j, j + 4, j + 8 and j + 12 in the quarters of in[j].
+// Writes four columns, whose elements from row j, j + 4, j + 8 and j + 12 are in the quarters of
+// in[j].
 MEZZO_DOT_TARGET inline void store_columns(const __m512i* in, char* to) {
   const __m512i a = _mm512_unpacklo_epi32(in[0], in[1]);
   const __m512i b = _mm512_unpackhi_epi32(in[0], in[1]);
@@ -67,8 +69,8 @@ MEZZO_DOT_TARGET inline void store_columns(const __m512i* in, char* to) {
   _mm512_storeu_si512(to + 3 * kTileRowBytes, _mm512_unpackhi_epi64(b, d));
 }
 
-// Writes the transposed block of 16 rows `pitch` bytes apart as one tile; `to` may be `from`. The
-// loads put rows into quarters, which leaves the port of the shuffles half of the work.
+// Writes the transpose of 16 rows, `pitch` bytes apart, as one tile; `to` may be `from`. The loads
+// assemble rows by quarters, which halves the work of the shuffle port.
 MEZZO_DOT_TARGET inline void transpose_tile(const char* from, std::int64_t pitch, char* to) {
   __m512i quarters[16];
   for (std::int64_t i = 0; i < 16; ++i) {

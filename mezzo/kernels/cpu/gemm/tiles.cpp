@@ -29,7 +29,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// The intrinsic only shows that 8 bytes are read: all of them have to be in memory.
+// The intrinsic only declares that 8 bytes are read; the asm makes the compiler store all of them.
 MEZZO_TILE_TARGET void load(const TileConfig& config) {
   asm volatile("" : : "m"(config));
   _tile_loadconfig(&config);

@@ -1,5 +1,5 @@
 // The tile unit (AMX): eight registers of 16 rows of 64 bytes, and products of bf16 tiles whose
-// sums are f32. Its instruction reads subnormal numbers as zero and gives none back.
+// sums are f32. Its instruction reads subnormals as zero and never returns any.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace mezzo::kernels {
 
-// What multiplies bf16 numbers.
+// The unit that multiplies bf16 matrices.
 enum class Bf16Unit : std::uint8_t {
   kTiles,  // the tile unit; needs has_tiles()
   kDots,   // the vector unit's dot product; needs AVX512-BF16
 };
 
-// The faster one of this CPU; none if neither is faster than f32.
+// The faster unit of this CPU; nullopt if neither is faster than f32.
 std::optional<Bf16Unit> bf16_unit();
 
 // True if the CPU has AMX for bf16, max_isa() allows it and the system grants its registers.
@@ -23,15 +23,15 @@ bool has_tiles();
 class TileRegisters {
  public:
   TileRegisters();
-  // For factors of fewer numbers than a row holds, an even one: rows of registers 4 and 5 end
-  // there, and of registers 6 and 7 there are half as many.
+  // For factors whose rows are shorter than a register's: `numbers` values, an even count.
+  // Registers 4 and 5 then have rows of that length, and registers 6 and 7 have half as many rows.
   explicit TileRegisters(std::int64_t numbers);
   ~TileRegisters();
   TileRegisters(const TileRegisters&) = delete;
   TileRegisters& operator=(const TileRegisters&) = delete;
 };
 
-// Those, where it is the tile unit that multiplies.
+// TileRegisters, if the unit is kTiles.
 class UnitRegisters {
  public:
   explicit UnitRegisters(Bf16Unit unit) {

@@ -1,4 +1,5 @@
-// The parts of a cast that are vectors: rows and tiles. Where they lie is for cast.cpp to find.
+// The vectorised parts of a cast: rows, and tiles that are transposed. cast.cpp finds where they
+// lie.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@ namespace mezzo::kernels {
 
 // out[i] = in[i].
 using ConvertRow = void (*)(const void* in, void* out, std::int64_t count);
-// For the dtypes of vector kernels; a plain copy where they agree.
+// The converter for two dtypes of vector kernels; a plain copy if they are equal.
 ConvertRow row_converter(DType in, DType out);
 
-// A panel has up to kTile rows of kPanel numbers: whole cache lines of the source, and rows long
-// enough for the memory system to see them coming, in the first-level cache.
+// A panel has up to kTile rows of kPanel elements. The source is read in whole cache lines, in rows
+// long enough for the hardware prefetcher, and the panel fits in the first-level cache.
 inline constexpr std::int64_t kTile = 32;
 inline constexpr std::int64_t kPanel = 128;
 

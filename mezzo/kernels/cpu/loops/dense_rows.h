@@ -1,4 +1,5 @@
-// Rows of neighbours for operands over any strides: what lies apart goes through small buffers.
+// Loops that see dense rows whatever the operands' strides: strided data goes through small
+// buffers.
 #pragma once
 
 #include <array>
@@ -16,12 +17,12 @@ struct OperandMemory {
   std::int64_t size;  // of an element, in bytes: 1, 2, 4 or 8
 };
 
-// For reading.
+// The memory of a tensor that is read.
 inline OperandMemory memory_of(const Tensor& tensor) {
   auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.raw_data()));
   return {data, static_cast<std::int64_t>(size_of(tensor.dtype()))};
 }
-// For writing, which counts as a change.
+// The memory of a tensor that is written, which counts as a change.
 inline OperandMemory written_memory_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_raw_data()),
           static_cast<std::int64_t>(size_of(tensor.dtype()))};
@@ -31,7 +32,7 @@ template <std::size_t N>
 using DenseRowBody = FunctionRef<void(const std::array<std::byte*, N>& rows, std::int64_t count)>;
 
 // Calls body(rows, count) in parallel for parts of rows that cover the loop. Operand 0 is written,
-// the others are read; all have neighbours at rows[k].
+// the others are read; the elements at rows[k] are contiguous.
 template <std::size_t N>
 void for_dense_rows(const Loop<N>& loop, const std::array<OperandMemory, N>& operands,
                     std::type_identity_t<DenseRowBody<N>> body) {
@@ -39,7 +40,8 @@ void for_dense_rows(const Loop<N>& loop, const std::array<OperandMemory, N>& ope
   using Buffers = std::array<std::array<std::byte, 8 * kBuffer>, N>;
   bool is_dense = true;
   for (std::size_t k = 0; k < N; ++k) is_dense = is_dense && loop.inner_stride(k) == 1;
-  // `goes_on`: the same row as before, so a number that is repeated is in its buffer already.
+  // `goes_on`: this part continues the row before, so a value that is repeated is in its buffer
+  // already.
   const auto run_part = [&](const std::array<std::int64_t, N>& at, std::int64_t count, bool goes_on,
                             Buffers& buffers) {
     std::array<std::byte*, N> rows;

@@ -1,4 +1,4 @@
-// Integer tensors, which have kernels of their own: a double counts to 2^53 only.
+// Kernels of their own for integer tensors: a double is exact to 2^53 only.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace mezzo::kernels {
 
-// `supports` of kernels whose first input decides what is computed.
+// `supports` of kernels whose first input decides the dtype of the computation.
 inline Support integers_only(const KernelArgs& args) {
   const DType dtype = args.input(0).dtype();
   return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kU8

@@ -13,7 +13,7 @@ namespace mezzo::kernels {
 
 namespace {
 
-// For a copy that the kernel that asks for it lets go.
+// Allocates a temporary copy that the kernel releases before it returns.
 Tensor room_like(const Tensor& tensor, DType dtype, Format format) {
   return tensor.device().is_cpu() ? scratch(tensor.shape(), dtype, format)
                                   : empty(tensor.shape(), dtype, format, tensor.device());
@@ -30,7 +30,7 @@ Tensor dense(const Tensor& tensor, Format format) {
 
 namespace {
 
-// out[i] = in[i], rounded to a 16-bit type. Both are f32.
+// out[i] = in[i], rounded to the type `lower`; in and out are f32.
 void copy_rounded(const Tensor& in, DType lower, const Tensor& out) {
   if (!same_dense_layout(in, out)) {
     const Tensor rounded = scratch(in.shape(), lower, out.format());

@@ -1,9 +1,11 @@
-// Loops over strided tensors: dimensions are put into memory order, and merged where nothing lies
-// between them.
+// Loops over strided tensors. Dimensions are put into memory order and merged where they are
+// contiguous.
 //
-// One mechanism gives every fast path. Two dense tensors of one layout merge into a single
-// dimension; a scalar operand is one whose strides are all 0; a bias is a matrix whose operand has
-// stride 0 over the rows; a transposition is a matrix whose operand has stride 1 over the rows.
+// One mechanism gives every fast path:
+// * two dense tensors of one layout merge into a single dimension;
+// * a scalar operand has only strides of 0;
+// * a bias is an operand of a matrix loop with stride 0 over the rows;
+// * a transposition is an operand of a matrix loop with stride 1 over the rows.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +31,8 @@ struct Loop {
   std::int64_t inner_stride(std::size_t operand) const { return strides[operand].back(); }
 };
 
-// A loop over `shape`. The memory order of operand 0 decides, then that of the next operands.
+// Makes a loop over `shape`. Dimensions are ordered by the strides of operand 0, then by those of
+// the next operands.
 template <std::size_t N>
 Loop<N> make_loop(const Shape& shape, const std::array<Strides, N>& strides) {
   std::array<std::size_t, kMaxRank> order{};
@@ -75,7 +78,7 @@ inline Strides broadcast_strides(const Tensor& tensor, const Shape& shape) {
   return strides;
 }
 
-// Where element `index` of the dimensions `sizes`, counted in their order, lies under `strides`.
+// The offset, under `strides`, of element `index` in row-major order of the dimensions `sizes`.
 inline std::int64_t offset_of(std::int64_t index, const Shape& sizes, const Strides& strides) {
   std::int64_t offset = 0;
   for (std::size_t i = sizes.rank(); i-- > 0 && index > 0;) {
@@ -91,8 +94,8 @@ inline std::int64_t position_along(std::int64_t index, const Shape& sizes, std::
   return index % sizes[axis];
 }
 
-// What a loop does with a run along its innermost dimension: offsets[k] is where operand k's run
-// starts.
+// The body of a loop: it handles a run along the innermost dimension. offsets[k] is where operand
+// k's run starts.
 template <std::size_t N>
 using RunBody = FunctionRef<void(const std::array<std::int64_t, N>& offsets, std::int64_t count)>;
 

@@ -1,4 +1,4 @@
-// Kernels of operations that compute each result from the elements at its place.
+// Loops for operations that compute each result from the inputs' elements at the same position.
 #if defined(MEZZO_KERNELS_CPU_POINTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_POINTWISE_INL_H_
 #undef MEZZO_KERNELS_CPU_POINTWISE_INL_H_
@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The output from the only input, by a function of vectors of f32.
+// Computes the output from the only input by a function of f32 vectors.
 template <class Function>
 void map_unary(const KernelArgs& args, const Function& f) {
   const Tensor& out = args.output();
@@ -22,7 +22,7 @@ void map_unary(const KernelArgs& args, const Function& f) {
       x.dtype(), [&]<class T>() { map(x.data<T>(), out.mutable_data<T>(), x.numel(), f); });
 }
 
-// The same of two inputs.
+// Computes the output from two inputs.
 template <class Function>
 void map_binary(const KernelArgs& args, const Function& f) {
   const Tensor& out = args.output();

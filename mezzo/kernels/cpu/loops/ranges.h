@@ -10,12 +10,12 @@
 
 namespace mezzo::kernels {
 
-// Calls body(block, begin, end) so that together the ranges cover every block. The elements of all
-// blocks are split evenly among the threads: a network has hundreds of parameters, most of them
-// small, and a parallel region for each would cost more than the work on them.
+// Calls body(block, begin, end) so that the ranges together cover every block. The elements of all
+// blocks are split evenly among the threads. A network has hundreds of parameters, most of them
+// small; a parallel region for each would cost more than the work.
 template <class Block, class Body>
 void for_ranges(std::span<const Block> blocks, std::int64_t grain, const Body& body) {
-  std::vector<std::int64_t> starts{0};  // block i is the elements [starts[i], starts[i + 1])
+  std::vector<std::int64_t> starts{0};  // block i holds the elements [starts[i], starts[i + 1])
   starts.reserve(blocks.size() + 1);
   for (const Block& block : blocks) starts.push_back(starts.back() + block.count);
   parallel_for(starts.back(), grain, [&](std::int64_t begin, std::int64_t end) {

@@ -1,6 +1,6 @@
-// Sums run over blocks of 64 numbers per f32 vector lane, and the blocks are added in
-// f64: a single f32 accumulator would lose the small terms of a long sum, with an error that grows
-// linearly with its length; here the error is that of one block, whatever the length.
+// Sums run over blocks of 64 elements per f32 vector lane, and the blocks are added in f64. A
+// single f32 accumulator would lose the small terms of a long sum, and its error would grow
+// linearly with the length. Here the error is that of one block, whatever the length.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/loops/reduce_blocks.cpp"
 #include "mezzo/kernels/cpu/loops/reduce_blocks.h"
@@ -40,11 +40,11 @@ double across(F32Vec v) {
   return total;
 }
 
-constexpr std::int64_t kRowBlock = 256 * kMaxLanes;  // numbers per f32 partial result of a row
+constexpr std::int64_t kRowBlock = 256 * kMaxLanes;  // elements per f32 partial result of a row
 constexpr std::int64_t kColumnBlock = 64;            // rows per f32 partial result of a column
 constexpr std::int64_t kColumnChunk = 4096;          // columns that are handled together
 
-// At most kRowBlock numbers: each of four vectors combines up to 64.
+// Reduces at most kRowBlock elements: each of four vectors combines up to 64.
 template <Reduction kReduction, class T>
 double reduce_row(const void* x, std::int64_t n) {
   const T* const p = static_cast<const T*>(x);
@@ -70,8 +70,8 @@ double reduce_row(const void* x, std::int64_t n) {
       combine<kReduction>(combine<kReduction>(a, b), combine<kReduction>(c, d)));
 }
 
-// Combines up to 8 rows into the f32 partial results of their columns, and may ask for as many
-// behind them.
+// Combines up to 8 rows into the f32 partial results of their columns. With kAsks, prefetches as
+// many rows after them.
 template <Reduction kReduction, bool kAsks, class T>
 void add_rows(const T* p, std::int64_t rows, std::int64_t stride, std::int64_t cols,
               float* partial) {

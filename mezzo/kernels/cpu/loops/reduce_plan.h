@@ -1,4 +1,4 @@
-// How a reduction walks its input: which dimensions are kept, which are reduced, in memory order.
+// How a reduction walks its input: kept and reduced dimensions, in memory order.
 #pragma once
 
 #include "mezzo/kernels/cpu/loops/loop.h"
@@ -6,7 +6,7 @@
 
 namespace mezzo::kernels {
 
-// The dimensions of a reduction: those kept and those reduced, besides the innermost one.
+// The dimensions of a reduction, kept and reduced, besides the innermost one.
 struct ReducePlan {
   Shape kept;
   Strides kept_in;

@@ -1,4 +1,4 @@
-// What the passes of batch normalization share: loops over rows of channels, sums per channel.
+// Shared by the passes of batch normalization: loops over rows of channels, and sums per channel.
 // Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_BATCH_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_BATCH_NORM_INL_H_
@@ -24,7 +24,7 @@ class RowArrays {
       : length_(kernels::row_array_length(rows)),
         block_(empty({count, length_}, DType::kF32)),
         data_(block_.mutable_data<float>()) {}
-  // Those that somebody else has.
+  // Uses arrays that somebody else owns.
   RowArrays(const ChannelRows& rows, float* data)
       : length_(kernels::row_array_length(rows)), data_(data) {}
 
@@ -47,7 +47,7 @@ inline void fold(const ChannelRows& rows, float* array) {
   }
 }
 
-// The opposite: repeats the first pixel's values for every pixel of a row.
+// The inverse of fold(): repeats the first pixel's values for every pixel of a row.
 inline void spread(const ChannelRows& rows, float* array) {
   for (std::int64_t pixel = 1; pixel < rows.fold; ++pixel) {
     std::copy_n(array, rows.channels, array + pixel * rows.channels);
@@ -66,7 +66,7 @@ inline void load_channels(const ChannelRows& rows, const Tensor& values, float o
   spread(rows, array);
 }
 
-// Two sums per channel over a range of rows, gathered by one thread.
+// Two sums per channel over a range of rows, computed by one thread.
 struct ChannelSums {
   float* first;         // results
   float* second;        //
@@ -81,13 +81,12 @@ inline void add_chunk(const ChannelRows& rows, float* total, float* chunk) {
   });
 }
 
-// Rows whose elements of a channel are added up before the next channels': their sums stay in
-// registers that long.
+// Rows that are summed for one vector of channels before the next: the sums stay in registers.
 inline constexpr std::int64_t kGroupRows = 8;
 inline constexpr std::int64_t kChunkRows = kernels::NormSums::kChunkRows;
 
 // Calls add(row, rows, count) for groups of up to kGroup rows of `count` elements that cover
-// [begin, end); it adds to the chunk's sums. In the end, `first` and `second` hold the totals per
+// [begin, end); it adds to the chunk's sums. Finally, `first` and `second` hold the totals per
 // channel (summed over the pixels of a row).
 template <std::int64_t kGroup, class AddGroup>
 HWY_INLINE void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64_t end,
@@ -113,7 +112,7 @@ HWY_INLINE void sum_rows(const ChannelRows& rows, std::int64_t begin, std::int64
 
 // Calls body(row) for the rows of [begin, end): blocks from the last to the first, and rows in
 // order inside a block. A first pass has just left the end of the range in the cache; starting
-// there saves reading that much from memory, and going forward inside a block keeps the hardware's
+// there saves reading that much from memory. Going forward inside a block keeps the hardware
 // prefetcher working.
 template <class Body>
 HWY_INLINE void for_rows_backwards(const ChannelRows& rows, std::int64_t begin, std::int64_t end,

@@ -23,7 +23,7 @@ inline ChannelSums sums_of(const RowArrays& arrays, int part) {
           arrays[first + kChunkSquares]};
 }
 
-// Sums of x - shift and of its squares over the rows [begin, end).
+// Sums x - shift and its squares over the rows [begin, end).
 template <class T>
 void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::int64_t end,
                  const float* shift, const ChannelSums& sums) {
@@ -48,19 +48,19 @@ void sum_shifted(const T* x, const ChannelRows& rows, std::int64_t begin, std::i
   sum_rows<kGroupRows>(rows, begin, end, sums, add);
 }
 
-// The first rows of a part, whose mean is its shift: see part_statistics().
+// The number of first rows of a part whose mean is its shift: see part_statistics().
 inline std::int64_t head_of(const ChannelRows& rows, int part) {
   constexpr std::int64_t kFewestRows = 16;
   const std::int64_t count = rows.first_row(part + 1) - rows.first_row(part);
   return std::min(std::max(kFewestRows, count / 32), count);
 }
 
-// Pass 1 of one part up to row `end`. The variance follows from the sums S of x - k and Q of its
-// squares as (Q - S * S / n) / n. With k = 0 that cancels: a mean of 1000 and a deviation of 1
-// leave f32 no bit. Here k is the mean of the part's first rows. Let it lie t deviations off the
-// mean of the part: log2(1 + t * t) bits are lost. Those rows being a fraction f of the part, t * t
-// is at most (1 - f) / f, so f = 1/32 bounds the loss by five bits for any data, and is usually
-// none. Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983.
+// Pass 1 of one part up to row `end`. With the sums S of x - k and Q of its squares, the variance
+// is (Q - S * S / n) / n. With k = 0 that cancels: a mean of 1000 and a deviation of 1 leave f32 no
+// bit. Here k is the mean of the part's first rows. If it is t deviations off the part's mean,
+// log2(1 + t * t) bits are lost. If those rows are a fraction f of the part, t * t is at most (1 -
+// f) / f. So f = 1/32 bounds the loss by five bits for any data; usually none is lost. Chan, Golub
+// and LeVeque, "Algorithms for computing the sample variance", 1983.
 template <class T>
 void part_statistics(const T* x, const ChannelRows& rows, const RowArrays& arrays, int part,
                      std::int64_t end) {
@@ -81,8 +81,8 @@ void part_statistics(const T* x, const ChannelRows& rows, const RowArrays& array
   sum_shifted(x, rows, begin, end, shift, sums);
 }
 
-// Mean and biased variance from the parts' sums, in the order of the parts. Everything is kept
-// relative to the first part's shift until the end, so that a large mean is rounded only once.
+// Combines the parts' sums, in the order of the parts, into mean and biased variance. All values
+// stay relative to the first part's shift until the end, so that a large mean is rounded only once.
 inline void combine_statistics(const ChannelRows& rows, const RowArrays& arrays, float* mean,
                                float* var) {
   const auto total = static_cast<float>(rows.pixels);
@@ -116,7 +116,7 @@ inline void combine_statistics(const ChannelRows& rows, const RowArrays& arrays,
   });
 }
 
-// All parts' pass 1; `arrays` has kPartArrays for each.
+// Runs pass 1 of all parts; `arrays` has kPartArrays for each.
 template <class T>
 void channel_statistics(const T* x, const ChannelRows& rows, const RowArrays& arrays, float* mean,
                         float* var) {

@@ -1,4 +1,4 @@
-// A tensor [n, c] or channels-last [n, c, h, w] as kernels that work per channel see it.
+// How per-channel kernels see a tensor [n, c] or channels-last [n, c, h, w]: as rows.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ struct ChannelRows {
 
   ChannelRows(const Shape& shape, std::int64_t lanes, std::int64_t grain)
       : channels(shape[1]), pixels(channels > 0 ? shape.numel() / channels : 0) {
-    // Beyond this many channels, the incomplete vector at the end of a pixel costs little, and the
+    // Beyond this many channels, the incomplete vector at the end of a pixel costs little. And the
     // per-channel arrays of a folded row would no longer fit in the first-level cache.
     constexpr std::int64_t kMostFolded = 1024;
     // Short rows would cost more in loop control than in arithmetic.
     constexpr std::int64_t kShortRow = 256;
     if (channels > 0 && channels < kMostFolded) fold = lanes / std::gcd(lanes, channels);
     while (channels > 0 && fold * channels < kShortRow && fold * 2 <= pixels) fold *= 2;
-    // A part without rows would have a mean of no numbers.
+    // A part without rows would have an undefined mean.
     const std::int64_t most =
         std::clamp<std::int64_t>(shape.numel() / grain, 1, std::max<std::int64_t>(rows(), 1));
     parts = static_cast<int>(std::min<std::int64_t>(most, num_threads()));
@@ -46,8 +46,8 @@ struct ChannelRows {
   }
 };
 
-// The length of an f32 array with a number for each element of a row: whole vectors of any
-// instruction set.
+// The length of an f32 array with a value for each element of a row, rounded up to whole vectors of
+// any instruction set.
 inline std::int64_t row_array_length(const ChannelRows& rows) {
   constexpr std::int64_t kMostLanes = 16;
   return round_up(rows.width(), kMostLanes);

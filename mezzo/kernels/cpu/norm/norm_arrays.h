@@ -1,5 +1,5 @@
-// A batch normalization by given statistics, for kernels that read what it would give before
-// anybody has computed it.
+// A batch normalization by given statistics, for kernels that normalise their input on the way
+// instead of reading a normalised tensor.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace mezzo::kernels {
 
-// (x - mean) * scale + bias, and its positive part if `relu`; f32 numbers per channel.
+// Per channel in f32: (x - mean) * scale + bias, and the positive part of it if `relu`.
 struct NormLines {
   const float* mean = nullptr;
   const float* scale = nullptr;
@@ -18,8 +18,8 @@ struct NormLines {
   bool relu = false;
 };
 
-// The numbers of a normalisation, but for its residual. Lines are as long as whole blocks of
-// kBlock, with zeros behind the last channel.
+// The arrays of a normalisation, without its residual. Each is padded with zeros to whole blocks of
+// kBlock.
 class NormArrays {
  public:
   static constexpr std::int64_t kBlock = 16;
@@ -27,8 +27,8 @@ class NormArrays {
   explicit NormArrays(const PendingNorm& norm);
 
   NormLines lines() const { return {array(kMean), array(kScale), array(kBias), relu_}; }
-  // y gets `rows` rows of x normalised, with the bits of batch_norm. Rows are as long as there are
-  // channels and follow each other.
+  // Writes `rows` rows of x, normalised, to y, with the bits of batch_norm. Rows have one element
+  // per channel and are contiguous.
   void normalize(const BFloat16* x, std::int64_t rows, BFloat16* y) const;
 
  private:

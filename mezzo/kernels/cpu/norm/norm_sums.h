@@ -1,4 +1,4 @@
-// Pass 1 of batch normalization for kernels that make the rows themselves: see batch_norm.cpp.
+// Pass 1 of batch normalization, for kernels that compute the rows themselves (batch_norm.cpp).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace mezzo::kernels {
 
-// The arrays of one part of the rows, `length` apart, with a number per channel: sums of x - shift
-// and of its squares, in all and of the last rows, up to NormSums::kChunkRows of them.
+// The arrays of one part of the rows, `length` apart, with a value per channel: the shift, and the
+// sums of x - shift and of its squares. kSum and kSquares are totals; kChunkSum and kChunkSquares
+// cover the current chunk of up to NormSums::kChunkRows rows.
 struct NormPart {
   enum Array : std::int64_t { kShift, kSum, kSquares, kChunkSum, kChunkSquares, kCount };
 
@@ -20,23 +21,24 @@ struct NormPart {
   float* operator[](Array array) const { return first + array * length; }
 };
 
-// Adding up every part's rows in their order, chunk by chunk, gives the bits that batch_norm finds.
+// Sums of the parts. Adding every part's rows in order, chunk by chunk, gives the bits of
+// batch_norm.
 class NormSums {
  public:
-  // Rows of a chunk, counted from the part's first one: then, and behind the last row, its sums are
-  // added to those of the part, and begin again at 0. Adding millions of terms one by one to one
-  // f32 would lose the last of them; in two levels the error of a sum is that of a few hundred.
+  // Rows per chunk, counted from the part's first row. At the end of a chunk, and after the last
+  // row, its sums are added to the part's and start again at 0. Adding millions of terms to one f32
+  // would lose the last ones; in two levels, the error is that of a sum of a few hundred.
   static constexpr std::int64_t kChunkRows = 256;
 
-  // Of a channels-last [n, c, h, w].
+  // `shape`: a channels-last [n, c, h, w].
   explicit NormSums(const Shape& shape);
 
   const ChannelRows& rows() const { return rows_; }
-  // How many rows of a part are to be there at first: whole chunks, or all.
+  // How many rows of a part must exist before begin(): whole chunks, or all.
   std::int64_t rows_at_first(int part) const;
-  // Chooses the shift and adds these rows up, of a bf16 block of all rows.
+  // Chooses the shift from those rows and adds them up. `rows`: the bf16 block of all parts' rows.
   NormPart begin(int part, const BFloat16* rows) const;
-  // Mean and biased variance.
+  // Computes mean and biased variance of all parts.
   void combine(float* mean, float* var) const;
 
  private:

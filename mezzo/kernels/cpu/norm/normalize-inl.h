@@ -1,5 +1,6 @@
-// The arithmetic of batch normalization, for all that normalise or look at what was normalised: the
-// same instructions give the same bits. Included once per instruction set, like simd-inl.h.
+// The arithmetic of batch normalization. All code that normalises, or reasons about normalised
+// values, uses these instructions, so that the bits are the same. Included once per instruction
+// set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_NORMALIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_NORMALIZE_INL_H_
 #undef MEZZO_KERNELS_CPU_NORMALIZE_INL_H_
@@ -12,9 +13,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// rstd = 1 / sqrt(var + eps) and scale = weight * rstd of `count` channels. They are NaN where the
-// variance is not finite: 0, the quotient, would make a finite result of numbers that f32 cannot
-// normalise, and nobody would see it. The difference is 0 otherwise, and changes no bit.
+// rstd = 1 / sqrt(var + eps) and scale = weight * rstd of `count` channels. They are NaN if the
+// variance is not finite. The quotient, 0, would turn values that f32 cannot normalise into finite
+// results, and hide the fault. For finite variances, the added difference is 0 and changes no bit.
 inline void compute_scale(std::int64_t count, float eps, const float* weight, const float* var,
                           float* rstd, float* scale) {
   const auto one = hn::Set(F32(), 1.0F);
@@ -26,8 +27,8 @@ inline void compute_scale(std::int64_t count, float eps, const float* weight, co
   });
 }
 
-// (x - mean) * scale + bias. Folding mean * scale into the bias would save the subtraction and
-// cancel in f32 what the subtraction removes exactly: a mean of 1000 deviations costs 10 bits.
+// (x - mean) * scale + bias. Folding mean * scale into the bias would save the subtraction, but
+// cancel in f32 what the subtraction removes exactly: a mean of 1000 deviations would cost 10 bits.
 HWY_INLINE F32Vec normalize(F32Vec x, F32Vec mean, F32Vec scale, F32Vec bias) {
   return hn::MulAdd(hn::Sub(x, mean), scale, bias);
 }

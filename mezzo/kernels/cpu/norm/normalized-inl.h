@@ -1,5 +1,5 @@
-// Numbers that are read as they are stored, or normalised on the way: for kernels that take the
-// result of a batch normalization which nobody has computed (ops/fusion/pending_norm.h). Included
+// Readers of a pixel's values, as stored or normalised on the way. They are for kernels that take a
+// batch normalization's result that has not been computed (ops/fusion/pending_norm.h). Included
 // once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_NORMALIZED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_NORMALIZED_INL_H_
@@ -14,30 +14,30 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// How channel c of a pixel is read: as it is stored.
+// Reads channel c of a pixel as it is stored.
 struct AsStored {
   template <class T, class Part>
   HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
     return load(p + c, part);
   }
-  // The same as bf16 in the upper halves of the elements.
+  // The values as bf16, in the upper halves of 32-bit elements.
   template <class Part>
   HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, Part part) const {
     return hn::BitCast(U32(), load(p + c, part));
   }
-  // What is read beside the images at that place, or null.
+  // What is read beside the images at that place, for prefetching; null here.
   template <class T>
   const T* beside(const T* /*p*/) const {
     return nullptr;
   }
 };
 
-// Or normalised, perhaps with a residual, and rounded as the result of batch normalization is.
+// Reads channel c normalised, with a residual if kAdds, and rounded as batch normalization rounds.
 template <bool kAdds>
 struct Normalized {
   kernels::NormLines norm{};
-  const void* x = nullptr;         // where the images begin
-  const void* residual = nullptr;  // and their residuals, which lie as they do
+  const void* x = nullptr;         // start of the images
+  const void* residual = nullptr;  // start of the residuals, laid out as the images
 
   template <class T, class Part>
   HWY_INLINE F32Vec values(const T* p, std::int64_t c, Part part) const {
@@ -51,7 +51,7 @@ struct Normalized {
   const T* beside(const T* p) const {
     return kAdds ? static_cast<const T*>(residual) + (p - static_cast<const T*>(x)) : nullptr;
   }
-  // Before it is rounded.
+  // The value before rounding.
   template <class T, class Part>
   HWY_INLINE F32Vec normalized(const T* p, std::int64_t c, Part part) const {
     auto v = normalize(load(p + c, part), load(norm.mean + c), load(norm.scale + c),
@@ -64,7 +64,7 @@ struct Normalized {
   }
 };
 
-// kColumns vectors of every row from channel c on: what they are normalised by stays in registers.
+// Normalises kColumns vectors of every row, from channel c on; their parameters stay in registers.
 template <std::int64_t kColumns, class T>
 HWY_INLINE void normalize_columns(const kernels::NormLines& norm, const T* x, std::int64_t rows,
                                   std::int64_t channels, std::int64_t c, T* y) {
@@ -91,7 +91,7 @@ HWY_INLINE void normalize_columns(const kernels::NormLines& norm, const T* x, st
   }
 }
 
-// y gets `rows` rows of x normalised. Rows are as long as there are channels and follow each other.
+// Writes `rows` rows of x, normalised, to y. Rows have one element per channel and are contiguous.
 template <class T>
 void normalize_rows(const kernels::NormLines& norm, const T* x, std::int64_t rows,
                     std::int64_t channels, T* y) {

@@ -7,12 +7,12 @@
 namespace mezzo::kernels::onednn {
 namespace {
 
-// Fills in the blocks and gives the axis of n; -1 for other kinds of layout: [n] and [k][n] of f32,
-// [n][2 k] and [k][n][2 k] of bf16.
+// Reads the blocks and returns the axis of n, or -1 for other kinds of layout. Accepted are [n] and
+// [k][n] of f32, [n][2 k] and [k][n][2 k] of bf16.
 int read_blocks(const Layout& layout, bool is_bf16, BlockedWeight& weight) {
   const dnnl_dim_t* const axis = layout.block_axes;
   const dnnl_dim_t* const size = layout.block_sizes;
-  const int innermost = layout.block_count - (is_bf16 ? 2 : 1);  // the block of n's
+  const int innermost = layout.block_count - (is_bf16 ? 2 : 1);  // index of the block of n's
   if (innermost < 0 || innermost > 1) return -1;
   const auto n_axis = static_cast<int>(axis[innermost]);
   if (n_axis > 1) return -1;
@@ -49,7 +49,7 @@ std::optional<BlockedWeight> blocked_weight(const Shape& dims, const Shape& stri
   if (axis < 0) return {};
   const auto n = static_cast<std::size_t>(axis);
   const std::size_t k = 1 - n;
-  const std::int64_t element = is_bf16 ? 2 : 1;  // numbers of an element of 32 bits
+  const std::int64_t element = is_bf16 ? 2 : 1;  // elements in 32 bits
   weight.n = dims[n];
   weight.k = dims[k];
   weight.h = dims[2];

@@ -1,4 +1,4 @@
-// A hash of numbers that tell cached things apart.
+// A hash of the numbers that identify cached objects.
 #pragma once
 
 #include <cstdint>

@@ -18,11 +18,11 @@
 namespace mezzo::kernels::onednn {
 namespace {
 
-constexpr std::uint64_t kReorder = 0x72656f72;  // of keys of primitives
-constexpr std::uint64_t kRead = 0x72656164;     // and of notes that a weight was read
+constexpr std::uint64_t kReorder = 0x72656f72;  // for keys of primitives
+constexpr std::uint64_t kRead = 0x72656164;     // for notes that a weight was read
 
-// The most recently used primitives. A network has a few hundred; a user with ever new shapes must
-// not fill the memory with generated code.
+// The most recently used primitives. A network has a few hundred. The cache is bounded, so that
+// ever new shapes do not fill the memory with generated code.
 class PrimitiveCache {
  public:
   std::shared_ptr<const Primitive> find(const Key& key) {
@@ -57,7 +57,7 @@ class PrimitiveCache {
 };
 
 PrimitiveCache& cache() {
-  // Never destroyed: oneDNN's own statics may be gone by then.
+  // Never destroyed: oneDNN's own statics may already be gone at exit.
   static auto* const kCache = new PrimitiveCache;
   return *kCache;
 }
@@ -69,7 +69,7 @@ dnnl::stream& stream() {
 
 }  // namespace
 
-// What tells layouts apart, field by field: the unused parts of a description are not defined.
+// Hashes a layout field by field: the unused parts of a description are not defined.
 std::uint64_t hash_of(const Desc& desc) {
   const Layout layout = layout_of(desc);
   MEZZO_INVARIANT(layout.kind == dnnl_blocked);  // others have no strides, and do not occur here
@@ -152,7 +152,7 @@ Desc describe_if_taken(const Shape& dims, DType dtype, const Shape& strides) {
 }
 
 dnnl::memory memory_of(const Tensor& tensor, const Desc& desc) {
-  // oneDNN has no read-only memory; it writes to outputs only.
+  // oneDNN has no read-only memory, but writes to outputs only.
   return {desc, engine(), const_cast<void*>(tensor.raw_data())};
 }
 
@@ -195,7 +195,8 @@ bool is_worth_keeping(const Tensor& weight) {
 namespace {
 
 DerivedKey read_key(const Tensor& weight, const Shape& dims, const Shape& strides) {
-  Hash form;  // not that of a description: there may be none of a form that is read by copy
+  // The form as dims and strides, since a form that is read by copy may have no description.
+  Hash form;
   for (const std::int64_t size : dims) form.add(static_cast<std::uint64_t>(size));
   for (const std::int64_t stride : strides) form.add(static_cast<std::uint64_t>(stride));
   return derived_key(weight, kRead, form.value());
@@ -242,7 +243,7 @@ Support supports_dtypes(const KernelArgs& args) {
     if (!input->defined() || input->dtype() == DType::kF32) continue;
     if (input->dtype() == DType::kF16) return Support::no("oneDNN does not compute f16 on CPUs");
     if (input->dtype() != DType::kBf16) return Support::no("oneDNN computes f32 and bf16 only");
-    // oneDNN makes up for missing instructions at a third of the speed of f32.
+    // Without bf16 instructions, oneDNN emulates them at a third of the speed of f32.
     if (!has_fast_bf16()) return Support::no("the CPU multiplies f32 faster than bf16");
   }
   return has_no_elements(args) ? Support::no("an input has no elements") : Support::yes();
@@ -258,7 +259,8 @@ void run_widened(const KernelArgs& args, void (*run)(const KernelArgs&)) {
   std::vector<Tensor> inputs;
   for (const Tensor* input : args.inputs) {
     if (input->defined() && is_lower(input->dtype())) {
-      // Where nothing is recorded, nobody trains: a plan or an evaluation promises no time.
+      // Without recording there is no training: a plan or an evaluation makes no promise about
+      // time.
       if (grad_enabled()) warn_of_widening(input->dtype());
       inputs.push_back(as_f32(*input));
     } else {

@@ -1,4 +1,4 @@
-// What the kernels that call oneDNN share: a cache of primitives, packed weights, execution.
+// Shared by the kernels that call oneDNN: a cache of primitives, packed weights, execution.
 #pragma once
 
 #include <array>
@@ -23,15 +23,15 @@ const dnnl::engine& engine();
 // The oneDNN type of f32 and bf16, the two it computes with on CPUs.
 dnnl::memory::data_type type_of(DType dtype);
 
-// Attributes of every primitive: scratch memory from us, so that it is cached and counted, and no
-// silent rounding of f32 operands.
+// Attributes of every primitive: user-managed scratch memory, so that it is cached and counted, and
+// no silent rounding of f32 operands.
 dnnl::primitive_attr attributes();
 
 // Everything that decides which primitive a call needs, as a short list of numbers.
 class Key {
  public:
-  // `family` tells users of the cache apart. The thread count is part of every key: primitives
-  // divide their work when they are made.
+  // `family` distinguishes the users of the cache. The thread count is part of every key, because
+  // primitives divide their work when they are created.
   explicit Key(std::uint64_t family);
   void add(std::int64_t number) { numbers_[count_++] = number; }
   void add(const Shape& shape);
@@ -45,10 +45,10 @@ class Key {
   std::size_t count_ = 0;
 };
 
-// A primitive and the layouts it wants.
+// A primitive and the layouts that it reads.
 struct Primitive {
   dnnl::primitive primitive;  // empty if oneDNN has none for the call
-  Desc weights;               // of the operand that is packed
+  Desc weights;               // layout of the operand that is packed
   Desc scratchpad;
 
   explicit operator bool() const { return static_cast<bool>(primitive); }
@@ -58,7 +58,8 @@ struct Primitive {
 std::shared_ptr<const Primitive> find_primitive(const Key& key);
 void keep_primitive(const Key& key, std::shared_ptr<const Primitive> primitive);
 
-// The cached primitive of that key; made by make(), which returns a Primitive, if there is none.
+// The cached primitive of that key. If there is none, make() creates it; make() returns a
+// Primitive.
 template <class Make>
 std::shared_ptr<const Primitive> find_or_make(const Key& key, Make&& make) {
   std::shared_ptr<const Primitive> found = find_primitive(key);
@@ -75,12 +76,13 @@ void execute(const Primitive& primitive, std::initializer_list<Arg> args);
 // A description of the tensor's memory as `dims` with those strides.
 Desc describe(const Shape& dims, DType dtype, const Shape& strides);
 
-// The same, or one that is_zero() for strides that oneDNN refuses: it wants each to step over all
-// that the smaller ones reach, as those of a slice with a step need not do. (Every other one of 5
-// rows of 4 numbers: 3 rows at 8 are said to reach to 24, and the next matrix begins at 20.)
+// describe(), or a description that is_zero() for strides that oneDNN refuses. oneDNN wants each
+// stride to step over all that the smaller ones reach, which those of a slice with a step need not
+// do. (Example: every other one of 5 rows of 4 values. 3 rows at stride 8 are said to reach to 24,
+// and the next matrix begins at 20.)
 Desc describe_if_taken(const Shape& dims, DType dtype, const Shape& strides);
 
-// What tells layouts apart.
+// A hash of all that distinguishes layouts.
 std::uint64_t hash_of(const Desc& desc);
 
 // A tensor's memory under a description of the same elements.
@@ -95,16 +97,17 @@ struct Packed {
 // A weight in the layout `wanted`. `dims` and `strides` say how the primitive sees the weight.
 //
 // A parameter's packed copy is kept beside it from the second use on, until the parameter changes.
-// Training uses each form of a weight once between two updates, and if all forms were kept, copies
-// of all weights would be alive at the end of the forward pass, when memory is scarcest. If the
-// weight is the 16-bit copy of an f32 parameter that nobody has read yet, the packed form is made
-// straight from the f32 numbers, and the plain 16-bit copy never exists. The next update then
-// writes the form that was read (ops/update/packed_copy.h), which lasts until it is read, or as
-// long as this one if it was read more than once.
+// Training uses each form of a weight once between two updates. If all forms were kept, copies of
+// all weights would exist at the end of the forward pass, when memory is scarcest.
+//
+// The weight may be the unfilled 16-bit copy of an f32 parameter. Then the packed form is made
+// directly from the f32 values, and the plain copy is never filled. The next update writes the form
+// that was read (ops/update/packed_copy.h). It lasts until it is read, or as long as this one if
+// this one was read more than once.
 Packed packed(const Tensor& weight, const Shape& dims, const Shape& strides, const Desc& wanted,
               ReadIn pass = ReadIn::kForward);
 
-// Copies a weight's numbers out of a primitive's layout to a tensor; the reverse of packed().
+// Copies a weight's values from a primitive's layout to a tensor; the inverse of packed().
 void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,
               const Shape& strides);
 
@@ -112,21 +115,21 @@ void unpacked(const dnnl::memory& from, const Tensor& weight, const Shape& dims,
 bool is_worth_keeping(const Tensor& weight);
 
 // True if the weight, a parameter or a shared copy of one, was read in this form before and has not
-// changed since: it is then likely to be read again, and worth packing.
+// changed since. It will then probably be read again, and is worth packing.
 bool is_read_again(const Tensor& weight, const Shape& dims, const Shape& strides);
-// Remembers that the weight was read in this form.
+// Records that the weight was read in this form.
 void note_read(const Tensor& weight, const Shape& dims, const Shape& strides);
 
-// The tensor itself, or a copy of it in f32.
+// The tensor itself if it is f32, else a copy in f32.
 Tensor as_f32(const Tensor& tensor);
 
-// Copies the elements of `from` over those of `to`, another layout or type of the same dims.
+// Copies `from` to `to`, which has the same dims in another layout or type.
 void reorder(const dnnl::memory& from, const dnnl::memory& to);
 
 // A temporary block for a result in the layout `desc`.
 struct Temporary {
   explicit Temporary(const Desc& desc);
-  // In that memory, which is large enough.
+  // Places the block in that storage, which is large enough.
   Temporary(const Desc& desc, Ref<Storage> place);
   Tensor block;
   dnnl::memory memory;
@@ -143,7 +146,7 @@ void guarded(const char* op, const KernelArgs& args, Body&& body) {
   }
 }
 
-// True if all inputs have elements and are of that kind; the reason if not.
+// Yes if all inputs have elements and dtypes of that kind; otherwise the reason.
 Support supports_dtypes(const KernelArgs& args);
 Support supports_widened(const KernelArgs& args);
 

@@ -1,9 +1,8 @@
-// What oneDNN 2.6 and oneDNN 3 want to be told in different ways; everything else is the same for
-// both.
+// The differences between the interfaces of oneDNN 2.6 and oneDNN 3; all else is the same for both.
 //
 // oneDNN 2 describes an operation first, and a primitive by that. oneDNN 3 takes the operation's
-// arguments between the engine and the attributes. Its descriptions of memory are handles, whose
-// fields are asked for one by one, and null where one was refused.
+// arguments between the engine and the attributes. Its memory descriptions are handles: fields are
+// queried one by one, and a refused description is a null handle.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 namespace mezzo::kernels::onednn {
 
 // The description of a primitive P; `arguments` are those of its operation. It is false if oneDNN
-// has no such primitive here. What it takes for a mistake may be thrown as a dnnl::error instead.
+// has no such primitive here. What oneDNN considers a mistake may be thrown as a dnnl::error.
 template <class P, class... Arguments>
 typename P::primitive_desc describe_primitive(const dnnl::engine& engine,
                                               const dnnl::primitive_attr& attributes,
@@ -27,7 +26,7 @@ typename P::primitive_desc describe_primitive(const dnnl::engine& engine,
 #endif
 }
 
-// The same of a gradient, which is described beside its forward pass.
+// describe_primitive() for a gradient, which needs the description of its forward pass.
 template <class P, class Forward, class... Arguments>
 typename P::primitive_desc describe_gradient(const dnnl::engine& engine,
                                              const dnnl::primitive_attr& attributes,
@@ -40,7 +39,7 @@ typename P::primitive_desc describe_gradient(const dnnl::engine& engine,
 #endif
 }
 
-// Batch norm of x, whose result lies as x does, and its gradient, which lies so too.
+// Batch norm of x and its gradient. The result and the gradient have the layout of x.
 inline dnnl::batch_normalization_forward::primitive_desc describe_norm(
     const dnnl::engine& engine, dnnl::prop_kind kind, const dnnl::memory::desc& x, float eps,
     dnnl::normalization_flags flags) {
@@ -51,7 +50,8 @@ inline dnnl::batch_normalization_forward::primitive_desc describe_norm(
 #endif
 }
 
-// The gradient depends on no shift; oneDNN 2 wants it as an argument, and oneDNN 3 refuses it.
+// The gradient does not depend on the shift; oneDNN 2 wants it as an argument, and oneDNN 3 refuses
+// it.
 inline constexpr bool kNormGradientReadsShift = !MEZZO_ONEDNN_3;
 
 inline dnnl::batch_normalization_backward::primitive_desc describe_norm_gradient(
@@ -71,23 +71,23 @@ inline dnnl::memory::desc describe_or_zero(const dnnl::memory::dims& dims,
                                            const dnnl::memory::dims& strides) {
   const dnnl::memory::desc desc(dims, type, strides, /*allow_empty=*/true);
 #if MEZZO_ONEDNN_3
-  // Null is not zero: is_zero() would throw "object is not initialized".
+  // A null handle is not zero: is_zero() would throw "object is not initialized".
   if (desc.get(/*allow_empty=*/true) == nullptr) return {};
 #endif
   return desc;
 }
 
-// Where the numbers of a description lie, without a copy: valid as long as the description. Arrays
-// have `rank` elements, those of blocks `block_count`, as in oneDNN's dnnl_blocking_desc_t.
+// The fields of a description, without a copy: valid as long as the description. Arrays have `rank`
+// elements, those of blocks `block_count`, as in oneDNN's dnnl_blocking_desc_t.
 struct Layout {
   dnnl_data_type_t type = dnnl_data_type_undef;
   dnnl_format_kind_t kind = dnnl_format_kind_undef;
   int rank = 0;
   dnnl_dim_t offset = 0;
-  std::uint64_t extra = 0;  // flags of int8's layouts, which oneDNN 3 keeps to itself
+  std::uint64_t extra = 0;  // flags of int8 layouts, which oneDNN 3 does not show
   const dnnl_dim_t* dims = nullptr;
   const dnnl_dim_t* padded_dims = nullptr;
-  // The rest is for dnnl_blocked.
+  // The remaining fields are for dnnl_blocked.
   const dnnl_dim_t* strides = nullptr;
   int block_count = 0;
   const dnnl_dim_t* block_axes = nullptr;

@@ -42,7 +42,7 @@ PatchRange range_of(const BlockedWeight& p, const PatchGrid& grid, const Patch& 
   return range;
 }
 
-// Zeros behind the last n, beside the k's of a patch.
+// Writes the zeros after the last n, for the k's of a patch.
 void pad(const BlockedWeight& p, const PatchRange& r, std::uint32_t* to) {
   for (std::int64_t n = p.n; n < p.padded_n; n += kTile) {
     for (std::int64_t k = r.first_k; k < r.last_k; k += kTile * p.pair) {
@@ -53,7 +53,7 @@ void pad(const BlockedWeight& p, const PatchRange& r, std::uint32_t* to) {
   }
 }
 
-// A column of n's along all k's of the patch, which are its rows, `step` apart.
+// Packs a column of n's for all k's of the patch, which are its rows, `step` apart.
 HWY_INLINE void pack_rounded_rows(const BFloat16* from, std::int64_t step, std::int64_t pairs,
                                   std::uint32_t* to, const Rows& rows) {
   const auto* in = reinterpret_cast<const std::uint16_t*>(from);
@@ -136,10 +136,10 @@ PatchGrid grid_of(const BlockedWeight& weight) {
   if (grid.row_elements != inner * taps) return {};
   const std::int64_t tile = weight_tile();
   if (step == 1 && taps_are(inner)) {
-    // As many columns as make whole cache lines of what is read, of what is rounded, and of pairs
-    // transposed. With 128 of them, what is written in one go holds up what is read, and with 32
-    // rows there are more streams than the memory system follows: ResNet-50's update takes 3 % and
-    // 20 % longer (an Intel Xeon with AMX, two threads).
+    // The columns are whole cache lines of what is read, of what is rounded, and of transposed
+    // pairs. With 128 columns, long runs of writes hold up the reads. With 32 rows, there are more
+    // streams than the hardware prefetcher follows. ResNet-50's update then takes 3 % and 20 %
+    // longer (an Intel Xeon with AMX, two threads).
     constexpr std::int64_t kColumns = 64;
     grid.rows = tile;
     grid.columns = std::gcd(inner, kColumns);

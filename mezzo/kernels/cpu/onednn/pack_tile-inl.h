@@ -1,5 +1,5 @@
-// Squares of weights packed for oneDNN's kernels, rounded and transposed as they are. Included once
-// per instruction set, hence no ordinary include guard.
+// Packs square tiles of weights for oneDNN's kernels, rounded and transposed as needed. Included
+// once per instruction set, hence no ordinary include guard.
 #if defined(MEZZO_KERNELS_CPU_PACK_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_PACK_TILE_INL_H_
 #undef MEZZO_KERNELS_CPU_PACK_TILE_INL_H_
@@ -19,14 +19,14 @@ namespace mezzo::HWY_NAMESPACE {
 
 using kernels::onednn::BlockedWeight;
 
-// A tile has as many rows, k's or pairs of k's, as a vector has lanes, which are n's.
+// A tile has one column, an n, per lane of a vector, and as many rows: k's or pairs of k's.
 inline constexpr std::int64_t kTile = kMaxLanes;
 
-inline constexpr std::int64_t kLine = 16;  // numbers of a cache line
+inline constexpr std::int64_t kLine = 16;  // f32 elements per cache line
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 
-// The next numbers `step` apart.
+// Loads the next values, `step` apart if kApart.
 template <bool kApart>
 HWY_INLINE F32Vec load_apart(const float* from, std::int64_t step) {
   if constexpr (kApart) {
@@ -38,10 +38,10 @@ HWY_INLINE F32Vec load_apart(const float* from, std::int64_t step) {
   }
 }
 
-// bf16 numbers of a and then of b, in pairs.
+// bf16 values of a and then of b, in 32-bit pairs.
 HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
 #if HWY_TARGET == HWY_AVX3
-  if (kernels::has_bf16_rounding) {  // as round_to_bf16(), two vectors at a time
+  if (kernels::has_bf16_rounding) {  // like round_to_bf16(), for two vectors
     __m512i bits;
     asm volatile("vcvtne2ps2bf16 %2, %1, %0" : "=v"(bits) : "v"(b.raw), "v"(a.raw));
     return hn::Vec<U32>{bits};
@@ -52,9 +52,10 @@ HWY_INLINE hn::Vec<U32> paired(F32Vec a, F32Vec b) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// The numbers of 16 bits of the two halves by turns, those of the first one in the lower halves.
+// Interleaves the 16-bit values of the two halves; those of the first half go to the lower halves
+// of 32-bit elements.
 HWY_INLINE hn::Vec<U32> turned(hn::Vec<U32> halves) {
-  // Highway looks up lanes of 32 bits and more.
+  // Highway's lookups need lanes of at least 32 bits.
   alignas(64) static constexpr std::uint16_t kTurns[] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                          21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                          11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -62,7 +63,7 @@ HWY_INLINE hn::Vec<U32> turned(hn::Vec<U32> halves) {
 }
 #endif
 
-// bf16 numbers of a and b by turns, those of a in the lower halves.
+// Interleaves a and b as bf16; the values of a go to the lower halves of 32-bit elements.
 HWY_INLINE hn::Vec<U32> interleaved(F32Vec a, F32Vec b) {
 #if HWY_TARGET == HWY_AVX3
   return turned(paired(a, b));
@@ -73,7 +74,7 @@ HWY_INLINE hn::Vec<U32> interleaved(F32Vec a, F32Vec b) {
 #endif
 }
 
-// The same of bf16 numbers at a and b.
+// Interleaves bf16 values at a and b.
 HWY_INLINE hn::Vec<U32> interleaved_bits(const std::uint16_t* a, const std::uint16_t* b) {
   const hn::Rebind<std::uint16_t, U32> d;
 #if HWY_TARGET == HWY_AVX3
@@ -88,8 +89,8 @@ HWY_INLINE hn::Vec<U32> interleaved_bits(const std::uint16_t* a, const std::uint
 // Where the rows of a tile begin in the blocks.
 using Rows = std::array<std::int64_t, kTile>;
 
-// Whole cache lines past the caches, as far as vectors are that long: else two halves would have to
-// meet in a buffer.
+// Streaming stores past the caches need vectors as long as a cache line: otherwise two halves would
+// have to meet in a write buffer.
 inline constexpr bool kCanStream = kMaxLanes == kLine;
 
 template <bool kStreams>
@@ -101,7 +102,7 @@ HWY_INLINE void put(hn::Vec<U32> v, std::uint32_t* to) {
   }
 }
 
-// Four numbers each of the rows 0, 4, 8 and so on below `kRows`.
+// Four elements of each of the rows 0, 4, 8 and so on below `kRows`.
 template <std::int64_t kRows>
 HWY_INLINE auto every_fourth_row(const std::uint32_t* from, std::int64_t step) {
   if constexpr (kRows == 4) {
@@ -114,8 +115,8 @@ HWY_INLINE auto every_fourth_row(const std::uint32_t* from, std::int64_t step) {
   }
 }
 
-// to[rows[c] + r] = from[r * step + c] for a tile: four columns at a time, as squares of four in
-// the parts of 128 bits, where a shuffle costs least.
+// to[rows[c] + r] = from[r * step + c] for a tile. It goes four columns at a time, as squares of
+// four in the 128-bit parts of vectors, where a shuffle costs least.
 template <bool kStreams>
 HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t step, std::uint32_t* to,
                              const Rows& rows) {
@@ -144,8 +145,8 @@ HWY_INLINE void transpose_to(const std::uint32_t* from, std::int64_t step, std::
   }
 }
 
-// One tile. Vectors are read along the axis whose numbers lie closer together, one after the other
-// or apart.
+// Packs a tile by vectors along n. pack_tile() reads along the axis with the smaller stride, whose
+// values are contiguous or apart (kApart).
 template <bool kPaired, bool kStreams, bool kApart>
 HWY_INLINE void pack_along_n(const BlockedWeight& p, const float* from, std::uint32_t* to,
                              const Rows& rows) {
@@ -162,14 +163,14 @@ HWY_INLINE void pack_along_n(const BlockedWeight& p, const float* from, std::uin
   }
 }
 
-// Read along k, they are transposed.
+// Packs a tile by vectors along k, which are transposed.
 template <bool kPaired, bool kStreams, bool kApart>
 HWY_INLINE void pack_along_k(const BlockedWeight& p, const float* from, std::uint32_t* to,
                              const Rows& rows) {
   alignas(64) std::uint32_t square[kTile * kTile];
   for (std::int64_t i = 0; i < kTile; ++i, from += p.from_n) {
     if constexpr (!kStreams) {
-      // The next n's: at the end of a row, the memory system does not see them coming.
+      // Prefetches the next n's: the hardware prefetcher does not see them at the end of a row.
       for (std::int64_t k = 0; k < kTile * (kPaired ? 2 : 1); k += kLine) {
         __builtin_prefetch(from + kTile * p.from_n + k * p.from_k);
       }
@@ -182,8 +183,8 @@ HWY_INLINE void pack_along_k(const BlockedWeight& p, const float* from, std::uin
       hn::Store(hn::BitCast(U32(), first), U32(), square + i * kTile);
     }
   }
-  // The compiler would take parts of registers instead of reading what it has stored: by shuffles,
-  // of which there is one at a time, where two loads are free.
+  // Makes the compiler load what it has stored. It would shuffle parts of registers instead; there
+  // is one shuffle port, while two loads are free.
   asm volatile("" : : "r"(square) : "memory");
   transpose_to<kStreams>(square, kTile, to, rows);
 }
@@ -201,11 +202,11 @@ void pack_tile(const BlockedWeight& p, const float* from, std::uint32_t* to, con
   }
 }
 
-// The rows of the tile that begins with those.
+// The rows of the tile that begins at n and k.
 inline Rows rows_of(const BlockedWeight& p, std::int64_t n, std::int64_t k) {
   Rows rows;
   const std::int64_t block_end = p.k_block / p.pair * p.n_block;
-  // Divisions of 64 bits, or one for each row, would take longer than the tile does.
+  // 64-bit divisions, or one for each row, would take longer than the tile itself.
   const auto quotient = [](std::int64_t a, std::int64_t b) {
     return static_cast<std::int64_t>(static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b));
   };

@@ -15,7 +15,7 @@ namespace {
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 
-// One after the other: taps of a square of n's and k's, squares along k, then along n.
+// The order of tiles: taps of a square of n's and k's, then squares along k, then along n.
 struct TilePlace {
   std::int64_t n = 0, k = 0, h = 0, w = 0;
 };
@@ -38,9 +38,9 @@ void pack(const BlockedWeight& p, const float* from, std::uint32_t* to) {
   const std::int64_t tiles_n = p.padded_n / kTile;
   const std::int64_t tiles_k = p.k / depth;
   const std::int64_t taps = p.h * p.w;
-  // One tile after the other along the axis whose numbers lie closer together, then the next tap:
-  // the weight is read in as many streams as a tile has rows. With all taps of a tile there would
-  // be nine times as many, which the memory system does not see coming.
+  // Goes through tiles along the axis with the smaller stride, then to the next tap. The weight is
+  // then read in as many streams as a tile has rows. All taps of a tile at once would be nine times
+  // as many, more than the hardware prefetcher follows.
   const bool along_n = p.from_n < p.from_k;
   const std::int64_t inner = along_n ? tiles_n : tiles_k;
   const auto body = [&](std::int64_t begin, std::int64_t end) {
@@ -60,7 +60,7 @@ void pack(const BlockedWeight& p, const float* from, std::uint32_t* to) {
   parallel_for(tiles_n * tiles_k * taps, kGrainNumbers / (kTile * depth), body);
 }
 
-// The weight's own rows take the place of a tile's.
+// Unpacks one tap; the weight's own rows take the place of a tile's.
 void unpack_tap(const BlockedWeight& p, const std::uint32_t* from, std::uint32_t* to,
                 std::int64_t n) {
   Rows rows;

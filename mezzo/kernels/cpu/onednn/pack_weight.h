@@ -1,5 +1,5 @@
-// Packing the weights of convolutions for oneDNN's kernels. Its own reorders of them move 10 to 17
-// GB/s; they come once per weight, pass and update.
+// Packs convolution weights for oneDNN's kernels. oneDNN's own reorders of them move only 10 to 17
+// GB/s, and are needed once per weight, pass and update.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace mezzo::kernels::onednn {
 
-// How many n's are packed together, and k's, or pairs of k's: the lanes of a vector.
+// The n's, and the k's or pairs of k's, that are packed together: the lanes of a vector.
 std::int64_t weight_tile();
 
 void pack_weight(const BlockedWeight& weight, const float* from, void* to);
 
-// The reverse, for gradients of f32 weights whose k's lie side by side.
+// The inverse, for f32 weight gradients whose k's are contiguous.
 bool can_unpack(const BlockedWeight& weight);
 void unpack_weight(const BlockedWeight& weight, const void* from, float* to);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kPacked = 0x7061636b;  // DerivedKey::kind of packed weights
 
-// As reorders in profiles, which they are.
+// Runs packing so that profiles list it as a reorder, which it is.
 template <class Body>
 void run_packing(const char* kernel, const Desc& from, const Desc& to, const Body& body) {
   const auto work = [&] {
@@ -28,7 +28,7 @@ void run_packing(const char* kernel, const Desc& from, const Desc& to, const Bod
   run_listened(work, body);
 }
 
-// Of a weight as the primitive sees it.
+// The blocks of a weight as the primitive sees it; nullopt if it is not f32.
 std::optional<BlockedWeight> blocked_f32(const Tensor& weight, const Shape& dims,
                                          const Shape& strides, const Desc& blocks) {
   if (weight.dtype() != DType::kF32) return {};
@@ -42,13 +42,13 @@ struct PackedBlock final : RefCounted {
   Temporary storage;
 };
 
-// One form of a weight: its packed copy, as long as there is one, and how often it was read.
+// One form of a weight: its packed copy, while it exists, and how often it was read.
 class PackedWeight final : public PackedCopy {
  public:
   PackedWeight(const Desc& wanted, ReadIn pass) : wanted_(wanted), pass_(pass) {}
 
-  // Packs `source` unless that is done. `is_read_again`: it is known that this is not the first
-  // time since the weight changed.
+  // Packs `source` unless that is done. `is_read_again`: this is known not to be the first read
+  // since the weight changed.
   Packed read(const Tensor& source, const Shape& dims, const Shape& strides, bool is_read_again);
 
   Ref<PackedCopy> renewed(const Tensor& param) override;
@@ -75,11 +75,11 @@ class PackedWeight final : public PackedCopy {
   Desc wanted_;
   ReadIn pass_;
   std::mutex mutex_;
-  std::optional<BlockedWeight> blocked_;  // if it was packed from f32
+  std::optional<BlockedWeight> blocked_;  // set if it was packed from f32
   PatchGrid grid_{};                      // without rows if it cannot be packed patch by patch
   Ref<PackedBlock> block_;
   int reads_ = 0;
-  bool lasts_ = false;  // the copy is kept when it is read
+  bool lasts_ = false;  // the copy is kept after it is read
 };
 
 Packed PackedWeight::read(const Tensor& source, const Shape& dims, const Shape& strides,
@@ -105,7 +105,7 @@ Packed PackedWeight::read(const Tensor& source, const Shape& dims, const Shape& 
   return {block->storage.memory, Ref<RefCounted>(block.get())};
 }
 
-// Memory for the next copy; null if it is not worth that.
+// Memory for the next copy; null if the copy is not worth it.
 Ref<PackedBlock> PackedWeight::next_block(const Tensor& param) const {
   const std::size_t bytes = wanted_.get_size();
   PackedPlaces* const places = offered_places();
@@ -113,9 +113,9 @@ Ref<PackedBlock> PackedWeight::next_block(const Tensor& param) const {
     Ref<Storage> place = places->place_for(param, pass_, bytes);
     return place ? make_ref<PackedBlock>(wanted_, std::move(place)) : nullptr;
   }
-  // What is read in the backward pass waits through the forward pass, at whose end memory is
-  // scarcest. In convolutional networks, large weights are those that are read soon after that. Of
-  // f32 numbers, twice as many bytes would wait beside steps that take three times as long.
+  // A copy for the backward pass waits through the forward pass, at whose end memory is scarcest.
+  // In convolutional networks, large weights are the first to be read after that. f32 copies take
+  // twice as many bytes, beside steps that take three times as long, so none of them waits.
   constexpr std::size_t kLeastWaiting = 512UL << 10;
   const bool is_f32 = element_bytes() == sizeof(float);
   const bool waits = pass_ == ReadIn::kBackward && (is_f32 || bytes < kLeastWaiting);
@@ -136,7 +136,7 @@ Ref<PackedCopy> PackedWeight::renewed(const Tensor& param) {
   return Ref<PackedCopy>(next.get());
 }
 
-// packed() of a copy whose strides oneDNN takes.
+// packed() of a copy whose strides oneDNN accepts.
 Packed packed_copy(const Tensor& weight, const Shape& dims, const Shape& strides,
                    const Desc& wanted, ReadIn pass) {
   const Tensor copy = dense(alias(weight, dims, strides, weight.offset()), Format::kContiguous);

@@ -1,4 +1,4 @@
-// The table of flat kernels, and those of them that need no vectors.
+// The CPU's table of flat kernels, and the kernels that need no vectors.
 #include "mezzo/kernels/cpu/optim/flat.h"
 
 #include <algorithm>
@@ -24,19 +24,20 @@ void refresh_master(const void* param, DType dtype, float* master, std::int64_t 
                     [&]<class T>() { refresh(static_cast<const T*>(param), master, count); });
 }
 
-// In f64: with a small factor, `to + take * difference` in f32 stops moving when the increment
-// falls below half a unit in the last place; one rounding at the end does so later.
+// Computed in f64. With a small factor, `to + take * difference` in f32 stops moving when the
+// increment falls below half a unit in the last place. With a single rounding at the end, that
+// happens later.
 void blend(Device /*device*/, const Blends& blends, std::int64_t count, double keep) {
   for (std::int64_t i = 0; i < count; ++i) blend_one(blends, i, keep);
 }
 
-// Here nothing is queued: the lists are read at once.
+// On the CPU nothing is queued: the lists are read at once.
 template <class T>
 std::span<const T> span_of(Listed<T> list) {
   return {list.blocks, list.count};
 }
 
-// Kernels of the CPU throw at once.
+// CPU kernels throw at once, so there is nothing to note.
 void note_faults(Device /*device*/, std::int32_t* /*first_bad*/) {}
 
 void note_nonfinite(Device /*device*/, Listed<Block> blocks, const float* factor,

@@ -6,11 +6,11 @@
 namespace mezzo::flat::cpu {
 
 std::size_t first_nonfinite(std::span<const Block> blocks);
-// The same of the blocks multiplied by `factor`, which are not written.
+// first_nonfinite() of the blocks multiplied by `factor`, which are not written.
 std::size_t first_nonfinite_product(std::span<const Block> blocks, float factor);
 std::size_t scale(std::span<const Block> blocks, float factor);
 double sum_of_squares(std::span<const Block> blocks);
-// The same of the blocks multiplied by `factor`, in f32.
+// sum_of_squares() of the blocks multiplied by `factor`, in f32.
 double sum_of_product_squares(std::span<const Block> blocks, float factor);
 void clamp_blocks(std::span<const Block> blocks, float limit);
 void count_exponents(std::span<const Block> blocks, float factor, std::span<ExponentCounts> counts);

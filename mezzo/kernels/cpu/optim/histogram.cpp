@@ -1,4 +1,4 @@
-// Counting values by their exponents.
+// Histograms of the exponents of values, for gradient statistics.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optim/histogram.cpp"
 #include <mutex>
@@ -18,13 +18,13 @@ namespace mezzo::HWY_NAMESPACE {
 using flat::Block;
 using I32 = hn::RebindToSigned<F32>;
 
-// Neighbouring lanes count in different columns. Gradients crowd into few binades, and an increment
-// of a cell has to wait for the one before it.
+// Adjacent lanes count in different columns. Gradients crowd into few binades, and an increment of
+// a counter has to wait for the one before it.
 constexpr int kLogColumns = 2;
 constexpr int kColumns = 1 << kLogColumns;
 using Table = std::array<std::uint32_t, ExponentCounts::kCells * kColumns>;
 
-// Where each lane's row begins in the table. `magnitude`: the bits of |v|.
+// The start of each lane's row in the table. `magnitude`: the bits of |v|.
 HWY_INLINE hn::Vec<I32> rows_of(hn::Vec<I32> magnitude) {
   const I32 i32;
   const auto fraction = hn::And(magnitude, hn::Set(i32, 0x7fffff));
@@ -40,7 +40,7 @@ HWY_INLINE hn::Vec<I32> rows_of(hn::Vec<I32> magnitude) {
 
 HWY_INLINE hn::Vec<I32> magnitude_bits(F32Vec v) { return hn::BitCast(I32(), hn::Abs(v)); }
 
-// |v * factor|. What the product makes zero stays apart from what was zero, as a subnormal.
+// v * factor|. A value that the product underflows to zero counts as subnormal, apart from zeros.
 template <bool kScale>
 HWY_INLINE hn::Vec<I32> scaled_magnitude(F32Vec v, F32Vec factor) {
   if constexpr (!kScale) return magnitude_bits(v);
@@ -54,7 +54,7 @@ void count_range(const T* data, std::int64_t count, float factor, Table& table) 
   const auto by = hn::Set(F32(), factor);
   const auto count_lanes = [&](F32Vec v) HWY_ATTR {
     hn::Store(rows_of(scaled_magnitude<kScale>(v, by)), I32(), rows);
-    // Written out: as a loop this takes twice as long.
+    // Written out: a loop takes twice as long.
     [&]<std::size_t... kLane>(std::index_sequence<kLane...>) {
       (++table[static_cast<std::size_t>(rows[kLane]) + kLane % kColumns], ...);
     }
@@ -94,7 +94,7 @@ void count_piece(const Block& block, std::int64_t begin, std::int64_t end, float
 
 void count_exponents(std::span<const Block> blocks, float factor,
                      std::span<ExponentCounts> counts) {
-  constexpr std::int64_t kPiece = 1 << 30;  // what 32-bit counters can hold, whatever the values
+  constexpr std::int64_t kPiece = 1 << 30;  // 32-bit counters hold this many, whatever the values
   std::mutex mutex;
   const auto count = [&](std::size_t index, std::int64_t begin, std::int64_t end) {
     for (; begin < end; begin += kPiece) {

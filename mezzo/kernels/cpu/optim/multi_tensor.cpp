@@ -1,4 +1,4 @@
-// Checking, scaling and measuring lists of gradients.
+// Checks, scales and measures lists of gradients.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mezzo/kernels/cpu/optim/multi_tensor.cpp"
 #include <atomic>
@@ -16,7 +16,7 @@ namespace mezzo::HWY_NAMESPACE {
 
 using flat::Block;
 
-// The bits of the smallest positive f32 that is infinite once rounded to T.
+// The bits of the smallest positive f32 that rounds to infinity in T.
 template <class T>
 constexpr std::int32_t kInfinityBits = 0x7f800000;
 template <>
@@ -26,11 +26,10 @@ constexpr std::int32_t kInfinityBits<Float16> = 0x477ff000;  // 65520
 
 using I32 = hn::RebindToSigned<F32>;
 
-// |v| as an integer: ordered like the numbers, with NaN above infinity.
+// v| as an integer: ordered like the values, with NaN above infinity.
 HWY_INLINE hn::Vec<I32> magnitude_bits(F32Vec v) { return hn::BitCast(I32(), hn::Abs(v)); }
 
-// Calls use(v, i, count) for the vectors of a block's [begin, end), the last one filled up with
-// zeros.
+// Calls use(v, i, count) for the vectors of [begin, end) of a block; the last is padded with zeros.
 template <class T, class Use>
 HWY_INLINE void for_vectors_of(const Block& block, std::int64_t begin, std::int64_t end,
                                const Use& use) {
@@ -50,14 +49,14 @@ HWY_INLINE void store_some(F32Vec v, T* p, std::int64_t count) {
   }
 }
 
-// What a check does with the factor.
+// How a check uses the factor.
 enum class Product : std::uint8_t {
-  kNone,     // there is none: the values themselves are checked
-  kChecked,  // products are checked as f32 numbers, and not kept
-  kKept,     // products are written back, and checked as what they have become
+  kNone,     // there is no factor: the values themselves are checked
+  kChecked,  // products are checked as f32 values, and not kept
+  kKept,     // products are written back, and checked as stored
 };
 
-// True if every element of a block's [begin, end), or its product with `factor`, is finite.
+// True if every element of [begin, end) of a block, or its product with `factor`, is finite.
 template <Product kProduct, class T>
 bool check_range(const Block& block, std::int64_t begin, std::int64_t end, float factor) {
   using Checked = std::conditional_t<kProduct == Product::kChecked, float, T>;
@@ -72,7 +71,7 @@ bool check_range(const Block& block, std::int64_t begin, std::int64_t end, float
   return hn::AllTrue(I32(), hn::Lt(largest, hn::Set(I32(), kInfinityBits<Checked>)));
 }
 
-// value = min(value, candidate), whoever else does the same.
+// Atomically value = min(value, candidate).
 void lower_to(std::atomic<std::size_t>& value, std::size_t candidate) {
   std::size_t before = value.load(std::memory_order_relaxed);
   while (candidate < before && !value.compare_exchange_weak(before, candidate)) {
@@ -81,8 +80,8 @@ void lower_to(std::atomic<std::size_t>& value, std::size_t candidate) {
 
 template <Product kProduct>
 std::size_t check_blocks(std::span<const Block> blocks, float factor) {
-  // Whole blocks would make a thread that reads a large finite tensor go on for long after another
-  // has found the answer; pieces let it stop.
+  // Pieces let a thread stop early. With whole blocks, a thread that reads a large finite tensor
+  // would go on long after another has found the answer.
   constexpr std::int64_t kPiece = 1 << 15;
   constexpr bool kMayStop = kProduct != Product::kKept;
   std::atomic<std::size_t> first{blocks.size()};
@@ -115,8 +114,8 @@ std::size_t scale(std::span<const Block> blocks, float factor) {
 
 using F64 = hn::ScalableTag<double>;
 
-// Adds the squares of v to both sums, which are spread over the lanes; two of them, so that one
-// addition need not wait for the other. In f64 squares of f32 are exact.
+// Adds the squares of v to both sums, which are spread over the lanes. There are two sums, so that
+// one addition need not wait for the other. Squares of f32 are exact in f64.
 HWY_INLINE void add_squares(F32Vec v, hn::Vec<F64>& low_sum, hn::Vec<F64>& high_sum) {
 #if HWY_TARGET == HWY_SCALAR
   const auto low = hn::PromoteTo(F64(), v);
@@ -141,8 +140,8 @@ double sum_range(const Block& block, std::int64_t begin, std::int64_t end, float
   return hn::GetLane(hn::SumOfLanes(F64(), hn::Add(low, high)));
 }
 
-// Pieces of equal size are summed alone and added up in order, so that the result does not depend
-// on the number of threads.
+// Pieces of equal size are summed separately and added in order. So the result does not depend on
+// the number of threads.
 double sum_of_product_squares(std::span<const Block> blocks, float factor) {
   constexpr std::int64_t kPiece = 1 << 13;
   struct Piece {
@@ -178,7 +177,7 @@ void clamp_blocks(std::span<const Block> blocks, float limit) {
                             [&](F32Vec v, std::int64_t i, std::int64_t count) HWY_ATTR {
                               const auto most = hn::Set(F32(), limit);
                               const auto bounded = hn::CopySign(most, v);
-                              // A NaN is not greater and stays.
+                              // The comparison with NaN is false, so NaN stays.
                               store_some(hn::IfThenElse(hn::Gt(hn::Abs(v), most), bounded, v),
                                          data + i, count);
                             });

@@ -1,4 +1,5 @@
-// The largest pixels of windows. Included once per instruction set, like simd-inl.h.
+// Max pooling: the largest pixel of each window, and its position. Included once per instruction
+// set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_MAX_POOL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_MAX_POOL_INL_H_
 #undef MEZZO_KERNELS_CPU_MAX_POOL_INL_H_
@@ -15,22 +16,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The largest pixels of a window, and where they are.
+// The largest pixels of a window, one per channel, and their positions.
 struct Largest {
   F32Vec value;
   U32Vec position;
 };
 
-// Lets a pixel take part in the contest.
+// Compares a pixel with the largest so far.
 HWY_INLINE void contend(F32Vec v, std::uint32_t position, Largest& largest) {
-  // NaN compares false with everything: it must be let in by name, and then stays.
+  // NaN compares false with everything, so it is tested for; once it is largest, it stays.
   const auto wins = hn::Or(hn::Gt(v, largest.value), hn::IsNaN(v));
   largest.value = hn::IfThenElse(wins, v, largest.value);
   largest.position =
       hn::IfThenElse(hn::RebindMask(U32(), wins), hn::Set(U32(), position), largest.position);
 }
 
-// Of `pixels`, the first of which is at `p` and has the position `first`.
+// The largest of `pixels`. The first of them is at `p` and has the position `first`.
 template <bool kCut, class T>
 HWY_INLINE Largest largest_of(const Pool& pool, const Rect& pixels, const T* p, const T* end,
                               std::uint32_t first) {
@@ -47,7 +48,7 @@ HWY_INLINE Largest largest_of(const Pool& pool, const Rect& pixels, const T* p, 
   return largest;
 }
 
-// Windows of 2 x 2 pixels side by side, the commonest, that lie in the image as a whole.
+// A row of adjacent 2 x 2 windows, the most common size, that lie in the image as a whole.
 template <class T, class P>
 struct WindowRow {
   const T* x;      // the first pixel
@@ -57,13 +58,13 @@ struct WindowRow {
   const T* x_end;
   const T* out_end;
   const P* positions_end;
-  std::int64_t count;   // of windows
-  std::int64_t stride;  // elements from a window's first pixel to the next one's
+  std::int64_t count;   // windows
+  std::int64_t stride;  // elements from one window's first pixel to the next's
   std::int64_t c;
 
   bool reaches_end() const {
     const std::int64_t last = (count - 1) * c;
-    // The positions end where the results do.
+    // positions_end - positions equals out_end - out.
     return x_end - below < (count - 1) * stride + 2 * c + lanes() ||
            out_end - out < last + c + lanes();
   }
@@ -90,14 +91,14 @@ HWY_NOINLINE void max_row(const WindowRow<T, P>& row) {
   }
 }
 
-// The image's rows under a row of windows: its first pixel, and the end of the array.
+// The image's rows under a row of windows: their first pixel, and the end of the array.
 template <class T>
 struct RowsUnder {
   const T* first;
   const T* end;
 };
 
-// As they are stored.
+// Rows as they are stored.
 template <class T>
 class StoredRows {
  public:
@@ -113,8 +114,8 @@ class StoredRows {
   const T* end_;
 };
 
-// Normalised, into memory that stays in the first-level caches. Rows that the last windows have
-// read, too, are moved there.
+// Rows that are normalised into a buffer, which stays in the first-level cache. Rows that the
+// previous windows have read, too, are moved within it.
 template <class T>
 class NormalizedRows {
  public:
@@ -150,7 +151,7 @@ class NormalizedRows {
   std::int64_t bottom_ = 0;
 };
 
-// What one thread does with each row of windows.
+// The body of one thread for each row of windows.
 template <class Pick, class Rows>
 struct RowPicker {
   const Pick& pick;
@@ -161,7 +162,7 @@ struct RowPicker {
 template <class Pick, class Rows>
 RowPicker(const Pick&, Rows) -> RowPicker<Pick, Rows>;
 
-// make_rows() gives the rows of an image, for one thread.
+// make_rows() returns the source of rows for one thread.
 template <class T, class P, class MakeRows>
 void max_windows(const Pool& all, const MakeRows& make_rows, T* out, P* positions) {
   const bool is_2x2 = all.rows.kernel == 2 && all.columns.kernel == 2;

@@ -1,5 +1,4 @@
-// The gradient of the largest pixels of windows. Included once per instruction set, like
-// simd-inl.h.
+// The gradient of max pooling. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_MAX_POOL_GRAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_MAX_POOL_GRAD_INL_H_
 #undef MEZZO_KERNELS_CPU_MAX_POOL_GRAD_INL_H_
@@ -15,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The first pixel that a window writes: its own, and those between it and the next one.
+// The first pixel that a window writes. A window writes its own pixels, and those up to the next
+// one.
 inline std::int64_t first_written(const PoolAxis& axis, std::int64_t window) {
   if (window == 0) return 0;
   return window < axis.out ? std::min(axis.first(window), axis.in) : axis.in;
@@ -33,8 +33,8 @@ HWY_INLINE F32Vec where_chosen(U32Vec chosen, std::uint32_t position, bool insid
   return inside ? hn::IfThenElseZero(hn::RebindMask(F32(), here), value) : hn::Zero(F32());
 }
 
-// For windows that do not overlap: each writes its own pixels and those between it and the next
-// one, so that gradient and positions are read once. `x` is where the image of this row begins.
+// For windows that do not overlap. Each writes its own pixels and those up to the next window, so
+// that gradient and positions are read once. `x` is where the image of this row begins.
 template <class T, class P>
 void spread_window(const Pool& pool, const GridRow& at, std::int64_t column, const T* grad,
                    const P* positions, T* x) {
@@ -42,7 +42,7 @@ void spread_window(const Pool& pool, const GridRow& at, std::int64_t column, con
   const std::int64_t bottom = pool.rows.last(at.row);
   const std::int64_t right = pool.columns.last(column);
   for (std::int64_t channel = 0; channel < pool.c; channel += lanes()) {
-    // A whole vector would reach into pixels that are not written again.
+    // Cut at the last channel: a whole vector would reach pixels that are not written again.
     const std::int64_t end = pool.c - channel;
     const auto chosen = load_positions_before(positions + pool.c, positions + channel);
     const auto value = load_before(grad + pool.c, grad + channel);
@@ -57,7 +57,7 @@ void spread_window(const Pool& pool, const GridRow& at, std::int64_t column, con
   }
 }
 
-// Windows of 2 x 2 pixels side by side, the commonest, that write these pixels only.
+// Adjacent 2 x 2 windows, the most common size, that write these pixels only.
 template <bool kCut, class T, class P>
 HWY_NOINLINE void spread_fours(std::int64_t count, std::int64_t c, std::int64_t row_step,
                                const T* grad, const P* positions, T* x) {
@@ -77,7 +77,7 @@ HWY_NOINLINE void spread_fours(std::int64_t count, std::int64_t c, std::int64_t 
   }
 }
 
-// The windows of an axis that write as many pixels as they are apart.
+// The windows of an axis that write exactly `stride` pixels.
 inline Windows touching_windows(const PoolAxis& axis) {
   const std::int64_t last = axis.out - 1;
   const bool last_touches = axis.in - axis.start(last) == axis.stride;

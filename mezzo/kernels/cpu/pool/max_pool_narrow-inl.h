@@ -1,5 +1,5 @@
-// The gradient of the largest pixels of windows where channels do not fill a vector. Included once
-// per instruction set, like simd-inl.h.
+// The gradient of max pooling if channels do not fill a vector. Included once per instruction set,
+// like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_MAX_POOL_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_MAX_POOL_NARROW_INL_H_
 #undef MEZZO_KERNELS_CPU_MAX_POOL_NARROW_INL_H_
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The pixels of one row of several windows side by side, in one vector: where the channels of all
-// their columns fit, and windows touch.
+// A row of pixels of several adjacent windows in one vector. For touching windows, if all channels
+// of their columns fit.
 struct SideBySide {
   explicit SideBySide(const Pool& pool) {
     const std::int64_t per_window = pool.c * pool.columns.kernel;
@@ -31,13 +31,14 @@ struct SideBySide {
     position = hn::LoadU(U32(), columns);
   }
 
-  std::int64_t count = 0;  // of windows
-  // For each pixel and channel, the lane of its window's channel; and its position in a first row.
+  std::int64_t count = 0;  // windows; 0 if none fit
+  // For each pixel and channel: the lane of its window's channel, and its position in the first
+  // row.
   decltype(hn::IndicesFromVec(F32(), hn::Vec<hn::RebindToSigned<F32>>())) window_lanes;
   U32Vec position;
 };
 
-// A row of pixels under windows that touch.
+// A row of pixels under touching windows.
 template <class T, class P>
 struct PixelRow {
   const T* grad = nullptr;  // of the first window
@@ -46,12 +47,12 @@ struct PixelRow {
   const T* grad_end = nullptr;
   const P* positions_end = nullptr;
   const T* x_end = nullptr;
-  std::int64_t groups = 0;     // of windows side by side
+  std::int64_t groups = 0;     // groups of adjacent windows
   std::int64_t grad_step = 0;  // elements from group to group
   std::int64_t x_step = 0;
 
   bool reaches_end() const {
-    // The positions end where the gradients do.
+    // positions_end - positions equals grad_end - grad.
     return grad_end - grad < (groups - 1) * grad_step + lanes() ||
            x_end - x < (groups - 1) * x_step + lanes();
   }
@@ -77,7 +78,7 @@ HWY_NOINLINE void spread_row(const SideBySide& side, std::uint32_t position,
   }
 }
 
-// A window's pixels in a row of the image; `w` is the first that it writes.
+// Writes a window's pixels in row `h` of the image; `w` is the first that it writes.
 template <class T, class P>
 HWY_INLINE void spread_window_row(const Pool& pool, const GridRow& at, std::int64_t column,
                                   std::int64_t h, std::int64_t w, const PixelRow<T, P>& row) {
@@ -99,8 +100,8 @@ inline std::int64_t end_of_share(const Pool& pool, const GridRow& at) {
   return pool.pixel(row / pool.rows.out, first_written(pool.rows, row % pool.rows.out), 0);
 }
 
-// All pixels of row h of the image: those of `row.groups` groups from the window `touching` on, and
-// those of the other windows.
+// Writes all pixels of row h of the image: those under `row.groups` groups from the window
+// `touching` on, and those under the other windows.
 template <class T, class P>
 HWY_INLINE void spread_pixels(const Pool& pool, const GridRow& at, std::int64_t h,
                               const SideBySide& side, std::int64_t touching, PixelRow<T, P> row) {
@@ -123,7 +124,7 @@ HWY_INLINE void spread_pixels(const Pool& pool, const GridRow& at, std::int64_t 
   }
 }
 
-// As spread_chosen(), for channels that do not fill a vector: pixels are written in order.
+// spread_chosen() if channels do not fill a vector: pixels are written in order.
 template <class T, class P>
 void spread_chosen_narrow(const Pool& all, const T* grad, const P* positions, T* x) {
   const SideBySide side(all);

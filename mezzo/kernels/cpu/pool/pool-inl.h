@@ -1,4 +1,4 @@
-// What the pooling kernels share: geometry, and vectors of channels. Included once per instruction
+// Shared by the pooling kernels: geometry, and vectors of channels. Included once per instruction
 // set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_POOL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_POOL_INL_H_
@@ -18,7 +18,7 @@ namespace mezzo::HWY_NAMESPACE {
 
 using U32Vec = hn::Vec<U32>;
 
-// Positions in a window, a vector of u8 or i32 in memory.
+// Loads a vector of positions in windows, stored as u8 or i32.
 HWY_INLINE U32Vec load_positions(const std::uint8_t* p) {
   return hn::PromoteTo(U32(), hn::LoadU(hn::Rebind<std::uint8_t, F32>(), p));
 }
@@ -47,17 +47,16 @@ HWY_INLINE void store_positions_part(U32Vec v, P* p, std::int64_t count) {
   std::memcpy(p, values, part_bytes<P>(count));
 }
 
-// There is one at least. The maximum says nothing new, but gcc cannot know it where vectors have
-// one lane.
+// `p` is before `end`, so the count is at least 1. gcc cannot know that if vectors have one lane.
 template <class T>
 HWY_INLINE std::int64_t count_before(const T* end, const T* p) {
   return std::max<std::int64_t>(end - p, 1);
 }
 
-// Where channels do not fill a vector, its last lanes are those of the next pixels: that costs
-// nothing, parts of a vector do. What is read there is not used, and what is written there is
-// written again, if pixels are written in order. Only before `end`, that of the array or of a
-// thread's share of it, must the vector be cut.
+// Loads and stores of whole vectors where possible. If channels do not fill a vector, its last
+// lanes belong to the next pixels: whole vectors cost nothing extra, parts do. What is read there
+// is not used, and what is written there is overwritten if pixels are written in order. The vector
+// must be cut only before `end`, the end of the array or of a thread's share of it.
 template <class T>
 HWY_INLINE F32Vec load_before(const T* end, const T* p) {
   const std::int64_t count = count_before(end, p);
@@ -79,8 +78,8 @@ HWY_INLINE void store_positions_before(const P* end, U32Vec v, P* p) {
   count >= lanes() ? store_positions(v, p) : store_positions_part(v, p, count);
 }
 
-// The same, or whole vectors where all are known to lie before `end`: in loops that are too short
-// for a comparison in each.
+// load_before() and store_before(), or whole vectors if all are known to lie before `end`. For
+// loops that are too short for a comparison in each iteration.
 template <bool kCut, class T>
 HWY_INLINE F32Vec load_row(const T* end, const T* p) {
   return kCut ? load_before(end, p) : load(p);
@@ -106,15 +105,16 @@ struct Rect {
   std::int64_t right;
 };
 
-// A row of a grid of pixels or windows, and how many elements of the result lie before the end of
-// the rows that its thread writes, in order.
+// A row of a grid of pixels or windows. `end`: the elements of the result before the end of the
+// rows that its thread writes, in order.
 struct GridRow {
   std::int64_t image;
   std::int64_t row;
   std::int64_t end;
 };
 
-// Images [n, c, rows.in, columns.in] and windows [n, c, rows.out, columns.out], both channels-last.
+// The geometry of images [n, c, rows.in, columns.in] and windows [n, c, rows.out, columns.out],
+// both channels-last.
 struct Pool {
   Pool(const Pool2dAttrs& a, const Shape& image, const Shape& windows)
       : n(image[0]),
@@ -138,7 +138,7 @@ struct Pool {
   std::int64_t last_pixel(std::int64_t image, const Rect& pixels) const {
     return pixel(image, pixels.bottom - 1, pixels.right - 1);
   }
-  // Where in its window a pixel is, counted row by row.
+  // A pixel's position in its window, counted row by row.
   std::uint32_t position(std::int64_t row, std::int64_t column, std::int64_t h,
                          std::int64_t w) const {
     return static_cast<std::uint32_t>((h - rows.start(row)) * columns.kernel + w -
@@ -152,9 +152,9 @@ struct Pool {
     return rows.stride >= rows.kernel && columns.stride >= columns.kernel;
   }
 
-  // Calls body(pool, grid row) for every row of a grid, in parallel; each thread has a body of its
-  // own, which make_body() gives. The pool is a copy that no pointer leads to: after a store
-  // through one of bytes, the compiler would read it again.
+  // Calls body(pool, grid row) for every row of a grid, in parallel. Each thread has its own body,
+  // from make_body(). The pool passed is a local copy to which no pointer leads. Otherwise the
+  // compiler would reload it after every store through a byte pointer.
   template <class MakeBody>
   void for_each_row_by(std::int64_t count_rows, std::int64_t count_columns,
                        const MakeBody& make_body) const {
@@ -199,7 +199,7 @@ struct Windows {
   std::int64_t last;
 };
 
-// Those that lie in the image as a whole.
+// The windows that lie in the image as a whole.
 inline Windows whole_windows(const PoolAxis& axis) {
   const std::int64_t first = ceil_div(axis.before, axis.stride);
   const std::int64_t room = axis.in + axis.before - axis.kernel;

@@ -1,5 +1,5 @@
-// Pixels that collect from the windows over them. Included once per instruction set, like
-// simd-inl.h.
+// Pooling gradients by gathering: each pixel collects from the windows over it. Included once per
+// instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_POOL_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_POOL_GATHER_INL_H_
 #undef MEZZO_KERNELS_CPU_POOL_GATHER_INL_H_
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The windows over each column of pixels: they cost divisions.
+// The windows over each column of pixels, computed once because they cost divisions.
 inline std::vector<Windows> windows_over_columns(const Pool& pool) {
   std::vector<Windows> result;
   for (std::int64_t w = 0; w < pool.columns.in; ++w) {
@@ -40,15 +40,14 @@ struct Pixel {
   Windows columns;
 };
 
-// What a window over a pixel adds to it: where the window's elements begin, and `Detail`, which
-// says the rest.
+// A window's contribution to a pixel: where the window's elements begin, and a `Detail`.
 template <class Detail>
 struct Contribution {
   std::int64_t window;
   Detail detail;
 };
 
-// The sum of what the windows add to the channels from `channel` on.
+// Sums the windows' contributions to the channels from `channel` on.
 template <bool kCut, class Detail, class Part>
 HWY_INLINE F32Vec sum_over(const std::vector<Contribution<Detail>>& windows, std::int64_t channel,
                            const Part& part) {
@@ -60,7 +59,7 @@ HWY_INLINE F32Vec sum_over(const std::vector<Contribution<Detail>>& windows, std
   return total;
 }
 
-// Puts what the windows over a pixel contribute in the place of what `windows` held.
+// Replaces `windows` by the contributions of the windows over a pixel.
 template <class Detail, class DetailOf>
 void find_contributions(const Pool& pool, const Pixel& pixel, const DetailOf& detail_of,
                         std::vector<Contribution<Detail>>& windows) {
@@ -73,10 +72,10 @@ void find_contributions(const Pool& pool, const Pixel& pixel, const DetailOf& de
   }
 }
 
-// Writes to every pixel of x what the windows over it add up to: the sum of part<cut>(element,
-// detail), where detail is detail_of(pool, window over the pixel), and `cut` says that vectors may
-// reach beyond the last element. What the windows over a pixel are is found once for all of its
-// channels: it costs more than a vector's sum.
+// Writes to every pixel of x the sum of its windows' contributions part<cut>(element, detail).
+// `detail` is detail_of(pool, window over the pixel); `cut` says that vectors may reach beyond the
+// last element. A pixel's windows are found once for all of its channels: finding them costs more
+// than a vector's sum.
 template <class T, class DetailOf, class Part>
 void gather(const Pool& all, T* x, const DetailOf& detail_of, const Part& part) {
   using Detail = decltype(detail_of(all, WindowOver{}));

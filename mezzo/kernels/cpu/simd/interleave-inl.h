@@ -1,4 +1,4 @@
-// Writing lines of channels as channels-last pixels: the opposite of separate-inl.h. Included once
+// Writes one line per channel as channels-last pixels: the inverse of separate-inl.h. Included once
 // per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_INTERLEAVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_INTERLEAVE_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
 inline constexpr std::int64_t kMostInterleaved = 8;  // channels
-// Lines are read in groups of so many.
+// Pixels per group: lines are read in groups of this size.
 inline constexpr std::int64_t kInterleavedPixels = std::max<std::int64_t>(kMaxLanes, 8);
 
 #if HWY_TARGET <= HWY_AVX3
@@ -29,9 +29,10 @@ HWY_INLINE hn::Vec<U16> rounded_bits(F32Vec v, const Float16* /*type*/) {
   return hn::BitCast(U16(), hn::DemoteTo(F16(), v));
 }
 
-// Rounds lines of channels to pixels. A vector of the result takes its numbers of each channel from
-// one vector, all by the same permutation: number i of the result belongs to pixel i / channels.
-// Even numbers of 16-bit channels are rounded first, and two are one column of 32 bits.
+// Rounds lines of channels to pixels. A vector of the result takes the values of each channel from
+// one vector. All channels use the same permutation: value i of the result belongs to pixel i /
+// channels. With an even number of 16-bit channels, values are rounded first, and two channels form
+// one column of 32 bits.
 template <class T>
 class Interleaver {
  public:
@@ -44,7 +45,7 @@ class Interleaver {
     }
   }
 
-  // Rounds what `lines` holds, `step` numbers per channel, to `count` pixels.
+  // Rounds the values in `lines`, `step` per channel, to `count` pixels.
   void write(const float* lines, std::int64_t step, std::int64_t count, T* out) const {
     switch (columns_) {
       case 1: return write_columns<1>(lines, step, count, out);
@@ -73,7 +74,7 @@ class Interleaver {
           const auto high = hn::PromoteTo(d, rounded_bits(load(lines + step + at), out));
           return hn::BitCast(F32(), hn::Or(low, hn::ShiftLeft<16>(high)));
         };
-        // Their bits are moved as those of f32 numbers, which nobody computes with.
+        // These f32 values carry bits only: they are moved, never computed with.
         return permute<kColumns>(pair, 2 * step, count, reinterpret_cast<float*>(out));
       }
     }
@@ -81,7 +82,7 @@ class Interleaver {
     permute<kColumns>(channel, step, count, out);
   }
 
-  // column(c * step + first) gives 16 pixels of a column.
+  // column(c * step + first) loads a vector of pixels of a column.
   template <int kColumns, class Column, class Out>
   void permute(const Column& column, std::int64_t step, std::int64_t count, Out* out) const {
     const F32 d;
@@ -106,12 +107,12 @@ class Interleaver {
   std::int64_t channels_;
   std::int64_t columns_;
   alignas(64) std::int32_t pixels_[kMostInterleaved * kMaxLanes] = {};
-  Mask masks_[kMostInterleaved * kMostInterleaved] = {};  // of a vector of the result, of a column
+  Mask masks_[kMostInterleaved * kMostInterleaved] = {};  // per vector of the result and column
 };
 
 #else
 
-// A single channel.
+// Copies a single channel.
 template <class T>
 void copy_line(const float* line, std::int64_t count, T* out) {
   std::int64_t i = 0;
@@ -119,7 +120,7 @@ void copy_line(const float* line, std::int64_t count, T* out) {
   if (i < count) store_part(load_part(line + i, count - i), out + i, count - i);
 }
 
-// The same with transposed squares of numbers.
+// The same class without permutations: it transposes square blocks.
 template <class T>
 class Interleaver {
  public:
@@ -140,7 +141,7 @@ class Interleaver {
         transpose_square<kMostInterleaved, kMostInterleaved>(rows + i, kInterleavedPixels,
                                                              pixels + i * kMostInterleaved);
       }
-      // Each pixel is written as eight channels: those of the next one come after it.
+      // Each pixel is written as eight channels; the next pixel overwrites the surplus ones.
       const T* from = pixels;
       const std::int64_t pixels_left = std::min(count - first, kInterleavedPixels);
       for (std::int64_t i = 0; i < pixels_left; ++i, from += kMostInterleaved, out += channels_) {

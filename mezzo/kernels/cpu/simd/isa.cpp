@@ -11,7 +11,7 @@ namespace {
 bool apply() {
   switch (max_isa()) {
     case Isa::kBaseline:
-      // oneDNN has nothing below SSE4.1, which every x86-64 CPU since 2008 has.
+      // SSE4.1 is oneDNN's minimum; every x86-64 CPU since 2008 has it.
       dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
       hwy::DisableTargets(HWY_AVX2 | HWY_AVX3);
       break;

@@ -1,9 +1,10 @@
-// Holding oneDNN and the vector loops to max_isa().
+// Limits oneDNN and the vector loops to max_isa().
 #pragma once
 
 namespace mezzo::kernels {
 
-// Applies max_isa() to both. Called before the first kernel runs; later calls do nothing.
+// Applies max_isa() to oneDNN and Highway. Called before the first kernel runs; later calls do
+// nothing.
 void limit_isa();
 
 // True if the CPU rounds f32 to bf16 in one instruction (AVX512-BF16), within max_isa().

@@ -19,7 +19,7 @@ namespace mezzo::HWY_NAMESPACE {
 
 HWY_INLINE F32Vec number(float value) { return hn::Set(F32(), value); }
 
-// The polynomial with these coefficients, the constant one last.
+// Evaluates the polynomial with these coefficients; the constant term comes last.
 HWY_INLINE F32Vec polynomial(F32Vec, F32Vec value) { return value; }
 template <class... More>
 HWY_INLINE F32Vec polynomial(F32Vec x, F32Vec value, float next, More... more) {
@@ -62,7 +62,7 @@ HWY_INLINE F32Vec exp_of_sum(F32Vec x, F32Vec small) {
 
 HWY_INLINE F32Vec exp(F32Vec x) { return exp_of_sum(x, hn::Zero(F32())); }
 
-// -inf at 0, NaN below.
+// The natural logarithm: -inf at 0, NaN for negative x.
 HWY_INLINE F32Vec log(F32Vec x) {
   const hn::RebindToSigned<F32> i32;
   const auto is_small = hn::Lt(x, number(0x1p-126F));
@@ -88,14 +88,14 @@ HWY_INLINE F32Vec log(F32Vec x) {
   return hn::IfThenElse(hn::Or(hn::Lt(x, hn::Zero(F32())), hn::IsNaN(x)), nan, result);
 }
 
-// The logistic function at x and at -x, which is 1 minus that, without the bits that the
-// subtraction would lose.
+// The logistic function at x and at -x. The latter is 1 minus the former, but computed without the
+// subtraction, which would lose bits.
 struct SigmoidPair {
   F32Vec of_x;
   F32Vec of_minus_x;
 };
 HWY_INLINE SigmoidPair sigmoid_pair(F32Vec x) {
-  // exp(-|x|) never overflows, and keeps the small results on the left.
+  // exp(-|x|) never overflows, and keeps small results for negative x accurate.
   const auto e = exp(hn::Neg(hn::Abs(x)));
   const auto large = hn::Div(number(1.0F), hn::Add(number(1.0F), e));
   const auto small = hn::Mul(e, large);
@@ -116,9 +116,9 @@ HWY_INLINE F32Vec tanh(F32Vec x) {
   return hn::CopySign(hn::IfThenElse(hn::Gt(a, number(0.625F)), far, near), x);
 }
 
-// The standard normal distribution at a distance t from its middle, in factors: its density there
-// is exponential * kDensity, and the integral of its tail from there on exponential * ratio. Apart,
-// because the tail alone is subnormal, and so inexact, where its product with t is not.
+// The standard normal distribution at distance t from its mean, in factors: the density at t is
+// exponential * kDensity, and the integral of the tail beyond t is exponential * ratio. The factors
+// are kept apart: the tail alone may be subnormal, and so inexact, where its product with t is not.
 struct NormalTail {
   F32Vec t;  // |x|, at most 15: everything beyond rounds to the same
   F32Vec exponential;
@@ -128,8 +128,8 @@ struct NormalTail {
 
 HWY_INLINE NormalTail normal_tail(F32Vec x) {
   const auto t = hn::Abs(clamp(x, -15.0F, 15.0F));
-  // exp(-t^2 / 2) with t^2 in two parts, the first exact: one rounding of t^2 near 100 would be an
-  // error of 30 units in the last place of the exponential.
+  // exp(-t^2 / 2), with t^2 in two parts of which the first is exact. A single rounding of t^2 near
+  // 100 would cost 30 units in the last place of the exponential.
   const U32 u32;
   const auto high = hn::BitCast(F32(), hn::And(hn::BitCast(u32, t), hn::Set(u32, 0xfffff000U)));
   const auto half = number(-0.5F);
@@ -143,7 +143,7 @@ HWY_INLINE NormalTail normal_tail(F32Vec x) {
   return {t, e, p};
 }
 
-// x times the integral of the normal distribution up to x, and the derivative of that.
+// GELU: x times the integral of the normal density up to x. Its derivative follows.
 HWY_INLINE F32Vec gelu(F32Vec x) {
   const NormalTail tail = normal_tail(x);
   const auto positive = hn::IfThenElseZero(hn::Gt(x, hn::Zero(F32())), x);

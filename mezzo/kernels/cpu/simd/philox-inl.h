@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// philox_words() makes 4 * lanes() words, at most this many.
+// The most words that philox_words() makes: it makes 4 * lanes().
 inline constexpr std::int64_t kPhiloxWords = 4 * kMaxLanes;
 
 inline void scalar_philox_words(RandomPosition position, std::uint64_t block,
@@ -36,7 +36,7 @@ inline void philox_words(RandomPosition position, std::uint64_t block, std::uint
 #else
 using U32Vec = hn::Vec<U32>;
 
-// The two halves of the 64-bit products of 32-bit lanes.
+// Multiplies 32-bit lanes to 64 bits, and returns the two halves of the products.
 HWY_INLINE void multiply_wide(U32Vec a, std::uint32_t factor, U32Vec& high, U32Vec& low) {
   const U32 u32;
   const hn::RepartitionToWide<U32> u64;

@@ -1,5 +1,5 @@
-// Loops over rows of any length in whole vectors and a rest. Included once per instruction set,
-// like simd-inl.h.
+// Loops over rows of any length: whole vectors, then a remainder. Included once per instruction
+// set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_ROWS_INL_H_
 #undef MEZZO_KERNELS_CPU_ROWS_INL_H_

@@ -1,5 +1,5 @@
-// Copying the channels of channels-last pixels to f32 lines of their own. Included once per
-// instruction set, like simd-inl.h.
+// Copies channels-last pixels to one f32 line per channel. Included once per instruction set, like
+// simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_SEPARATE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_SEPARATE_INL_H_
 #undef MEZZO_KERNELS_CPU_SEPARATE_INL_H_
@@ -21,10 +21,10 @@ struct Pixels {
   const T* at = nullptr;
   std::int64_t step = 0, count = 0;
   std::int64_t first = 0, end = 0;
-  const T* limit = nullptr;  // of what may be read
+  const T* limit = nullptr;  // end of the readable memory
 };
 
-// Where vector i of a channel's pixels goes: at + i * step.
+// Where the vectors of a channel's pixels go: vector i to at + i * step.
 struct ChannelLine {
   float* at = nullptr;
   std::int64_t step = 0;
@@ -32,8 +32,8 @@ struct ChannelLine {
   float* vector(std::int64_t i) const { return at + i * step; }
 };
 
-// Lines are written in whole vectors, from the vector `begin`: zeros follow the last pixel.
-// `out` has a line per channel from pixels.first.
+// Copies pixels one element at a time. `out` has one line per channel, from pixels.first on. Lines
+// are written in whole vectors from vector `begin` on; zeros follow the last pixel.
 template <class T>
 void separate_one_by_one(const Pixels<T>& pixels, const ChannelLine* out, std::int64_t begin) {
   for (std::int64_t c = pixels.first; c < pixels.end; ++c) {
@@ -74,12 +74,12 @@ HWY_INLINE F32Vec upper_half(const Float16* type, hn::Vec<U32> words) {
   return lower_half(type, hn::ShiftRight<16>(words));
 }
 
-// The channels that a word of 32 bits holds.
+// How many channels a 32-bit word holds.
 template <class T>
 inline constexpr std::int64_t kPerWord = 4 / sizeof(T);
 
-// Widens the words that begin at `channel`, and stores those of their channels that are in
-// [first, end), to lines that begin with that of `first`.
+// Widens words that begin at `channel`, and stores those of their channels that are in [first,
+// end). out[0] is the line of channel `first`.
 template <class T>
 HWY_INLINE void put_words(hn::Vec<U32> words, std::int64_t channel, std::int64_t first,
                           std::int64_t end, const ChannelLine* out, std::int64_t vector) {
@@ -98,18 +98,18 @@ HWY_INLINE void put_words(hn::Vec<U32> words, std::int64_t channel, std::int64_t
   }
 }
 
-// A vector of pixels, of which the last may be missing.
+// Copies one vector of pixels, or fewer at the end, by gather instructions.
 template <class T>
 void separate_by_gathering(const Pixels<T>& pixels, const ChannelLine* out, std::int64_t vector) {
   const I32 i32;
   const auto bytes = static_cast<std::int32_t>(pixels.step * static_cast<std::int64_t>(sizeof(T)));
-  // Lanes beyond the last pixel read it, too.
+  // Lanes beyond the last pixel read that pixel again; the mask discards it.
   const auto last = static_cast<std::int32_t>(pixels.count - 1);
   const auto indices = hn::Min(hn::Iota(i32, 0), hn::Set(i32, last));
   const auto offsets = hn::Mul(indices, hn::Set(i32, bytes));
   const auto mask = hn::FirstN(U32(), static_cast<std::size_t>(pixels.count));
   for (std::int64_t c = pixels.first; c < pixels.end; c += kPerWord<T>) {
-    // A word that began at the last channel might end behind the last pixel.
+    // A word that began at the last channel could end beyond the last pixel.
     const std::int64_t channel = std::max<std::int64_t>(std::min(c, pixels.end - kPerWord<T>), 0);
     const auto* words = reinterpret_cast<const std::uint32_t*>(pixels.at + channel);
     const auto v = hn::IfThenElseZero(mask, hn::GatherOffset(U32(), words, offsets));
@@ -117,7 +117,7 @@ void separate_by_gathering(const Pixels<T>& pixels, const ChannelLine* out, std:
   }
 }
 
-// Four words of the pixels 0, 4, 8, ...
+// Loads four words of each of the pixels 0, 4, 8, ...
 HWY_INLINE hn::Vec<U32> load_quads(const std::byte* p, std::int64_t step) {
   const hn::FixedTag<std::uint32_t, 4> quad;
   const auto load_quad = [&](std::int64_t pixel) HWY_ATTR {
@@ -132,7 +132,8 @@ HWY_INLINE hn::Vec<U32> load_quads(const std::byte* p, std::int64_t step) {
 #endif
 }
 
-// A vector of pixels, four words of each at a time: faster than gathering more than two.
+// Copies one vector of pixels, four words of each at a time. This is faster than gathering if there
+// are more than two words.
 template <class T>
 void separate_by_transposing(const Pixels<T>& pixels, const ChannelLine* out, std::int64_t vector) {
   constexpr std::int64_t kChannels = 4 * kPerWord<T>;
@@ -161,7 +162,7 @@ void separate_by_transposing(const Pixels<T>& pixels, const ChannelLine* out, st
   }
 }
 
-// A vector of pixels, of which the last may be missing.
+// Copies one vector of pixels, or fewer at the end.
 template <class T>
 void separate_vector(const Pixels<T>& pixels, const ChannelLine* out, std::int64_t vector) {
   constexpr std::int64_t kQuad = 4 * kPerWord<T>;

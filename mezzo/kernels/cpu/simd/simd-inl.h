@@ -52,8 +52,8 @@ HWY_INLINE F32Vec load(const BFloat16* p) {
   return widen_bf16(hn::LoadU(U16(), reinterpret_cast<const std::uint16_t*>(p)));
 }
 
-// Highway's conversions of f16 on its narrowest targets round down, and SSE2's make infinity of
-// NaN: there each number is converted by the rules of core/half.h. (Where Highway does not know
+// On its narrowest targets, Highway's conversions to f16 round down, and SSE2's make infinity of
+// NaN. There each value is converted by the rules of core/half.h. (Where Highway does not know
 // SSE2, its name is 0 here, which is no target.)
 #undef MEZZO_F16_ONE_BY_ONE
 #define MEZZO_F16_ONE_BY_ONE \
@@ -69,12 +69,13 @@ HWY_INLINE F32Vec load(const Float16* p) {
 #endif
 }
 
-// Rounded to nearest, ties to even, by the rules of core/half.h.
+// Rounds to nearest, ties to even, by the rules of core/half.h.
 HWY_INLINE hn::Vec<U16> round_to_bf16(F32Vec v) {
 #if HWY_TARGET == HWY_AVX3
-  // One instruction instead of eleven, with the same result for every pattern. Highway's target
-  // does not include it, the branch is predicted, and the assembler needs no permission. Volatile:
-  // of a constant, the compiler would compute it before the branch, on CPUs that cannot.
+  // One instruction instead of eleven, with the same result for every bit pattern. Highway's target
+  // does not include it, but the branch is predicted, and inline assembly needs no target flag. It
+  // must be volatile: otherwise the compiler could hoist it before the branch for a constant, onto
+  // CPUs that lack it.
   if (kernels::has_bf16_rounding) {
     __m256i bits;
     asm volatile("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v.raw));
@@ -112,7 +113,7 @@ HWY_INLINE void store(F32Vec v, Float16* p) {
 #endif
 }
 
-// Whether a loop asks for what it reads and writes next.
+// Tags: whether a loop prefetches what it reads and writes next.
 struct Asks {};
 struct AsksNot {};
 
@@ -135,12 +136,13 @@ HWY_INLINE void store(F32Vec v, T* p, AsksNot) {
   store(v, p);
 }
 
-// Numbers of a thread from which on it should ask: fewer may be in the second-level cache, where to
-// ask for them takes half as long again, and behind them lies what another thread works on.
+// Elements per thread from which on a loop prefetches. Fewer may fit in the second-level cache,
+// where prefetching costs half as much time again, and what follows belongs to another thread.
 inline constexpr std::int64_t kMany = std::int64_t{1} << 18;
 
-// Calls body(i, asks) for the whole vectors of [begin, end) and returns where the rest begins.
-// `all`: how many numbers are walked through, if this is a piece of them.
+// Calls body(i, asks) for the whole vectors of [begin, end) and returns where the remainder begins.
+// `asks` is Asks or AsksNot. `all`: how many elements the whole loop visits, if this is a piece of
+// it.
 template <class Body>
 HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, const Body& body,
                                           std::int64_t all) {
@@ -158,7 +160,7 @@ HWY_INLINE std::int64_t for_whole_vectors(std::int64_t begin, std::int64_t end, 
   return for_whole_vectors(begin, end, body, end - begin);
 }
 
-// v as it is read again after store(v, T*).
+// v as it would be read back after store(v, T*).
 template <class T>
 HWY_INLINE F32Vec as_stored(F32Vec v) {
   if constexpr (std::is_same_v<T, float>) return v;
@@ -168,15 +170,15 @@ HWY_INLINE F32Vec as_stored(F32Vec v) {
   return load(values);
 }
 
-// The bytes of fewer elements than a vector has: none where vectors have one lane, which gcc cannot
-// know. It then warns of copies past the end.
+// The bytes of `count` elements, fewer than a vector holds. It is 0 where vectors have one lane:
+// gcc cannot know that no rest exists there, and would warn of copies past the end.
 template <class T>
 constexpr std::size_t part_bytes(std::int64_t count) {
   return kMaxLanes == 1 ? 0 : static_cast<std::size_t>(count) * sizeof(T);
 }
 
-// The same for the first `count` < lanes() elements; the others are read as 0 and not written.
-// AVX-512 has masks for this; elsewhere a 16-bit mask would have to read past the end.
+// load() and store() of the first `count` < lanes() elements; the others are read as 0 and not
+// written. AVX-512 has masks for this; elsewhere a 16-bit mask would have to read past the end.
 #if HWY_TARGET <= HWY_AVX3
 HWY_INLINE F32Vec load_part(const float* p, std::int64_t count) {
   return hn::MaskedLoad(hn::FirstN(F32(), static_cast<std::size_t>(count)), F32(), p);

@@ -1,4 +1,4 @@
-// Transposing small squares; results have rows of kRow numbers. Included once per instruction set,
+// Transposes small squares; results have rows of kRow elements. Included once per instruction set,
 // like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_TRANSPOSE_INL_H_
@@ -37,7 +37,8 @@ using Bits16 = hn::CappedTag<std::uint16_t, 8>;
 using Bits32 = hn::CappedTag<std::uint32_t, 4>;
 using Bits64 = hn::CappedTag<std::uint64_t, 2>;
 
-// The elements of a and b, taken as numbers of D, alternating: the lower halves, the upper halves.
+// Interleaves the elements of a and b, taken as elements of D: of the lower halves, or of the upper
+// halves.
 template <class D, class V>
 HWY_INLINE V weave_lower(D d, V a, V b) {
   const hn::DFromV<V> whole;
@@ -49,7 +50,7 @@ HWY_INLINE V weave_upper(D d, V a, V b) {
   return hn::BitCast(whole, hn::InterleaveUpper(d, hn::BitCast(d, a), hn::BitCast(d, b)));
 }
 
-// 4 x 4 numbers of 32 bits.
+// Transposes 4 x 4 elements of 32 bits.
 template <std::int64_t kRow>
 HWY_INLINE void transpose_block(const std::uint32_t* in, std::int64_t stride, std::uint32_t* out) {
   const Bits32 d;
@@ -68,7 +69,8 @@ HWY_INLINE void transpose_block(const std::uint32_t* in, std::int64_t stride, st
   hn::StoreU(weave_upper(pair, b, e), d, out + 3 * kRow);
 }
 
-// 4 rows of 8 numbers of 16 bits, as columns of 4: those of columns 2k and 2k + 1 in columns[k].
+// Transposes 4 rows of 8 elements of 16 bits to columns of 4; columns[k] holds columns 2k and 2k +
+// 1.
 HWY_INLINE void weave_four_rows(const std::uint16_t* in, std::int64_t stride,
                                 hn::Vec<Bits16> (&columns)[4]) {
   const Bits16 d;
@@ -87,7 +89,7 @@ HWY_INLINE void weave_four_rows(const std::uint16_t* in, std::int64_t stride,
   columns[3] = weave_upper(pair, b, e);
 }
 
-// 8 x 8 numbers of 16 bits.
+// Transposes 8 x 8 elements of 16 bits.
 template <std::int64_t kRow>
 HWY_INLINE void transpose_block(const std::uint16_t* in, std::int64_t stride, std::uint16_t* out) {
   const Bits64 half;
@@ -101,7 +103,7 @@ HWY_INLINE void transpose_block(const std::uint16_t* in, std::int64_t stride, st
   }
 }
 
-// transpose_part() of kSide rows and columns, in registers.
+// transpose_part() for kSide rows and columns, in registers.
 template <std::int64_t kSide, std::int64_t kRow, class T>
 void transpose_square(const T* in, std::int64_t stride, T* out) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;

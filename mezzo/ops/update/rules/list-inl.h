@@ -1,9 +1,9 @@
 // The update rules of the library's optimizers: what a step does to one number of a parameter. Both
 // devices compile them, so that a rule is written once and rounds alike everywhere.
 //
-// Included by ops/update/update_rule.h for the host's side of an update, and by the kernels once for each
-// instruction set and once for cards: hence no include guard, and no includes of its own. Whoever
-// includes it does so within a namespace of its own, and defines before
+// Included by ops/update/update_rule.h for the host's side of an update, and by the kernels once
+// for each instruction set and once for cards: hence no include guard, and no includes of its own.
+// Whoever includes it does so within a namespace of its own, and defines before
 //   MEZZO_RULE_FUNCTION   what stands before a function: inline, __device__
 //   SlotNames, RuleList and kLeastState
 //

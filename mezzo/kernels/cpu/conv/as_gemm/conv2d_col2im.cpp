@@ -37,8 +37,8 @@ HWY_INLINE void add_piece(const float* from, float* to, std::int64_t count) {
   }
 }
 
-// Adds one row of all windows that lie in a row of windows to a row of the image. Those that
-// overlap are not added one after the other: a vector would wait for parts of the one before.
+// Adds one row of every window in a row of windows to a row of the image. Overlapping windows are
+// not added in succession: a vector would wait for the stores of the one before.
 void add_row(const Windows& w, const float* from, float* row) {
   const std::int64_t apart = ceil_div(w.kernel.w, w.stride.w);
   const std::int64_t window = w.kernel.h * w.piece();
@@ -59,7 +59,7 @@ void round_row(const float* from, T* to, std::int64_t count) {
   }
 }
 
-// Rows [begin, end) of all images.
+// Sums rows [begin, end), counted over all images.
 template <class T>
 void sum_rows(const Windows& w, T* out, std::int64_t begin, std::int64_t end) {
   std::vector<float> row(static_cast<std::size_t>(w.row_pixels() * w.channels));
@@ -100,9 +100,17 @@ namespace {
 
 HWY_EXPORT(sum_windows);
 
-// One thread's time relative to the kernels behind this one (docs/benchmarks/convolutions.md): 0.2
-// to 0.8 where this holds, 0.9 to 1.8 at stride 1, up to 1.6 for fewer channels of the result, and
-// 0.3 to 2.1 for more channels of the image. Without the tile unit, cpu_row_sums is faster.
+// Conditions for a gain. docs/benchmarks/convolutions.md gives one thread's time relative to the
+// next kernels:
+//
+// | case                         | relative time |
+// |------------------------------|---------------|
+// | these conditions hold        | 0.2 to 0.8    |
+// | stride 1                     | 0.9 to 1.8    |
+// | fewer channels of the result | up to 1.6     |
+// | more channels of the image   | 0.3 to 2.1    |
+//
+// Without the tile unit, cpu_row_sums is faster.
 Support is_worth_it(const Problem& p) {
   if (p.dtype != DType::kBf16 || !has_tiles()) return Support::no("only for bf16 on the tile unit");
   if (p.attrs.stride == Size2d(1)) return Support::no("only at a stride");
@@ -119,13 +127,13 @@ Support supports_call(const KernelArgs& args, const Problem& p) {
   return is_worth_it(p);
 }
 
-// As rows, over the same memory; dense and channels-last.
+// x as a dense row-major matrix over the same memory; x is dense and channels-last.
 Tensor as_matrix(const Tensor& x, std::int64_t rows) {
   const std::int64_t columns = x.numel() / rows;
   return alias(x, {rows, columns}, {columns, 1}, x.offset());
 }
 
-// So many images as have windows that stay in the caches.
+// The number of images whose windows stay in the caches.
 std::int64_t images_at_once(const Problem& p) {
   constexpr std::int64_t kMostNumbers = 1 << 19;
   const std::int64_t window = p.weight[1] * p.weight[2] * p.weight[3];

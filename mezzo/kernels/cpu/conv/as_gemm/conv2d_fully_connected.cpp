@@ -25,7 +25,7 @@ Support supports_call(const KernelArgs& args, const Problem& problem) {
                                            : Support::no("only for many images of a few pixels");
 }
 
-// The images as rows of [pixels * channels], over the same memory; it is dense and channels-last.
+// The images as rows of [pixels * channels] over the same memory; they are dense and channels-last.
 Tensor as_rows(const Tensor& images) {
   const Shape& shape = images.shape();
   const Shape rows{shape[0], shape[1] * shape[2] * shape[3]};
@@ -40,7 +40,7 @@ void run_matmul(std::initializer_list<const Tensor*> inputs, Tensor output,
   run_kernel(ops::matmul, Inputs(inputs.begin(), inputs.size()), {&output, 1}, attrs);
 }
 
-// The bias of every channel, once for each pixel.
+// Repeats the bias of all channels once per pixel.
 Tensor repeat(const Tensor& bias, std::int64_t times) {
   if (!bias.defined() || times == 1) return bias;
   const Tensor row = dense_f32(bias);

@@ -1,9 +1,9 @@
-// Convolutions of images of a few pixels as one matrix product with whole images as rows.
+// Convolutions of images of a few pixels as one matrix product, with whole images as rows.
 //
-// Where nearly every pixel of an image is in the window of every result, as in the last layers of a
-// network for small images, [n, pixels * channels] times a matrix that holds the kernel's number
-// for each pair of pixels is the convolution, and a product of that size runs at the speed of the
-// machine. Kernels for convolutions read the weight once per image there, and add up padding.
+// In the last layers of a network for small images, nearly every pixel is in the window of every
+// result. The convolution is then the product of [n, pixels * channels] and a matrix that holds the
+// kernel's value for each pair of pixels. A product of that size runs at the machine's full speed.
+// Convolution kernels would read the weight once per image, and multiply padding.
 #pragma once
 
 #include "mezzo/kernels/kernel.h"
@@ -15,8 +15,8 @@ Support supports_fully_connected(const KernelArgs& args);
 Support supports_fully_connected_grad_input(const KernelArgs& args);
 Support supports_fully_connected_grad_weight(const KernelArgs& args);
 
-// f32 sums, rounded once. Numbers of x that are not finite may also make results NaN that they only
-// meet with a factor of 0.
+// Compute f32 sums, rounded once. Values of x that are not finite may make results NaN that they
+// meet only with a factor of 0.
 void run_fully_connected(const KernelArgs& args);
 void run_fully_connected_grad_input(const KernelArgs& args);
 void run_fully_connected_grad_weight(const KernelArgs& args);

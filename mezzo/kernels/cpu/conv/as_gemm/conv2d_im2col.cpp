@@ -12,14 +12,19 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-// One thread's time relative to the kernels behind this one (docs/benchmarks/convolutions.md):
-// gradients by images whose channels are no whole vectors 0.001 to 0.8, others 0.8 to 1.6; forward
-// passes and gradients by the weight 0.4 to 1.1 where this holds, 0.9 to 3 elsewhere.
+// Conditions for a gain. docs/benchmarks/convolutions.md gives one thread's time relative to the
+// next kernels:
+//
+// | pass                               | relative time                      |
+// |------------------------------------|------------------------------------|
+// | image gradient, channels % 16 != 0 | 0.001 to 0.8                       |
+// | other image gradients              | 0.8 to 1.6                         |
+// | forward and weight gradient        | 0.4 to 1.1 if taken, else 0.9 to 3 |
 Support is_worth_it(const Problem& p) {
   constexpr std::int64_t kVector = 16;
   const bool is_odd = p.weight[1] % kVector != 0;
   if (p.pass == Pass::kGradInput) {
-    constexpr std::int64_t kLeastPiece = 6;  // numbers that are copied at a time
+    constexpr std::int64_t kLeastPiece = 6;  // values that are copied at a time
     return is_odd && p.weight[1] * p.weight[3] >= kLeastPiece
                ? Support::yes()
                : Support::no("others are as fast for so many channels");

@@ -21,12 +21,12 @@ using pixels::Product;
 using pixels::rows_of_strip;
 using pixels::Unit;
 
-// The sizes of a call, as a product of pixels and the weight seen as [outer, inner].
+// The sizes of a call as a product: pixels, and the weight seen as [outer, inner].
 struct Sizes {
   std::int64_t pixels = 0, inner = 0, outer = 0;
 };
 
-// Of images [n, c, h, w], of which `pixels` has as many pixels as are multiplied.
+// For images [n, c, h, w]; the tensor `pixels` has as many pixels as are multiplied.
 Sizes sizes_of(const Tensor& x, const Tensor& y, const Tensor& pixels) {
   const Shape& shape = pixels.shape();
   return {shape[0] * shape[2] * shape[3], x.size(1), y.size(1)};
@@ -50,9 +50,9 @@ Support supports_operands(const KernelArgs& args) {
   return supports_bf16_tensors(args);
 }
 
-// Columns of the result that are divided among threads where there are few strips.
+// The number of parts into which columns are divided among threads if there are few strips.
 std::int64_t column_parts_for(std::int64_t strips, std::int64_t columns) {
-  constexpr std::int64_t kPartsOfThread = 4;  // so many that the last ones end at about one time
+  constexpr std::int64_t kPartsOfThread = 4;  // enough that the threads finish at about one time
   constexpr std::int64_t kLeastColumns = 4 * kBlock;
   const std::int64_t wanted = ceil_div(kPartsOfThread * num_threads(), strips);
   return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(columns / kLeastColumns, 1));
@@ -63,13 +63,14 @@ void multiply(const Product& product, std::int64_t pixels) {
   const std::int64_t strips = ceil_div(pixels, strip);
   const std::int64_t blocks = product.outer / kBlock;
   const std::int64_t parts = column_parts_for(std::max<std::int64_t>(strips, 1), product.outer);
-  // A few microseconds. To read and write a number takes as long as some tens of products.
+  // A part takes at least a few microseconds. Reading and writing a value costs as much as some
+  // tens of multiply-adds.
   constexpr std::int64_t kProducts = std::int64_t{1} << 18;
   constexpr std::int64_t kNumber = 64;
   const std::int64_t cost =
       product.inner * product.outer + kNumber * (product.inner + product.outer);
   const std::int64_t grain = std::max<std::int64_t>(1, kProducts * parts / cost);
-  // A thread's strips follow each other, under columns whose weight it alone reads.
+  // A thread's strips follow each other, with columns whose weight only that thread reads.
   parallel_for(parts * strips, grain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t part = begin / strips;
@@ -82,12 +83,12 @@ void multiply(const Product& product, std::int64_t pixels) {
   });
 }
 
-// All of the weight is read for each strip.
+// Whether the whole weight is read for each strip.
 bool is_one_chunk(const Sizes& sizes) {
   return 2 * sizes.inner * sizes.outer <= pixels::kChunkBytes;
 }
 
-// Where rows of batch_norm are pixels.
+// Whether results are summed for a batch_norm whose rows are pixels.
 bool can_sum(const Sizes& sizes) {
   constexpr std::int64_t kWideRow = 256;
   return sizes.outer >= kWideRow && is_one_chunk(sizes);
@@ -105,14 +106,14 @@ NormStatistics multiply_and_sum(const Product& product, const Shape& shape) {
   return found;
 }
 
-// Of pixels without gaps. The backward pass multiplies with the transposed weight.
+// A call on pixels without gaps. The backward pass multiplies with the transposed weight.
 struct Call {
   Unit unit;
   ReadIn pass;
   Tensor x;
   const NormArrays* norm;
   const Tensor& weight;
-  Tensor bias{};  // f32, dense, or none
+  Tensor bias{};  // f32, dense; may be undefined
   Tensor y;
 };
 

@@ -7,10 +7,10 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-// The gradient by x of a convolution with 1x1 kernels is one as well: of the result's gradient,
-// with the transposed weight. oneDNN's kernels for forward passes are the faster ones (see
-// docs/benchmarks/convolutions.md). A stride leaves pixels between that no output was computed
-// from.
+// The input gradient of a convolution with 1x1 kernels is itself a convolution, of the result's
+// gradient with the transposed weight. oneDNN's forward kernels are the faster ones
+// (docs/benchmarks/convolutions.md). With a stride, no output was computed from the pixels in
+// between.
 Problem pointwise_problem(const KernelArgs& args) {
   const Shape& grad = args.input(0).shape();
   const std::int64_t channels = args.input(1).size(1);

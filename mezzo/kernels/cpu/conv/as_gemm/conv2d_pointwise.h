@@ -1,4 +1,4 @@
-// The gradient by its image of a convolution with 1x1 kernels, as a convolution forward.
+// The input gradient of a convolution with 1x1 kernels, computed as a forward convolution.
 #pragma once
 
 #include "mezzo/kernels/kernel.h"

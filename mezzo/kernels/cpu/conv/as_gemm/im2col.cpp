@@ -10,7 +10,7 @@
 namespace mezzo::kernels::conv {
 namespace {
 
-// A channels-last image and its patches, as bytes.
+// The byte layout of a channels-last image and its patches.
 class Layout {
  public:
   Layout(const Tensor& image, const PatchGrid& grid)
@@ -19,17 +19,17 @@ class Layout {
         width_(image.size(3)),
         pixel_bytes_(static_cast<std::size_t>(image.size(1)) * size_of(image.dtype())) {}
 
-  // Of what a patch has of a row of the image.
+  // Bytes of one row of a patch.
   std::size_t piece_bytes() const { return static_cast<std::size_t>(grid_.size.w) * pixel_bytes_; }
   std::size_t row_bytes() const { return static_cast<std::size_t>(width_) * pixel_bytes_; }
 
   std::size_t row_at(std::int64_t n, std::int64_t h) const {
     return static_cast<std::size_t>(n * height_ + h) * row_bytes();
   }
-  // From one patch's piece of a row to the next one's.
+  // Bytes from one patch's row to the next patch's in a row of the image.
   std::size_t image_step() const { return static_cast<std::size_t>(grid_.stride.w) * pixel_bytes_; }
 
-  // The piece of row `i` of the first patch in row `h` of the patches.
+  // Where row `i` of the first patch lies, in row `h` of the patches.
   std::size_t piece_at(std::int64_t n, std::int64_t h, std::int64_t i) const {
     const std::int64_t patch = (n * grid_.count.h + h) * grid_.count.w;
     return static_cast<std::size_t>(patch * grid_.size.h + i) * piece_bytes();

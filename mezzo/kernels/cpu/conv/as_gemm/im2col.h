@@ -1,4 +1,4 @@
-// What the windows of a convolution meet of an image, where no two of them overlap.
+// im2col for convolutions whose windows do not overlap.
 #pragma once
 
 #include "mezzo/core/tensor.h"
@@ -6,18 +6,18 @@
 
 namespace mezzo::kernels::conv {
 
-// Windows of `size` pixels, `stride` apart, the first one in the image's corner.
+// A grid of windows of `size` pixels, `stride` apart; the first one is in the image's corner.
 struct PatchGrid {
   Size2d count{};
   Size2d size = 1;
   Size2d stride = 1;  // at least the size
 };
 
-// A copy [n, size.h * size.w * c, count.h, count.w] of a channels-last image [n, c, h, w]: patches
-// as pixels, whose channels are rows of pixels, one after the other. Channels-last, too.
+// A channels-last copy [n, size.h * size.w * c, count.h, count.w] of a channels-last image [n, c,
+// h, w]. A patch becomes a pixel; its channels are the patch's pixels, row by row.
 Tensor gather_patches(const Tensor& image, const PatchGrid& grid);
 
-// Writes the patches back to where gather_patches() finds them, and zeros elsewhere.
+// The inverse: writes the patches to where gather_patches() finds them, and zeros elsewhere.
 void spread_patches(const Tensor& patches, const PatchGrid& grid, const Tensor& image);
 
 }  // namespace mezzo::kernels::conv

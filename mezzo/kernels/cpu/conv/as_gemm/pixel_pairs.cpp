@@ -11,10 +11,9 @@ namespace mezzo::kernels::conv {
 namespace {
 
 constexpr std::uint64_t kWhole = 0x77686f6c;  // DerivedKey::kind of matrices
-constexpr std::int64_t kGrain = 1 << 14;      // numbers of a weight for each thread
+constexpr std::int64_t kGrain = 1 << 14;      // values of a weight for each thread
 
-// The tap of a kernel of `count` that joins a result's index with an image's, along one axis; -1 if
-// none does.
+// The tap, of `count`, by which a result reads an image's index along one axis; -1 if none does.
 std::int64_t tap_between(std::int64_t result, std::int64_t index, std::int64_t stride,
                          std::int64_t dilation, std::int64_t padding, std::int64_t count) {
   const std::int64_t distance = index - (result * stride - padding);
@@ -22,7 +21,7 @@ std::int64_t tap_between(std::int64_t result, std::int64_t index, std::int64_t s
   return joins ? distance / dilation : -1;
 }
 
-// Pairs of indices along one axis that a tap joins.
+// The number of pairs of indices that a tap joins along one axis.
 std::int64_t joined(std::int64_t results, std::int64_t size, std::int64_t stride,
                     std::int64_t dilation, std::int64_t padding, std::int64_t count) {
   std::int64_t pairs = 0;
@@ -53,7 +52,7 @@ struct KeptMatrix final : RefCounted {
 }  // namespace
 
 bool PixelPairs::are_worth_it(const Problem& p) {
-  // For a few images, reading the matrix takes longer than what kernels for convolutions do.
+  // For fewer images, reading the matrix takes longer than a convolution kernel.
   constexpr std::int64_t kFewestImages = 32;
   constexpr std::int64_t kMostGrowth = 4;
   if (p.x[0] < kFewestImages) return false;
@@ -98,8 +97,8 @@ void PixelPairs::for_pairs(std::int64_t output, const Visit& visit) const {
   }
 }
 
-// Both go output channel by output channel: its numbers are [tap][c] in the innermost cache, where
-// rows of the matrix are copied from or added to as a whole.
+// Both functions go through output channels one by one. A channel's values are laid out as [tap][c]
+// in the first-level cache, where whole rows of the matrix are copied from or added to.
 template <class Bits>
 void PixelPairs::expand(const Bits* weight, const WeightSteps& steps, Bits* matrix) const {
   const std::int64_t size = inputs_ * taps_;

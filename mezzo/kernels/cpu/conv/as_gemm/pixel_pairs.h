@@ -9,33 +9,32 @@
 
 namespace mezzo::kernels::conv {
 
-// The matrix [result pixels * o, pixels * c] holds, for each pair of pixels, the [o, c] numbers of
-// the tap that joins them, and zeros where none does.
+// The matrix [result pixels * o, pixels * c] of a convolution. For each pair of pixels, it holds
+// the [o, c] values of the tap that joins them, and zeros if none does.
 class PixelPairs {
  public:
-  // Of a problem with one group for which are_worth_it() is true.
+  // For a problem with one group and are_worth_it().
   explicit PixelPairs(const Problem& problem);
 
-  // True if there are at least 32 images to multiply by the matrix, and it is at most four times as
-  // large as the weight and at least half full: the product then does at most twice the arithmetic
-  // that is needed.
+  // True for at least 32 images, a matrix of at most four times the weight's size, and at least
+  // half of it in use. The product then does at most twice the arithmetic that is needed.
   static bool are_worth_it(const Problem& problem);
 
   std::int64_t result_pixels() const { return result_pixels_; }
   Shape matrix_shape() const { return {result_pixels_ * outputs_, pixels_ * inputs_}; }
 
-  // The matrix of a weight, in its dtype. That of a parameter is kept beside it and made again only
-  // after it has changed.
+  // The matrix of a weight, in its dtype. A parameter's matrix is kept beside it and made again
+  // only after the parameter has changed.
   Tensor matrix_of(const Tensor& weight) const;
 
-  // The reverse for gradients: adds up the f32 numbers of all pairs that a tap joins, and rounds
+  // The inverse for gradients: adds up the f32 values of all pairs that a tap joins, and rounds
   // once to the dtype of `weight`.
   void fold(const Tensor& matrix, const Tensor& weight) const;
 
  private:
   static constexpr std::int64_t kNoTap = -1;
 
-  // visit(place of the pair's numbers in the matrix, tap) for all pairs of one output channel.
+  // Calls visit(place of the pair's values in the matrix, tap) for all pairs of one output channel.
   template <class Visit>
   void for_pairs(std::int64_t output, const Visit& visit) const;
   template <class Bits>
@@ -50,8 +49,8 @@ class PixelPairs {
   std::int64_t pixels_;
   std::int64_t result_pixels_;
   std::vector<std::int64_t> joined_by_;  // [result pixel][pixel]: the tap, or kNoTap
-  std::vector<std::int64_t> used_taps_;  // that join any
-  std::uint64_t geometry_;               // tells apart matrices of one weight
+  std::vector<std::int64_t> used_taps_;  // the taps that join any pair
+  std::uint64_t geometry_;               // distinguishes the matrices of one weight
 };
 
 }  // namespace mezzo::kernels::conv

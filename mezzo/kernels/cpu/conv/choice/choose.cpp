@@ -32,8 +32,9 @@ Support supports_groups(const Problem& p) {
 }
 
 Support supports_bf16(const Problem& p) {
-  return p.dtype == DType::kBf16 && p.result == DType::kBf16 ? Support::yes()
-                                                             : Support::no("only bf16 is multiplied so");
+  return p.dtype == DType::kBf16 && p.result == DType::kBf16
+             ? Support::yes()
+             : Support::no("only bf16 is multiplied so");
 }
 
 bool is_strided(const Problem& p) { return p.attrs.stride != Size2d(1); }
@@ -49,9 +50,9 @@ Support takes_fully_connected(const Problem& p, const Machine& /*machine*/) {
 
 // --- Windows as rows of a matrix ----------------------------------------------------------------
 
-// One thread's time relative to the kernels listed after it: gradients by images whose channels are no whole vectors
-// 0.001 to 0.8, others 0.8 to 1.6; forward passes and weight gradients 0.4 to 1.1 where this holds, 0.9 to 3
-// elsewhere.
+// One thread's time relative to the kernels listed after it: gradients by images whose channels are
+// no whole vectors 0.001 to 0.8, others 0.8 to 1.6; forward passes and weight gradients 0.4 to 1.1
+// where this holds, 0.9 to 3 elsewhere.
 Support is_im2col_worth_it(const Problem& p) {
   constexpr std::int64_t kVector = 16;
   const bool is_odd = p.weight[1] % kVector != 0;
@@ -78,9 +79,9 @@ Support takes_im2col(const Problem& p, const Machine& /*machine*/) {
   return is_im2col_worth_it(p);
 }
 
-// One thread's time relative to the kernels listed after it: 0.2 to 0.8 where this holds, 0.9 to 1.8 at stride 1, up
-// to 1.6 for fewer channels of the result, and 0.3 to 2.1 for more channels of the image. Without the tile unit,
-// cpu_row_sums is faster.
+// One thread's time relative to the kernels listed after it: 0.2 to 0.8 where this holds, 0.9
+// to 1.8 at stride 1, up to 1.6 for fewer channels of the result, and 0.3 to 2.1 for more channels
+// of the image. Without the tile unit, cpu_row_sums is faster.
 Support takes_col2im(const Problem& p, const Machine& machine) {
   if (p.attrs.groups != 1 || p.attrs.dilation != Size2d(1)) {
     return Support::no("only without groups or dilation");
@@ -106,8 +107,8 @@ Tiling tiling_of(const Problem& p) {
           .left = p.attrs.padding.left};
 }
 
-// Transforms pay if many channels share those of an image and enough tiles those of the weight, which take longer when
-// it leaves the caches.
+// Transforms pay if many channels share those of an image and enough tiles those of the weight,
+// which take longer when it leaves the caches.
 Support is_winograd_worth_it(const Problem& p) {
   constexpr std::int64_t kFewestChannels = 24;
   constexpr std::int64_t kLargeWeight = 1 << 16;
@@ -128,8 +129,8 @@ Support is_winograd_worth_it(const Problem& p) {
   return Support::yes();
 }
 
-// A dot product of bf16 does twice the arithmetic of f32's multiply-add: less is won, and what the transforms take
-// counts twice.
+// A dot product of bf16 does twice the arithmetic of f32's multiply-add: less is won, and what the
+// transforms take counts twice.
 Support is_winograd_worth_it_beside_dots(const Problem& p) {
   const Tiling tiling = tiling_of(p);
   const std::int64_t tiles = tiling.tiles();
@@ -183,7 +184,8 @@ Support takes_pixels(const Problem& p, const Machine& machine) {
              : Support::no("only for multiples of 32 channels");
 }
 
-// Whether oneDNN computes that dtype itself. It makes up for missing instructions at a third of the speed of f32.
+// Whether oneDNN computes that dtype itself. It makes up for missing instructions at a third of the
+// speed of f32.
 Support takes_onednn(const Problem& p, const Machine& machine) {
   if (p.dtype == DType::kF16) return Support::no("oneDNN does not compute f16 on CPUs");
   return p.dtype == DType::kF32 || machine.has_fast_bf16()
@@ -198,9 +200,10 @@ Support takes_pointwise(const Problem& p, const Machine& machine) {
 
 // --- Directly, on the tile unit -----------------------------------------------------------------
 
-// One thread's time relative to oneDNN 2.6.3: gradients at a stride 0.35 to 0.5; at stride 1, 0.7 to 0.9 for images of
-// 4x4 to 8x8 pixels and their gradients 0.3 to 0.95 up to 16x16, while larger images take 0.95 to 1.2. So do
-// convolutions at a stride, where oneDNN is to be trusted and whole images are enough for the threads.
+// One thread's time relative to oneDNN 2.6.3: gradients at a stride 0.35 to 0.5; at stride 1, 0.7
+// to 0.9 for images of 4x4 to 8x8 pixels and their gradients 0.3 to 0.95 up to 16x16, while larger
+// images take 0.95 to 1.2. So do convolutions at a stride, where oneDNN is to be trusted and whole
+// images are enough for the threads.
 Support is_direct_worth_it(const Problem& p) {
   constexpr std::int64_t kManyImages = 16;  // as many as a CPU with AMX has cores for, at least
   const bool is_forward = p.pass == Pass::kForward;
@@ -222,12 +225,14 @@ Support takes_direct(const Problem& p, const Machine& machine) {
   }
   const Support worth = is_direct_worth_it(p);
   if (!worth) return worth;
-  return direct::plan_for(p, 1).is_possible() ? Support::yes()
-                                              : Support::no("the result is larger than what it reads");
+  return direct::plan_for(p, 1).is_possible()
+             ? Support::yes()
+             : Support::no("the result is larger than what it reads");
 }
 
-// Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads. With more than half of the tiles empty, for the
-// elements of a kernel's row cannot be cut evenly, it takes up to 1.15; forward, images of 16 channels take 1.05.
+// Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads. With more than half of the
+// tiles empty, for the elements of a kernel's row cannot be cut evenly, it takes up to 1.15;
+// forward, images of 16 channels take 1.05.
 Support is_direct_narrow_worth_it(const Problem& p, const direct_narrow::Problem& narrow) {
   constexpr std::int64_t kTileWidth = 32;  // elements of a tile's row
   if (narrow.channels > (p.pass == Pass::kForward ? 15 : 16)) {
@@ -256,12 +261,14 @@ Support takes_direct_narrow(const Problem& p, const Machine& machine) {
 
 // Counts of vector instructions, with constants as measured.
 //
-// cpu_row_sums, for a pixel of the result. There are as many rows of images as of the result times the stride.
+// cpu_row_sums, for a pixel of the result. There are as many rows of images as of the result times
+// the stride.
 std::int64_t row_sums_instructions(const row_sums::Problem& p, const Machine& machine) {
   constexpr std::int64_t kAdded = 8;   // for every vector of a piece, to a row of an image
   constexpr std::int64_t kBegun = 24;  // for every pixel in a row of an image
   const std::int64_t products = p.kernel.h * p.steps();
-  return ceil_div(p.piece(), machine.lanes) * (products + kAdded * p.stride.h) + kBegun * p.stride.h;
+  return ceil_div(p.piece(), machine.lanes) * (products + kAdded * p.stride.h) +
+         kBegun * p.stride.h;
 }
 
 // oneDNN, for the same pixel: its vectors hold the channels of one.
@@ -271,7 +278,8 @@ std::int64_t onednn_instructions(const row_sums::Problem& p, const Machine& mach
 }
 
 row_sums::Problem row_sums_problem(const Problem& p, const Machine& machine) {
-  return row_sums::problem_of(p, p.dtype == DType::kBf16 && !machine.has_tiles && machine.has_fast_dot);
+  return row_sums::problem_of(
+      p, p.dtype == DType::kBf16 && !machine.has_tiles && machine.has_fast_dot);
 }
 
 Support takes_row_sums(const Problem& p, const Machine& machine) {
@@ -351,8 +359,8 @@ Products products_for(DType dtype, const Machine& machine) {
   return machine.has_fast_dot ? Products::kPairs : Products::kF32;
 }
 
-// Panels of 16 are so empty that other kernels are faster; with dot products, that begins later, and with the tile unit
-// later still.
+// Panels of 16 are so empty that other kernels are faster; with dot products, that begins later,
+// and with the tile unit later still.
 bool are_few_channels(const grad_weight::Problem& p) {
   constexpr std::int64_t kMany = 64;
   const bool joins = joins_columns(p);
@@ -365,9 +373,10 @@ bool are_few_channels(const grad_weight::Problem& p) {
   return p.in_channels < (p.out_channels < grad_weight::kPanel ? 4 : 3);
 }
 
-// f32 images that are worth copying: those of enough channels for the multiply-adds to count. Without AVX-512 the
-// panels are faster than oneDNN's kernels, which read images where they are. With it they are not, but where a kernel
-// of several pixels moves by more than one: there oneDNN's take up to twice as long.
+// f32 images that are worth copying: those of enough channels for the multiply-adds to count.
+// Without AVX-512 the panels are faster than oneDNN's kernels, which read images where they are.
+// With it they are not, but where a kernel of several pixels moves by more than one: there oneDNN's
+// take up to twice as long.
 bool is_slow_in_place(const Problem& p, const Machine& machine) {
   constexpr std::int64_t kManyChannels = 64;
   return p.dtype == DType::kF32 && std::min(p.y[1], p.x[1]) >= kManyChannels &&
@@ -380,14 +389,13 @@ Support takes_grad_weight(const Problem& p, const Machine& machine) {
   }
   if (!machine.has_vectors()) return Support::no("needs AVX2 or NEON");
   if (const Support groups = supports_groups(p); !groups) return groups;
-  const grad_weight::Problem problem =
-      grad_weight::problem_of(p, products_for(p.dtype, machine));
+  const grad_weight::Problem problem = grad_weight::problem_of(p, products_for(p.dtype, machine));
   return are_few_channels(problem) ? Support::no("few channels") : Support::yes();
 }
 
-// Where oneDNN's kernels are slower, as far as measured: their vectors of output channels must be mostly empty for
-// that, and the sums long beside the copies made here. Its bf16 kernels are always slower without AMX, and f16 must be
-// widened for them first.
+// Where oneDNN's kernels are slower, as far as measured: their vectors of output channels must be
+// mostly empty for that, and the sums long beside the copies made here. Its bf16 kernels are always
+// slower without AMX, and f16 must be widened for them first.
 bool is_grad_weight_planar_worth_it(const Problem& p) {
   if (p.dtype == DType::kBf16) return std::min(p.x[1], p.y[1]) < 8;
   if (is_strided(p)) return false;

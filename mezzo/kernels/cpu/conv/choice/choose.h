@@ -1,10 +1,10 @@
 // Which method computes a convolution: all that decides it, in one place.
 //
-// Each operation's kernels stand in conv2d.cpp in order of preference, and the first that takes a call computes it.
-// Whether a method takes one is decided here, from the problem and the machine alone, so that
-// tests/unit/ops/conv_choice.txt can list what is chosen on machines that are not at hand. A rule says two things:
-// what the method can compute, and where it was measured to be the fastest. The measurements are in
-// docs/benchmarks/convolutions.md.
+// Each operation's kernels stand in conv2d.cpp in order of preference, and the first that takes a
+// call computes it. Whether a method takes one is decided here, from the problem and the machine
+// alone, so that tests/unit/ops/conv_choice.txt can list what is chosen on machines that are not at
+// hand. A rule says two things: what the method can compute, and where it was measured to be the
+// fastest. The measurements are in docs/benchmarks/convolutions.md.
 #pragma once
 
 #include "mezzo/kernels/cpu/conv/choice/machine.h"
@@ -39,8 +39,9 @@ Support takes(const KernelArgs& args) {
   return tensors ? kMethod.takes(problem_of(args), this_machine()) : tensors;
 }
 
-// The kernel that computes the problem on that machine, of those that an operation lists: the first whose method
-// takes it. Of oneDNN's it is assumed that they compute everything in f32, and in bf16 where that is fast.
+// The kernel that computes the problem on that machine, of those that an operation lists: the first
+// whose method takes it. Of oneDNN's it is assumed that they compute everything in f32, and in bf16
+// where that is fast.
 const char* choose(const KernelList& kernels, const Problem& problem, const Machine& machine);
 
 }  // namespace mezzo::kernels::conv

@@ -16,7 +16,7 @@ using direct::kBlock;
 using direct::Plan;
 using direct::plan_for;
 
-// As many as a CPU with AMX has cores for, at least.
+// With fewer images oneDNN may leave cores idle: CPUs with AMX have this many cores or more.
 constexpr std::int64_t kManyImages = 16;
 
 Support supports_operands(const KernelArgs& args) {
@@ -24,10 +24,18 @@ Support supports_operands(const KernelArgs& args) {
   return supports_bf16_tensors(args);
 }
 
-// One thread's time relative to oneDNN 2.6.3 (docs/benchmarks/convolutions.md): gradients at a
-// stride 0.35 to 0.5; at stride 1, 0.7 to 0.9 for images of 4x4 to 8x8 pixels and their gradients
-// 0.3 to 0.95 up to 16x16, while larger images take 0.95 to 1.2. So do convolutions at a stride,
-// where oneDNN is to be trusted and whole images are enough for the threads.
+// Conditions for a gain. docs/benchmarks/convolutions.md gives one thread's time relative to oneDNN
+// 2.6.3:
+//
+// | pass                                          | relative time |
+// |-----------------------------------------------|---------------|
+// | gradients with a stride                       | 0.35 to 0.5   |
+// | stride 1, images of 4x4 to 8x8 pixels         | 0.7 to 0.9    |
+// | their gradients, up to 16x16 pixels           | 0.3 to 0.95   |
+// | larger images, and convolutions with a stride | 0.95 to 1.2   |
+//
+// Convolutions with a stride are still taken where oneDNN is not trusted, or has too few whole
+// images for the threads.
 Support is_worth_it(const Problem& p) {
   const bool is_forward = p.pass == Pass::kForward;
   const bool is_strided = p.attrs.stride != Size2d(1);
@@ -49,7 +57,7 @@ Support supports(const Problem& p) {
                                       : Support::no("the result is larger than what it reads");
 }
 
-// The weight seen as [outer, inner, kh, kw].
+// The strides of the weight seen as [outer, inner, kh, kw].
 Strides strides_of(const Tensor& weight, Pass pass) {
   const Strides& s = weight.strides();
   return pass == Pass::kForward ? s : Strides{s[1], s[0], s[2], s[3]};
@@ -71,7 +79,7 @@ void run(const Problem& p, const KernelArgs& args) {
                           .bias = bias.defined() ? bias.data<float>() : nullptr,
                           .y = out.mutable_data<BFloat16>()};
   const Plan plan = plan_for(p, num_threads());
-  // Some microseconds of products.
+  // A part takes at least some microseconds of multiply-adds.
   const std::int64_t part = plan.band * plan.image.pitch() * plan.share * plan.inner * plan.taps;
   const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 23) / part);
   parallel_for(plan.bands() * plan.shares(), grain, [&](std::int64_t begin, std::int64_t end) {

@@ -14,9 +14,9 @@ namespace {
 using direct_narrow::Plan;
 using direct_narrow::Weight;
 
-constexpr std::int64_t kTileWidth = 32;  // numbers of a tile's row
+constexpr std::int64_t kTileWidth = 32;  // values in a row of a tile
 
-// The gradient by the input is a convolution of the result's gradient with the turned kernel.
+// The input gradient is a convolution of the result's gradient with the rotated kernel.
 direct_narrow::Problem joined_problem(const Problem& p) {
   const Size2d kernel{p.weight[2], p.weight[3]};
   const Size2d x{p.x[2], p.x[3]};
@@ -47,9 +47,10 @@ Support supports_operands(const KernelArgs& args) {
   return supports_bf16_tensors(args);
 }
 
-// Where it takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads
-// (docs/benchmarks/convolutions.md). With more than half of the tiles empty, for the numbers of a
-// kernel's row cannot be cut evenly, it takes up to 1.15; forward, images of 16 channels take 1.05.
+// Conditions under which this takes 0.4 to 0.95 of oneDNN 2.6.3's time on two threads
+// (docs/benchmarks/convolutions.md). It takes up to 1.15 if more than half of the tiles are empty
+// because the values of a kernel's row cannot be cut evenly. Forward, images of 16 channels take
+// 1.05.
 Support is_worth_it(const Problem& problem, const direct_narrow::Problem& p) {
   const bool is_forward = problem.pass == Pass::kForward;
   if (p.channels > (is_forward ? 15 : 16)) return Support::no("only for few channels");
@@ -91,7 +92,7 @@ void run(const Problem& problem, const KernelArgs& args) {
                                  .weight = weight,
                                  .bias = bias.defined() ? bias.data<float>() : nullptr,
                                  .y = args.output().mutable_data<BFloat16>()};
-  // Some microseconds of products.
+  // A part takes at least some microseconds of multiply-adds.
   const std::int64_t part =
       plan.band * plan.strips() * problem.weight[2] * plan.blocks * plan.out_tiles;
   const std::int64_t grain = std::max<std::int64_t>(1, 512 / part);

@@ -5,12 +5,12 @@
 
 namespace mezzo::kernels::conv {
 
-// Yes for bf16 kernels of several columns at stride 1, without groups or dilation, for at most 15
-// channels of what is read (16 of a gradient) and 64 of the result, where it is faster.
+// Yes for bf16 kernels of several columns at stride 1, without groups or dilation, where this is
+// faster: for at most 15 channels of the operand read (16 for a gradient) and 64 of the result.
 Support supports_direct_narrow(const KernelArgs& args);
 Support supports_direct_narrow_grad_input(const KernelArgs& args);
 
-// f32 sums, rounded once. Any number of threads gives the same bits.
+// Compute f32 sums, rounded once. The bits do not depend on the number of threads.
 void run_direct_narrow(const KernelArgs& args);
 void run_direct_narrow_grad_input(const KernelArgs& args);
 

@@ -14,7 +14,7 @@ namespace mezzo::kernels::direct {
 
 namespace {
 
-// The pixels of a band, panel after panel of their channels.
+// A copy of a band's pixels, one panel of channels after the other.
 class BandCopy {
  public:
   BandCopy(const Plan& plan, const BFloat16* x)
@@ -25,7 +25,7 @@ class BandCopy {
         memory_(empty({positions_ * plan.inner}, DType::kBf16)),
         pixels_(memory_.mutable_data<BFloat16>()) {}
 
-  // Copies what rows [begin, end) of the results read.
+  // Copies the pixels that rows [begin, end) of the results read.
   void fill(std::int64_t begin, std::int64_t end);
 
   std::int64_t width(std::int64_t first_channel) const {
@@ -56,8 +56,7 @@ void BandCopy::clear(std::int64_t begin, std::int64_t end) {
   }
 }
 
-// Reads `width` channels of each pixel, multiples of a cache line, and writes them one behind the
-// other.
+// Copies `width` channels of each pixel, whole cache lines, to contiguous memory.
 MEZZO_TILE_TARGET void copy_pixels(const BFloat16* from, std::int64_t step, std::int64_t pixels,
                                    std::int64_t width, BFloat16* to) {
   for (std::int64_t i = 0; i < pixels; ++i, from += step) {
@@ -67,7 +66,7 @@ MEZZO_TILE_TARGET void copy_pixels(const BFloat16* from, std::int64_t step, std:
   }
 }
 
-// Every image.apart.w-th pixel of a row from the first on; returns the position behind them.
+// Copies every image.apart.w-th pixel of a row from `first` on; returns the position after them.
 MEZZO_TILE_TARGET std::int64_t BandCopy::copy_row(std::int64_t row, std::int64_t first,
                                                   std::int64_t to) {
   const TallImage& image = plan_.image;
@@ -135,8 +134,8 @@ class Bands {
   const Plan& plan_;
   const Call& call_;
   BandCopy copy_;
-  std::vector<TileSums> sums_;        // of columns
-  std::vector<std::int64_t> pixels_;  // with which rows of the band begin
+  std::vector<TileSums> sums_;        // of the columns
+  std::vector<std::int64_t> pixels_;  // first pixel of each row of the band
 };
 
 // Adds the products of a panel to the sums in the registers.
@@ -178,7 +177,7 @@ MEZZO_TILE_TARGET void Bands::store(const Phase& phase, std::int64_t position, s
 
 MEZZO_TILE_TARGET void Bands::compute_strip(const Phase& phase, std::int64_t position,
                                             const Columns& columns) {
-  // The tile loads do not tell the compiler that they read memory.
+  // The compiler does not know that tile loads read memory.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   for (std::int64_t first = 0; first < plan_.inner; first += plan_.panel) {
     const bool is_last = first + plan_.panel >= plan_.inner;

@@ -1,4 +1,4 @@
-// Convolutions on the tile unit.
+// The computation of a convolution on the tile unit, as direct_plan.h divides it.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace mezzo::kernels::direct {
 
-// x and y are channels-last; the weight lies in tiles [outer / 16][inner / 32][taps], each of 16
+// x and y are channels-last. The weight lies in tiles [outer / 16][inner / 32][taps], each of 16
 // pairs of input channels by 16 outputs.
 struct Call {
   const BFloat16* x = nullptr;
   const char* weight = nullptr;
-  const float* bias = nullptr;  // of the outputs, or none
+  const float* bias = nullptr;  // of the outputs; null: no bias
   BFloat16* y = nullptr;
 };
 
-// Computes parts [begin, end) of bands() * shares() on this thread: f32 sums, in the order of the
-// channels' panels, their blocks and the taps, then the bias, rounded once.
+// Computes parts [begin, end) of bands() * shares() on the calling thread. f32 sums run over the
+// channels' panels, their blocks, then the taps; the bias is added, and they are rounded once.
 void convolve(const Plan& plan, const Call& call, std::int64_t begin, std::int64_t end);
 
 }  // namespace mezzo::kernels::direct

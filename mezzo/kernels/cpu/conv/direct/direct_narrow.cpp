@@ -12,10 +12,10 @@
 namespace mezzo::kernels::direct_narrow {
 namespace {
 
-constexpr std::int64_t kMostWidth = 32;  // of a tile's row
-constexpr std::int64_t kMostTiles = 4;   // of sums at once
+constexpr std::int64_t kMostWidth = 32;  // values in a tile's row
+constexpr std::int64_t kMostTiles = 4;   // tiles of sums at once
 
-// Rows whose copy stays in the first-level cache.
+// The number of result rows whose copied input stays in the first-level cache.
 std::int64_t band_of(const Plan& plan) {
   constexpr std::int64_t kBytes = 24 << 10;
   const Problem& p = plan.problem;
@@ -43,7 +43,7 @@ void pack(const Plan& plan, const Weight& weight, char* tiles) {
   const Problem& p = plan.problem;
   auto* const out = reinterpret_cast<BFloat16*>(tiles);
   std::fill_n(out, plan.weight_tiles() * kNumbers, BFloat16());
-  const std::int64_t numbers = plan.blocks * plan.width;  // of a row of the kernel
+  const std::int64_t numbers = plan.blocks * plan.width;  // values in a row of the kernel
   for (std::int64_t i = 0; i < p.kernel.h * numbers; ++i) {
     const std::int64_t k = i % numbers;
     const std::int64_t channel = k % plan.channels;
@@ -63,7 +63,7 @@ void pack(const Plan& plan, const Weight& weight, char* tiles) {
 
 namespace {
 
-// Copies of the rows that a band reads, with zeros where the padding is.
+// Copies of the rows that a band reads, with zeros for the padding.
 class Lines {
  public:
   Lines(const Plan& plan, const BFloat16* x)
@@ -72,7 +72,7 @@ class Lines {
         memory_(zeros({plan.lines() * plan.line()}, DType::kBf16)),
         numbers_(memory_.mutable_data<BFloat16>()) {}
 
-  // Those of `count` rows of an image, from row `first` on, which may lie in the padding.
+  // Copies `count` rows of an image from row `first` on; rows may lie in the padding.
   void fill(std::int64_t image, std::int64_t first, std::int64_t count);
   const char* line(std::int64_t i) const {
     return reinterpret_cast<const char*>(numbers_ + i * plan_.line());
@@ -87,10 +87,10 @@ class Lines {
   BFloat16* numbers_;
 };
 
-// Only pixels are written: what lies beside them stays zero.
+// Only pixels are written: the padding beside them stays zero.
 void Lines::fill(std::int64_t image, std::int64_t first, std::int64_t count) {
   const Problem& p = plan_.problem;
-  // Where a convolution's padding is wider than its kernel, nothing reads its last results.
+  // If a convolution's padding is wider than its kernel, its last results read no pixel.
   const std::int64_t pixels = std::min(p.x.w, plan_.line() / plan_.channels - p.left);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = first + i;
@@ -103,7 +103,8 @@ void Lines::fill(std::int64_t image, std::int64_t first, std::int64_t count) {
   }
 }
 
-// One channel, or three: two loads and stores of so few bytes each would take most of the time.
+// The case of one channel; three channels follow. Two loads and stores of so few bytes each would
+// take most of the time.
 MEZZO_TILE_TARGET void widen_singles(const BFloat16* from, std::int64_t pixels, BFloat16* to) {
   auto* const bytes = reinterpret_cast<char*>(to);
   for (std::int64_t i = 0; i < pixels; ++i) {
@@ -120,7 +121,7 @@ MEZZO_TILE_TARGET void widen_triples(const BFloat16* from, std::int64_t pixels, 
     four &= kTriple;
     std::memcpy(bytes + i * 8, &four, sizeof(four));
   }
-  std::copy_n(from + 3 * (pixels - 1), 3, to + 4 * (pixels - 1));  // nothing lies behind it
+  std::copy_n(from + 3 * (pixels - 1), 3, to + 4 * (pixels - 1));  // nothing follows the last pixel
 }
 
 void Lines::copy(const BFloat16* from, std::int64_t pixels, BFloat16* to) const {
@@ -133,21 +134,21 @@ void Lines::copy(const BFloat16* from, std::int64_t pixels, BFloat16* to) const 
     widen_triples(from, pixels, to);
   } else {
     for (std::int64_t i = 0; i < pixels; ++i, from += channels, to += plan_.channels) {
-      std::copy_n(from, channels, to);  // the channel behind them stays zero
+      std::copy_n(from, channels, to);  // the padding channel stays zero
     }
   }
 }
 
-// What some tiles of pixels are computed from.
+// The input of some tiles of pixels.
 struct Strip {
-  const char* x = nullptr;  // of the kernel's first row
-  std::int64_t line = 0;    // bytes from row to row,
-  std::int64_t pixel = 0;   // from pixel to pixel,
-  std::int64_t next = 0;    // and from tile to tile of pixels
+  const char* x = nullptr;  // at the kernel's first row
+  std::int64_t line = 0;    // bytes from row to row
+  std::int64_t pixel = 0;   // bytes from pixel to pixel
+  std::int64_t next = 0;    // bytes from tile to tile of pixels
   const char* weight = nullptr;
 };
 
-// Adds the products of one block: kM tiles of pixels by kN of outputs, four at most.
+// Adds the products of one block: kM tiles of pixels by kN of outputs, at most four in all.
 template <int kM, int kN>
 MEZZO_TILE_TARGET void add_block(const char* x, const Strip& strip, const char* weight) {
   const std::int64_t pixel = strip.pixel;
@@ -246,7 +247,7 @@ MEZZO_TILE_TARGET void Bands::add_tiles(const Strip& strip, std::int64_t count) 
                               : add_up<1, 4>(plan_, strip, sums_);
 }
 
-// The sums of a tile, outputs from `out` on, of so many pixels.
+// Stores a tile's sums: outputs from `out` on, of `pixels` pixels.
 MEZZO_TILE_TARGET void Bands::store(std::int64_t tile, std::int64_t out, std::int64_t pixels,
                                     BFloat16* y) const {
   const std::int64_t outs = plan_.problem.outs;
@@ -256,22 +257,22 @@ MEZZO_TILE_TARGET void Bands::store(std::int64_t tile, std::int64_t out, std::in
       call_.bias != nullptr ? _mm512_maskz_loadu_ps(mask, call_.bias + out) : _mm512_setzero_ps();
   const float* from = sums_.tiles[tile];
   for (std::int64_t i = 0; i < pixels; ++i, from += kTileRows, y += outs) {
-    // To nearest, ties to even, and subnormals to zero, as core/half.h says.
+    // Rounds to nearest, ties to even, and subnormals to zero, as core/half.h says.
     const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_add_ps(_mm512_load_ps(from), bias));
     _mm256_mask_storeu_epi16(y + out, mask, reinterpret_cast<__m256i>(rounded));
   }
 }
 
-// `count` tiles of a row, or of rows one below the other if one takes no more than a tile.
+// Computes `count` tiles of a row, or of consecutive rows if a row takes one tile at most.
 MEZZO_TILE_TARGET void Bands::compute_tiles(const char* x, std::int64_t count, std::int64_t pixels,
                                             BFloat16* y) {
-  // The tile loads do not tell the compiler that they read memory.
+  // The compiler does not know that tile loads read memory.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const Problem& p = plan_.problem;
   const bool is_one_row = plan_.strips() > 1;
   const std::int64_t line = 2 * plan_.line();
   const std::int64_t pixel = 2 * plan_.channels;
-  const std::int64_t next = is_one_row ? kTileRows : p.y.w;  // pixels of the result
+  const std::int64_t next = is_one_row ? kTileRows : p.y.w;  // in pixels of the result
   add_tiles({.x = x,
              .line = line,
              .pixel = pixel,

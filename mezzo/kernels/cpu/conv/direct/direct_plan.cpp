@@ -7,12 +7,12 @@
 namespace mezzo::kernels::direct {
 namespace {
 
-constexpr std::int64_t kBytes = 2;  // of a number
-// 34 pixels of three rows, as a 3x3 kernel reads for a strip, are 13 KB.
+constexpr std::int64_t kBytes = 2;  // per element
+// Channels of a panel: 34 pixels of three rows, which a 3x3 kernel reads for a strip, are 13 KB.
 constexpr std::int64_t kPanel = 64;
 constexpr std::int64_t kWeightBytes = 768 << 10;
 constexpr std::int64_t kBandBytes = 512 << 10;
-// Of a strip, in the first-level cache beside a panel's pixels.
+// Columns whose sums for a strip stay in the first-level cache beside a panel's pixels.
 constexpr std::int64_t kColumnsWithSums = 128;
 
 std::int64_t divided_down(std::int64_t n, std::int64_t by) {
@@ -34,8 +34,8 @@ AxisPhase forward_phase(const Axis& axis, std::int64_t results) {
   return phase;
 }
 
-// Pixel u gets what result a gave under tap k where u + padding = a * stride + k * dilation. Those
-// with one remainder by the stride follow each other.
+// Tap k takes the gradient of result a to pixel u where u + padding = a * stride + k * dilation.
+// The pixels of one remainder by the stride form a phase.
 std::vector<AxisPhase> gradient_phases(const Axis& axis, std::int64_t pixels) {
   std::vector<AxisPhase> phases;
   for (std::int64_t rest = 0; rest < axis.stride; ++rest) {
@@ -52,10 +52,10 @@ std::vector<AxisPhase> gradient_phases(const Axis& axis, std::int64_t pixels) {
   return phases;
 }
 
-// Of all phases along an axis.
+// How far all phases reach along an axis.
 struct Reach {
-  std::int64_t before = 0, after = 0;  // the image's ends
-  std::int64_t behind = 0;  // a result's own position, from the first pixel that is padded on
+  std::int64_t before = 0, after = 0;  // beyond the image's ends
+  std::int64_t behind = 0;             // from the first padded pixel to a result's own position
   std::int64_t most = 0;
 };
 
@@ -74,7 +74,7 @@ Reach reach_of(const std::vector<AxisPhase>& phases, std::int64_t size) {
   return reach;
 }
 
-// The number of a plane, which is added if it is new.
+// The index of a plane, which is added if it is new.
 std::int64_t number_of(const Size2d& plane, std::vector<Size2d>& planes) {
   const auto at = std::find(planes.begin(), planes.end(), plane);
   const std::int64_t number = at - planes.begin();
@@ -112,7 +112,7 @@ void add_phases(Plan& plan, const std::vector<AxisPhase>& rows,
   if (image.planes.empty()) image.planes.emplace_back();  // no result meets a tap
 }
 
-// Planes lie one behind the other in a band's copy.
+// Planes follow each other in a band's copy.
 void place_planes(Plan& plan) {
   const std::int64_t positions = plan.positions();
   for (Phase& phase : plan.phases) {
@@ -120,7 +120,7 @@ void place_planes(Plan& plan) {
   }
 }
 
-// As many bands for each of the threads, unless there are fewer rows.
+// Rows per band, so that every thread gets equally many bands, unless there are fewer rows.
 std::int64_t band_rows(const Plan& plan, int threads) {
   const TallImage& image = plan.image;
   const auto planes = static_cast<std::int64_t>(image.planes.size());
@@ -180,7 +180,8 @@ Plan plan_for(const conv::Problem& p, int threads) {
   const bool keeps_sums = plan.inner > plan.panel;
   const std::int64_t most = keeps_sums ? std::min(fit, kColumnsWithSums) : fit;
   plan.columns = std::min(std::max(most, kBlock), plan.outer);
-  // The threads share what is smaller, and each reads its part of the other.
+  // The threads divide the larger of weight and images; each reads its part of it and all of the
+  // other.
   const bool is_weight_larger = plan.outer * plan.taps > x[0] * x[2] * x[3];
   plan.band = band_rows(plan, is_weight_larger ? 1 : threads);
   plan.share = is_weight_larger ? ceil_div(plan.outer, kBlock * threads) * kBlock : plan.outer;

@@ -1,4 +1,4 @@
-// Multiplying panels with the vector unit. Included once per instruction set, like simd-inl.h.
+// Multiplies panels on the vector unit. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
 #undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_INL_H_
@@ -19,10 +19,10 @@ using kernels::Ahead;
 using kernels::prefetch_soon;
 using kernels::grad_weight::kPanel;
 
-// Vectors of a panel.
+// Vectors per panel.
 inline constexpr std::int64_t kVectors = kPanel / kMaxLanes;
 
-// What is added up: q runs over slots, rows and pixels of panels.
+// The range of a sum: it runs over slots, rows and pixels of panels.
 struct VectorRun {
   std::int64_t slots = 0, rows = 0, pixels = 0;
   std::int64_t a_slot = 0, a_row = 0;  // distances, in elements
@@ -30,7 +30,7 @@ struct VectorRun {
   std::int64_t c_row = kPanel;  // from one row of sums to the next
   bool first = true;            // the sums begin here
 
-  // The same pixels with rows, and slots, that lie side by side as one: short loops cost more.
+  // Merges contiguous rows, and then slots, into one: short loops cost more.
   VectorRun flat() const {
     VectorRun run = *this;
     if (run.a_row == run.pixels * kPanel && run.b_row == run.a_row) {
@@ -43,8 +43,9 @@ struct VectorRun {
   }
 };
 
-// Calls body(part, a, b) for parts of a run, which begin that many elements after it. Panels of a
-// part stay in the nearest caches while others pass by; sums are read and written for each.
+// Calls body(part, a, b) for parts of a run that begin `a` and `b` elements into the operands. A
+// part's panels stay in the nearest caches while others stream past; sums are read and written once
+// per part.
 template <class Body>
 void for_parts(const VectorRun& run, const Body& body) {
   constexpr std::int64_t kMostPixels = 256;
@@ -67,16 +68,16 @@ void for_parts(const VectorRun& run, const Body& body) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-inline constexpr int kMostGroups = 3;  // 24 sums, 3 panels and a number of `a`: 28 of 32 registers
+inline constexpr int kMostGroups = 3;  // 24 sums, 3 panels and a value of `a`: 28 of 32 registers
 #else
-inline constexpr int kMostGroups = 1;  // 12 sums of 2 vectors, a panel and a number: 15 of 16
+inline constexpr int kMostGroups = 1;  // 12 sums of 2 vectors, a panel and a value: 15 of 16
 #endif
 
 template <bool kPaired>
 HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kPaired) {
-    // Highway's target does not include it; see store() in simd-inl.h.
+    // Highway's target does not include it; see round_to_bf16() in simd-inl.h.
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
     return sum;
   }
@@ -85,13 +86,14 @@ HWY_INLINE F32Vec multiply_add(F32Vec a, F32Vec b, F32Vec sum) {
 }
 
 // c[m][n] += sum over q of a[q][m] * b[q][n] for kRows rows m and kGroups panels b. The loops over
-// sums are unrolled, or the sums would not stay in registers; calls would end that.
+// sums are unrolled; otherwise the sums would not stay in registers. For the same reason there are
+// no calls.
 template <bool kPaired, int kGroups, int kRows>
 // NOLINTNEXTLINE(readability-function-size)
 void multiply(const VectorRun& run, const float* a, const float* const* b, float* const* c,
               Ahead& later) {
   Ahead ahead = later;
-  // The sums may lie in the third-level cache: asked for now, they are there in the end.
+  // The sums may lie in the third-level cache: prefetched now, they arrive in time.
 #pragma GCC unroll 8
   for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 4
@@ -146,7 +148,8 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         float* const to = c[g] + m * run.c_row + v * kMaxLanes;
-        // Sums of sums: thousands of products added up one after the other would lose more.
+        // Sums are added to sums: thousands of products added one after the other would lose more
+        // bits.
         hn::StoreU(run.first ? sums[m][g][v] : hn::Add(hn::LoadU(d, to), sums[m][g][v]), d, to);
       }
     }
@@ -154,7 +157,7 @@ void multiply(const VectorRun& run, const float* a, const float* const* b, float
   later = ahead;
 }
 
-// The rows from kFirst on, as many as registers have sums for, and so on.
+// Multiplies the rows from kFirst on in groups, as many at a time as registers have sums for.
 template <bool kPaired, int kGroups, int kFirst, int kRows, int... kMore>
 void multiply_rows(const VectorRun& run, const float* a, const float* const* b, float* const* c,
                    Ahead& ahead) {
@@ -169,7 +172,7 @@ void multiply_rows(const VectorRun& run, const float* a, const float* const* b, 
 }
 
 // Adds the products of panel `a` with `groups` panels `b` to the squares `c`, or begins them, and
-// asks for what is read later.
+// prefetches what is read later.
 template <bool kPaired>
 void multiply_panel(int groups, const VectorRun& run, const float* a, const float* const* b,
                     float* const* c, Ahead& ahead) {

@@ -19,7 +19,7 @@ using kernels::NormLines;
 using kernels::TileRegisters;
 using kernels::WeightSteps;
 
-// The sums of one part.
+// Computes the sums of one part.
 template <class T, class ReadX>
 void run_part(const Plan& plan, const KernelArgs& args, const ReadX& read_x, const PlanPart& part,
               float* sums) {
@@ -56,7 +56,7 @@ void run_parts(const Plan& plan, const KernelArgs& args, const ReadX& read_x, fl
 
 }  // namespace
 
-// `norm`: what x is to be normalised by as it is read, or null.
+// `norm`: the pending normalisation of x, done as x is read; or null.
 void grad_weight(const Plan& plan, const KernelArgs& args, const PendingNorm* norm, float* sums) {
   if (norm == nullptr) return run_parts(plan, args, AsStored(), sums);
   static_assert(NormArrays::kBlock % kPanel == 0);
@@ -72,7 +72,7 @@ void grad_weight(const Plan& plan, const KernelArgs& args, const PendingNorm* no
 
 namespace {
 
-// 16 sums, `part_sums` apart for each part of the chunks, added up in their order.
+// Adds up 16 sums of every part of the chunks, in the parts' order; parts are `part_sums` apart.
 void add_parts(const Plan& plan, const float* sums, std::int64_t part_sums, float* added) {
   for (std::int64_t v = 0; v < kPanel; v += kMaxLanes) {
     auto sum = load(sums + v);
@@ -83,7 +83,8 @@ void add_parts(const Plan& plan, const float* sums, std::int64_t part_sums, floa
   }
 }
 
-// The weights of one output channel; `sums` are its own, those of the first part of the chunks.
+// Gathers the weights of one output channel. `sums` are its own, those of the first part of the
+// chunks.
 void gather_channel(const Plan& plan, const float* sums, const WeightSteps& steps, float* out) {
   const auto taps = static_cast<std::int64_t>(plan.taps.size());
   const std::int64_t part_sums = plan.out_panels * plan.vectors() * kPanel * kPanel;
@@ -104,7 +105,7 @@ void gather_channel(const Plan& plan, const float* sums, const WeightSteps& step
 
 }  // namespace
 
-// Adds up the parts' sums and puts them where the result wants them.
+// Adds up the parts' sums and writes them in the layout of the result.
 void gather(const Plan& plan, const float* sums, const WeightSteps& steps, float* out) {
   const auto taps = static_cast<std::int64_t>(plan.taps.size());
   parallel_for(plan.problem.out_channels, 4, [&](std::int64_t begin, std::int64_t end) {
@@ -116,7 +117,7 @@ void gather(const Plan& plan, const float* sums, const WeightSteps& steps, float
   });
 }
 
-// The same where the sums lie in place of the result: those of a panel take the room of its 16
+// gather() where the sums lie in the result's memory: a panel's sums occupy the place of its 16
 // output channels.
 void gather_in_place(const Plan& plan, const WeightSteps& steps, float* numbers) {
   const std::int64_t channel = plan.vectors() * kPanel;
@@ -158,8 +159,9 @@ void run_grad_weight(const KernelArgs& args) {
 
 namespace {
 
-// The gradient [o, c, kh, kw] in f32, over `out` if that is such a dense block, of either format.
-// Dense channels-last images; `norm` is what x is to be normalised by as it is read, or null.
+// The gradient [o, c, kh, kw] in f32, written to `out` if that is a dense block of either format.
+// Images are dense and channels-last. `norm`: the pending normalisation of x, done as x is read; or
+// null.
 Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x,
                        const PendingNorm* norm, const Tensor& out) {
   const std::array<const Tensor*, 2> inputs{&grad, &x};
@@ -188,7 +190,7 @@ Tensor f32_grad_weight(Problem problem, const Tensor& grad, const Tensor& x,
   return result;
 }
 
-// The same for images of few channels.
+// Computes the gradient for images of few channels, with joined columns.
 void run_direct_narrow(const Problem& problem, const KernelArgs& args) {
   const Tensor grad = dense(args.input(0), Format::kChannelsLast);
   const Problem joined = with_joined_columns(problem);

@@ -9,8 +9,9 @@ namespace {
 
 std::int64_t panels(std::int64_t channels) { return ceil_div(channels, kPanel); }
 
-// A single panel of y is read once, whatever it is multiplied by. Then the copy costs more, but
-// with dot products if panels of both are mostly full (docs/benchmarks/convolutions.md).
+// A single panel of y is read once, whatever it is multiplied by. Then the copy costs more than it
+// saves, except with dot products if the panels of both are mostly full
+// (docs/benchmarks/convolutions.md).
 bool pays_for_copy(const Problem& p) {
   constexpr std::int64_t kMostlyFull = 12;
   if (p.out_channels > kPanel) return true;
@@ -43,8 +44,8 @@ Problem with_joined_columns(Problem p) {
 
 InPlace pixels_in_place(const JoinedColumns& joined, std::int64_t width) {
   if (joined.step != 1) return {};
-  // The first whose columns begin behind the left padding, and those whose columns end before the
-  // right one.
+  // `first`: the first output whose columns begin after the left padding. `end`: after the last
+  // output whose columns end before the right padding.
   const std::int64_t begin = ceil_div(joined.left, joined.stride);
   const std::int64_t room = joined.pixels - joined.columns + joined.left;
   const std::int64_t end = room >= 0 ? room / joined.stride + 1 : 0;

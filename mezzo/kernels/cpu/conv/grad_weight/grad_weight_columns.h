@@ -1,5 +1,5 @@
-// Images of few channels for the gradient by a convolution's weight: the pixels that a row of the
-// kernel reads, side by side as the channels of one pixel.
+// Weight gradients for images of few channels. The pixels under a row of the kernel, which are
+// contiguous, are seen as the channels of one pixel.
 #pragma once
 
 #include <algorithm>
@@ -9,26 +9,26 @@
 
 namespace mezzo::kernels::grad_weight {
 
-// The sum over pixels q of dy[q][o] * x[q * stride + column][c] is one for kernels of a single
-// column, of an image with a channel for each (column, c). Panels of 16 channels are then less
-// empty: for the three channels and seven columns of a ResNet's first layer, two panels and seven
-// taps take the place of one panel and 49 taps.
+// The sum over pixels q of dy[q][o] * x[q * stride + column][c] is itself a weight gradient: of an
+// image with a channel for each (column, c), and a kernel of a single column. Its panels of 16
+// channels are less empty. A ResNet's first layer has three channels and seven columns: two panels
+// and seven taps take the place of one panel and 49 taps.
 //
-// True if that is at most half of the products, and there are more than 16 channels of y; with dot
-// products, 12 of both are enough.
+// True if that takes at most half of the products, and there are more than 16 channels of y; with
+// dot products, 12 of both are enough.
 bool joins_columns(const Problem& problem);
 
-// The same problem in that form, of images [n, kw * c, h, width of y]. They are nowhere: a pixel of
-// theirs is a stretch of a stored row, unless the kernel is dilated or padding is part of it.
+// The same problem in that form, of images [n, kw * c, h, width of y]. These images are not stored:
+// a pixel is a piece of a stored row, unless the kernel is dilated or padding is part of it.
 Problem with_joined_columns(Problem problem);
 
-// The pixels [begin, end) of a row that are such stretches; `width` is that of y.
+// The pixels [begin, end) of a row that are such pieces; `width` is that of y.
 struct InPlace {
   std::int64_t begin = 0, end = 0;
 };
 InPlace pixels_in_place(const JoinedColumns& joined, std::int64_t width);
 
-// Copies pixel q of a stored row: all columns, zeros where they are padding.
+// Copies pixel q of a stored row: all columns, with zeros for padding.
 template <class T>
 void copy_joined_pixel(const JoinedColumns& joined, const T* row, std::int64_t q, T* out) {
   for (std::int64_t column = 0; column < joined.columns; ++column, out += joined.channels) {
@@ -41,7 +41,7 @@ void copy_joined_pixel(const JoinedColumns& joined, const T* row, std::int64_t q
   }
 }
 
-// The weight's gradient [o, c, kh, kw] in what comes of that form, [o, kw * c, kh, 1]: a view.
+// The weight gradient [o, c, kh, kw] as a view of the joined form's gradient [o, kw * c, kh, 1].
 Tensor split_columns(const Tensor& joined, const Problem& problem);
 
 }  // namespace mezzo::kernels::grad_weight

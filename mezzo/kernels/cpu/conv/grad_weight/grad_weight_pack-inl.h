@@ -1,5 +1,5 @@
-// Copying images into panels, and normalising them on the way if they are yet to be. Included once
-// per instruction set, like simd-inl.h.
+// Copies images into panels, and normalises them on the way if that is pending. Included once per
+// instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
 #undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_PACK_INL_H_
@@ -24,8 +24,7 @@ using kernels::grad_weight::is_paired;
 using kernels::grad_weight::kPanel;
 using kernels::grad_weight::pixels_in_place;
 
-// Pixels of one or two image rows, each `step` elements after the one before. Zeros stand for a row
-// that is null.
+// Pixels of one or two image rows, `step` elements apart. A null row stands for zeros.
 template <class T>
 struct PixelRow {
   const T* a = nullptr;
@@ -33,7 +32,7 @@ struct PixelRow {
   std::int64_t pixels = 0;
   std::int64_t channels = 0;
   std::int64_t step = 0;
-  std::int64_t first_channel = 0;  // that is copied, the first of a panel
+  std::int64_t first_channel = 0;  // to be copied; the first of a panel
 
   const T* pixel_a(std::int64_t i) const { return a != nullptr ? a + i * step : nullptr; }
   const T* pixel_b(std::int64_t i) const { return b != nullptr ? b + i * step : nullptr; }
@@ -45,14 +44,14 @@ struct PixelRow {
   }
 };
 
-// Asks for the channels of a later pixel that lie in a line with channel c.
+// Prefetches the channels of a later pixel that share a cache line with channel c.
 template <class T>
 HWY_INLINE void prefetch_channels(const T* pixel, std::int64_t c, std::int64_t ahead) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
   if (pixel != nullptr && c % kLine == 0) prefetch(pixel + c, ahead);
 }
 
-// 16 numbers of a pixel, from channel c on, as f32.
+// Packs 16 values of a pixel, from channel c on, as f32.
 template <class T, class Read>
 HWY_INLINE void pack_single(const T* a, std::int64_t c, std::int64_t channels, const Read& read,
                             float* out) {
@@ -65,7 +64,7 @@ HWY_INLINE void pack_single(const T* a, std::int64_t c, std::int64_t channels, c
   }
 }
 
-// The numbers from channel c on, in the upper halves of the elements.
+// The values from channel c on, in the upper halves of 32-bit elements.
 template <class Read>
 HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, std::int64_t channels,
                                      const Read& read) {
@@ -74,7 +73,7 @@ HWY_INLINE hn::Vec<U32> upper_halves(const BFloat16* p, std::int64_t c, std::int
   return read.upper_halves(p, c, Part{channels - c});
 }
 
-// 16 numbers of two pixels, side by side: that of `a` in the lower half of each element.
+// Packs 16 values of two pixels, side by side: those of `a` in the lower half of each element.
 template <class Read>
 HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t c,
                           std::int64_t channels, const Read& read, float* out) {
@@ -85,8 +84,8 @@ HWY_INLINE void pack_pair(const BFloat16* a, const BFloat16* b, std::int64_t c,
   }
 }
 
-// Copies both rows' pixels, side by side, to panels that lie `panel` elements apart. One pixel
-// after the other, for numbers side by side are read faster than they are from pixel to pixel.
+// Copies both rows' pixels, side by side, to panels that lie `panel` elements apart. It goes pixel
+// by pixel, since contiguous values are read faster than strided ones.
 template <class Read>
 void pack_pairs(const PixelRow<BFloat16>& row, std::int64_t panel, const Read& read, float* out) {
   const std::int64_t ahead = row.ahead();
@@ -102,7 +101,7 @@ void pack_pairs(const PixelRow<BFloat16>& row, std::int64_t panel, const Read& r
   }
 }
 
-// The same; row a alone, as f32, unless `paired`.
+// Copies row `a` alone as f32, or both rows as pairs if `paired`.
 template <class T, class Read>
 void pack_row(const PixelRow<T>& row, bool paired, std::int64_t panel, const Read& read,
               float* out) {
@@ -118,14 +117,14 @@ void pack_row(const PixelRow<T>& row, bool paired, std::int64_t panel, const Rea
   }
 }
 
-// Rows of pixels that are joined of several: most are read where they are stored, overlapping, the
-// others from a copy of each.
+// Rows of joined pixels. Most are read from the stored row, where they overlap; the others are
+// copied one by one.
 template <class T>
 class JoinedRows {
  public:
   explicit JoinedRows(const kernels::grad_weight::Problem& joined) : problem_(joined) {}
 
-  // Packs all pixels that are made of the stored rows a and b.
+  // Packs all pixels that are made from the stored rows a and b.
   template <class Read>
   void pack(const T* a, const T* b, std::int64_t panel, const Read& read, float* out) {
     const auto& joined = problem_.joined;

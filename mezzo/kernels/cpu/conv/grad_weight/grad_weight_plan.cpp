@@ -29,7 +29,7 @@ Plan::Plan(const Problem& p, int threads) : problem(p) {
   pair_images();
   cut_chunks(threads);
   divide(threads);
-  // Sums are read and written once for each chunk.
+  // Chunks get longer if threads do not divide them: sums are read and written once per chunk.
   if (chunk_parts == 1) cut_chunks(1);
 }
 
@@ -73,18 +73,19 @@ void Plan::pair_images() {
 }
 
 void Plan::cut_chunks(int parts) {
-  // Short enough that what is read again and again stays in the second-level cache: both sides,
-  // which the vector unit reads in parts, for sums in its registers; the tile unit, the side with
-  // fewer panels. Long enough that rows beyond the chunk, and the tile unit's sums, cost little.
+  // A chunk is short enough that what is read repeatedly stays in the second-level cache. For the
+  // vector unit that is both sides: it reads them in parts, for sums in its registers. For the tile
+  // unit it is the side with fewer panels. A chunk is long enough that rows beyond it, and the tile
+  // unit's sums, cost little.
   const std::int64_t x_panels = in_panels * static_cast<std::int64_t>(planes.size());
   const std::int64_t panels =
       problem.products == Products::kTiles ? std::min(out_panels, x_panels) : out_panels + x_panels;
   const std::int64_t fitting = second_level_cache() / 2 / (panels * kPanel * kElement);
-  // Where each pixel is met once there is little to multiply in a chunk: one of 500 pixels leaves
-  // too little of the cache to the sums, and one of 300 reads these too often.
+  // A flat problem meets each pixel once, so a chunk has little to multiply. Chunks of 500 pixels
+  // leave too little of the cache to the sums; chunks of 300 read the sums too often.
   const std::int64_t wanted = problem.is_flat() ? 400 : 512;
-  // The vector unit reads and writes all sums for every chunk, from the third-level cache if there
-  // are many.
+  // The vector unit reads and writes all sums for every chunk; many sums lie in the third-level
+  // cache.
   const std::int64_t fewest = problem.products == Products::kTiles ? 128 : 256;
   const std::int64_t most_pixels = std::clamp(fitting, fewest, wanted);
   const std::int64_t rounding = problem.is_flat() ? most_pixels / 2 : most_pixels - 1;
@@ -116,8 +117,8 @@ void Plan::cut_chunks(int parts) {
 }
 
 void Plan::divide(int threads) {
-  // Every part of the chunks has sums of its own, which are added up at the end: not worth it where
-  // the sums are larger than half of what they are made of.
+  // Every part of the chunks has sums of its own, which are added up at the end. That is not worth
+  // it if the sums are larger than half of the inputs.
   const std::int64_t sums = vectors() * out_panels * kPanel * kPanel;
   const std::int64_t inputs = problem.images * (problem.x.h * problem.x.w * problem.in_channels +
                                                 problem.y.h * problem.y.w * problem.out_channels);
@@ -130,8 +131,8 @@ void Plan::divide(int threads) {
   chunk_parts = std::clamp<std::int64_t>(left, 1, std::max<std::int64_t>(count, 1));
 }
 
-// As many parts as there may be; of those the ones that have least to copy, for each copies its own
-// channels of x and of dy.
+// Takes as many parts as possible, and among those divisions the one that copies least: each part
+// copies its own channels of x and of dy.
 void Plan::divide_panels(std::int64_t parts) {
   const std::int64_t x_pixels =
       static_cast<std::int64_t>(planes.size()) * pitch * (problem.y.h + halo);
@@ -157,7 +158,7 @@ bool Plan::sums_fit_weight() const {
 }
 
 bool Plan::sums_are_weight() const {
-  // Rows of a weight with many taps lie far apart: for every chunk anew, that would take longer.
+  // With many taps, the rows of a weight lie far apart; visiting them for every chunk takes longer.
   const bool is_near = taps.size() == 1 || (problem.channels_last && chunks.size() == 1);
   return is_near && sums_fit_weight();
 }

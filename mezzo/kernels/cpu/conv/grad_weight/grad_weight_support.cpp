@@ -1,4 +1,4 @@
-// Which calls the panels take, and how a call becomes a problem.
+// Which calls cpu_grad_weight takes, and how a call becomes a problem.
 #include <algorithm>
 
 #include "mezzo/core/cpu.h"
@@ -27,7 +27,8 @@ Problem problem_of(const KernelArgs& args, Products products) {
             .kernel = attrs.size,
             .attrs = attrs.conv,
             .products = products};
-  // Of each image by itself tiles round the pixels up to 16: the 49 of 7 x 7 to 64.
+  // All images become one: separately, tiles would round each one's pixels up to a multiple of 16,
+  // for example the 49 of 7 x 7 to 64.
   if (p.is_flat()) {
     p.x.h *= p.images;
     p.y.h *= p.images;
@@ -38,8 +39,8 @@ Problem problem_of(const KernelArgs& args, Products products) {
 
 namespace {
 
-// Panels of 16 are so empty that other kernels are faster; with dot products, that begins later,
-// and with the tile unit later still (docs/benchmarks/convolutions.md).
+// With few channels, panels of 16 are so empty that other kernels are faster. The limit is lower
+// with dot products, and lower still with the tile unit (docs/benchmarks/convolutions.md).
 bool are_few_channels(const Problem& p) {
   constexpr std::int64_t kMany = 64;
   if (p.products == Products::kF32) return std::min(p.in_channels, p.out_channels) < 8;
@@ -51,10 +52,10 @@ bool are_few_channels(const Problem& p) {
   return p.in_channels < (p.out_channels < kPanel ? 4 : 3);
 }
 
-// f32 images that are worth copying: those of enough channels for the products to count. Without
-// AVX-512 these are faster than oneDNN's, whose kernel reads images where they are. With it they
-// are not, but where a kernel of several pixels moves by more than one: there oneDNN's takes up to
-// twice as long (docs/benchmarks/convolutions.md).
+// f32 images that are worth copying have enough channels for the arithmetic to dominate. Without
+// AVX-512, mezzo's kernel is then faster than oneDNN's, which reads images in place. With AVX-512
+// it is faster only for kernels of several pixels with a stride, where oneDNN takes up to twice as
+// long (docs/benchmarks/convolutions.md).
 bool is_slow_in_place(const KernelArgs& args) {
   constexpr std::int64_t kManyChannels = 64;
   const auto& attrs = args.attrs<Conv2dGradAttrs>();

@@ -8,10 +8,10 @@ namespace mezzo::kernels::grad_weight {
 
 namespace {
 
-constexpr std::int64_t kBlock = 256;  // elements of 16 x 16
+constexpr std::int64_t kBlock = 256;  // elements of a block of 16 x 16
 constexpr int kRowBytes = static_cast<int>(kTileRowBytes);
 
-// Rows of sums that lie apart come from afar, each by itself.
+// Prefetches rows of sums that are not contiguous: each one misses the caches by itself.
 template <int kA, int kB>
 void prefetch_sums(const TileRun& run, const TileOperands& o) {
   for (int i = 0; i < kA; ++i) {
@@ -23,7 +23,7 @@ void prefetch_sums(const TileRun& run, const TileOperands& o) {
   }
 }
 
-// Tiles 0 to 3 are the sums, 4 and 5 those of a, 6 and 7 those of b.
+// Tile registers: 0 to 3 hold the sums, 4 and 5 hold a, 6 and 7 hold b.
 template <int kA, int kB>
 MEZZO_TILE_TARGET void multiply(const TileRun& run, const TileOperands& o) {
   const std::int64_t row_bytes = run.c_row * static_cast<std::int64_t>(sizeof(float));

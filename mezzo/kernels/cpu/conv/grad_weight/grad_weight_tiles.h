@@ -1,4 +1,4 @@
-// Products of bf16 panels with the tile unit (AMX): 16 x 16 sums of 32 products per instruction.
+// Products of bf16 panels on the tile unit (AMX): 16 x 16 sums of 32 products per instruction.
 #pragma once
 
 #include <cstdint>

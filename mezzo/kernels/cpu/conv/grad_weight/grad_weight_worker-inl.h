@@ -1,5 +1,5 @@
-// One thread's part of a gradient by a convolution's weight: its copies of images, and what it does
-// with them. Included once per instruction set, like simd-inl.h.
+// One thread's part of a weight gradient: its copies of images, and the computation on them.
+// Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_GRAD_WEIGHT_WORKER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_GRAD_WEIGHT_WORKER_INL_H_
 #undef MEZZO_KERNELS_CPU_GRAD_WEIGHT_WORKER_INL_H_
@@ -34,28 +34,28 @@ using kernels::grad_weight::TileRun;
 struct Panels {
   std::int64_t first = 0, count = 0;
 };
-// Part `part` of `parts`.
+// The panels of part `part` of `parts`.
 inline Panels panels_of(std::int64_t panels, std::int64_t part, std::int64_t parts) {
   const std::int64_t first = panels * part / parts;
   return {first, panels * (part + 1) / parts - first};
 }
 
-// One of the parts that a plan divides the work into.
+// One of the parts into which a plan divides the work.
 struct PlanPart {
   PlanPart(const Plan& plan, std::int64_t number)
       : chunks(number / (plan.in_parts * plan.out_parts)),
         in(panels_of(plan.in_panels, number / plan.out_parts % plan.in_parts, plan.in_parts)),
         out(panels_of(plan.out_panels, number % plan.out_parts, plan.out_parts)) {}
 
-  std::int64_t chunks;  // which part of them
+  std::int64_t chunks;  // index of the part of the chunks
   Panels in, out;
 };
 
-// One thread's part of the work.
+// Computes one part on one thread.
 template <class T, class ReadX>
 class GradWeightWorker {
  public:
-  // `sums` are those of all parts.
+  // `sums`: those of all parts.
   GradWeightWorker(const Plan& plan, const T* grad, const T* x, const ReadX& read_x,
                    const PlanPart& part, float* sums)
       : plan_(plan),
@@ -72,7 +72,7 @@ class GradWeightWorker {
         packed_x_(empty({plan.most_x(in_panels_)}, DType::kF32)),
         joined_(plan.problem) {}
 
-  // Adds the products of a chunk to the sums, or begins them. `next`: the chunk behind it, or null.
+  // Adds the products of a chunk to the sums, or begins them. `next`: the following chunk, or null.
   void add(const Chunk& chunk, bool first, const Chunk* next) {
     pack_x(chunk);
     pack_grad(chunk);
@@ -107,7 +107,7 @@ class GradWeightWorker {
     }
   }
 
-  // The input row that a plane's row comes from, or null outside of the image.
+  // The input row that a plane's row is copied from, or null outside of the image.
   const T* x_row(const Slot& slot, int half, std::int64_t plane_row, std::int64_t remainder) const {
     const Problem& p = plan_.problem;
     if (slot.image[half] < 0) return nullptr;
@@ -120,7 +120,7 @@ class GradWeightWorker {
   void pack_plane(const Chunk& chunk, const Plane& plane, const Slot& slot, float* out) {
     const Problem& p = plan_.problem;
     const std::int64_t stride = p.attrs.stride.w;
-    // The columns [begin, end) of the plane are columns of the image, the others padding.
+    // The columns [begin, end) of the plane are columns of the image; the others are padding.
     const std::int64_t shift = -plan_.first_shift_col;
     const std::int64_t begin = std::clamp<std::int64_t>(shift, 0, plan_.pitch);
     const std::int64_t inside = p.x.w > plane.col ? ceil_div(p.x.w - plane.col, stride) : 0;
@@ -150,7 +150,7 @@ class GradWeightWorker {
       float* const to = out + (r * plan_.pitch + begin) * kPanel;
       pack_row(row, paired(), x_panel(chunk), read_x_, to);
     }
-    // What a tile may read beyond the last row.
+    // Zeros that a tile may read beyond the last row.
     const std::int64_t used = rows * plan_.pitch;
     for (std::int64_t panel = 0; panel < in_panels_; ++panel) {
       std::fill_n(out + panel * x_panel(chunk) + used * kPanel,
@@ -177,8 +177,8 @@ class GradWeightWorker {
     if (tiles()) transpose_blocks(grad_data(), panels_ * grad_panel(chunk) / kPanel / kPanel);
   }
 
-  // Zeros between the rows of a slot of the gradient, and behind the last one: what tiles read
-  // there meets pixels of the input.
+  // Clears the gaps between the rows of a slot of the gradient, and after the last one: tiles read
+  // them, together with pixels of the input.
   void clear_gaps(const Chunk& chunk, float* slot) {
     const std::int64_t end = plan_.grad_pixels(chunk);
     for (std::int64_t panel = 0; panel < panels_; ++panel, slot += grad_panel(chunk)) {
@@ -198,8 +198,8 @@ class GradWeightWorker {
            channel;
   }
 
-  // Vector `v` of the part's sums: those of an input panel and a tap, in the order in which they
-  // lie. Where sums are the weight itself, those of a tap lie side by side.
+  // Vector `v` of the part's sums: an input panel and a tap, in memory order. If the sums are the
+  // weight itself, the vectors of a tap are contiguous.
   struct Vector {
     std::int64_t panel = 0, tap = 0;
   };
@@ -209,7 +209,7 @@ class GradWeightWorker {
     return {v / taps, v % taps};
   }
 
-  // The copy of the input that it multiplies.
+  // The copy of the input that a vector multiplies.
   const float* x_of(const Chunk& chunk, const Vector& v) const {
     const Tap& tap = plan_.taps[static_cast<std::size_t>(v.tap)];
     return x_data() + (tap.plane * in_panels_ + v.panel) * x_panel(chunk) + tap.offset * kPanel;
@@ -219,7 +219,8 @@ class GradWeightWorker {
     return sums_ + plan_.sums_at(chunk_part_, first_panel_ + panel, first_in_ + v.panel, v.tap);
   }
 
-  // Notes what a chunk, if there is one, is copied from: images of which all channels are.
+  // Notes the images of a chunk for prefetching, if there is one: those of which this part copies
+  // all channels.
   void prefetch(const Chunk* chunk) {
     asked_.assign(1, Ahead());
     if (chunk == nullptr) return;
@@ -237,7 +238,7 @@ class GradWeightWorker {
           note(grad_row(slot, half, chunk->first_row, 0), rows * p.y.w * p.out_channels);
         }
         if (plan_.in_parts > 1) continue;
-        // The rows before these were read for the chunk before.
+        // The rows before these were read for the preceding chunk.
         const T* const x = x_row(slot, half, chunk->first_row + plan_.halo, 0);
         const T* const end = x_ + (slot.image[half] + 1) * p.x.h * p.x_row();
         if (x == nullptr) continue;
@@ -248,7 +249,7 @@ class GradWeightWorker {
     }
   }
 
-  // What is to be asked for next, perhaps nothing.
+  // The memory to prefetch next, perhaps none.
   Ahead& asked() {
     while (asked_.size() > 1 && asked_.back().next >= asked_.back().end) asked_.pop_back();
     return asked_.back();
@@ -302,8 +303,8 @@ class GradWeightWorker {
     });
   }
 
-  // Calls body(vector, vectors, panel, panels) for all pairs. What is walked through in the inner
-  // loop is read once per turn of the outer one: the side that fits the second-level cache.
+  // Calls body(vector, vectors, panel, panels) for all pairs. The inner loop's side is read once
+  // per turn of the outer loop, so it is the side that fits in the second-level cache.
   template <class Body>
   void for_tiles(int most_vectors, int most_panels, const Body& body) const {
     const std::int64_t vectors = in_panels_ * static_cast<std::int64_t>(plan_.taps.size());

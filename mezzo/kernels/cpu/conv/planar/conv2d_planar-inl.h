@@ -1,4 +1,4 @@
-// Sums of a few output channels over neighbouring pixels. Included once per instruction set, like
+// Sums of a few output channels over adjacent pixels. Included once per instruction set, like
 // simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_CONV2D_PLANAR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_CONV2D_PLANAR_INL_H_
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// Output channels whose sums are in registers together, of `left` ones, and the vectors of pixels
-// beside them.
+// How many of `left` output channels have sums in registers together; vectors_of_sums() is the
+// number of pixel vectors for each.
 HWY_INLINE int sums_at_once(std::int64_t left) {
   constexpr std::int64_t kMost = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
   return static_cast<int>(std::min(left, kMost));
@@ -28,18 +28,18 @@ constexpr int vectors_of_sums(int channels) {
 #endif
 }
 
-// The lines that the taps of an image read, and a group of factors for each: of as many output
-// channels as a block has.
+// The lines that the taps of an image read. Each line has a group of factors, one per output
+// channel of the block.
 struct TapRun {
   const float* const* taps = nullptr;
   std::int64_t count = 0;
   const float* factors = nullptr;
-  const float* first = nullptr;   // what each sum begins with; null: with itself
-  std::int64_t sums_channel = 0;  // elements from the sums of an output channel to the next one's
+  const float* first = nullptr;   // initial values of the sums; null: the sums continue
+  std::int64_t sums_channel = 0;  // elements from one output channel's sums to the next's
 };
 
-// sums[m][at[k]] += factors[m] * taps[t][at[k]] for all taps. The loops over sums are unrolled, or
-// the sums would not stay in registers.
+// sums[m][at[k]] += factors[m] * taps[t][at[k]] for all taps. The loops over sums are unrolled;
+// otherwise the sums would not stay in registers.
 template <int kChannels, int kVectors>
 void add_taps(const TapRun& run, const std::int64_t (&at)[kVectors], float* sums) {
   const F32 d;
@@ -76,7 +76,7 @@ void add_taps(const TapRun& run, const std::int64_t (&at)[kVectors], float* sums
   }
 }
 
-// The sums of kChannels output channels over `count` vectors of pixels.
+// Adds all taps for kChannels output channels over `count` vectors of pixels.
 template <int kChannels>
 void add_taps_to_block(const TapRun& run, std::int64_t count, float* sums) {
   for_vector_blocks<vectors_of_sums(kChannels)>(count, [&]<int kVectors>(std::int64_t first) {

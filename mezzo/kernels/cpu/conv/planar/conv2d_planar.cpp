@@ -41,8 +41,8 @@ void for_out_blocks(std::int64_t out_channels, const Body& body) {
   }
 }
 
-// The factors of a block of output channels, one after the other: channel by channel of x, tap by
-// tap, row by row.
+// Copies the factors of a block of output channels, which are adjacent: channel by channel of x,
+// row by row, tap by tap.
 void copy_factors(const Problem& p, const Weight& weight, std::int64_t first, int channels,
                   float* to) {
   for (std::int64_t c = 0; c < p.in_channels; ++c) {
@@ -66,7 +66,7 @@ Tensor factors_of(const Plan& plan, const Weight& weight) {
   return factors;
 }
 
-// What one thread needs to make chunks of y.
+// Computes chunks of y on one thread.
 template <class T>
 class Worker {
  public:
@@ -123,7 +123,7 @@ class Worker {
   // Adds the products of the input channels [first, end) to the sums of a chunk's image.
   void add_channels(const Chunk& chunk, std::int64_t first, std::int64_t end) {
     const std::int64_t per_channel = problem_.in_channels * plan_.taps();
-    // What lies behind the last pixel would be read beyond the copies.
+    // The last row ends at its last pixel: the sums would read beyond the copies.
     const std::int64_t pixels = (chunk.rows() - 1) * plan_.pitch() + problem_.y.w;
     const std::int64_t vectors = ceil_div(pixels, lanes());
     for_out_blocks(problem_.out_channels, [&](std::int64_t o, int channels) {
@@ -138,7 +138,7 @@ class Worker {
     });
   }
 
-  // Rounds the sums of a chunk's image, row by row, without what lies between rows.
+  // Rounds the sums of a chunk's image row by row, and drops the pixels between rows.
   void write(const Chunk& chunk, std::int64_t image) {
     const std::int64_t width = problem_.y.w;
     T* to = y_ + (image * problem_.y.h + chunk.first_row) * width * problem_.out_channels;
@@ -155,9 +155,9 @@ class Worker {
   std::int64_t in_block_;
   PlanarRows<T> rows_;
   T* y_;
-  Tensor lines_;  // of a remainder of rows, of columns, of a channel
+  Tensor lines_;  // [remainder of rows][remainder of columns][channel]
   std::int64_t sums_step_;
-  Tensor sums_;  // of an output channel, as many as a line has
+  Tensor sums_;  // a line per output channel
   Interleaver<T> interleaver_;
   std::vector<const float*> taps_;
   float bias_[kMostChannels] = {};
@@ -186,10 +186,10 @@ using planar::kMostChannels;
 
 HWY_EXPORT(convolve_planar);
 
-// What a vector of pixels takes, in vector instructions; constants as measured
-// (docs/benchmarks/convolutions.md). Rows are computed with what lies between them.
+// The vector instructions for a vector of pixels. The constants are measured
+// (docs/benchmarks/convolutions.md). The pixels between rows are computed, too.
 std::int64_t instructions(const planar::Problem& p) {
-  constexpr std::int64_t kCopied = 30;  // of every channel, to a line
+  constexpr std::int64_t kCopied = 30;  // per channel copied to a line
   constexpr std::int64_t kWritten = 10;
   const std::int64_t taps = p.kernel.h * p.kernel.w;
   const std::int64_t between = p.attrs.dilation.w * (p.kernel.w - 1) / p.attrs.stride.w;
@@ -198,7 +198,7 @@ std::int64_t instructions(const planar::Problem& p) {
   return p.in_channels * (sums + copies) + kWritten * p.out_channels;
 }
 
-// The same of oneDNN's kernels, whose vectors hold the output channels of one pixel.
+// The vector instructions that oneDNN takes; its vectors hold the output channels of one pixel.
 std::int64_t onednn_instructions(const planar::Problem& p, DType dtype) {
   constexpr std::int64_t kBesides = 10;
   const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
@@ -209,7 +209,7 @@ std::int64_t onednn_instructions(const planar::Problem& p, DType dtype) {
 }
 
 bool is_worth_copying(const planar::Problem& p, DType dtype) {
-  // Of shorter rows, too much is computed besides.
+  // In shorter rows, too large a share of the computed pixels lies between rows.
   constexpr std::int64_t kShortRow = 16;
   if (p.y.w < kShortRow) return false;
   return 10 * instructions(p) < 9 * onednn_instructions(p, dtype);
@@ -225,8 +225,8 @@ planar::Problem planar_problem(const Problem& p) {
           .attrs = p.attrs};
 }
 
-// The gradient of y is the image, beside as much padding as makes its first window end at the first
-// pixel of x.
+// The problem of the input gradient: a convolution of y's gradient. Its padding makes the first
+// window end at the first pixel of x.
 planar::Problem turned_problem(const Problem& p) {
   planar::Problem turned = planar_problem(p);
   std::swap(turned.in_channels, turned.out_channels);
@@ -237,7 +237,8 @@ planar::Problem turned_problem(const Problem& p) {
   return turned;
 }
 
-// Its count is of one pixel, and none of it waits for memory.
+// Compares the estimates. row_sums_instructions() counts a single pixel, hence `lanes`, and no
+// waiting for memory, hence the margin of 8 to 5.
 bool are_row_sums_faster(const Problem& p, const planar::Problem& turned) {
   const std::int64_t lanes = cpu_features().avx512 ? 16 : 8;
   return 8 * lanes * row_sums_instructions(p) < 5 * instructions(turned);

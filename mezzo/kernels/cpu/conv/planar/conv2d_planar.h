@@ -1,20 +1,20 @@
-// Convolutions with few channels of the result, and gradients by images of few channels: oneDNN's
-// vectors of output channels would be mostly empty, here they hold neighbouring pixels.
+// Convolutions with few output channels, and input gradients of few channels. oneDNN's vectors hold
+// output channels, and would be mostly empty; here they hold adjacent pixels.
 #pragma once
 
 #include "mezzo/kernels/kernel.h"
 
 namespace mezzo::kernels::conv {
 
-// Calls of conv2d for at most 8 channels of the result, where this is faster than oneDNN.
+// Whether conv2d with at most 8 output channels is faster here than by oneDNN.
 Support supports_planar(const KernelArgs& args);
 
-// f32 sums whatever the dtype, rounded once. The order of the sums depends on the shapes alone: any
-// number of threads gives the same bits.
+// Computes f32 sums, whatever the dtype, rounded once. The order of the sums depends on the shapes
+// alone, so the bits do not depend on the number of threads.
 void run_planar(const KernelArgs& args);
 
-// The same for conv2d_grad_input at stride 1: it is a convolution of the result's gradient with the
-// turned kernel.
+// The same for conv2d_grad_input at stride 1: a convolution of the result's gradient with the
+// rotated kernel.
 Support supports_planar_grad_input(const KernelArgs& args);
 void run_planar_grad_input(const KernelArgs& args);
 

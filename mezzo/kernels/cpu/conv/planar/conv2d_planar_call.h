@@ -1,4 +1,4 @@
-// What the kernel for few channels of the result is called with, on every instruction set.
+// The arguments of the kernel for few output channels, for all instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,20 @@
 
 namespace mezzo::kernels::planar {
 
-// Of the result; and of x, as many as are copied at a time: fewer would be gathered number by
-// number.
+// The most channels of the result, and the channels of x that are copied at a time: fewer would be
+// gathered element by element.
 inline constexpr std::int64_t kMostChannels = 8;
-// Eight lines of x stay in the first-level cache beside the sums.
+// Eight lines of x of this many pixels stay in the first-level cache beside the sums.
 inline constexpr std::int64_t kMostPixels = 512;
 
-// A weight as [output channel][input channel][row][column], whichever of the two images it makes.
+// A weight addressed as [output channel][input channel][row][column], whichever of the two images
+// is the result.
 struct Weight {
   const float* first = nullptr;
-  std::int64_t out = 0, in = 0, row = 0, column = 0;  // steps
+  std::int64_t out = 0, in = 0, row = 0, column = 0;  // strides in elements
 };
 
-// Images channels-last, of one dtype; the bias null or a number per output channel.
+// A call. Images are channels-last, of one dtype; `bias` is null or has a value per output channel.
 struct Call {
   Problem problem;
   Tensor x, y;

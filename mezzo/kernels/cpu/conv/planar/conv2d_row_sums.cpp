@@ -23,8 +23,8 @@ namespace {
 using kernels::row_sums::Problem;
 using kernels::row_sums::RowSum;
 
-// The weight [o][kernel row][piece] as [kernel row][vector of a piece][o], zeros behind the last
-// number of a piece.
+// Packs the weight [o][kernel row][piece] as [kernel row][vector of a piece][o]; zeros follow the
+// last value of a piece.
 Tensor pack(const Problem& p, const float* weight) {
   const std::int64_t vectors = ceil_div(p.piece(), lanes());
   Tensor packed = empty({p.kernel.h, vectors, p.out_channels, lanes()});
@@ -39,7 +39,8 @@ Tensor pack(const Problem& p, const float* weight) {
   return packed;
 }
 
-// The same with two channels of the result, the last one maybe of zeros, side by side.
+// The same for dot products: pairs of output channels are adjacent; an odd last one is paired with
+// zeros.
 Tensor pack(const Problem& p, const BFloat16* weight) {
   constexpr std::int64_t kLanes = 16;
   const std::int64_t vectors = ceil_div(p.piece(), kLanes);
@@ -72,7 +73,8 @@ class PixelRows {
 
   std::int64_t pixel_bytes() const { return problem_.steps() * 4; }
 
-  // A row of all images' rows. Those that one row of an image reads are there at the same time.
+  // A row, by its index over all images. All rows that one row of an image reads are held at the
+  // same time.
   const char* row(std::int64_t index) {
     const T* const from = grad_ + index * problem_.result.w * problem_.out_channels;
     if (is_direct()) return reinterpret_cast<const char*>(from);
@@ -107,10 +109,10 @@ class PixelRows {
   const Problem& problem_;
   const T* grad_;
   std::vector<char> copies_;
-  std::vector<std::int64_t> in_copies_;  // the row that each of them holds
+  std::vector<std::int64_t> in_copies_;  // the row that each copy holds
 };
 
-// What one thread needs to make rows of the images.
+// Computes rows of the images on one thread.
 template <class T>
 class Worker {
  public:
@@ -140,7 +142,7 @@ class Worker {
   }
 
  private:
-  // The rows of the result's gradient whose windows reach `row` of a padded image.
+  // Lists the rows of the result's gradient whose windows reach `row` of a padded image.
   void list_taps(std::int64_t image, std::int64_t row) {
     const Problem& p = problem_;
     const std::int64_t kernel_row = sum_.vectors * sum_.steps * lanes() * 4;
@@ -164,7 +166,7 @@ void sum_rows(const Problem& p, const Tensor& grad, const Tensor& weight, const 
   const Tensor packed =
       p.by_dots ? pack(p, weight.data<BFloat16>()) : pack(p, weight.data<float>());
   const char* const factors = static_cast<const char*>(packed.raw_data());
-  // Of rows of fewer products together, a second thread costs more than it brings.
+  // If a thread's rows have fewer products than this, the thread costs more than it saves.
   constexpr std::int64_t kGrainProducts = 1 << 13;
   const std::int64_t row = p.result.w * p.piece() / lanes() * p.steps() + 1;
   kernels::visit_vector_dtype(grad.dtype(), [&]<class T>() {
@@ -205,17 +207,16 @@ std::int64_t vector_lanes() { return cpu_features().avx512 ? 16 : 8; }
 
 std::int64_t vectors_of(std::int64_t numbers) { return ceil_div(numbers, vector_lanes()); }
 
-// What a pixel of the result takes, in vector instructions; constants as measured
-// (docs/benchmarks/convolutions.md). There are as many rows of images as of the result times the
-// stride.
+// The vector instructions for a pixel of the result. The constants are measured
+// (docs/benchmarks/convolutions.md). Images have as many rows as the result times the stride.
 std::int64_t instructions(const row_sums::Problem& p) {
-  constexpr std::int64_t kAdded = 8;   // for every vector of a piece, to a row of an image
-  constexpr std::int64_t kBegun = 24;  // for every pixel in a row of an image
+  constexpr std::int64_t kAdded = 8;   // per vector of a piece and row of an image
+  constexpr std::int64_t kBegun = 24;  // per pixel and row of an image
   const std::int64_t products = p.kernel.h * p.steps();
   return vectors_of(p.piece()) * (products + kAdded * p.stride.h) + kBegun * p.stride.h;
 }
 
-// The same of oneDNN's kernels, whose vectors hold the channels of one pixel.
+// The vector instructions that oneDNN takes; its vectors hold the channels of one pixel.
 std::int64_t onednn_instructions(const row_sums::Problem& p) {
   constexpr std::int64_t kBesides = 10;
   return p.kernel.h * p.kernel.w * vectors_of(p.channels) * p.steps() + kBesides;
@@ -227,7 +228,7 @@ Support supports_problem(const Problem& p) {
   }
   if (p.dtype == DType::kBf16 && has_tiles()) return Support::no("the tile unit is faster");
   const row_sums::Problem rows = row_problem(p);
-  // At a stride oneDNN's kernels for AVX2 lose time.
+  // oneDNN's AVX2 kernels are slower with a stride.
   const bool is_slow = p.attrs.stride != Size2d(1) && !cpu_features().avx512;
   return 10 * instructions(rows) < (is_slow ? 11 : 9) * onednn_instructions(rows)
              ? Support::yes()

@@ -13,16 +13,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// Lines of `vectors` vectors, one per image. Those of a block of output channels lie side by side,
-// vector by vector and image by image; those of x are `x_image` elements apart.
+// Lines of `vectors` vectors, one line per image. The lines of a block of output channels are
+// interleaved by vector, image by image; lines of x are `x_image` elements apart.
 struct LineRun {
   std::int64_t images = 0, vectors = 0;
   std::int64_t x_image = 0;
-  std::int64_t sums_channel = 0;  // elements from the sums of an output channel to the next one's
+  std::int64_t sums_channel = 0;  // elements from one output channel's sums to the next's
   bool first = true;              // the sums begin here
 };
 
-// Output channels whose sums are in registers together: of `left` ones, or one more.
+// How many of `left` output channels, or of one more, have sums in registers together.
 HWY_INLINE int channels_at_once(std::int64_t left) {
 #if HWY_TARGET <= HWY_AVX3
   if (left >= 7) return 8;
@@ -32,7 +32,7 @@ HWY_INLINE int channels_at_once(std::int64_t left) {
   return left >= 2 ? 2 : 1;
 }
 
-// The taps beside them: sums, taps and one line of dy fill the registers.
+// The taps that go with them: sums, taps and one line of dy fill the registers.
 constexpr int taps_at_once(int channels) {
 #if HWY_TARGET <= HWY_AVX3
   return channels == 8 ? 3 : channels == 6 ? 4 : channels == 4 ? 5 : 8;
@@ -41,8 +41,8 @@ constexpr int taps_at_once(int channels) {
 #endif
 }
 
-// sums[m][t] += grad[m] * x[t], a vector of partial sums each. The loops over sums are unrolled, or
-// the sums would not stay in registers; calls would end that.
+// sums[m][t] += grad[m] * x[t], each a vector of partial sums. The loops over sums are unrolled;
+// otherwise the sums would not stay in registers. For the same reason there are no calls.
 template <int kChannels, int kTaps>
 // NOLINTNEXTLINE(readability-function-size)
 void multiply_lines(const LineRun& run, const float* grad, const float* const* x,
@@ -81,7 +81,7 @@ void multiply_lines(const LineRun& run, const float* grad, const float* const* x
   }
 }
 
-// The sums of kChannels output channels and all of `taps`: lines of x and vectors of sums.
+// Sums kChannels output channels for all of `count` taps: lines of x and vectors of sums.
 template <int kChannels>
 void multiply_channels(const LineRun& run, const float* grad, const float* const* x,
                        std::int64_t count, float* sums) {

@@ -32,7 +32,7 @@ struct Block {
   std::int64_t size() const { return end - first; }
 };
 
-// One thread's copies of images, and what it does with them.
+// One thread's copies of images, and the computation on them.
 template <class T>
 class PlanarWorker {
  public:
@@ -102,8 +102,8 @@ class PlanarWorker {
     }
   }
 
-  // Zeros the lines of the channel that a block has beyond the last one. Its sums are never read,
-  // but subnormal numbers in them would take time.
+  // Clears the lines of the channel that a block has beyond the last one. Its sums are never read,
+  // but subnormal values in it would cost time.
   static void clear_last(int channels, float* begin, float* end) {
     for (float* v = begin + (channels - 1) * lanes(); v < end; v += channels * lanes()) {
       store(hn::Zero(F32()), v);
@@ -127,7 +127,7 @@ class PlanarWorker {
   }
 
   // Copies lines to the planes that read them, one for each channel and column of taps. Whole
-  // vectors are written: the row after each, and the zeros at the end, are written later.
+  // vectors are written; the row after each, and the zeros at the end, overwrite the surplus.
   void copy_lines(std::int64_t rows, const Block& in, float* to) const {
     const std::int64_t width = problem_.y.w;
     const float* const from = lines();
@@ -139,7 +139,7 @@ class PlanarWorker {
           float* row = plane + r * width;
           for (std::int64_t i = 0; i < width; i += lanes()) store(load(line + i), row + i);
         }
-        // Nothing of an earlier chunk may meet the zeros that end a line.
+        // No value of an earlier chunk may meet the zeros that end a line.
         store(hn::Zero(F32()), plane + rows * width);
         plane += plan_.x_planes;
       }
@@ -162,7 +162,8 @@ class PlanarWorker {
     });
   }
 
-  // Column by column: the rows of one read the same plane, which then stays in the cache.
+  // Lists taps column by column: the rows of a column read the same plane, which stays in the
+  // cache.
   void list_taps() {
     for (std::int64_t c = 0; c < plan_.in_block; ++c) {
       for (std::int64_t j = 0; j < problem_.kernel.w; ++j) {
@@ -206,7 +207,8 @@ HWY_INLINE float total_of(const GradWeightPlan& plan, const float* sums) {
   return hn::GetLane(hn::SumOfLanes(F32(), total));
 }
 
-// The weights of an output channel: sums are column by column, taps of `out` are row by row.
+// Totals the weights of an output channel. Sums are ordered column by column, the taps of `out` row
+// by row.
 void total_channel(const GradWeightPlan& plan, const float* sums, const WeightSteps& steps,
                    float* out) {
   const auto [rows, cols] = plan.problem.kernel;
@@ -221,7 +223,7 @@ void total_channel(const GradWeightPlan& plan, const float* sums, const WeightSt
 
 }  // namespace
 
-// `out` [o, c, kh, kw]: f32, dense.
+// Writes the gradient to `out` [o, c, kh, kw], which is f32 and dense.
 void grad_weight_planar(const Problem& problem, const KernelArgs& args, const Tensor& out) {
   const GradWeightPlan plan(problem, lanes());
   const Tensor all_sums = scratch({plan.parts * plan.sums() * lanes()}, DType::kF32);
@@ -255,9 +257,9 @@ using grad_weight::Products;
 
 HWY_EXPORT(grad_weight_planar);
 
-// Where oneDNN's kernels are slower, as far as measured (docs/benchmarks/convolutions.md): their
-// vectors of output channels must be mostly empty for that, and the sums long beside the copies
-// made here. Its bf16 kernels are always slower without AMX, and f16 must be widened for them
+// Whether oneDNN's kernels are slower, as far as measured (docs/benchmarks/convolutions.md). That
+// takes mostly empty vectors of output channels, and sums that are long beside the copies made
+// here. oneDNN's bf16 kernels are always slower without AMX, and f16 must be widened for them
 // first.
 bool is_worth_copying(const Problem& p, DType dtype) {
   if (dtype == DType::kBf16) return std::min(p.in_channels, p.out_channels) < 8;

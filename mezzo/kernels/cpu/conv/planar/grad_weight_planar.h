@@ -1,19 +1,19 @@
-// The gradient of a convolution by its weight where the channels are too few for the panels of
-// grad_weight.h: lanes run over pixels.
+// The weight gradient of a convolution with too few channels for the panels of grad_weight.h: lanes
+// run over pixels.
 #pragma once
 
 #include "mezzo/kernels/kernel.h"
 
 namespace mezzo::kernels {
 
-// Whether the kernel takes this call of conv2d_grad_weight: groups of 1, so few channels that it is
+// Whether the kernel takes this call of conv2d_grad_weight: one group, so few channels that it is
 // faster than oneDNN, and AVX2.
 Support supports_grad_weight_planar(const KernelArgs& args);
 
 // f32 sums, of products that are exact in f32 for 16-bit inputs, rounded once if the result is bf16
-// or f16. Which number is added to which depends on the shapes and the instruction set only, not on
-// the number of threads. A number that is not finite may also make sums NaN that it only meets with
-// a factor of 0.
+// or f16. The order of the sums depends on the shapes and the instruction set only, not on the
+// number of threads. A value that is not finite may make sums NaN that it meets only with a factor
+// of 0.
 void run_grad_weight_planar(const KernelArgs& args);
 
 }  // namespace mezzo::kernels

@@ -28,8 +28,8 @@ void GradWeightPlan::measure_copies() {
 }
 
 void GradWeightPlan::choose_parts() {
-  // A part begins and is added to the others with a few instructions per vector of sums, which is
-  // little beside this many multiplications.
+  // Beginning a part and adding it to the others takes a few instructions per vector of sums. That
+  // is little beside this many multiplications.
   constexpr std::int64_t kFewestVectors = 48;
   constexpr std::int64_t kMostParts = 64;
   constexpr std::int64_t kMostBytes = std::int64_t{16} << 20;
@@ -42,9 +42,9 @@ void GradWeightPlan::choose_parts() {
 void GradWeightPlan::choose_blocks() {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 17;  // half of a second-level cache
   in_block = std::clamp<std::int64_t>(kMostElements / x_channel, 1, problem.in_channels);
-  // Even: two channels of 16 bits are read at once.
+  // Even, because two channels of 16 bits are read at once.
   if (in_block > 1 && in_block < problem.in_channels) in_block -= in_block % 2;
-  constexpr std::int64_t kBlock = 8;  // of sums in registers
+  constexpr std::int64_t kBlock = 8;  // channels with sums in registers
   const std::int64_t fitting = kMostElements / (chunk_images * grad_line);
   out_block = std::clamp<std::int64_t>(fitting / kBlock * kBlock, kBlock,
                                        round_up(problem.out_channels, kBlock));

@@ -18,7 +18,7 @@ void Plan::cut_chunks(std::int64_t most_pixels) {
   row_chunks = std::min(ceil_div(pixels, most_pixels), problem.y.h);
   chunk_rows = ceil_div(problem.y.h, row_chunks);
   row_chunks = ceil_div(problem.y.h, chunk_rows);
-  // Chunks of the same size, so that parts are.
+  // Chunks, and so parts, are of equal size.
   const std::int64_t most_images = std::max<std::int64_t>(1, most_pixels / pixels);
   chunk_images = ceil_div(problem.images, ceil_div(problem.images, most_images));
   chunks = ceil_div(problem.images, chunk_images) * row_chunks;

@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The compiler would rather read a vector from memory again for each of its uses.
+// Keeps v in a register: the compiler would rather load it again for each of its uses.
 HWY_INLINE F32Vec in_register(F32Vec v) {
 #if HWY_TARGET <= HWY_AVX2
   asm("" : "+v"(v.raw));
@@ -20,8 +20,8 @@ HWY_INLINE F32Vec in_register(F32Vec v) {
   return v;
 }
 
-// Calls body.operator()<vectors>(first) for blocks of all `count` vectors. Where fewer than a block
-// are left, the block before gives one up, or the block reaches beyond the last one.
+// Calls body.operator()<vectors>(first) for blocks that cover all `count` vectors. If fewer than a
+// block are left, the block before gives one up, or the block reaches beyond the last vector.
 template <int kMost, class Body>
 void for_vector_blocks(std::int64_t count, const Body& body) {
   for (std::int64_t first = 0; first < count;) {

@@ -1,4 +1,4 @@
-// Copying rows of images channel by channel, with their padding (planar_plan.h). Included once per
+// Copies rows of images channel by channel, with their padding (planar_plan.h). Included once per
 // instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_PLANAR_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_PLANAR_ROWS_INL_H_
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace mezzo::HWY_NAMESPACE {
 
-// The rows of images x, channels-last.
+// The rows of channels-last images x.
 template <class T>
 class PlanarRows {
  public:
@@ -29,18 +29,19 @@ class PlanarRows {
     list_columns();
   }
 
-  // Numbers of the lines that one remainder of rows is copied to, [remainder of columns][channel].
+  // Elements of the lines to which one remainder of rows is copied, [remainder of
+  // columns][channel].
   std::int64_t lines() const {
     return in_block_ * static_cast<std::int64_t>(columns_.size()) * plan_.line();
   }
 
-  // Where the copy of a channel and remainder of columns begins among them.
+  // Where the copy of a channel and a remainder of columns begins among them.
   std::int64_t line_at(std::int64_t column_remainder, std::int64_t channel) const {
     return (column_remainder * in_block_ + channel) * plan_.line();
   }
 
-  // Copies the rows of an image that a chunk reads: of one remainder, channels [first, end). `to`
-  // is all zeros at first; what lies beside the image is not written after that.
+  // Copies the rows of an image that a chunk reads: those of one remainder, channels [first, end).
+  // `to` must be all zeros at first; the padding in it is never written.
   void copy(const Chunk& chunk, std::int64_t image, std::int64_t remainder, std::int64_t first,
             std::int64_t end, float* to) {
     const std::int64_t rows = chunk.rows() + plan_.rows.halo;

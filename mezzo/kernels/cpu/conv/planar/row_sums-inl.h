@@ -1,5 +1,4 @@
-// Blocks of the sums of row_sums.h by f32 multiply-adds. Included once per instruction set, like
-// simd-inl.h.
+// The sums of row_sums.h by f32 multiply-adds. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_ROW_SUMS_INL_H_
 #undef MEZZO_KERNELS_CPU_ROW_SUMS_INL_H_
@@ -17,7 +16,8 @@ using kernels::row_sums::Block;
 using kernels::row_sums::RowSum;
 using kernels::row_sums::Tap;
 
-// The loops over sums are unrolled, or the sums would not stay in registers.
+// Multiplies a tap. The loops over sums are unrolled; otherwise the sums would not stay in
+// registers.
 template <int kPixels, int kVectors>
 HWY_INLINE void multiply_tap(const RowSum& sum, const Block& block, const Tap& tap,
                              F32Vec (&sums)[kPixels][kVectors]) {
@@ -49,7 +49,7 @@ HWY_INLINE void add_to_row(const RowSum& sum, const Block& block,
     for (int v = 0; v < kVectors; ++v) {
       const bool is_last = block.vector + v + 1 == sum.vectors;
       float* const to = sum.row + (block.pixel + p) * sum.apart + (block.vector + v) * lanes();
-      // Behind a piece an infinite number times the zeros there would not be zero.
+      // After a piece, an infinite value times the zeros there would not be zero.
       const F32Vec added = is_last ? hn::IfThenElseZero(last, sums[p][v]) : sums[p][v];
       store(hn::Add(load(to), added), to);
     }
@@ -69,7 +69,7 @@ void add_block(const RowSum& sum, const Block& block) {
 }
 
 inline void add_row(const RowSum& sum) {
-  // Their sums, two vectors of the weight and a number fill the registers.
+  // The pixels' sums, two vectors of the weight and a broadcast value fill the registers.
   constexpr int kPixels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
   kernels::row_sums::for_blocks<kPixels>(sum, [&]<int kPixels, int kVectors>(const Block& block) {
     add_block<kPixels, kVectors>(sum, block);

@@ -1,6 +1,6 @@
-// Gradients by images, row by row: what each pixel of the result's gradient adds to a row of the
-// image are kernel.w * channels numbers that lie side by side, so that vectors of them are full
-// where the channels alone would leave most of one empty.
+// Input gradients row by row. A pixel of the result's gradient adds kernel.w * channels contiguous
+// values to a row of the image, a piece. Vectors of them are full where a vector of the channels
+// alone would be mostly empty.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@ struct Problem {
   std::int64_t images = 0, channels = 0, out_channels = 0;
   Size2d image{}, result{}, kernel{}, stride{};
   Sides padding{};
-  bool by_dots = false;  // pairs of bf16 channels of the result at a time
+  bool by_dots = false;  // multiplies pairs of bf16 channels of the result
 
-  // What a pixel adds to a row.
+  // The number of values that a pixel adds to a row.
   std::int64_t piece() const { return kernel.w * channels; }
-  // Products of each of those numbers under one row of the kernel.
+  // Multiply-adds for each of those values and row of the kernel.
   std::int64_t steps() const { return by_dots ? (out_channels + 1) / 2 : out_channels; }
-  // Pixels of a row of the image with its padding, as far as pieces or the image reach.
+  // Pixels of a row of the padded image, up to the end of the pieces or of the image.
   std::int64_t row_pixels() const {
     return std::max((result.w - 1) * stride.w + kernel.w, padding.left + image.w);
   }
@@ -34,15 +34,15 @@ struct Tap {
   const char* weight = nullptr;  // [vector of a piece][step]
 };
 
-// The sum that makes one row of an image: all taps, added to zeros.
+// The sum that makes up one row of an image: all taps, added to zeros.
 struct RowSum {
   std::vector<Tap> taps;
   std::int64_t pixels = 0, pixel_bytes = 0;
   std::int64_t steps = 0;
-  std::int64_t vectors = 0;  // of a piece
-  std::int64_t last = 0;     // numbers of the last one that count
+  std::int64_t vectors = 0;  // per piece
+  std::int64_t last = 0;     // used values of the last vector
   float* row = nullptr;      // whole vectors are written at its end
-  std::int64_t apart = 0;    // numbers from a pixel's piece to the next one's
+  std::int64_t apart = 0;    // values from a pixel's piece to the next one's
 };
 
 // A block of sums that are in registers together.
@@ -60,7 +60,8 @@ void for_block(std::int64_t pixels, const Block& block, const Body& body) {
   body.template operator()<kPixels, kVectors>(block);
 }
 
-// The blocks of a row, of about the same number of pixels: a small one would wait for its sums.
+// Calls body for blocks of a row with about the same number of pixels: a small block would wait for
+// its sums.
 template <int kPixels, int kVectors, class Body>
 void for_blocks_of(const RowSum& sum, std::int64_t vector, const Body& body) {
   for (std::int64_t pixel = 0; pixel < sum.pixels;) {
@@ -72,7 +73,7 @@ void for_blocks_of(const RowSum& sum, std::int64_t vector, const Body& body) {
   }
 }
 
-// For blocks of at most kPixels pixels that cover a row and its pieces.
+// Calls body for blocks of at most kPixels pixels that cover a row and its pieces.
 template <int kPixels, class Body>
 void for_blocks(const RowSum& sum, const Body& body) {
   std::int64_t vector = 0;
@@ -82,7 +83,7 @@ void for_blocks(const RowSum& sum, const Body& body) {
   if (vector < sum.vectors) for_blocks_of<kPixels, 1>(sum, vector, body);
 }
 
-// By bf16 dot products; needs AVX512-BF16.
+// add_row() by bf16 dot products; needs AVX512-BF16.
 void add_row_by_dots(const RowSum& sum);
 
 }  // namespace mezzo::kernels::row_sums

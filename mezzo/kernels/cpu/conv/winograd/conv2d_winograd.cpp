@@ -31,7 +31,8 @@ Support supports_operands(const KernelArgs& args) {
   const Support dtypes = vector_dtypes_only(args);
   if (!dtypes) return dtypes;
   if (!cpu_features().avx2) return Support::no("needs AVX2");
-  // Rounded to 16 bits between the steps, the bits that cancel would be missing: everything is f32.
+  // Everything is f32: rounding to 16 bits between the steps would lose the bits that remain after
+  // cancellation.
   if (args.input(0).dtype() == DType::kBf16 && cpu_features().amx_bf16) {
     return Support::no("the CPU multiplies bf16 much faster than f32");
   }
@@ -46,15 +47,16 @@ Tiling tiling_of(const Problem& p) {
           .left = p.attrs.padding.left};
 }
 
-// `fewest_tiles`: for a large weight.
+// `fewest_tiles`: the limit for a large weight.
 Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
   const Conv2dAttrs& attrs = problem.attrs;
   if (Size2d{problem.weight[2], problem.weight[3]} != Size2d(kTaps) || attrs.stride != Size2d(1) ||
       attrs.dilation != Size2d(1) || attrs.groups != 1) {
     return Support::no("Winograd's method is for dense 3x3 kernels at stride 1");
   }
-  // Measured (docs/benchmarks/convolutions.md). Transforms pay if many channels share those of an
-  // image and enough tiles those of the weight, which take longer when it leaves the caches.
+  // Measured limits (docs/benchmarks/convolutions.md). Transforms pay if many channels share an
+  // image's transform and enough tiles share the weight's. The latter takes longer when the weight
+  // leaves the caches.
   constexpr std::int64_t kFewestChannels = 24;
   constexpr std::int64_t kLargeWeight = 1 << 16;
   const std::int64_t in = problem.x[1];
@@ -73,8 +75,9 @@ Support supports_shapes(const Problem& problem, std::int64_t fewest_tiles) {
   return Support::yes();
 }
 
-// A dot product of bf16 does twice the arithmetic of f32's multiply-add: less is won, and what the
-// transforms take counts twice. Measured (docs/benchmarks/convolutions.md), like the rest.
+// Whether Winograd's method beats bf16 dot products. They do twice the arithmetic of f32
+// multiply-adds, so less is saved, and the transforms cost twice as much in comparison. Measured
+// (docs/benchmarks/convolutions.md), like the other limits.
 Support supports_beside_dot_product(const Problem& problem) {
   const Tiling tiling = tiling_of(problem);
   const std::int64_t tiles = tiling.tiles();
@@ -112,7 +115,7 @@ Tensor channels(const Tensor& tensor, std::size_t axis, std::int64_t begin, std:
   return alias(tensor, shape, tensor.strides(), tensor.offset() + begin * tensor.strides()[axis]);
 }
 
-// The gradient of y, beside as much padding as makes the first window end at the first pixel of x.
+// The tiling of y's gradient. Its padding makes the first window end at the first pixel of x.
 Tiling turned_tiling_of(const Problem& p) {
   return {.images = p.x[0],
           .image = {p.y[2], p.y[3]},
@@ -132,7 +135,7 @@ Tensor transformed(const Convolution& convolution, const Tensor& weight) {
   return result;
 }
 
-// The transformed weight is kept beside a parameter that is read in this form again before it
+// Keeps the transformed weight beside a parameter that is read in this form again before it
 // changes, as in evaluation. Training reads each form once, and gets none.
 Tensor kept_weight(const Convolution& convolution, const Tensor& weight) {
   if (!onednn::is_worth_keeping(weight)) return {};

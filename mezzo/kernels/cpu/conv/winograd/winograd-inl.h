@@ -1,14 +1,15 @@
 // The transforms of Winograd's method for up to four results and three taps. Included once per
 // instruction set, like simd-inl.h.
 //
-// Toom and Cook's method with the points 0, +-5/8, +-3/2 and infinity; Lavin and Gray's points 0,
-// +-1, +-2 lose more bits. (Barabasz et al., "Error analysis and improving the accuracy of Winograd
-// convolution for deep neural networks", 2018.) Every transform is one along columns, then rows;
-// those of gradients are the transposes of those of results. Sums with a product are written as
-// one operation: the compiler would choose which to join, not the same for every type of image.
+// This is the Toom-Cook method with the points 0, +-5/8, +-3/2 and infinity; Lavin and Gray's
+// points 0, +-1, +-2 lose more bits. (Barabasz et al., "Error analysis and improving the accuracy
+// of Winograd convolution for deep neural networks", 2018.) A transform runs along columns, then
+// along rows. The transforms of gradients are the transposes of those of results. A sum with a
+// product is written as one fused operation: otherwise the compiler would choose what to fuse, not
+// the same for every type of image.
 //
 // Fewer results take fewer points. Kernels are divided by the products of a point's differences
-// from all others; of images with fewer points, the quotient is made up for.
+// from all others. Images with fewer points are multiplied by the quotient that makes up for it.
 #if defined(MEZZO_KERNELS_CPU_WINOGRAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
 #undef MEZZO_KERNELS_CPU_WINOGRAD_INL_H_
@@ -35,7 +36,7 @@ using kernels::winograd::Tile;
 using kernels::winograd::TileCopies;
 using kernels::winograd::Tiling;
 
-// The points a and b, and what is made of them. All but the norms are exact in f32.
+// The points a and b, and constants derived from them. All but the norms are exact in f32.
 inline constexpr double kA = 0.625;
 inline constexpr double kB = 1.5;
 inline constexpr double kA2 = kA * kA;
@@ -50,14 +51,14 @@ HWY_INLINE F32Vec constant(double value) { return hn::Set(F32(), static_cast<flo
 // a * x + y
 HWY_INLINE F32Vec times_plus(double a, F32Vec x, F32Vec y) { return hn::MulAdd(constant(a), x, y); }
 
-// The values at a and -a of a polynomial whose even and odd terms are even and a * odd at a.
+// The values at a and -a of a polynomial, from the sums of its even terms and of its odd terms
+// divided by a.
 HWY_INLINE void at_both_signs(double a, F32Vec even, F32Vec odd, F32Vec* out) {
   out[0] = times_plus(a, odd, even);
   out[1] = times_plus(-a, odd, even);
 }
 
-// The values at a tile's points of its polynomial, up to the norms: what the products with others
-// are zero at.
+// Evaluates a tile's polynomial at its points, up to the norms.
 struct ImageTransform {
   static constexpr int ins(int results) { return points_for(results); }
   static constexpr int in(int /*results*/, int i) { return i; }
@@ -83,12 +84,12 @@ struct ImageTransform {
     at_both_signs(kB, even_b, odd_b, out + 3);
     out[5] = times_plus(kNorm0, d[1], times_plus(-(kA2 + kB2), d[3], d[5]));
   }
-  // At 0, +-a, b and infinity; the factors are the norms' quotients b, a + b, b - a and 2 b.
+  // Points 0, +-a, b and infinity; the factors are the norms' quotients b, a + b, b - a and 2 b.
   static HWY_INLINE void three(const F32Vec* d, F32Vec* out) {
-    const F32Vec low = times_plus(-kA2, d[0], d[2]);    // the product of x - a and x + a
+    const F32Vec low = times_plus(-kA2, d[0], d[2]);    // (x - a) (x + a)
     const F32Vec high = times_plus(-kA2, d[1], d[3]);   // times x
     const F32Vec above = times_plus(-kA2, d[2], d[4]);  // times x^2
-    const F32Vec line = times_plus(-kB, d[1], d[2]);    // the product of x and x - b
+    const F32Vec line = times_plus(-kB, d[1], d[2]);    // x (x - b)
     const F32Vec next = times_plus(-kB, d[2], d[3]);    // times x
     out[0] = hn::Mul(constant(kB), times_plus(-kB, low, high));
     out[1] = hn::Mul(constant(kA + kB), times_plus(kA, line, next));
@@ -96,14 +97,14 @@ struct ImageTransform {
     out[3] = hn::Mul(constant(2 * kB), high);
     out[4] = times_plus(-kB, high, above);
   }
-  // At 0, +-a and infinity; the factors are -b^2 and a^2 - b^2.
+  // Points 0, +-a and infinity; the factors are -b^2 and a^2 - b^2.
   static HWY_INLINE void two(const F32Vec* d, F32Vec* out) {
     out[0] = hn::Mul(constant(-kB2), times_plus(-kA2, d[0], d[2]));
     at_both_signs(kA, hn::Mul(constant(kA2 - kB2), d[2]), hn::Mul(constant(kA2 - kB2), d[1]),
                   out + 1);
     out[3] = times_plus(-kA2, d[1], d[3]);
   }
-  // At 0, a and infinity; the factors are -a b^2 and 2 a (a^2 - b^2).
+  // Points 0, a and infinity; the factors are -a b^2 and 2 a (a^2 - b^2).
   static HWY_INLINE void one(const F32Vec* d, F32Vec* out) {
     out[0] = hn::Mul(constant(-kA * kB2), times_plus(-kA, d[0], d[1]));
     out[1] = hn::Mul(constant(2 * kA * (kA2 - kB2)), d[1]);
@@ -201,7 +202,7 @@ struct KernelGradTransform {
   }
 };
 
-// Calls body() with a number of results as a constant.
+// Calls body() with the number of results as a template argument.
 template <class Body>
 HWY_INLINE void with_results(int results, const Body& body) {
   if (results == 4) return body.template operator()<4>();
@@ -210,7 +211,7 @@ HWY_INLINE void with_results(int results, const Body& body) {
   body.template operator()<1>();
 }
 
-// Transforms the square of get(i, j) along both axes and calls put(i, j, number) with the results.
+// Transforms the square of get(i, j) along both axes and calls put(i, j, value) with the results.
 template <class Transform, class Get, class Put>
 HWY_INLINE void transform(const Get& get, const Put& put) {
   constexpr int kIn = Transform::ins(kResults);
@@ -235,7 +236,7 @@ HWY_INLINE void transform(const Get& get, const Put& put) {
   }
 }
 
-// The same of a tile of fewer results.
+// transform() for a tile of fewer results.
 template <class Transform, class Get, class Put>
 HWY_INLINE void transform_part(int rows, int columns, const Get& get, const Put& put) {
   F32Vec half[kTile][kTile];
@@ -261,14 +262,14 @@ HWY_INLINE void transform_part(int rows, int columns, const Get& get, const Put&
   });
 }
 
-// Either.
+// Transforms a tile of any size.
 template <class Transform, class Get, class Put>
 HWY_INLINE void transform_tile(const Tile& tile, const Get& get, const Put& put) {
   if (tile.rows == kResults && tile.columns == kResults) return transform<Transform>(get, put);
   transform_part<Transform>(tile.rows, tile.columns, get, put);
 }
 
-// Up to `count` numbers, as many as a vector has; zeros beside them.
+// Loads up to `count` values, as many as a vector has; the other lanes are zeros.
 template <class T>
 HWY_INLINE F32Vec load_up_to(const T* p, std::int64_t count) {
   if (count >= kMaxLanes) return load(p);
@@ -281,12 +282,13 @@ class Squares {
   using Pixels = const T* [kSize][kSize];
 
  public:
-  // `pixel`: numbers from one pixel to the next, of which `channels` are read. `zeros`: as many.
+  // `pixel`: elements from one pixel to the next; `channels` of them are read, and as many from
+  // `zeros`.
   Squares(const T* images, Size2d size, std::int64_t channels, std::int64_t pixel, const T* zeros)
       : images_(images), size_(size), channels_(channels), pixel_(pixel), zeros_(zeros) {}
 
-  // Goes to the square of a tile, which begins that far above and left of its results. That of the
-  // next tile is asked for while this one is transformed.
+  // Moves to the square of a tile, which begins `top` and `left` before its results. The next
+  // tile's square is prefetched while this one is transformed.
   void move_along(const std::vector<Tile>& tiles, std::int64_t at, std::int64_t top,
                   std::int64_t left) {
     const auto find_at = [&](std::size_t i, Pixels& pixels) {
@@ -297,8 +299,7 @@ class Squares {
     find_at(std::min(i + 1, tiles.size() - 1), next_);
   }
 
-  // Transforms the square, every panel of channels of it, to the copies' tile `to`, which is one
-  // like `tile`.
+  // Transforms every panel of channels of the square. The result is tile `to` of the copies.
   template <class Transform>
   HWY_INLINE void transform_to(const TileCopies& copies, const Tile& tile, std::int64_t to,
                                float* out) const {
@@ -330,7 +331,7 @@ class Squares {
     }
   }
 
-  // Squares share their first rows and columns with those before them.
+  // Only the last rows and columns: squares share their first ones with the squares before them.
   HWY_INLINE void prefetch_pixels(std::int64_t channel) const {
     constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
     if (channel % kLine != 0) return;
@@ -348,7 +349,7 @@ class Squares {
   Pixels next_ = {};
 };
 
-// Brings tiles of a batch of images to their points.
+// Transforms tiles of a batch of images.
 template <class T>
 class TileReader {
  public:
@@ -357,7 +358,7 @@ class TileReader {
         zeros_(zeros({channels}, kDTypeOf<T>)),
         squares_(x, tiling.image, channels, channels, zeros_.data<T>()) {}
 
-  // Tile number `at`, to that number of the copies.
+  // Reads tile number `at` and writes it to the same number in the copies.
   void read(const std::vector<Tile>& tiles, std::int64_t at, const TileCopies& copies, float* out) {
     squares_.move_along(tiles, at, tiling_.top, tiling_.left);
     squares_.template transform_to<ImageTransform>(copies, tiles[static_cast<std::size_t>(at)], at,
@@ -382,7 +383,7 @@ struct Copies {
   }
 };
 
-// Brings some tiles of x to their points, all threads together.
+// Transforms some tiles of x, on all threads.
 inline void read_images(const Tiling& tiling, const Tensor& x, const std::vector<Tile>& tiles,
                         const Copies& to) {
   float* const copies = to.numbers.mutable_data<float>();

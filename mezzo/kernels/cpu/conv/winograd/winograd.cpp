@@ -14,7 +14,7 @@ namespace {
 using kernels::winograd::kPoints;
 using kernels::winograd::TileGroups;
 
-// What a thread does with some tiles at a time.
+// Computes groups of tiles on one thread.
 template <class T>
 class TileWorker {
  public:
@@ -28,7 +28,7 @@ class TileWorker {
         results_(empty({products_.floats()})),
         reader_(convolution.tiling, convolution.in, x) {}
 
-  // The tiles [begin, end). `y` has those strides.
+  // Computes the tiles [begin, end). `strides` are those of y.
   template <class Out>
   void run(std::int64_t begin, std::int64_t end, Out* y, const Strides& strides) {
     const TileGroups groups(convolution_.tiling, begin, end);

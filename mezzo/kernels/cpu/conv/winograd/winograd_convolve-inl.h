@@ -1,4 +1,4 @@
-// What convolutions by Winograd's method are made of: multiplying tiles with a transformed weight,
+// The steps of a convolution by Winograd's method: multiplying tiles with a transformed weight, and
 // writing results. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_WINOGRAD_CONVOLVE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_WINOGRAD_CONVOLVE_INL_H_
@@ -21,9 +21,9 @@ using kernels::winograd::Blocks;
 using kernels::winograd::Convolution;
 using kernels::winograd::kColumns;
 
-// Two vectors of sums for each of these rows, which are tiles.
+// Rows, which are tiles, with two vectors of sums each in registers.
 #if HWY_TARGET == HWY_AVX3
-inline constexpr int kMostRows = 14;  // 28 sums, 2 vectors of the weight and a number: 31 registers
+inline constexpr int kMostRows = 14;  // 28 sums, 2 vectors of the weight and a value: 31 registers
 #else
 inline constexpr int kMostRows = 6;
 #endif
@@ -34,14 +34,14 @@ inline constexpr std::int64_t kPairOfVectors = 2 * kMaxLanes;
 struct PointProducts {
   const float* tiles = nullptr;
   std::int64_t panel = 0;   // from one panel of tiles to the next
-  std::int64_t inputs = 0;  // that are multiplied
+  std::int64_t inputs = 0;  // to multiply
   const float* weight = nullptr;
   float* products = nullptr;
-  bool first = true;  // the sums begin here, or go on
+  bool first = true;  // the sums begin here; otherwise they continue
 };
 
-// The products of kRows rows and a pair of vectors of columns. The loops over sums are unrolled, or
-// the sums would not stay in registers.
+// Multiplies kRows rows with a pair of vectors of columns. The loops over sums are unrolled;
+// otherwise the sums would not stay in registers.
 template <int kRows>
 void multiply_rows(const PointProducts& m, std::int64_t row, std::int64_t column) {
   const float* a = m.tiles + row * kPanel;
@@ -58,7 +58,7 @@ void multiply_rows(const PointProducts& m, std::int64_t row, std::int64_t column
   for (std::int64_t count = m.inputs; count > 0; count -= kPanel, a += m.panel) {
     const std::int64_t inputs = std::min(count, kPanel);
     for (std::int64_t i = 0; i < inputs; ++i, b += kColumns) {
-      // The next panel's rows, which lie far from these, where no hardware looks for them.
+      // The next panel's rows lie far from these, where no hardware prefetcher looks.
       prefetch_soon(a + i * kPanel, next);
       const F32Vec left = hn::LoadU(d, b);
       const F32Vec right = hn::LoadU(d, b + kMaxLanes);
@@ -85,7 +85,7 @@ void multiply_some_rows(const PointProducts& m, std::int64_t row, std::int64_t r
   for (std::int64_t n = 0; n < kColumns; n += kPairOfVectors) multiply_rows<kRows>(m, row, n);
 }
 
-// The products of `count` rows from `first` on.
+// Multiplies `count` rows from `first` on.
 inline void multiply(const PointProducts& m, std::int64_t first, std::int64_t count) {
   const std::int64_t parts = ceil_div(count, kMostRows);
   for (std::int64_t part = 0; part < parts; ++part) {
@@ -94,8 +94,8 @@ inline void multiply(const PointProducts& m, std::int64_t first, std::int64_t co
   }
 }
 
-// The products of all tiles for the channels [begin, end) of the result, of which the first is the
-// first of a block.
+// The products of all tiles for the channels [begin, end) of the result; `begin` is the start of a
+// block.
 struct TileProducts {
   const float* products = nullptr;
   Blocks layout;
@@ -103,7 +103,7 @@ struct TileProducts {
   const float* bias = nullptr;  // of all channels, or null
 };
 
-// The tiles' pixels in an image of those strides.
+// The tiles' pixels in an image with those strides.
 template <class Out>
 struct TilePixels {
   Out* y;
@@ -112,7 +112,7 @@ struct TilePixels {
   Out* first_of(const Tile& tile) const {
     return y + tile.image * strides[0] + tile.row * strides[2] + tile.column * strides[3];
   }
-  // Asks for the lines of the tile's pixels that begin with a channel, if one does.
+  // Prefetches the lines of the tile's pixels that begin at `channel`, if any do.
   HWY_INLINE void prefetch(const Tile& tile, std::int64_t channel) const {
     constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Out));
     if (channel % kLine != 0) return;
@@ -125,7 +125,7 @@ struct TilePixels {
   }
 };
 
-// Brings the products of tile number `at` back to its pixels, and asks for the next tile's.
+// Transforms the products of tile number `at` back to pixels, and prefetches the next tile's.
 template <class Out>
 void write_tile(const std::vector<Tile>& tiles, std::size_t at, const TileProducts& p,
                 const TilePixels<Out>& pixels) {
@@ -151,7 +151,7 @@ void write_tile(const std::vector<Tile>& tiles, std::size_t at, const TileProduc
   }
 }
 
-// Of all tiles.
+// Writes all tiles.
 template <class Out>
 void write_tiles(const std::vector<Tile>& tiles, const TileProducts& p, Out* y,
                  const Strides& strides) {
@@ -160,7 +160,7 @@ void write_tiles(const std::vector<Tile>& tiles, const TileProducts& p, Out* y,
   }
 }
 
-// Calls body(images, results) with the numbers of a call, whose results are of the images' dtype or
+// Calls body(images, results) with the elements of a call. Results have the images' dtype, or are
 // f32.
 template <class Body>
 void visit_images(const Tensor& x, const Tensor& y, const Body& body) {

@@ -21,7 +21,7 @@ using kernels::winograd::point_distance;
 using kernels::winograd::TileGroups;
 using kernels::winograd::WeightGradient;
 
-// The sums of all points for some of the outputs, [point][panel of outputs][panel of
+// The sums of all points for some of the outputs, laid out as [point][panel of outputs][panel of
 // inputs][kPanel][kPanel].
 struct Sums {
   std::int64_t first_out = 0, out_panels = 0, in_panels = 0;  // first_out: the first panel
@@ -33,13 +33,12 @@ struct Sums {
   std::int64_t floats() const { return kPoints * point(); }
 };
 
-// Tiles of the images, and of the gradients by some of the outputs.
+// Transformed tiles of the images, and of the gradients of some of the outputs.
 struct Operands {
   Copies x, grad;
 };
 
-// Brings some tiles of the gradient to their points, of the outputs from `first_out` on, as many as
-// there is room for.
+// Transforms some tiles of the gradient: outputs from `first_out` on, as many as `to` holds.
 void read_gradients(const WeightGradient& gradient, const Tensor& grad, std::int64_t first_out,
                     const std::vector<Tile>& tiles, const Copies& to) {
   const Tiling& tiling = gradient.tiling;
@@ -91,7 +90,7 @@ void add_point(const Operands& operands, const Sums& layout, const PointMatrices
             });
 }
 
-// The sums of all points, of which each is begun when the first tiles that have it are added.
+// The sums of all points. The first tiles that have a point begin its sums.
 class PointSums {
  public:
   PointSums(const Sums& layout, float* numbers) : layout_(layout), numbers_(numbers) {}
@@ -99,14 +98,14 @@ class PointSums {
   void add(const Operands& operands, const TileGroups& groups) {
     parallel_for(kPoints, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t turn = begin; turn < end; ++turn) {
-        // In some rows of points, fewer tiles have those: each thread gets some.
+        // Fewer tiles have the points of some rows; this order gives each thread some of these.
         constexpr std::int64_t kRows[kTile] = {0, 3, 1, 4, 2, 5};
         add_at(kRows[turn / kTile] * kTile + turn % kTile, operands, groups);
       }
     });
   }
 
-  // Zeros for points that no tile had: those of images that are low or narrow.
+  // Writes zeros for points that no tile had, as in low or narrow images.
   void finish() const {
     for (std::int64_t i = 0; i < kPoints; ++i) {
       if (is_begun_[static_cast<std::size_t>(i)]) continue;
@@ -131,7 +130,7 @@ class PointSums {
   std::array<bool, kPoints> is_begun_{};
 };
 
-// Brings the sums of the pairs of a panel of inputs with one output back to kernels of 3x3.
+// Transforms the sums of a panel of inputs with one output back to 3x3 kernels.
 void write_kernels(const float* sums, const Sums& layout, std::int64_t parts, std::int64_t count,
                    const WeightSteps& steps, float* out) {
   float taps[kTaps * kTaps][kPanel];
@@ -153,7 +152,7 @@ void write_kernels(const float* sums, const Sums& layout, std::int64_t parts, st
   }
 }
 
-// Of all pairs of channels; `sums`: of so many parts, which are added up.
+// Writes the kernels of all pairs of channels. `sums` has `parts` parts, which are added up.
 void write_all(const WeightGradient& gradient, const Sums& layout, const float* sums,
                std::int64_t parts, const Tensor& out) {
   const WeightSteps steps = *kernels::weight_steps(out);
@@ -172,7 +171,7 @@ void write_all(const WeightGradient& gradient, const Sums& layout, const float* 
   });
 }
 
-// What a gradient is made of, and goes to.
+// The inputs and the output of a gradient.
 struct Call {
   const WeightGradient& gradient;
   const Tensor& grad;
@@ -186,7 +185,7 @@ struct Call {
   static std::int64_t panels(std::int64_t channels) { return ceil_div(channels, kPanel); }
 };
 
-// Adds up the tiles [begin, end), some at a time, of the outputs that there is room for.
+// Adds up the tiles [begin, end), a group at a time, for the outputs that the operands hold.
 void add_tiles(const Call& call, const Sums& layout, const Operands& operands, std::int64_t begin,
                std::int64_t end, float* numbers) {
   PointSums sums(layout, numbers);
@@ -201,7 +200,7 @@ void add_tiles(const Call& call, const Sums& layout, const Operands& operands, s
   sums.finish();
 }
 
-// Each thread adds up some of the tiles.
+// Divides tiles among threads; each sums its own.
 void add_by_tiles(const Call& call) {
   const std::int64_t count = call.gradient.tiling.tiles();
   const std::int64_t parts = call.gradient.parts();
@@ -219,11 +218,11 @@ void add_by_tiles(const Call& call) {
   write_all(call.gradient, layout, numbers, parts, call.out);
 }
 
-// Each thread finds the gradients of some of the outputs, from all tiles at once.
+// Divides outputs among threads; each sums all tiles.
 void add_by_outputs(const Call& call) {
   const std::int64_t count = call.gradient.tiling.tiles();
   const std::int64_t out_panels = call.out_panels();
-  // Two panels read the images half as often.
+  // Two panels at a time read the images half as often.
   const std::int64_t step = out_panels / 2 >= num_threads() ? 2 : 1;
   const TileGroups groups(call.gradient.tiling, 0, count);
   const Copies images(call.gradient.in, count);
@@ -246,7 +245,7 @@ void add_by_outputs(const Call& call) {
   });
 }
 
-// All threads work on the same tiles together, and each on some of the points.
+// Divides points among threads; all work on the same group of tiles.
 void add_by_points(const Call& call) {
   const std::int64_t out_panels = call.out_panels();
   const std::int64_t step = call.gradient.tiles_at_a_time();

@@ -14,13 +14,13 @@ using kernels::winograd::kPoints;
 using kernels::winograd::RoundedWeight;
 using kernels::winograd::TileGroups;
 
-// Tiles of a batch of images, and what they are transformed to.
+// The tiles of a batch of images, and their transforms.
 struct ReadTiles {
   const TileGroups& groups;
   const Copies& copies;
 };
 
-// What a thread does with kColumns outputs at a time. A part of the weight is transformed and
+// Computes kColumns outputs at a time on one thread. A part of the weight is transformed and
 // multiplied while it is in the second-level cache, and so are the products.
 template <class W>
 class OutputWorker {
@@ -46,7 +46,7 @@ class OutputWorker {
   }
 
  private:
-  static constexpr std::int64_t kInputs = 64;  // of a part: 288 KiB
+  static constexpr std::int64_t kInputs = 64;  // per part, which is 288 KiB
   static constexpr Blocks kPartLayout{kColumns, kInputs};
 
   float* part() const { return part_.template mutable_data<float>(); }

@@ -5,23 +5,24 @@
 namespace mezzo::kernels::winograd {
 namespace {
 
-// Bytes of a tile's numbers before and after the products.
+// Bytes of a tile's transformed values before and after the products.
 std::int64_t tile_bytes(std::int64_t in, std::int64_t out) {
   return kPoints * (in + out) * static_cast<std::int64_t>(sizeof(float));
 }
 
-// `count` in as few equal parts of at most `most` as there can be, a multiple of `parts` of them.
+// The size of parts into which `count` is cut: as few equal parts of at most `most` as possible,
+// and a multiple of `parts` of them.
 std::int64_t equal_parts(std::int64_t count, std::int64_t most, std::int64_t parts) {
   return ceil_div(count, ceil_div(ceil_div(count, most), parts) * parts);
 }
 
-// Tiles whose numbers take as many bytes as those of the weight, or its sums: what is read or
-// written once for them. More leave the caches, fewer make the weight pass by too often.
+// The number of tiles whose values take as many bytes as the weight, or its sums, which is read or
+// written once for them. More tiles leave the caches; fewer read the weight too often.
 std::int64_t balanced_tiles(std::int64_t in, std::int64_t out) { return in * out / (in + out); }
 
-// Transformed, a large weight and the sums of its gradient take four times its bytes, and images
-// more than twice theirs, at the beginning of a backward pass, when memory is scarcest. Of each so
-// much is in memory at a time.
+// The most bytes in memory at a time of each kind. Transformed, a large weight and the sums of its
+// gradient take four times the weight's bytes, and images more than twice theirs. They are needed
+// at the beginning of a backward pass, when memory is scarcest.
 constexpr std::int64_t kMostBytes = 5 << 20;
 
 std::size_t group_of(const Tile& tile) {
@@ -64,8 +65,8 @@ std::int64_t Convolution::tiles_at_a_time(int threads) const {
 }
 
 std::int64_t WeightGradient::parts() const {
-  constexpr std::int64_t kMostSumBytes = 640 << 10;  // half of the cache, or a little more
-  constexpr std::int64_t kFewestTiles = 128;         // for reading and writing sums to cost little
+  constexpr std::int64_t kMostSumBytes = 640 << 10;  // about half of the cache
+  constexpr std::int64_t kFewestTiles = 128;  // so that reading and writing sums costs little
   constexpr std::int64_t kMost = 8;
   const std::int64_t sum_bytes = kPoints * in * out * static_cast<std::int64_t>(sizeof(float));
   if (sum_bytes > kMostSumBytes) return 1;
@@ -84,7 +85,7 @@ std::int64_t WeightGradient::tiles_at_a_time() const {
     constexpr std::int64_t kBesideSums = 768 << 10;  // bytes, in the same cache
     return equal_parts(ceil_div(tiling.tiles(), count), kBesideSums / bytes, 1);
   }
-  // All threads wait for each other twice each time: not for less than this.
+  // All threads meet at two barriers per group, so a group must be at least this large.
   constexpr std::int64_t kFewestBytes = 1 << 20;
   return equal_parts(tiling.tiles(),
                      std::clamp(balanced_tiles(in, out), kFewestBytes / bytes + 1,

@@ -1,15 +1,15 @@
-// Winograd's method for 3x3 kernels at stride 1: what is multiplied, and how it lies in memory.
+// Winograd's method for 3x3 kernels at stride 1: the arithmetic and the memory layout.
 //
-// Results are made in tiles of 4x4 pixels, each of the 6x6 pixels of the image that it depends on.
-// Seen as polynomials, a tile's results are products that are known from their values at 6x6
-// points: the image's tile and the kernel are brought to those values (transformed), multiplied
-// point by point, 36 products where direct sums take 144, and brought back. Over many channels,
-// each point is one matrix product. (Lavin and Gray, "Fast algorithms for convolutional neural
-// networks", 2015.)
+// Results are made in tiles of 4x4 pixels, each from the 6x6 pixels of the image that it depends
+// on. Seen as polynomials, a tile's results are products that are known from their values at 6x6
+// points. So the image's tile and the kernel are transformed to those values and multiplied point
+// by point, and the products are transformed back. That takes 36 multiply-adds where direct sums
+// take 144. Over many channels, each point is one matrix product. (Lavin and Gray, "Fast algorithms
+// for convolutional neural networks", 2015.)
 //
-// At the end of a row or column that is no multiple of four, a tile has as few results as are left,
-// and no more points than they need: they are some of the others' points, so that all tiles meet
-// the same kernels.
+// The length of a row or column may not be a multiple of four. A tile at its end then has as few
+// results as are left, and only the points that they need. These are among the points of whole
+// tiles, so that all tiles meet the same kernels.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +23,19 @@
 
 namespace mezzo::kernels::winograd {
 
-// Channels side by side in transformed tiles: weight gradients are multiplied by the same kernels.
+// Adjacent channels in transformed tiles; weight gradients use grad_weight's multiplication of
+// panels.
 using grad_weight::kPanel;
 
 inline constexpr int kTaps = 3;                     // of a kernel, along each axis
 inline constexpr int kResults = 4;                  // of a tile, along each axis
-inline constexpr int kTile = kResults + kTaps - 1;  // pixels of the image for them
+inline constexpr int kTile = kResults + kTaps - 1;  // pixels of the image for these
 inline constexpr int kPoints = kTile * kTile;
-inline constexpr std::int64_t kColumns = 32;  // of a matrix product that are computed at a time
+// Columns of a matrix product that are computed at a time.
+inline constexpr std::int64_t kColumns = 32;
 
-// Points along an axis that tiles of some results have, of 0, a, -a, b, -b and infinity (see
-// winograd-inl.h).
+// The points along an axis for tiles of 0 to 4 results: indices into 0, a, -a, b, -b and infinity
+// (winograd-inl.h).
 constexpr int points_for(int results) { return results + kTaps - 1; }
 inline constexpr int kPointsFor[kResults + 1][kTile] = {
     {}, {0, 1, 5}, {0, 1, 2, 5}, {0, 1, 2, 3, 5}, {0, 1, 2, 3, 4, 5}};
@@ -44,15 +46,14 @@ constexpr bool has_point(int results, int point) {
   return false;
 }
 
-// Floats from the numbers of one point to those of the next. Those of a tile are written at that
-// distance, 36 of them: an odd number of cache lines, so that they do not meet in one set of the
-// cache, as they would at a power of two.
+// The distance between points, in floats. A tile's 36 values are written at that distance. It is an
+// odd number of cache lines: at a power of two, they would meet in one set of the cache.
 constexpr std::int64_t point_distance(std::int64_t floats) {
   constexpr std::int64_t kLine = 16;
   return (ceil_div(floats, kLine) | 1) * kLine;
 }
 
-// Transformed tiles of an image: [point][panel][tile][kPanel].
+// The layout of an image's transformed tiles: [point][panel][tile][kPanel].
 struct TileCopies {
   std::int64_t panels = 0, tiles = 0;
 
@@ -63,9 +64,8 @@ struct TileCopies {
   std::int64_t floats() const { return kPoints * point(); }
 };
 
-// One of the matrices [in][out] of a transformed weight for each point, in blocks of kColumns
-// outputs, [point][block][in][kColumns], or of the products with it,
-// [point][block][tile][kColumns].
+// The layout of matrices in blocks of kColumns outputs, one matrix per point. A transformed weight
+// [in][out] is [point][block][in][kColumns]; its products are [point][block][tile][kColumns].
 struct Blocks {
   std::int64_t blocks = 0, rows = 0;
 
@@ -76,7 +76,7 @@ struct Blocks {
   constexpr std::int64_t floats() const { return kPoints * point(); }
 };
 
-// A tile by its first result, and its results along each axis.
+// A tile: where its first result is, and its results along each axis.
 struct Tile {
   std::int64_t image = 0, row = 0, column = 0;
   int rows = kResults, columns = kResults;
@@ -89,14 +89,14 @@ struct Tile {
 // The tiles of all images of a batch.
 struct Tiling {
   std::int64_t images = 0;
-  Size2d image{};                  // whose tiles of up to 6x6 are read
-  Size2d results{};                // in tiles of up to 4x4
+  Size2d image{};                  // image of which tiles of up to 6x6 are read
+  Size2d results{};                // divided into tiles of up to 4x4
   std::int64_t top = 0, left = 0;  // rows and columns of padding before the image
 
   std::int64_t rows() const { return ceil_div(results.h, kResults); }
   std::int64_t columns() const { return ceil_div(results.w, kResults); }
   std::int64_t tiles() const { return images * rows() * columns(); }
-  // Of an image.
+  // Points of all tiles of an image.
   std::int64_t points() const {
     return (results.h + rows() * (kTaps - 1)) * (results.w + columns() * (kTaps - 1));
   }
@@ -109,7 +109,7 @@ struct Tiling {
   }
 };
 
-// Some of the tiles, those with the same points side by side.
+// Some of the tiles, ordered so that those with the same points are adjacent.
 class TileGroups {
  public:
   // The tiles [begin, end).
@@ -117,7 +117,7 @@ class TileGroups {
 
   const std::vector<Tile>& tiles() const { return tiles_; }
 
-  // Calls body(first, count) for the tiles that have a point, as many as lie side by side at once.
+  // Calls body(first, count) for the runs of adjacent tiles that have a point.
   template <class Body>
   void for_tiles_with(int point, const Body& body) const {
     std::int64_t first = 0;
@@ -136,44 +136,44 @@ class TileGroups {
 
  private:
   std::vector<Tile> tiles_;
-  // Of the groups of tiles: whole ones, with fewer columns, with fewer rows and columns, with fewer
-  // rows. Those with a point are one or two runs.
+  // The ends of the groups of tiles: whole ones, fewer columns, fewer rows and columns, fewer rows.
+  // The tiles with a given point form one or two runs.
   std::array<std::int64_t, 4> ends_{};
 };
 
-// A convolution, or the gradient of one by its input: one too, of the gradient of y.
+// A convolution, or an input gradient, which is a convolution of y's gradient.
 struct Convolution {
   Tiling tiling{};
   std::int64_t in = 0, out = 0;  // channels
-  bool turned = false;           // the weight is [in, out, 3, 3], to be read backwards
+  bool turned = false;           // the weight is [in, out, 3, 3] and read backwards
 
   Blocks weight() const { return {out, in}; }
-  // True if the transformed weight is not much smaller than all tiles' numbers, and has a block for
-  // every thread.
+  // True if the transformed weight is not much smaller than all transformed tiles, and has a block
+  // for every thread.
   bool has_large_weight(int threads) const;
   // Outputs whose transformed weight is in memory at a time, a multiple of kColumns.
   std::int64_t outputs_at_a_time() const;
-  // Tiles whose transformed numbers are in memory at a time, if threads share them.
+  // Tiles whose transforms are in memory at a time, if threads share them.
   std::int64_t tiles_in_memory() const;
-  // Tiles that one thread transforms, multiplies and brings back at a time.
+  // Tiles that one thread transforms, multiplies and transforms back at a time.
   std::int64_t tiles_at_a_time(int threads) const;
 };
 
-// The gradient by the weight.
+// The weight gradient.
 struct WeightGradient {
   Tiling tiling{};
   std::int64_t in = 0, out = 0;  // channels
 
-  // Parts of the tiles that are added up by themselves, each by one thread: more than one where
-  // their sums stay in its second-level cache.
+  // The number of parts of the tiles that have sums of their own, each summed by one thread. It is
+  // more than one if the sums stay in a thread's second-level cache.
   std::int64_t parts() const;
-  // True if the sums are larger than all tiles' numbers, and of many outputs, so that each thread
-  // takes some of those.
+  // True if the sums are larger than all transformed tiles and have many outputs, so that threads
+  // divide the outputs.
   bool has_large_sums() const;
-  // Tiles of a part, or of all tiles if threads share them, that are transformed and multiplied at
-  // a time.
+  // Tiles that are transformed and multiplied at a time: of a part, or of all tiles if threads
+  // share them.
   std::int64_t tiles_at_a_time() const;
-  // Panels of outputs whose sums are in memory at a time if threads share the tiles.
+  // Panels of outputs whose sums are in memory at a time, if threads share the tiles.
   std::int64_t panels_at_a_time() const;
 };
 

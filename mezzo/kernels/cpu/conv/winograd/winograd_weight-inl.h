@@ -1,4 +1,4 @@
-// Transforming a weight for Winograd's method. Included once per instruction set, like simd-inl.h.
+// Transforms a weight for Winograd's method. Included once per instruction set, like simd-inl.h.
 #if defined(MEZZO_KERNELS_CPU_WINOGRAD_WEIGHT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MEZZO_KERNELS_CPU_WINOGRAD_WEIGHT_INL_H_
 #undef MEZZO_KERNELS_CPU_WINOGRAD_WEIGHT_INL_H_
@@ -22,7 +22,7 @@ using kernels::winograd::kColumns;
 
 inline constexpr int kAllTaps = kTaps * kTaps;
 
-// The kernels of kPanel inputs and kColumns outputs, of a weight of T.
+// The kernels of kPanel inputs and kColumns outputs of a weight of T.
 template <class T>
 class KernelBlock {
  public:
@@ -34,8 +34,8 @@ class KernelBlock {
     if (convolution.turned) std::swap(steps_[0], steps_[1]);
   }
 
-  // Transforms those from that input and output on. `out` is the place of the first one, points
-  // lie `point` floats apart.
+  // Transforms the kernels from that input and output on. `out` is the place of the first one;
+  // points lie `point` floats apart.
   void transform_to(std::int64_t first_in, std::int64_t first_out, std::int64_t point, float* out) {
     read(first_in, first_out);
     if constexpr (std::is_same_v<T, float>) round_numbers();
@@ -52,7 +52,7 @@ class KernelBlock {
   }
 
  private:
-  // Channels side by side are read as vectors, as most parameters' are.
+  // Contiguous channels are read as vectors; most parameters have them.
   void read(std::int64_t first_in, std::int64_t first_out) {
     const std::int64_t ins = std::min(kPanel, convolution_.in - first_in);
     const std::int64_t outs = std::min(kColumns, convolution_.out - first_out);
@@ -112,9 +112,9 @@ class KernelBlock {
 
   const Convolution& convolution_;
   const T* weight_;
-  Strides steps_;  // from one output to the next, one input, row and column
+  Strides steps_;  // between outputs, inputs, rows and columns
   DType dtype_;
-  // Transposed. Where there are fewer outputs than a block has, the results are never read.
+  // Transposed. If there are fewer outputs than a block has, the surplus results are never read.
   alignas(64) float numbers_[kAllTaps][kPanel][kColumns] = {};
 };
 
