@@ -20,7 +20,7 @@ void count_change(const Tensor& tensor) {
   if (tensor.defined()) tensor.bump_version();
 }
 
-// After an update: everything that it has written.
+// Counts the changes of an update in everything that it has written.
 void count_changes(const Tensor& param, const HalfUpdate& half) {
   count_change(param);
   if (!is_lower(param.dtype())) return;
@@ -43,7 +43,7 @@ bool same_layout(const Tensor& a, const Tensor& b) {
           (a.is_dense(Format::kChannelsLast) && b.is_dense(Format::kChannelsLast)));
 }
 
-// Moments are f32 whatever the parameter is: in 16 bits they would stop moving as parameters do.
+// Moments are f32 whatever the parameter is: in 16 bits they would stop moving, as parameters do.
 void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor& tensor,
                 const char* name, DType dtype = DType::kF32) {
   check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
@@ -82,8 +82,8 @@ flat::HalfBlock half_block(const char* op, std::size_t i, const Tensor& param, c
   return block;
 }
 
-// The copies of f32 parameters that go with the update. To be found before any parameter
-// changes: parameters may be views of one block of memory, which counts the changes of all.
+// The copies of f32 parameters that the update renews. They must be found before any parameter
+// changes, because parameters may be views of one block of memory, which counts the changes of all.
 template <class Tensors>
 std::vector<RenewedCopy> find_copies(std::span<const Tensors> tensors) {
   std::vector<RenewedCopy> copies;
@@ -99,7 +99,7 @@ flat::CopyBlock copy_block(const RenewedCopy& copy) {
   return {copy.address(), copy.dtype(), copy.packed()};
 }
 
-// After an update: counts what has changed, and keeps the copies that have changed with it.
+// After an update: counts the changes, and keeps the copies that were renewed.
 template <class Tensors>
 void keep_all(std::span<const Tensors> tensors, std::span<const RenewedCopy> copies) {
   for (const Tensors& t : tensors) count_changes(t);
@@ -108,7 +108,7 @@ void keep_all(std::span<const Tensors> tensors, std::span<const RenewedCopy> cop
   }
 }
 
-// Bytes of the copies for one number.
+// Bytes of the copies per element.
 double bytes_each(const flat::CopyBlock& copy) {
   double bytes = copy.data != nullptr ? 2 : 0;
   for (const Ref<PackedCopy>& packed : copy.packed) {
@@ -117,16 +117,16 @@ double bytes_each(const flat::CopyBlock& copy) {
   return bytes;
 }
 
-// Bytes of the parameter, read and written, of its copies and of its gradient, for one number.
+// Bytes per element of the parameter, read and written, of its copies and of its gradient.
 double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool has_f32) {
   const double f32 = has_f32 ? 2 * sizeof(float) : 0;
   if (half.param == nullptr) return f32 + sizeof(float) + bytes_each(copy);
-  const double bits16 = has_f32 ? 2 : 4;  // beside a master copy it is only written
+  const double bits16 = has_f32 ? 2 : 4;  // with a master copy it is only written
   const double compensation = half.compensation != nullptr ? 4 : 0;
   return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));
 }
 
-// The device of all parameters.
+// The device of all parameters, which must be the same.
 template <class Tensors>
 Device device_of(const char* op, std::span<const Tensors> tensors) {
   const Tensor* first = nullptr;
@@ -141,18 +141,18 @@ Device device_of(const char* op, std::span<const Tensors> tensors) {
   return device;
 }
 
-// What kernels get of an update.
+// The data of an update for the kernels.
 template <class Block, class Factors>
 struct Update {
   std::vector<Block> blocks;
   Factors factors;
-  std::vector<PendingRows> rows{};  // of gradients that are computed as they are used
-  double state_bytes;               // of the optimizer's state for one number, read and written
+  std::vector<PendingRows> rows{};  // rows of gradients that are computed as they are used
+  double state_bytes;               // bytes of the optimizer's state per element, read and written
 };
 
-// Parameter and gradient of the last block, and what stands behind it if they have 16 bits. A
-// gradient that nobody has computed yet is left to the kernel, unless there are packed copies:
-// those are written by parts that rows of the gradient need not fit.
+// Sets parameter and gradient of the last block, and the additional data of 16-bit parameters. A
+// pending gradient is left to the kernel, unless there are packed copies: those are written in
+// patches, which need not match rows of the gradient.
 template <class Update>
 void set_param(Update& update, const char* op, std::size_t i, const Tensor& param,
                const Tensor& grad, const HalfUpdate& half) {
@@ -227,7 +227,8 @@ Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors
     check_fits("adam_step", i, t.param, t.exp_avg_sq, "second moment");
     check_arg(t.step >= 1, "adam_step", "steps count from 1, parameter ", i, " is at ", t.step,
               ". Begin with 1");
-    // In f64: 1 - 0.999 in f32 is off by 1e-5, the size of the correction itself late in training.
+    // In f64: 1 - 0.999 in f32 is off by 1e-5, which is the size of the correction itself late in
+    // training.
     const auto n = static_cast<double>(t.step);
     flat::AdamBlock& block = update.blocks.emplace_back();
     block.copy = copy_block(copies[i]);
@@ -251,7 +252,7 @@ Update<flat::AdamBlock, flat::AdamFactors> update_of(std::span<const AdamTensors
   return update;
 }
 
-// What belongs to the one and the other update.
+// Types and kernels of each update rule.
 template <class Tensors>
 struct Rule;
 template <>
@@ -271,7 +272,7 @@ struct Rule<AdamTensors> {
   static constexpr auto kGatedKernel = &flat::Kernels::adam_if;
 };
 
-// All of an update at once.
+// Runs a whole update.
 template <class Tensors, class Step>
 void run_step(std::span<const Tensors> tensors, const Step& step) {
   const char* op = Rule<Tensors>::kName;
@@ -284,7 +285,7 @@ void run_step(std::span<const Tensors> tensors, const Step& step) {
   keep_all(tensors, std::span<const RenewedCopy>(copies));
 }
 
-// Where the blocks of a list begin, behind the factors.
+// The offset of the blocks in a list, after the factors.
 template <class Tensors>
 inline constexpr std::size_t kUpdateBlocksAt = (sizeof(typename Rule<Tensors>::Factors) +
                                                 alignof(typename Rule<Tensors>::Block) - 1) /
@@ -319,7 +320,7 @@ void QueuedUpdate<Tensors, Step>::put(std::span<const Tensors> tensors, const St
   check_arg(tensors.empty() || device_of(op, tensors) == device, op, "the update is queued on ",
             device, ", parameters are elsewhere. Use to()");
   copies_ = find_copies(tensors);
-  // Gradients are computed here if nobody has: the list holds no more than their addresses.
+  // Pending gradients are computed here: the list holds only their addresses.
   for (const Tensors& t : tensors) {
     if (t.grad.defined()) t.grad.address();
   }
@@ -350,7 +351,7 @@ void QueuedUpdate<Tensors, Step>::queue(const UpdateConditions& conditions) cons
   if (squares.defined()) clip = {static_cast<const double*>(squares.address()), max_norm};
   const flat::Listed<Block> blocks{reinterpret_cast<const Block*>(bytes + kUpdateBlocksAt<Tensors>),
                                    count_};
-  // A closed gate moves nothing; on a card, nobody knows here whether it is.
+  // With a closed gate nothing moves. On a device, the host does not know whether it is closed.
   const auto describe = [&] {
     const bool is_done = !device.is_cpu() || flat::is_open_on_host(gate);
     return KernelWork{.op = Rule<Tensors>::kName,

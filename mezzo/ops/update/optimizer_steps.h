@@ -1,5 +1,5 @@
-// The update rules of optimizers: everything that a step does to a parameter, in one pass over
-// memory, and all parameters in one parallel loop.
+// The update rules of optimizers: each step is one pass over memory, with all parameters in one
+// parallel loop.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace mezzo {
 
-// What the update of a bf16 or f16 parameter needs besides; of no meaning for one in f32.
+// The additional state for updating a bf16 or f16 parameter; ignored for f32.
 struct HalfUpdate {
   ParamUpdate rule = ParamUpdate::kMaster;
-  Tensor master{};        // of kMaster: f32, at first the parameter
-  Tensor compensation{};  // of kKahan: in the parameter's dtype, at first zeros
+  Tensor master{};        // for kMaster: f32, initially the parameter
+  Tensor compensation{};  // for kKahan: in the parameter's dtype, initially zeros
   RandomPosition
-      random{};  // of kStochastic: element i is rounded by the 16 bits number i from here
+      random{};  // for kStochastic: element i is rounded with the 16-bit number i from here
 };
 
 // One parameter's tensors, of one shape and dense in one format. The parameter is f32, bf16 or f16;
@@ -28,7 +28,7 @@ struct SgdTensors {
   Tensor param;
   Tensor grad;
   Tensor momentum;    // zeros before the first step; undefined without momentum
-  bool first = true;  // nothing was gathered yet: the momentum becomes the gradient, undampened
+  bool first = true;  // first step: the momentum becomes the gradient, undampened
   HalfUpdate half{};
 };
 
@@ -38,7 +38,7 @@ struct SgdStep {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  double inv_scale = 1;  // the gradient is multiplied by this, to take out a loss scale
+  double inv_scale = 1;  // factor of the gradient, which removes a loss scale
 };
 
 // Per element, with g = grad * inv_scale + weight_decay * param:
@@ -57,7 +57,7 @@ struct AdamTensors {
   Tensor grad;
   Tensor exp_avg;         // first moment, zeros before the first step
   Tensor exp_avg_sq;      // second moment, zeros before the first step
-  std::int64_t step = 1;  // which step this is, from 1: corrects the bias of the moments
+  std::int64_t step = 1;  // the number of this step, from 1: corrects the bias of the moments
   HalfUpdate half{};
 };
 
@@ -82,42 +82,41 @@ struct AdamStep {
 // 2^-126 become zero. Otherwise like sgd_step().
 void adam_step(std::span<const AdamTensors> tensors, const AdamStep& step);
 
-// What a queued update reads when it is done, on the device of its parameters.
+// The conditions that a queued update reads when it runs, on the device of its parameters.
 struct UpdateConditions {
-  // i32; the update does nothing if one of them is not flat::kNothingBad. Undefined: it always
-  // works.
+  // i32; the update does nothing unless all of them are flat::kNothingBad. Undefined: it always
+  // runs.
   Tensor flags{};
-  // Gradients that are longer than max_norm once they are unscaled are shortened to it. `squares`:
-  // the sum of their squares (f64), see QueuedCheck; undefined: they stay as they are.
+  // Gradients whose norm after unscaling exceeds max_norm are scaled down to it. `squares`: the sum
+  // of their squares (f64), see QueuedCheck; undefined: no clipping.
   Tensor squares{};
   double max_norm = 0;
 };
 
-// An update whose kernel is queued apart from what the host does for it, so that a recording can
-// hold the kernel: what it is to work on is a list in the device's memory, which is put there anew
-// for every launch. Addresses, learning rates and counts of steps may then differ from launch to
-// launch.
+// An update whose kernel is queued separately from the host's part, so that a recording can hold
+// the kernel. The list that the kernel works on is in device memory and is rewritten before every
+// launch. So addresses, learning rates and step counts may differ between launches.
 //
 //   queued.put(tensors, step);  // before every launch
-//   queued.queue(flags);        // what is recorded
-//   queued.keep();              // once it is known that it was done, else drop()
+//   queued.queue(flags);        // this is recorded
+//   queued.keep();              // once the update is known to have run, else drop()
 //
 // The results are those of sgd_step() and adam_step().
 template <class Tensors, class Step>
 class QueuedUpdate {
  public:
-  // For at most that many parameters of a device.
+  // For at most `params` parameters on a device.
   QueuedUpdate(std::size_t params, Device device);
 
   // Throws ArgumentError like the steps, before anything has changed, and for more parameters than
-  // there is room for. Gradients need only lie where they will: they are read when the work is
-  // done.
+  // the list holds. Gradients need not be computed yet, only allocated: they are read when the
+  // kernel runs.
   void put(std::span<const Tensors> tensors, const Step& step);
-  // The kernel, for as many parameters as were put last.
+  // Queues the kernel, for as many parameters as the last put().
   void queue(const UpdateConditions& conditions) const;
-  // If it was done: counts the changes that it has made.
+  // If the update has run: counts its changes.
   void keep();
-  // If flags kept it from that: lets go of the gradients, and of copies that others may renew.
+  // If flags prevented it: releases the gradients, and copies that others may renew.
   void drop();
 
   Device device() const { return list_.device(); }
@@ -133,8 +132,8 @@ class QueuedUpdate {
 using QueuedSgd = QueuedUpdate<SgdTensors, SgdStep>;
 using QueuedAdam = QueuedUpdate<AdamTensors, AdamStep>;
 
-// Makes `master` fit to a 16-bit parameter that may have been changed by others: elements whose
-// rounding is not the parameter's become the parameter's, the others keep their f32 bits.
+// Makes `master` agree with a 16-bit parameter that others may have changed: elements that do not
+// round to the parameter's are replaced by them; the others keep their f32 bits.
 void refresh_master(const Tensor& param, const Tensor& master);
 
 }  // namespace mezzo
