@@ -13,20 +13,20 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
-  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+  ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
 };
 
-// torch.optim.Adam: see adam_step() in mezzo/ops/update/optimizer_steps.h for the rule. The weight
-// decay is added to the gradient. State: `exp_avg.<parameter>` and `exp_avg_sq.<parameter>`;
-// counters: `step.<parameter>`. They exist from the first step with a gradient on. Besides, what
-// Optimizer says of counters and 16-bit parameters.
+// Adam, like torch.optim.Adam: see adam_step() in mezzo/ops/update/optimizer_steps.h for the rule.
+// The weight decay is added to the gradient. State: `exp_avg.<parameter>` and
+// `exp_avg_sq.<parameter>`; counters: `step.<parameter>`. They exist from the first step with a
+// gradient on. Optimizer describes the other counters and 16-bit parameters.
 class Adam : public Optimizer {
  public:
-  // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
-  // negative or infinite rates, eps and decays, and betas outside [0, 1).
+  // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(), for
+  // negative or infinite rates, eps and decays, and for betas outside [0, 1).
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
   explicit Adam(const std::vector<Group<AdamOptions>>& groups);
-  // One more group: see Sgd::add_group().
+  // Adds a group: see Sgd::add_group().
   void add_group(const Group<AdamOptions>& group);
 
   std::vector<NamedTensor> state() const override;
@@ -50,23 +50,23 @@ class Adam : public Optimizer {
   std::vector<std::int64_t> steps_;
 };
 
-// As AdamOptions, except that there is a decay unless another one is named.
+// Like AdamOptions, but with a weight decay by default.
 struct AdamWOptions {
   LearningRate lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+  ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
 };
 
-// torch.optim.AdamW: Adam whose weight decay shrinks the parameter itself.
+// AdamW, like torch.optim.AdamW: Adam whose weight decay shrinks the parameter itself.
 class AdamW final : public Adam {
  public:
   // Throws ArgumentError like Adam.
   explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
   explicit AdamW(const std::vector<Group<AdamWOptions>>& groups);
-  // One more group: see Sgd::add_group().
+  // Adds a group: see Sgd::add_group().
   void add_group(const Group<AdamWOptions>& group);
 };
 

@@ -8,7 +8,7 @@
 namespace mezzo::optim {
 namespace {
 
-// The queue of a group with gradients.
+// Calls `use` with the queue of a group that has gradients.
 template <class Use>
 void visit_queue(auto& queue, const Use& use) {
   if (auto* sgd = std::get_if<QueuedSgd>(&queue)) use(*sgd);
