@@ -78,8 +78,11 @@ class LossScaleState {
   // Records one step. Throws Error at the floor if the options say so; the scale then stays.
   void update(bool overflow);
 
-  // The following functions throw ArgumentError during a capture, whose runs would not call them.
-  // Restores a saved state. Also throws ArgumentError for values that no history leads to.
+  // restore() and the functions after it throw ArgumentError during a capture, whose runs would not
+  // call them.
+  //
+  // restore() continues from a saved state. It also throws ArgumentError for values that no history
+  // leads to.
   void restore(double scale, std::int64_t growth_tracker, std::int64_t hysteresis_left);
   // Sets the scale, even beyond floor and ceiling, and leaves the counters unchanged.
   void set_scale(double scale);

@@ -26,7 +26,7 @@ class StepExecution {
   // `release_memory` frees the memory that `run` keeps from step to step, until the next step;
   // null: it keeps none.
   template <std::convertible_to<Run> F>
-  requires(!std::same_as<F, StepExecution>)  // that one is copied or moved
+  requires(!std::same_as<F, StepExecution>)  // those are copied or moved
       StepExecution(F run,  // NOLINT(google-explicit-constructor): as functions are
                     std::function<void()> release_memory = {})
       : run_(std::move(run)), release_memory_(std::move(release_memory)) {}

@@ -100,8 +100,8 @@ namespace detail {
 
 }  // namespace mezzo
 
-// States what must hold if mezzo itself is right. Checked in debug and sanitizer builds, free in
-// release.
+// States a condition that must hold if mezzo itself is correct. Checked in debug and sanitizer
+// builds, free in release builds.
 #ifdef NDEBUG
 #define MEZZO_INVARIANT(condition) static_cast<void>(0)
 #else

@@ -24,7 +24,8 @@ std::array<std::uint32_t, 4> block_at(RandomPosition position, std::uint64_t blo
       {static_cast<std::uint32_t>(position.seed), static_cast<std::uint32_t>(position.seed >> 32)});
 }
 
-// Calls use(i, words) for each block of four words, from which numbers [4 * i, 4 * i + 4) come.
+// Calls use(i, words) for each block of four words, from which random numbers [4 * i, 4 * i + 4)
+// come.
 template <class Use>
 void for_each_block(std::int64_t blocks, RandomPosition position, Use&& use) {
   parallel_for(blocks, kBlockGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -122,8 +123,8 @@ void fill_normal(std::span<float> out, RandomPosition position, float mean, floa
   const auto n = static_cast<std::int64_t>(out.size());
   for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
     for (std::int64_t i = 0; i < 4 && 4 * block + i < n; i += 2) {
-      // Two words give two numbers. Computed in double, and with 1 - u in (0, 1], so that the
-      // logarithm is finite.
+      // Two words give two numbers. The computation is in double, and with 1 - u in (0, 1], so that
+      // the logarithm is finite.
       const double radius = deviation * std::sqrt(-2.0 * std::log(1.0 - to_unit(words[i])));
       const double angle = 2.0 * std::numbers::pi * to_unit(words[i + 1]);
       float* pair = &out[4 * block + i];

@@ -17,7 +17,7 @@ namespace mezzo {
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 
-// A place in a stream: word i of the stream is philox word (offset + i).
+// A position in a stream: word i of the stream is philox word (offset + i).
 struct RandomPosition {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;

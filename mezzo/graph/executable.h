@@ -59,8 +59,7 @@ class Executable {
   struct Instruction {
     Node* node = nullptr;
     std::vector<const Tensor*> inputs{};
-    std::vector<Tensor> outputs{};  // in the order of the node's outputs; some are allocated in
-                                    // every run
+    std::vector<Tensor> outputs{};  // like the node's outputs; some change in every run
     bool is_copy = false;           // the 16-bit copy of a parameter
     bool is_by_readers = false;     // its first result is computed when it is read
     bool is_empty = false;          // no elements to compute

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kWeightInput = 1;
 
-// The call that reads a convolution's weight, and the pass that determines the layout.
+// An operation that reads a convolution's weight, and the pass in which it does, which determines
+// the layout.
 struct WeightReader {
   const OpDef* op;
   ReadIn pass;

@@ -10,7 +10,7 @@
 namespace mezzo::nn {
 
 struct Pool2dOptions {
-  std::optional<Size2d> stride{};  // that of the kernel unless given
+  std::optional<Size2d> stride{};  // default: the kernel's size
   Padding2d padding = 0;
   bool count_include_pad = true;  // means only: padding counts as zeros
 };

@@ -1,6 +1,5 @@
 #include "mezzo/ops/update/packed_copy.h"
 
-
 #include "mezzo/core/storage.h"
 
 namespace mezzo {
