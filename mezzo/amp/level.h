@@ -35,7 +35,7 @@ enum class Level : std::uint8_t { kO0, kO1, kAuto, kO2, kO3 };
 inline constexpr Level kLevels[] = {Level::kO0, Level::kO1, Level::kAuto, Level::kO2, Level::kO3};
 
 const char* name_of(Level level);
-// `O0` ... `O3` or `auto`; empty if unknown.
+// The level named `O0` ... `O3` or `auto`; empty if unknown.
 std::optional<Level> parse_level(std::string_view name);
 // Like parse_level(), but throws ArgumentError naming `op` if the name is unknown.
 Level level_named(std::string_view name, const char* op);

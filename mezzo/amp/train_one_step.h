@@ -200,8 +200,7 @@ class TrainOneStepWithLossScale {
   bool has_begun_ = false;
   Losses losses_;  // not read yet
   std::shared_ptr<UpdateOnDevice> update_;
-  std::size_t update_params_ = 0;         // the optimizer's number of parameters when update_ was
-                                          // made
+  std::size_t update_params_ = 0;         // the parameters in the optimizer when update_ was made
   UpdateOnDevice::Checks update_checks_;  // the checks that update_ was made for
   TrainStepResult result_;                // result of the current step
   StepPhase phase_ = StepPhase::kForward;

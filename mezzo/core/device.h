@@ -20,7 +20,7 @@ struct Device {
 
 inline constexpr Device kCpuDevice{};
 
-// `cpu`, `cuda`, `cuda:1`.
+// Appends the device's name: `cpu`, `cuda`, `cuda:1`.
 void append_text(std::string& out, Device device);
 
 // Parses a device's name; `cuda` is the first GPU. Empty if the name is unknown.

@@ -69,7 +69,7 @@ using Strides = Shape;
 // and every stride. A size of 0 does not excuse the others, because strides are their products.
 bool is_countable(const Shape& shape, std::size_t element_bytes);
 
-// `[2, 3, 4]`.
+// Appends the sizes, as in `[2, 3, 4]`.
 inline void append_text(std::string& out, const Shape& shape) {
   out += '[';
   for (std::size_t i = 0; i < shape.rank(); ++i) {

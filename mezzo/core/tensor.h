@@ -167,7 +167,7 @@ Tensor ones(const Shape& shape, DType dtype = DType::kF32, Format format = Forma
             Device device = kCpuDevice);
 Tensor full(const Shape& shape, double value, DType dtype = DType::kF32,
             Format format = Format::kContiguous, Device device = kCpuDevice);
-// 0, 1, ..., n - 1.
+// The values 0, 1, ..., n - 1.
 Tensor arange(std::int64_t n, DType dtype = DType::kF32);
 // A tensor with a copy of `values` in row-major order. Throws ArgumentError if the number of values
 // differs.
@@ -217,7 +217,7 @@ void move_to(const Tensor& tensor, Device device);
 // addresses of such tensors, and lists of them on their device, may be wrong.
 std::uint64_t count_of_moves();
 
-// `f32[2, 3]`.
+// Appends dtype and shape, as in `f32[2, 3]`.
 void append_text(std::string& out, const Tensor& tensor);
 
 }  // namespace mezzo

@@ -57,8 +57,8 @@ void Executable::lend_gradients(const Instruction& instruction) const {
 // Host work may have replaced a gradient by another tensor: later readers, including views, must
 // see the new one.
 void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
-  // Nothing later reads a gradient that is computed by its readers, and work that changes gradients
-  // has none outside.
+  // Nothing later reads a gradient that its readers compute, and gradients outside of the arena
+  // belong to work that does not change them.
   if (memory_.homes[value] == Home::kReaders || memory_.homes[value] == Home::kOutside) return;
   const Tensor& before = slots_[value];
   if (before.defined() && grad.address() == before.address() &&

@@ -36,7 +36,7 @@ void Executable::call_kernel(Instruction& instruction) const {
   const FindStatistics find(wanted);
   const GiveStatistics give(instruction.statistics);
   std::optional<LendScratch> lend;
-  // On CPUs only: the host writes to scratch memory that kernels lay out.
+  // Scratch memory is host memory (core/scratch.h), so only an arena of the host can be lent.
   if (program_.device.is_cpu() && !memory_.free_ranges.empty()) {
     const ArenaRange& idle = memory_.free_ranges[instruction.node - program_.nodes.data()];
     lend.emplace(arena_, idle.offset, idle.bytes);

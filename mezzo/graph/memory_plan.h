@@ -27,8 +27,7 @@ struct ArenaRange {
 
 struct MemoryPlan {
   std::vector<Home> homes;           // for each value
-  std::vector<ValueId> blocks;       // for each value, the value whose memory it uses: itself, or
-                                     // the one that it views or overwrites
+  std::vector<ValueId> blocks;       // for each value: itself, or what it views or overwrites
   std::vector<std::size_t> offsets;  // in the arena, in bytes; for values that are blocks
   std::size_t arena_bytes = 0;
   // Slots for packed weights, in parts of the arena that are free from writer to reader.

@@ -41,8 +41,7 @@ struct NamedCount {
 // Memory in bytes. Results count as in the allocator, rounded up to 64.
 struct GraphMemory {
   std::size_t arena = 0;  // for all results except those that the program returns
-  std::size_t least = 0;  // the most result bytes alive at a time, a lower bound for every
-                          // arrangement
+  std::size_t least = 0;  // the most result bytes alive at a time: a lower bound
   // The most bytes alive at a time if every call of the step is executed and each result has memory
   // of its own, from the call that makes it to its last reader, without overwriting.
   std::size_t eager = 0;

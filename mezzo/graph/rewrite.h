@@ -42,8 +42,8 @@ bool is_update_between(const Program& program, std::size_t first, std::size_t la
 // True if elements have the same layout: strides of sizes 1 do not matter.
 bool same_layout(const ValueSpec& a, const ValueSpec& b);
 
-// Removes the marked nodes and returns their number. Nobody may read results of only these nodes;
-// `over` entries that refer to such results are cleared.
+// Removes the marked nodes and returns their number. No other node may read values that only these
+// nodes make; `over` entries that refer to such values are cleared.
 std::size_t erase_nodes(Program& program, const std::vector<bool>& marked);
 
 // Which values share memory, and where their contents may change: host work changes tensors that

@@ -42,10 +42,10 @@ class ValueNames {
 // A text with escapes for quotes, here and in Graphviz's language.
 std::string escaped(std::string_view text);
 
-// `f32[4, 3, 8, 8] channels_last`.
+// The spec as text, as in `f32[4, 3, 8, 8] channels_last`.
 std::string to_text(const ValueSpec& spec);
 inline void append_text(std::string& out, const ValueSpec& spec) { out += to_text(spec); }
-// `%2: f32[4, 8] = relu(%1)`.
+// A node, as in `%2: f32[4, 8] = relu(%1)`, and a whole program.
 std::string to_text(const Program& program, const Node& node, const ValueNames& names);
 std::string to_text(const Program& program);
 

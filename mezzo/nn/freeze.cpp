@@ -100,8 +100,7 @@ Frozen freeze(Module& net, const std::vector<std::string>& patterns) {
   for (NamedTensor entry : all) {
     if (!wanted.contains(entry.tensor.impl())) continue;
     entry.tensor.set_requires_grad(false);
-    zero_grad({&entry.tensor, 1});  // otherwise an optimizer that holds it would continue with an
-                                    // old gradient
+    zero_grad({&entry.tensor, 1});  // an optimizer that holds it would use the old one
   }
   if (!patterns.empty()) eval_frozen_norms(net);
   return frozen_parts(net);

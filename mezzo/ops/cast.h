@@ -64,8 +64,7 @@ class RenewedCopy {
   void find_packed(const Tensor& param, Storage& source, DType dtype);
 
   Ref<Storage> storage_;
-  DType dtype_ = DType::kF32;  // dtype of the copies, or of the 16-bit copy that they are packed
-                               // from
+  DType dtype_ = DType::kF32;  // of the copies, or of the 16-bit copy behind packed ones
   std::vector<Ref<PackedCopy>> packed_;
   std::vector<DerivedKey> keys_;  // keys of the packed copies
 };

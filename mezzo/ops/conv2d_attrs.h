@@ -37,8 +37,7 @@ struct Conv2dGradAttrs {
 
 // Attributes of conv_transpose2d.
 struct ConvTranspose2dAttrs {
-  Conv2dAttrs conv{};         // the convolution whose gradient with respect to its input is
-                              // computed
+  Conv2dAttrs conv{};         // the convolution whose input gradient is computed
   Size2d output_padding = 0;  // additional rows and columns of the result
   static constexpr auto kFields =
       std::tuple(Field{"conv", &ConvTranspose2dAttrs::conv},

@@ -6,8 +6,7 @@
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kStart = 1;  // the optional input, the position that attrs.position is
-                                   // relative to
+constexpr std::size_t kStart = 1;  // the optional input: attrs.position is relative to it
 
 }  // namespace
 

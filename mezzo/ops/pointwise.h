@@ -20,7 +20,7 @@ Tensor sqrt(const Tensor& x);
 // integer, 1 where the exponent is 0.
 Tensor pow(const Tensor& x, double exponent);
 
-// 1 / (1 + exp(-x)).
+// The logistic function 1 / (1 + exp(-x)).
 Tensor sigmoid(const Tensor& x);
 
 Tensor tanh(const Tensor& x);

@@ -172,8 +172,7 @@ class Optimizer {
     ParamUpdate rule = ParamUpdate::kMaster;
     Tensor master{};
     Tensor compensation{};
-    std::optional<std::uint64_t> version{};  // version of the parameter that this state belongs to,
-                                             // if known
+    std::optional<std::uint64_t> version{};  // of the parameter that this state belongs to
   };
 
   friend class QueuedStep;

@@ -34,8 +34,7 @@ struct CastCost {
 
 struct CastPlan {
   std::vector<InputCast> inputs{};  // in the order of the nodes
-  CastCost cost{};                  // with one cast per value and dtype, however many readers it
-                                    // has
+  CastCost cost{};                  // with one cast per value and dtype, for all readers
 };
 
 // Plans casts for one program as its paints change. The program must outlive it and keep its nodes.

@@ -32,9 +32,8 @@ struct Mark {
 // The colour of a node by its own region, before its neighbours are considered. A node has no
 // colour
 //  - outside of regions and at level O0, where nothing is cast, even if its input has 16 bits;
-//  - if no input may be cast: the operation's cast mask is empty (as for `cast`, which is an
-//  explicit
-//    request), or there is no input in f32 or 16 bits;
+//  - if no input may be cast: the operation's cast mask is empty (as for `cast`, which is a request
+//    of its own), or there is no input in f32 or 16 bits;
 //  - if its region leaves it alone on purpose: a user's rule says `follow`, or the level is not
 //    `auto`, since other levels leave nothing undecided.
 // Throws what autocast throws if the operation is refused.

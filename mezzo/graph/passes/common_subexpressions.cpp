@@ -93,8 +93,7 @@ class Merger {
 
   Program& program_;
   MemoryUse memory_;
-  std::vector<ValueId> returned_;  // the returned values, including those that are viewed by
-                                   // returned ones
+  std::vector<ValueId> returned_;  // includes the values that returned views belong to
   std::vector<bool> is_gone_;
   // The remaining nodes, by their current inputs.
   std::map<std::pair<const OpDef*, std::vector<ValueId>>, std::vector<std::size_t>> seen_;

@@ -26,8 +26,7 @@ struct Loss {
   std::size_t product = kNoNode;
   ValueId logits = kNoValue;
   ValueId target = kNoValue;  // the operand of the product
-  ValueId labels = kNoValue;  // for cross_entropy: class numbers, if the target is one_hot() of
-                              // them
+  ValueId labels = kNoValue;  // class numbers, if the target is one_hot() of them
   bool by_log = false;        // log(softmax()) instead of log_softmax()
   ValueId kept = kNoValue;    // the softmax's result, which it keeps for its gradient
   double before = 1;          // the factor of the log-probabilities

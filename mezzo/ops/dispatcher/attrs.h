@@ -62,7 +62,7 @@ concept AttrsAggregate = requires {
   std::tuple_size<decltype(T::kFields)>::value;
 };
 
-// `axis=1 start=0`.
+// Appends the fields, as in `axis=1 start=0`.
 template <AttrsAggregate T>
 void append_fields(std::string& out, const T& value) {
   const char* separator = "";
@@ -132,7 +132,7 @@ class Attrs {
     return type_ == other.type_ && type_->equal(bytes_.data(), other.bytes_.data());
   }
 
-  // `stride=[1, 1] groups=1`.
+  // The fields as text, as in `stride=[1, 1] groups=1`.
   std::string to_text() const {
     std::string out;
     type_->print(out, bytes_.data());

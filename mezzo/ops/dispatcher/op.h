@@ -242,8 +242,8 @@ struct OpDef {
   // undefined tensor where keeping is better. Null for operations without such a form.
   Tensor (*again)(Node&) = nullptr;
   std::uint32_t grad_inputs = kAllInputs;  // inputs that have gradients
-  std::uint32_t grad_outputs = 0b1;        // outputs that carry gradients; the others are for the
-                                           // backward pass
+  std::uint32_t grad_outputs = 0b1;        // outputs that carry gradients; not those for the
+                                           // backward
   // Calls for the sweeps. With `exact`, small integers must give the exact result in every dtype.
   std::vector<Sample> (*samples)() = nullptr;
   std::vector<ErrorSample> (*errors)() = nullptr;
