@@ -22,8 +22,8 @@ bool takes_part(const Tensor& input) { return input.defined() && amp::takes_part
 }  // namespace
 
 void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
-  // Beside f64, which was chosen for a reason, nothing is rounded: the result would be f64 all the
-  // same, of fewer bits.
+  // If an input is f64, the others are not rounded: the result would still be f64, but less
+  // accurate.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
     if (op.precision.may_cast(i) && input.defined() && input.dtype() == DType::kF64) return;
@@ -38,8 +38,8 @@ void cast_inputs(const OpDef& op, Operands& operands, DType dtype) {
 void round_parameters(const Policy& policy, const OpDef& op, Operands& operands) {
   if (!rounds_parameters(policy, op)) [[likely]]
     return;
-  // They are those among the inputs that are never cast which have a gradient, whether or not they
-  // are being trained; the others are statistics.
+  // The parameters are the inputs that are never cast and that can have gradients, even if they are
+  // not trained; the other inputs that are never cast are statistics.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Tensor& input = operands[i];
     if (op.precision.may_cast(i) || !takes_part(input) || !has_bit(op.grad_inputs, i)) continue;
@@ -49,7 +49,7 @@ void round_parameters(const Policy& policy, const OpDef& op, Operands& operands)
 
 namespace {
 
-// Does what the policy says, and says what it was.
+// Casts the inputs as the policy requires, and returns the action.
 CastAction apply_policy(const Policy& policy, const OpDef& op, Operands& operands) {
   const CastAction action = action_for(policy, op);
   switch (action) {
@@ -100,7 +100,7 @@ class Hook final : public PrecisionHook {
   }
 };
 
-// One object for all threads: it has no state of its own.
+// One object for all threads; it has no state of its own.
 Hook hook;
 
 void apply(bool enabled, const Policy& policy) {
@@ -131,14 +131,15 @@ Autocast::Autocast(const Policy& policy, bool enabled)
   }
 }
 
-// Not apply(): a backward pass within a region has no hook, and regions of its own for what it
-// computes again.
+// Restores the hook directly instead of calling apply(): backward() runs without a hook even within
+// a region, and opens regions of its own for what it recomputes.
 Autocast::~Autocast() {
   region_state = {previous_enabled_, std::move(previous_policy_)};
   set_precision_hook(previous_hook_);
 }
 
-// What casts nothing takes any dtype: programs that switch precision off by a flag hand over f32.
+// O0 casts nothing, so its lower dtype is not checked: programs that turn mixed precision off by a
+// flag pass f32.
 void enable_autocast(const Policy& policy) {
   if (policy.level == Level::kO0) return disable_autocast();
   check_policy(policy);

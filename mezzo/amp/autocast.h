@@ -1,4 +1,4 @@
-// Autocast: a region in which every operation picks its precision by its rule.
+// Autocast: a region in which each operation computes in the precision that its rule chooses.
 #pragma once
 
 #include <utility>
@@ -10,8 +10,8 @@ namespace mezzo::amp {
 
 // While an Autocast exists, operations called on this thread compute in the precision that their
 // rule and the policy choose; inputs are cast on the way in, differentiably. Regions nest: the
-// innermost one counts, also when it is disabled. Leaving by an exception restores what was before.
-// A region without a name would end where it begins.
+// innermost one counts, even if it is disabled. An exception that leaves a region restores the
+// previous one. Give the region a name: an unnamed object would be destroyed at once.
 //
 //   {
 //     amp::Autocast region(DType::kBf16);
@@ -20,10 +20,10 @@ namespace mezzo::amp {
 //   loss.backward();  // every op in the dtype of its forward, inside a region or not
 //
 // f64 and integer tensors are never cast. Throws ArgumentError unless the lower dtype is bf16 or
-// f16 (or f32 at O3); of a region that is disabled, or at O0, it says nothing and may be any.
+// f16 (or f32 at O3). If the region is disabled, or at O0, the lower dtype is not checked.
 class Autocast {
  public:
-  // Level auto in that dtype.
+  // Opens a region at level auto with that lower dtype.
   [[nodiscard]] explicit Autocast(DType lower, bool enabled = true);
   [[nodiscard]] explicit Autocast(const Policy& policy, bool enabled = true);
   ~Autocast();
@@ -36,24 +36,23 @@ class Autocast {
   PrecisionHook* previous_hook_;
 };
 
-// While it exists, nothing on this thread is cast: for what stands beside a network within a user's
-// region and is no part of it. A loss times its scale would overflow in f16, and sums of gradients
+// While it exists, nothing on this thread is cast. For computations within a user's region that are
+// not part of the network: a loss times its scale would overflow in f16, and sums of gradients
 // would lose what f32 keeps.
 class NoAutocast {
  public:
   NoAutocast() = default;
 
  private:
-  Autocast region_{DType::kBf16, /*enabled=*/false};  // of a disabled region the dtype says nothing
+  Autocast region_{DType::kBf16, /*enabled=*/false};  // the dtype of a disabled region is not used
 };
 
-// The plain switch: from here on this thread computes under the policy, until it is switched off or
-// a surrounding region ends.
+// Turns autocast on for this thread, until it is turned off or a surrounding region ends.
 void enable_autocast(const Policy& policy);
 void disable_autocast();
 
 bool is_autocast_enabled();
-// The policy of the innermost region; of no meaning if none is enabled.
+// The policy of the innermost region; meaningless if none is enabled.
 const Policy& autocast_policy();
 
 // Calls function(arguments...) in a region of that policy: the decorator form of Autocast.
@@ -63,7 +62,8 @@ decltype(auto) with_autocast(const Policy& policy, Function&& function, Argument
   return std::forward<Function>(function)(std::forward<Arguments>(arguments)...);
 }
 
-// The same as a wrapper: a function that computes under the policy whenever it is called.
+// Like with_autocast(), as a wrapper: returns a function that computes under the policy in every
+// call.
 template <class Function>
 auto autocast(const Policy& policy, Function function) {
   return [policy, function = std::move(function)](auto&&... arguments) -> decltype(auto) {
@@ -71,11 +71,11 @@ auto autocast(const Policy& policy, Function function) {
   };
 }
 
-// Plumbing for whoever decides the precision of a call instead of a region: casts those of its
-// floating-point inputs that may be cast.
+// For mezzo's own layers, where something else than a region decides the precision of a call: casts
+// those floating-point inputs that may be cast.
 void cast_inputs(const OpDef& op, Operands& operands, DType dtype);
-// Rounds scale and shift of a normalisation as if they were kept in the lower dtype, if the policy
-// does not keep them in f32.
+// Rounds scale and shift of a normalisation as if they were kept in the lower dtype, unless the
+// policy keeps them in f32.
 void round_parameters(const Policy& policy, const OpDef& op, Operands& operands);
 
 }  // namespace mezzo::amp

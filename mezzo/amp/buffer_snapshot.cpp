@@ -6,7 +6,7 @@
 namespace mezzo::amp {
 namespace {
 
-// Both have the same shape, and the same format if `from` is one block.
+// Copies elements; both have the same shape, and the same format if `from` is one block.
 void copy_bits(const Tensor& from, const Tensor& to) {
   if (from.is_one_block() && to.is_one_block()) {
     copy_bytes(to.address(), to.device(), from.address(), from.device(), from.bytes());

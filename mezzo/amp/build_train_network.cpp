@@ -1,4 +1,4 @@
-// MindSpore's build_train_network(): what follows from a level.
+// MindSpore's build_train_network(): settings that follow from a level.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -11,12 +11,12 @@
 namespace mezzo::amp {
 namespace {
 
-// What the network is to be set to; empty if it stays as it is.
+// The policy to set on the network; empty if the network stays as it is.
 std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options) {
   const bool casts = level == Level::kO2 || level == Level::kO3;
   const DType model_type = options.cast_model_type.value_or(casts ? options.dtype : DType::kF32);
   const bool keeps = options.keep_batchnorm_fp32.value_or(level == Level::kO2);
-  // At O0 nothing is computed in it.
+  // At O0 the dtype is not used.
   check_arg(level == Level::kO0 || is_lower(options.dtype), "build_train_network",
             "dtype must be bf16 or f16, it is ", options.dtype);
   check_arg(model_type == DType::kF32 || is_lower(model_type), "build_train_network",
@@ -30,12 +30,12 @@ std::optional<Policy> policy_for(Level level, const TrainNetworkOptions& options
     return Policy{.level = Level::kO3, .lower = options.dtype, .keep_batchnorm_fp32 = false};
   }
   if (casts || level == Level::kO0) return std::nullopt;
-  // At these levels normalisations stay in f32, whatever is said of them.
+  // At these levels normalisations stay in f32, whatever keep_batchnorm_fp32 says.
   return Policy{.level = level, .lower = options.dtype};
 }
 
-// What the network computes in, once it is set to that: f16 if any part of it does, for its
-// gradients are what is to be scaled. Nothing is known of the caller's region.
+// The dtype that the network will compute in: f16 if any part of it does, since the scaling is for
+// its gradients. The caller's region is not known here.
 DType dtype_of(nn::Module& net, const std::optional<Policy>& to_be_set) {
   const auto is_in_f16 = [](const nn::Module::NamedModule& part) {
     const std::optional<Policy> own = policy_of(*part.module);

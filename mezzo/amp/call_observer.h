@@ -1,4 +1,4 @@
-// Watching what autocast does to each call.
+// An observer of what autocast does to each call.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace mezzo::amp {
 
-// What became of one call's inputs.
+// A call and the casts of its inputs.
 struct ObservedCall {
   const OpDef& op;
-  std::span<const Tensor> before;  // the inputs as they came
-  Inputs after;                    // and as the operation gets them
+  std::span<const Tensor> before;  // the inputs before autocast
+  Inputs after;                    // the inputs that the operation gets
   CastAction action;
   const Policy* policy;  // of the region; null outside of regions
 };
@@ -25,7 +25,8 @@ class CallObserver {
   ~CallObserver() = default;
 };
 
-// While it exists, the observer is told of every call on this thread, in regions and outside.
+// While it exists, the observer is notified of every call on this thread, inside and outside of
+// regions.
 class ObserveCalls {
  public:
   explicit ObserveCalls(CallObserver& observer);

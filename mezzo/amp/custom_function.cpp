@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOp = "custom_function";
 
-// Where a saved tensor comes from, for gradients of gradients.
+// The origin of a saved tensor, for gradients of gradients.
 constexpr std::size_t kInput = kMaxOutputs;  // it has its own history
 constexpr std::size_t kOther = kMaxOutputs + 1;
 
@@ -22,12 +22,12 @@ bool is_among(std::span<const Tensor> tensors, const Tensor& tensor) {
 
 }  // namespace
 
-// What the tape keeps of a call.
+// The data of a call that the tape keeps.
 struct CustomCall final : RefCounted {
   struct Saved {
     Tensor tensor;
     std::uint64_t version;
-    std::size_t source;  // the place of a result, or one of the constants above
+    std::size_t source;  // the index of a result, or one of the constants above
   };
 
   CustomCall(CustomFunction::Pass pass, const FunctionContext& context,
@@ -180,7 +180,7 @@ CustomFunction::Tensors CustomFunction::run_forward(FunctionContext& context,
   check_results(results);
   Ref<CustomCall> call;
   if (records) call = make_ref<CustomCall>(backward_, context, inputs, results);
-  // Handles of their own: a function may give back an input, or what it has saved.
+  // New handles, because a function may return an input or a tensor that it has saved.
   for (Tensor& result : results) {
     if (records || result.requires_grad()) result = result.detach();
   }

@@ -1,4 +1,4 @@
-// Functions with a gradient of the user's own, and a say over the precision of both passes.
+// Functions with a user-defined gradient, and control of the precision of both passes.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace mezzo::amp {
 
-// What one call of a custom function hands from its forward pass to its backward pass.
+// Carries data of one call of a custom function from its forward pass to its backward pass.
 class FunctionContext {
  public:
-  // Keeps these for the backward pass; a second call adds to them. They must not be changed in
-  // place before it. Undefined ones stay undefined.
+  // Keeps these tensors for the backward pass; a second call adds to them. They must not be changed
+  // in place before that pass. Undefined ones stay undefined.
   void save(std::span<const Tensor> tensors);
   void save(std::initializer_list<Tensor> tensors) {
     save(std::span<const Tensor>(tensors.begin(), tensors.size()));
   }
-  // What was saved, in that order.
+  // The saved tensors, in order.
   const std::vector<Tensor>& saved() const { return saved_; }
-  // Whether anybody wants the gradient of that input. Behind the last one: false.
+  // Whether the gradient of that input is needed; false beyond the last input.
   bool needs(std::size_t input) const { return input < needs_.size() && needs_[input]; }
 
  private:
@@ -35,12 +35,12 @@ class FunctionContext {
 
 struct CustomFunctionOptions {
   // In a mixed-precision region, inputs in f32, bf16 and f16 are cast to that dtype, and forward
-  // and backward pass run without a region, in the dtypes of what they get. Outside of regions it
-  // does nothing. Empty: the forward pass runs in the caller's region.
+  // and backward pass run without a region, in the dtypes of their inputs. Outside of regions it
+  // has no effect. Empty: the forward pass runs in the caller's region.
   std::optional<DType> cast_inputs{};
 };
 
-// PyTorch's autograd.Function, with custom_fwd and custom_bwd around it:
+// A counterpart of PyTorch's autograd.Function with custom_fwd and custom_bwd:
 //
 //   const amp::CustomFunction clipped_exp(
 //       [](amp::FunctionContext& context, std::span<const Tensor> in) {
@@ -54,17 +54,17 @@ struct CustomFunctionOptions {
 //       {.cast_inputs = DType::kF32});
 //   const Tensor y = clipped_exp({x})[0];
 //
-// The forward pass gets the inputs and gives one to four floating-point results; nothing is
-// recorded in it, so nothing but the inputs has a gradient. The backward pass gets the gradients of
-// all results, zeros where none arrived, and gives one for each input; those that nobody needs may
-// be undefined. It runs in the region in which the forward pass ran, or in none if that ran in
-// none, on whatever thread and wherever backward() is called.
+// The forward pass gets the inputs and returns one to four floating-point results. Nothing in it is
+// recorded, so only the inputs have gradients. The backward pass gets the gradients of all results,
+// zeros where none arrived, and returns one for each input; those that are not needed may be
+// undefined. It runs in the region of the forward pass, or in none if there was none, wherever
+// backward() is called and on any thread.
 //
-// Gradients of gradients are those of what the backward pass computes, from saved inputs and
-// results. If it saved something else they would be wrong, and are refused.
+// Gradients of gradients are derived from the computation in the backward pass, with respect to
+// saved inputs and results. If other tensors were saved, they would be wrong, and are refused.
 //
-// A step that calls it can be captured; both passes are then run at the capture alone, and must
-// keep to what docs/graph.md says of steps.
+// A step that calls it can be captured. Both passes then run only during the capture, and must
+// follow the rules for steps in docs/graph.md.
 class CustomFunction {
  public:
   using Tensors = std::vector<Tensor>;
@@ -73,8 +73,8 @@ class CustomFunction {
   // Throws ArgumentError for an empty function and unless cast_inputs is f32, bf16 or f16.
   CustomFunction(Pass forward, Pass backward, const CustomFunctionOptions& options = {});
 
-  // Throws ArgumentError for results that are too many, none, undefined or integers, and, in the
-  // backward pass, for gradients of another number or of other shapes than the inputs.
+  // Throws ArgumentError for too many results or none, for undefined or integer results, and, in
+  // the backward pass, if the number or shapes of the gradients differ from those of the inputs.
   Tensors operator()(std::span<const Tensor> inputs) const;
   Tensors operator()(std::initializer_list<Tensor> inputs) const {
     return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()));

@@ -15,8 +15,8 @@ bool is_attached(const std::vector<Tensor>& tensors, const Tensor& tensor) {
   return std::ranges::any_of(tensors, [&](const Tensor& t) { return t.impl() == tensor.impl(); });
 }
 
-// What this thread records, in the order in which it began. A mode ends behind those that began
-// later, for it restores the one before itself.
+// The recordings of this thread, in the order in which they began. Each must end after those that
+// began later, because it restores the previous mode.
 struct Open {
   const GradManager* manager;  // null once it has been released
   std::unique_ptr<GradMode> mode;
@@ -61,14 +61,14 @@ void GradManager::backward(const Tensor& y, const Tensor& dy) {
 void GradManager::backward(std::span<const Tensor> ys, std::span<const Tensor> dys) {
   check_arg(is_recording(), "grad_manager",
             "backward() without a recording. Call record() before the forward pass");
-  // Also after an exception: what was recorded is of no more use.
+  // Also releases after an exception: the recording is of no more use then.
   struct Release {
     GradManager& manager;
     ~Release() { manager.release(); }
   } const release{*this};
   std::vector<Tensor> grads = grad(ys, tensors_, dys, {.f32_sums = true});
   const NoGrad guard;
-  // Gradients are f32, whatever a region around this says of sums.
+  // Gradients are f32, whatever precision a surrounding region has for sums.
   const NoAutocast outside;
   for (std::size_t i = 0; i < grads.size(); ++i) {
     if (grads[i].defined()) add_to_grad(tensors_[i], std::move(grads[i]));

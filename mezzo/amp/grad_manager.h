@@ -1,4 +1,4 @@
-// GradManager: MegEngine's way to say which tensors get gradients, and when operations are
+// GradManager, as in MegEngine: chooses which tensors get gradients, and when operations are
 // recorded.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace mezzo::amp {
 
-// Collects the gradients of the attached tensors, and of no others.
+// Collects the gradients of the attached tensors and of no others.
 //
 //   GradManager gm;
 //   gm.attach(net.parameters());
@@ -20,7 +20,7 @@ namespace mezzo::amp {
 //   optimizer.step();
 class GradManager {
  public:
-  // Records from here to the end of the scope, or to backward().
+  // Records until the end of the scope, or until backward().
   class Recording {
    public:
     explicit Recording(GradManager& manager) : manager_(manager) { manager_.record(); }
@@ -37,18 +37,18 @@ class GradManager {
   GradManager(const GradManager&) = delete;
   GradManager& operator=(const GradManager&) = delete;
 
-  // Leaves that require no gradient do from now on; results may be attached while recording. A
-  // tensor that is attached already stays so once. Throws ArgumentError for undefined and integer
-  // tensors.
+  // Attaches tensors. Leaves are made to require gradients; results may be attached while
+  // recording. A tensor that is already attached stays attached once. Throws ArgumentError for
+  // undefined and integer tensors.
   GradManager& attach(std::span<const Tensor> tensors);
   GradManager& attach(const Tensor& tensor) { return attach({&tensor, 1}); }
   const std::vector<Tensor>& attached_tensors() const { return tensors_; }
 
-  // Operations of this thread are recorded from here on, also under an outer NoGrad. Throws
-  // ArgumentError if they are being recorded for this manager already.
+  // Begins to record the operations of this thread, even within an outer NoGrad. Throws
+  // ArgumentError if this manager is recording already.
   void record();
-  // Ends that, on the same thread; nothing happens if nothing is recorded. What other managers
-  // began to record since goes on.
+  // Ends the recording, on the same thread; does nothing if there is none. Recordings that other
+  // managers have begun since continue.
   void release();
   bool is_recording() const { return is_recording_; }
 

@@ -20,7 +20,7 @@ bool has_gradients(std::span<const Tensor> params) {
 }
 
 // Dividing in 16 bits loses what the scale has saved. The gradients of 16-bit parameters are
-// widened before that; where 16 bits arrive at an f32 parameter, something is lost already.
+// widened before that. A 16-bit gradient of an f32 parameter has already lost precision.
 void check_f32_gradients(std::span<const Tensor> params) {
   for (std::size_t i = 0; i < params.size(); ++i) {
     const Tensor& grad = params[i].grad();
@@ -32,7 +32,7 @@ void check_f32_gradients(std::span<const Tensor> params) {
   }
 }
 
-// What a saved state calls its entries.
+// The names of entries in a saved state.
 constexpr const char* kScale = "scale";
 constexpr const char* kGrowthFactor = "growth_factor";
 constexpr const char* kBackoffFactor = "backoff_factor";
@@ -77,14 +77,14 @@ GradScaler::GradScaler(const LossScaleManager& manager)
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!enabled_) return loss;
-  // The scale is no part of a region around it: in 16 bits the product would overflow.
+  // The scale is not subject to a surrounding region: in 16 bits the product would overflow.
   const NoAutocast outside;
   if (capture_hook() != nullptr) return scale_captured(loss);
   if (!used_.has_value()) used_ = state_->scale();
   return loss.astype(DType::kF32) * *used_;
 }
 
-// A captured step reads the scale from a tensor, in which every run puts its own.
+// A captured step reads the scale from a tensor, which every run sets.
 Tensor GradScaler::scale_captured(const Tensor& loss) {
   if (!factor_.defined() || factor_.device() != loss.device()) {
     factor_ = ones({}, DType::kF32, Format::kContiguous, loss.device());
@@ -112,7 +112,7 @@ std::uint64_t GradScaler::mode() const {
 
 std::optional<std::size_t> GradScaler::check_gradients(std::span<const Tensor> params,
                                                        double factor) const {
-  // In the iterations that are counted, counting is the check.
+  // In iterations that are counted, counting serves as the check.
   const bool counts = statistics_ != nullptr && statistics_->is_due();
   std::optional<std::size_t> bad;
   if (counts) bad = statistics_->count(params, 1 / *used_);
@@ -179,8 +179,8 @@ GradScaler::Entry& GradScaler::checked(optim::Optimizer& optimizer) {
   check_not_stepped(known);
   if (known != nullptr) return *known;
   check_not_unscaled(optimizer.params());
-  // A scale of at least 1 makes gradients smaller, so finite scaled ones are finite unscaled. The
-  // check then only reads, and the optimizer's own pass divides.
+  // A scale of at least 1 makes gradients larger, so finite scaled gradients are finite when
+  // unscaled. The check then only reads, and the optimizer's pass divides.
   const bool fused = *used_ >= 1;
   const double inverse = 1 / *used_;
   if (!fused) check_f32_gradients(optimizer.params());
@@ -196,7 +196,7 @@ void GradScaler::check_not_stepped(const Entry* entry) const {
             "after each iteration");
 }
 
-// What a step of the entry's optimizer does, or has done.
+// The result of a step of the entry's optimizer, which is about to run or has run.
 StepResult GradScaler::settle(Entry& entry, bool skip) const {
   entry.stage = Stage::kStepped;
   const StepResult result{.stepped = entry.steps(skip),
@@ -218,13 +218,14 @@ StepResult GradScaler::settle(Entry& entry, bool skip) const {
 }
 
 StepResult GradScaler::apply(optim::Optimizer& optimizer, Entry& entry, bool skip) const {
-  // First of all: if it throws, the step was none and can be called again.
+  // This comes first: if it throws, the step does not count and can be called again.
   if (entry.steps(skip)) optimizer.step(entry.inv_scale);
   return settle(entry, skip);
 }
 
 StepResult GradScaler::step(optim::Optimizer& optimizer) {
-  // A step that nothing can stop is its optimizer's own, which can follow its gradients.
+  // A step that cannot be skipped is left to the optimizer alone, which can then follow each
+  // gradient.
   const bool is_plain = !enabled_ && statistics_ == nullptr;
   if (is_plain && captures_by_leaf()) return optimizer.step(), StepResult{};
   if (queue_steps({{.optimizer = &optimizer}}, nullptr)) return {};
@@ -341,9 +342,9 @@ std::optional<std::size_t> GradScaler::backward(GradManager& manager,
                                                 std::span<const Tensor> losses,
                                                 std::span<const Tensor> dys, bool unscale_grad,
                                                 std::optional<bool> update_scale) {
-  // Before gradients are added to those that are divided already.
+  // Checked before gradients are added to those that are divided already.
   if (unscale_grad) check_not_unscaled(manager.attached_tensors());
-  // Losses are scaled rather than dys, so that it happens in f32 for a 16-bit loss too.
+  // Scales losses rather than dys, so that it happens in f32 for a 16-bit loss, too.
   std::vector<Tensor> wide(dys.begin(), dys.end());
   for (Tensor& dy : wide) {
     if (enabled_ && dy.defined()) dy = dy.astype(DType::kF32);

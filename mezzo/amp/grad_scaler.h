@@ -21,13 +21,13 @@ namespace mezzo::amp {
 
 class GradientStatistics;
 
-// What step() did with one optimizer.
+// The result of step() for one optimizer.
 struct StepResult {
   bool stepped = true;
   bool found_inf = false;      // one of its gradients is not finite
   bool nothing_to_do = false;  // none of its parameters has a gradient
-  double scale_used = 1;       // that its gradients carried
-  // Iterations that were skipped up to and with this one; 0 if it was not.
+  double scale_used = 1;       // the scale that its gradients carried
+  // The number of consecutive skipped iterations, including this one; 0 if it was not skipped.
   std::int64_t skipped_in_a_row = 0;
   std::optional<std::size_t> first_bad;  // index of the first parameter with a non-finite gradient
 };
@@ -40,84 +40,84 @@ struct StepResult {
 //   scaler.update();
 //   optimizer.zero_grad();
 //
-// An iteration begins with its first scale() and ends with update(). All of it works with the scale
-// of that first call, whatever is set in between: several losses and micro-batches are scaled
-// alike, and gradients are divided by what they were multiplied with.
+// An iteration begins with its first scale() and ends with update(). It uses the scale of that
+// first call throughout, even if another one is set in between. So several losses and micro-batches
+// are scaled alike, and gradients are divided by the factor that they were multiplied with.
 //
 // A disabled scaler passes everything through: bf16 has f32's range and needs none.
 class GradScaler {
  public:
-  // Throws ArgumentError for options that LossScaleState does not take. Of a disabled scaler they
-  // say nothing and may be any.
+  // Throws ArgumentError for options that LossScaleState does not accept. The options of a disabled
+  // scaler are not checked.
   explicit GradScaler(const LossScaleOptions& options = {}, bool enabled = true);
-  // Works on the manager's scale; disabled if the manager does not scale. If the manager does not
-  // drop overflowing updates, gradients are unscaled and nothing is checked or skipped.
+  // Uses the manager's scale; disabled if the manager does not scale. If the manager does not drop
+  // overflowing updates, gradients are unscaled but not checked, and no step is skipped.
   explicit GradScaler(const LossScaleManager& manager);
   GradScaler(GradScaler&&) = default;
   GradScaler& operator=(GradScaler&&) = default;
   ~GradScaler() = default;
 
-  // loss * scale, in f32: the scaled loss of a 16-bit loss would overflow. Its gradient, which is
-  // the scale, is an f16 number for a loss that was computed in f16: there the scale has to stay
-  // under 2^16. Compute losses in f32, as regions and training steps do.
+  // loss * scale, in f32, because scaling a 16-bit loss would overflow. If the loss was computed in
+  // f16, its gradient, which is the scale, is an f16 number: the scale then has to stay under 2^16.
+  // Compute losses in f32, as regions and training steps do.
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(std::span<const Tensor> losses);
 
-  // Divides the gradients by the scale of this iteration and checks them; for work on true
+  // Divides the gradients by the scale of this iteration and checks them. For work on true
   // gradients, such as clipping, before step(). Throws ArgumentError if called twice for an
-  // optimizer since the last update(), after its step(), before scale(), and for 16-bit gradients
-  // of f32 parameters; those of 16-bit parameters become f32 first. Nothing has changed then.
+  // optimizer since the last update(), after its step(), or before scale(), and for 16-bit
+  // gradients of f32 parameters; nothing has changed then. 16-bit gradients of 16-bit parameters
+  // become f32 first.
   void unscale_(optim::Optimizer& optimizer);  // NOLINT(readability-identifier-naming): PyTorch's
 
-  // Steps the optimizer if all its gradients are finite, whatever other optimizers met. Unless
-  // unscale_() did it, the division by the scale happens inside the optimizer's pass, and the
-  // gradients themselves stay scaled (those of a scale below 1 are divided before they are
-  // checked). Without any gradient there is nothing to do, and the result says so. Throws
+  // Steps the optimizer if all its gradients are finite, whatever was found for other optimizers.
+  // Unless unscale_() was called, the division by the scale happens inside the optimizer's pass,
+  // and the gradients themselves stay scaled (with a scale below 1 they are divided before they are
+  // checked). If there are no gradients, it does nothing and the result says so. Throws
   // ArgumentError if called twice for an optimizer since the last update(), and before scale().
   StepResult step(optim::Optimizer& optimizer);
-  // The same for several optimizers that step all or, if one met a non-finite gradient, none: the
-  // players of a game must not get out of step. One result for each.
+  // Like step(), for several optimizers that all step or, if one has a non-finite gradient, all
+  // skip: the players of a game must stay in step. Returns one result for each.
   std::vector<StepResult> step_together(std::span<optim::Optimizer* const> optimizers);
 
   // Updates that need no host in between (update_on_device.h) -------------------------------------
-  // In a captured step whose parts are recorded: unscale_() and clipping as far as they are wanted,
-  // and step_together(), as work that a recording can hold. `prepared`, if given, is called in
-  // every run before that is queued or launched; behind it `tell` gets what came of it. False, and
-  // nothing is noted, elsewhere, and if the host is needed for it.
+  // For a captured step whose parts are recorded: notes unscale_() and clipping, if they are
+  // wanted, and step_together() as work that a recording can hold. `prepared`, if given, is called
+  // in every run before the work is queued or launched; afterwards `tell` gets the results. Returns
+  // false and notes nothing elsewhere, or if the work needs the host.
   using TellResults = std::function<void(const std::vector<StepResult>& results,
                                          const UpdateOnDevice::Outcome& outcome)>;
   bool queue_steps(const std::vector<UpdateOnDevice::Player>& players, const TellResults& tell,
                    const std::function<void()>& prepared = {});
-  // The parts of that: what UpdateOnDevice::prepare() needs, which throws what step() throws;
-  // and the results, once it is known what was found.
+  // The parts of such an update. begin_steps() returns what UpdateOnDevice::prepare() needs, and
+  // throws what step() throws. end_steps() returns the results, once it is known what was found.
   std::vector<UpdateOnDevice::Carried> begin_steps(std::span<const UpdateOnDevice::Player> players);
   std::vector<StepResult> end_steps(std::span<const UpdateOnDevice::Player> players,
                                     const std::vector<bool>& has_gradients,
                                     const UpdateOnDevice::Outcome& outcome);
 
-  // Ends the iteration: the scale shrinks if any optimizer met a non-finite gradient, and grows
-  // after growth_interval iterations without. It stays if there were no gradients at all. Warns
+  // Ends the iteration. The scale shrinks if any optimizer had a non-finite gradient, and grows
+  // after growth_interval iterations without. If there were no gradients at all, it stays. Warns
   // once of a floor that is too high or of many skipped steps (loss_scale.h). Throws ArgumentError
   // if nothing was unscaled or stepped.
   void update();
-  // Ends the iteration with that scale; skips are counted, and the count towards growth is left as
-  // it is. Throws ArgumentError between scale() and the first step() or unscale_(): the gradients
+  // Ends the iteration and sets the scale. Skips are counted; the count towards growth stays.
+  // Throws ArgumentError between scale() and the first step() or unscale_(), because the gradients
   // of this iteration carry another scale.
   void update(double new_scale);
-  // Ends the iteration without a trace, for gradients that are not going to be used.
+  // Ends the iteration without any effect, for gradients that will not be used.
   void discard();
 
   // MegEngine's names ----------------------------------------------------------------------------
-  // Divides the gradients of the tensors themselves and checks them. If one is not finite all of
-  // them are dropped, so that an optimizer finds nothing to do, and the index of the first bad one
-  // is returned. Takes the current scale if scale() was not called. Throws ArgumentError for
-  // tensors that were unscaled since the last update(), and like unscale_().
+  // Divides the gradients of the tensors themselves and checks them. If one is not finite, all of
+  // them are dropped, so that an optimizer has nothing to do, and the index of the first bad one is
+  // returned. Uses the current scale if scale() was not called. Throws ArgumentError for tensors
+  // that were unscaled since the last update(), and like unscale_().
   std::optional<std::size_t> unscale(std::span<const Tensor> tensors);
-  // Scales loss, calls the manager's backward(), unscales what is attached to it and ends the
-  // iteration; optimizers step by themselves afterwards. With unscale_grad = false it only adds
-  // scaled gradients, for all micro-batches but the last. update_scale says otherwise of the end:
-  // with false the iteration goes on, for other managers, up to an update(). Gives what unscale()
-  // gives.
+  // Scales the loss, calls the manager's backward(), unscales the gradients of attached tensors and
+  // ends the iteration; optimizers step by themselves afterwards. With unscale_grad = false it only
+  // adds scaled gradients, for all micro-batches but the last. With update_scale = false the
+  // iteration continues, for other managers, until update(). Returns what unscale() returns.
   std::optional<std::size_t> backward(GradManager& manager, const Tensor& loss,
                                       const Tensor& dy = Tensor(), bool unscale_grad = true,
                                       std::optional<bool> update_scale = std::nullopt);
@@ -126,23 +126,23 @@ class GradScaler {
                                       std::optional<bool> update_scale = std::nullopt);
   double scale_factor() const { return get_scale(); }
 
-  // Shows the gradients of every iteration to the statistics, true ones, where they are checked;
-  // a disabled scaler, which does not check, shows them in unscale_() and step(). Null for none,
-  // else it must outlive the scaler's use.
+  // Shows the true gradients of every iteration to `statistics` when they are checked; a disabled
+  // scaler, which does not check, shows them in unscale_() and step(). Null for none; otherwise it
+  // must outlive the scaler's use.
   void set_statistics(GradientStatistics* statistics) { statistics_ = statistics; }
   const GradientStatistics* statistics() const { return statistics_; }
 
-  // What the next iteration does that a captured step has for good, as bits.
+  // The properties of the next iteration that are fixed in a captured step, as bits.
   static constexpr std::uint64_t kScales = 1, kChecks = 2, kCounts = 4, kAllModes = 7;
   std::uint64_t mode() const;
 
   // The state -------------------------------------------------------------------------------------
   bool is_enabled() const { return enabled_; }
-  // False if no step is ever skipped: disabled, or asked to unscale only.
+  // False if no step is ever skipped: the scaler is disabled, or only unscales.
   bool checks_gradients() const { return enabled_ && checks_; }
   // The scale of the next iteration; 1 if disabled.
   double get_scale() const { return enabled_ ? state_->scale() : 1; }
-  // The scale of the iteration that is under way; the next one's if there is none.
+  // The scale of the current iteration, or of the next one if none is in progress.
   double scale_used() const { return used_.value_or(get_scale()); }
   std::int64_t skipped_in_a_row() const { return skipped_in_a_row_; }
 
@@ -154,7 +154,7 @@ class GradScaler {
   // Throws ArgumentError for an interval other than 0 if gradients are not checked.
   void set_growth_interval(std::int64_t interval);
 
-  // Changes of the state act from the next iteration on.
+  // Changes of the state apply from the next iteration on.
   const LossScaleState& state() const { return *state_; }
   LossScaleState& state() { return *state_; }
 
@@ -162,10 +162,10 @@ class GradScaler {
   // `_growth_tracker`, and `_hysteresis_left` and `_skipped_in_a_row`; empty if disabled.
   using StateDict = std::vector<std::pair<std::string, double>>;
   StateDict state_dict() const;
-  // Continues from a saved state; the last two, which PyTorch does not write, may be missing. Does
-  // nothing if disabled. Throws ArgumentError, and changes nothing, for an empty state, one with
-  // missing, unknown or impossible entries, one that grows if gradients are not checked, and
-  // between scale() and update().
+  // Restores a saved state; `_hysteresis_left` and `_skipped_in_a_row`, which PyTorch does not
+  // write, may be missing. Does nothing if disabled. Throws ArgumentError, and changes nothing, for
+  // an empty state, one with missing, unknown or impossible entries, one that grows if gradients
+  // are not checked, and between scale() and update().
   void load_state_dict(const StateDict& state);
 
  private:
@@ -174,26 +174,26 @@ class GradScaler {
     const optim::Optimizer* optimizer;
     Stage stage;
     bool has_gradients;
-    double inv_scale;  // what is left to multiply the gradients with
+    double inv_scale;  // remaining factor of the gradients
     std::optional<std::size_t> first_bad;
 
     bool steps(bool skip) const { return has_gradients && !skip; }
   };
 
-  // What the iteration's gradients were like.
+  // What was found about the iteration's gradients.
   struct Found {
-    bool checked = false;  // somebody looked, and there may have been none
+    bool checked = false;  // they were checked, and there may have been none
     bool gradients = false;
     bool overflow = false;
   };
 
-  // The only look at gradients: the index of the first parameter with one that is not finite, after
-  // they were multiplied by `factor`. With a factor of 1 nothing is written.
+  // The only check of gradients: the index of the first parameter with a gradient that is not
+  // finite after multiplication by `factor`. With a factor of 1 nothing is written.
   std::optional<std::size_t> check_gradients(std::span<const Tensor> params, double factor) const;
 
   Tensor scale_captured(const Tensor& loss);
   Entry* find(const optim::Optimizer& optimizer);
-  // The optimizer's entry, ready to step: its gradients are checked now if they were not yet.
+  // The optimizer's entry, ready to step: its gradients are checked now if they were not before.
   Entry& checked(optim::Optimizer& optimizer);
   void check_scaled() const;
   void show_unscaled(std::span<const Tensor> params) const;
@@ -208,21 +208,21 @@ class GradScaler {
 
   std::shared_ptr<LossScaleState> state_;
   bool enabled_;
-  bool checks_ = true;          // gradients for being finite
-  std::optional<double> used_;  // the scale of this iteration, from its first scale() on
+  bool checks_ = true;          // whether gradients are checked for being finite
+  std::optional<double> used_;  // the scale of this iteration, from its first scale()
   Tensor factor_;               // the same as a tensor, for captured steps
   std::vector<Entry> entries_;
-  std::vector<const TensorImpl*> unscaled_;  // by unscale()
-  Found tensors_;                            // by unscale()
+  std::vector<const TensorImpl*> unscaled_;  // tensors that unscale() has handled
+  Found tensors_;                            // result of unscale()
   std::int64_t skipped_in_a_row_ = 0;
   GradientStatistics* statistics_ = nullptr;
 };
 
-// OneFlow's GradScaler: clamped between 1 and the largest f32. Throws ArgumentError unless
-// backoff_factor is 1 / growth_factor.
+// OneFlow's GradScaler: the scale is clamped between 1 and the largest f32. Throws ArgumentError
+// unless backoff_factor is 1 / growth_factor.
 GradScaler oneflow_grad_scaler(double init_scale = 65536, double growth_factor = 2,
                                double backoff_factor = 0.5, std::int64_t growth_interval = 2000);
-// OneFlow's StaticGradScaler: the scale stays, and nothing is checked or skipped.
+// OneFlow's StaticGradScaler: the scale is fixed, and nothing is checked or skipped.
 GradScaler static_grad_scaler(double scale_factor);
 
 }  // namespace mezzo::amp

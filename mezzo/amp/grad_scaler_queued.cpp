@@ -1,4 +1,4 @@
-// What a GradScaler does for updates that need no host in between.
+// GradScaler's part in updates that need no host in between.
 
 #include "mezzo/amp/grad_scaler.h"
 #include "mezzo/ops/dispatcher/capture_hook.h"
@@ -40,13 +40,13 @@ std::vector<UpdateOnDevice::Carried> GradScaler::begin_steps(
   check_scaled();
   for (std::size_t i = 0; i < players.size(); ++i) {
     const Entry* known = find(*players[i].optimizer);
-    if (players[i].max_grad_norm.has_value()) check_not_unscaled(known);  // it is done here
+    if (players[i].max_grad_norm.has_value()) check_not_unscaled(known);  // clipping happens here
     check_not_stepped(known);
     check_not_unscaled(players[i].optimizer->params());
     if (known == nullptr) {
       carried[i] = {.scale = *used_};
     } else {
-      // What unscale_() has found counts, whatever became of the gradients since.
+      // The result of unscale_() counts, even if the gradients have changed since.
       carried[i] = {.scale = 1 / known->inv_scale, .is_bad = known->first_bad.has_value()};
     }
   }

@@ -50,8 +50,8 @@ double GradientHistogram::subnormal_in(DType dtype, double scale) const {
 std::optional<double> GradientHistogram::best_scale(DType dtype, int margin) const {
   const auto largest = counts.largest();
   if (!largest.has_value()) return std::nullopt;
-  // The largest gradients begin their binade within the range; whether they also end there depends
-  // on their fraction.
+  // The binade of the largest gradients begins within the range; whether they all fit depends on
+  // their fraction.
   int shift = (dtype == DType::kF16 ? 15 : 127) - *largest - margin;
   if (counts.rounded_to(dtype, shift + margin).to_infinity > 0) --shift;
   constexpr int kLargestScale = 127;  // in f32, which a scale is

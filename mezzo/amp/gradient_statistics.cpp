@@ -11,7 +11,7 @@
 namespace mezzo::amp {
 namespace {
 
-// Told of the gradient of one module's output.
+// Receives the gradient of one module's output.
 class Observer {
  public:
   virtual void on_gradient(const Tensor& gradient) = 0;
@@ -26,8 +26,8 @@ struct ObserveAttrs {
   bool operator==(const ObserveAttrs&) const = default;
 };
 
-// The same tensor, whose gradient somebody watches on its way back. Not in the registry: it
-// computes nothing, and exists only while statistics are gathered.
+// The identity, with an observer of its gradient. It is not in the registry: it computes nothing,
+// and exists only while statistics are gathered.
 const OpDef observe_gradient{
     .name = "observe_gradient",
     .doc = "x itself; its gradient is counted on the way back",
@@ -48,7 +48,7 @@ const OpDef observe_gradient{
 
 }  // namespace
 
-// Puts the view on the output of one module, in the steps that count.
+// Inserts the observing operation at the output of one module, in the steps that are counted.
 class GradientStatistics::ActivationHook final : public nn::ForwardHook, public Observer {
  public:
   ActivationHook(GradientStatistics& statistics, std::size_t index)

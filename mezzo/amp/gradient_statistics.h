@@ -16,9 +16,10 @@
 
 namespace mezzo::amp {
 
-// Gathers histograms during training: of the parameters' gradients, in the pass that checks them
-// for infinities and NaN anyway, and on request of what flows back into every module without
-// children. Counting in every 50th step costs ResNet-50 less than 0.1 % of its time.
+// Gathers histograms during training. The parameters' gradients are counted in the pass that checks
+// them for infinities and NaN anyway. On request, the gradients of the outputs of all modules
+// without children are counted, too. Counting every 50th step costs ResNet-50 less than 0.1 % of
+// its time.
 //
 //   GradientStatistics statistics(net, {.every = 50});
 //   scaler.set_statistics(&statistics);
@@ -27,12 +28,12 @@ namespace mezzo::amp {
 //     ...  // forward, backward, scaler.step(optimizer)
 //   }
 //
-// The network must outlive it, and it must outlive every backward pass through what the network
-// computed while it was there.
+// The network must outlive this object. This object must outlive every backward pass through
+// results that the network computed while it existed.
 class GradientStatistics {
  public:
   struct Options {
-    std::int64_t every = 50;   // steps; the first one is counted
+    std::int64_t every = 50;   // interval in steps; the first one is counted
     bool activations = false;  // count the gradients of module outputs, too
   };
 
@@ -40,27 +41,28 @@ class GradientStatistics {
   GradientStatistics(nn::Module& net, const Options& options);
   GradientStatistics(const GradientStatistics&) = delete;
   GradientStatistics& operator=(const GradientStatistics&) = delete;
-  // Takes its hooks off the network.
+  // Removes its hooks from the network.
   ~GradientStatistics();
 
-  // Tells that a step begins, before its forward pass, and the loss scale of its gradients.
+  // Begins a step, before its forward pass; `scale` is the loss scale of its gradients.
   void begin_step(double scale);
-  // True if the gradients of this step are to be counted.
+  // True if the gradients of this step will be counted.
   bool is_due() const { return due_; }
 
-  // Counts the gradients of the parameters times `inv_scale`, and answers as
+  // Counts the gradients of the parameters times `inv_scale`. Returns what
   // optim::first_nonfinite_grad() would: the index of the first parameter whose gradient, times
-  // inv_scale, is not finite. Parameters that the network does not have, and those that were
-  // counted in this step already, are checked and not counted.
+  // inv_scale, is not finite. Parameters outside of the network, and those already counted in this
+  // step, are checked but not counted.
   std::optional<std::size_t> count(std::span<const Tensor> params, double inv_scale);
 
   // Steps in which gradients were counted.
   std::int64_t counted_steps() const { return counted_steps_; }
-  // One per parameter in the network's order: of the last step that counted, and of all.
+  // Histograms for each parameter, in the network's order: of the last step that was counted, and
+  // of all.
   const std::vector<GradientHistogram>& latest() const { return parameters_.latest; }
   const std::vector<GradientHistogram>& total() const { return parameters_.total; }
-  // The same per module without children; empty unless asked for. Modules whose output got no
-  // gradient have empty histograms.
+  // Histograms for each module without children; empty unless requested. Modules whose output got
+  // no gradient have empty histograms.
   const std::vector<GradientHistogram>& latest_activations() const { return activations_.latest; }
   const std::vector<GradientHistogram>& total_activations() const { return activations_.total; }
 
@@ -83,13 +85,13 @@ class GradientStatistics {
   Options options_;
   Set parameters_;
   Set activations_;
-  std::map<const TensorImpl*, std::size_t> index_of_;  // of a parameter
+  std::map<const TensorImpl*, std::size_t> index_of_;  // index of each parameter
   std::vector<std::pair<nn::Module*, std::shared_ptr<nn::ForwardHook>>> hooks_;
   std::int64_t step_ = 0;
   std::int64_t counted_steps_ = 0;
   double scale_ = 1;
   bool due_ = false;
-  bool counted_ = false;  // something, in this step
+  bool counted_ = false;  // whether anything was counted in this step
 };
 
 }  // namespace mezzo::amp

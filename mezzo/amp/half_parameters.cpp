@@ -32,14 +32,14 @@ Arrays normalization_parameters(nn::Module& module) {
   return result;
 }
 
-// A leaf of its own with the values of a parameter.
+// A new leaf with the values of a parameter.
 Tensor converted(const Tensor& parameter, DType dtype) {
   return cast(parameter.detach(), dtype).set_requires_grad(parameter.requires_grad());
 }
 
-// Replaces every parameter that is not kept by its conversion; those shared before are shared then.
+// Replaces every parameter except `kept` by its conversion; shared parameters stay shared.
 void convert(nn::Module& module, DType dtype, const Arrays& kept) {
-  // The old tensors live until the end, so that no new one gets the address of an old one.
+  // Keeps the old tensors alive until the end, so that no new one gets the address of an old one.
   std::unordered_map<const TensorImpl*, std::pair<Tensor, Tensor>> replaced;
   module.apply([&](nn::Module& part) {
     for (const nn::Module::Member& member : part.own_parameters()) {

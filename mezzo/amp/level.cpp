@@ -5,7 +5,7 @@
 namespace mezzo::amp {
 namespace {
 
-// What happens to inputs that need neither range nor speed.
+// The action for operations that neither need f32's range nor gain speed from 16 bits.
 CastAction follow_action(Level level) {
   switch (level) {
     case Level::kO1: return CastAction::kToFloat32;

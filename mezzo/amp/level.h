@@ -1,4 +1,4 @@
-// Optimization levels: how far a network is moved to 16 bits.
+// Optimization levels: how much of a network computes in 16 bits.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace mezzo::amp {
 
-// The names are apex's and MindSpore's, the meanings MindSpore's; `auto` is what autocast does in
-// PyTorch, MegEngine and apex (there called O1). What a level does to an operation depends on its
-// precision class:
+// The names are apex's and MindSpore's, and the meanings MindSpore's. `auto` is what autocast does
+// in PyTorch, MegEngine and apex (there called O1). The effect of a level on an operation depends
+// on its precision class:
 //
 //   class      O0             O1       auto           O2             O3
 //   lower      as its inputs  16 bits  16 bits        16 bits        16 bits
@@ -22,29 +22,30 @@ namespace mezzo::amp {
 //   keep       as its inputs  f32      as its inputs  as its inputs  16 bits
 //   refuse     as its inputs  error    error          error          error
 //
-// In words: O1 is a white list (what gains from 16 bits), O2 all but a black list (normalisation,
-// losses, and what would overflow), O3 everything, auto whatever costs the fewest casts. O0 casts
-// nothing at all and refuses nothing: f32 inputs are computed in f32, bf16 inputs in bf16.
+// In words: O1 casts a white list (operations that gain from 16 bits). O2 casts all but a black
+// list (normalisation, losses, and operations that would overflow). O3 casts everything. auto
+// chooses what needs the fewest casts. O0 casts nothing and refuses nothing: f32 inputs are
+// computed in f32, bf16 inputs in bf16.
 //
 // Inputs outside an operation's cast mask (scale, shift and statistics of a normalisation, a
 // convolution's bias, the logits of a loss) stay as they are at every level, and so do parameters.
-// Views are never cast: they compute nothing.
+// Views are never cast, because they compute nothing.
 enum class Level : std::uint8_t { kO0, kO1, kAuto, kO2, kO3 };
 
 inline constexpr Level kLevels[] = {Level::kO0, Level::kO1, Level::kAuto, Level::kO2, Level::kO3};
 
 const char* name_of(Level level);
-// `O0` ... `O3` or `auto`; empty if unknown.
+// The level named `O0` ... `O3` or `auto`; empty if unknown.
 std::optional<Level> parse_level(std::string_view name);
-// The same, but throws ArgumentError in the name of `op` if it is unknown.
+// Like parse_level(), but throws ArgumentError naming `op` if the name is unknown.
 Level level_named(std::string_view name, const char* op);
 
 inline void append_text(std::string& out, Level level) { out += name_of(level); }
 
-// What a region does with the floating-point inputs of one call.
+// How a region casts the floating-point inputs of one call.
 enum class CastAction : std::uint8_t { kNone, kToLower, kToFloat32, kRefuse };
 
-// The table above.
+// The action for a level and a class, from the table above.
 CastAction action_for(Level level, PrecisionClass precision_class);
 
 }  // namespace mezzo::amp

@@ -12,8 +12,8 @@ Tensor LossFunction::count(const Tensor& labels) const {
   if (!count.defined()) return count;
   check_arg(count.numel() == 1, "loss", "the count of the labels ", labels, " has the shape ",
             count.shape(), ", and must be one number. Return its sum()");
-  // Counts of 16 bits would be rounded from 257 (bf16) or 2049 (f16) on, and so would the loss that
-  // is divided by them.
+  // 16-bit counts would be rounded from 257 (bf16) or 2049 (f16) on, and so would the loss that is
+  // divided by them.
   return count.astype(DType::kF32);
 }
 
@@ -22,7 +22,7 @@ BatchLoss LossFunction::of_batch(const Tensor& output, const Tensor& labels) con
   if (count.defined()) return {.sum = sum(output, labels).item(), .count = count.item()};
   const double examples = output.rank() > 0 ? static_cast<double>(output.size(0)) : 1;
   const double loss = loss_(output, labels).item();
-  // The product of an f32 loss is exact, so that value() gives the loss again.
+  // In double the product of an f32 loss is exact, so that value() returns the loss exactly.
   return {.sum = adds_up_ ? loss : loss * examples, .count = examples, .adds_up = adds_up_};
 }
 

@@ -1,5 +1,5 @@
-// The loss of a training step or an evaluation, and how the losses of the parts of a batch become
-// that of the whole.
+// The loss of a training step or an evaluation, and how the losses of parts of a batch are
+// combined.
 #pragma once
 
 #include <concepts>
@@ -16,64 +16,64 @@
 
 namespace mezzo::amp {
 
-// Batches come in parts: micro-batches, the batches of several processes, those of a validation.
-// A loss is one of three kinds, which say what the loss of the whole is:
+// Batches come in parts: micro-batches, the batches of several processes, or those of a validation.
+// There are three kinds of losses, which determine how the parts are combined:
 //
 //   a mean over examples   the mean of the parts' losses, weighted by their numbers of examples
 //   a sum                  the sum of the parts' losses
 //   a mean over a count    the sum of the parts' sums, divided by the sum of their counts
 //
-// The third is that of losses that ignore labels or weigh them. A function object says by members
-// what it is, as nn::CrossEntropyLoss and nn::MseLoss do, also one that is given by std::ref() or
-// std::cref(); whatever says nothing is a mean over examples. A std::function of a loss says
-// nothing: it hides what is in it. Give the loss itself.
+// The third kind covers losses that ignore labels or weight them. The members of a function object
+// tell which kind it is, as in nn::CrossEntropyLoss and nn::MseLoss, even if it is passed by
+// std::ref() or std::cref(). A function without such members is a mean over examples. A
+// std::function hides the members of the loss in it: pass the loss itself.
 
 // `reduction()`: Reduction::kSum for a sum.
 template <class Loss>
 concept ReportsReduction = requires(const Loss& loss) {
   { loss.reduction() } -> std::same_as<Reduction>;
 };
-// `sum(output, labels)` and `count(labels)`, both one number: the loss is their quotient. count()
-// is undefined for labels of which the loss is a mean over examples all the same.
+// `sum(output, labels)` and `count(labels)`, both scalars: the loss is their quotient. count() is
+// undefined for labels for which the loss is a mean over examples.
 template <class Loss>
 concept ReportsCount = requires(const Loss& loss, const Tensor& tensor) {
   { loss.sum(tensor, tensor) } -> std::convertible_to<Tensor>;
   { loss.count(tensor) } -> std::convertible_to<Tensor>;
 };
-// `ignore_index()`: the label that does not count, which metrics then leave out, too.
+// `ignore_index()`: the label that is not counted, which metrics also leave out.
 template <class Loss>
 concept ReportsIgnored = requires(const Loss& loss) {
   { loss.ignore_index() } -> std::convertible_to<std::optional<std::int64_t>>;
 };
 
-// `reads_16_bits()`: whether it gives the same f32 numbers for a 16-bit output as for that output
-// widened to f32, and has to be called once for each output: then nobody widens it, which for a
-// language model is the largest array of a step. (A loss that reads the output in several calls
-// would have their gradients rounded to 16 bits before they are added up.)
+// `reads_16_bits()`: true if the loss gives the same f32 values for a 16-bit output as for that
+// output widened to f32, and is called once for each output. The output is then not widened, which
+// for a language model is the largest array of a step. (If a loss read the output in several calls,
+// their gradients would be rounded to 16 bits before they are added.)
 template <class Loss>
 concept ReportsPrecision = requires(const Loss& loss) {
   { loss.reads_16_bits() } -> std::same_as<bool>;
 };
 
-// The loss of one batch, as a part of that of several.
+// The loss of one batch, for combination with those of other batches.
 struct BatchLoss {
-  double sum = 0;        // over what is counted
-  double count = 0;      // examples, or what the loss counts
-  bool adds_up = false;  // the loss is the sum itself, whatever was counted
+  double sum = 0;        // over all counted items
+  double count = 0;      // number of examples, or the count that the loss reports
+  bool adds_up = false;  // the loss is the sum itself, not divided by the count
 
-  // The loss of the batch; NaN if it is a mean of nothing.
+  // The loss of the batch; NaN if it is a mean over nothing.
   double value() const { return adds_up ? sum : sum / count; }
 };
 
-// The output of the network, in f32 unless the loss says that it reads 16 bits, and labels to a
-// scalar loss.
+// A function of the network's output (in f32 unless the loss reads 16 bits) and the labels, which
+// returns a scalar loss.
 class LossFunction {
  public:
   using Function = std::function<Tensor(const Tensor& output, const Tensor& labels)>;
   using Count = std::function<Tensor(const Tensor& labels)>;
 
   LossFunction(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): as functions are
-  // Of any function or function object, which says what it counts as above.
+  // Wraps any function or function object, whose members tell its kind as described above.
   template <class Loss>
   requires(!std::same_as<Loss, LossFunction> && std::constructible_from<Function, Loss>)
       LossFunction(Loss loss) {  // NOLINT(google-explicit-constructor): as functions are
@@ -99,18 +99,18 @@ class LossFunction {
   }
   bool operator==(std::nullptr_t) const { return loss_ == nullptr; }
 
-  // Whether it is a sum.
+  // Whether the loss is a sum.
   bool adds_up() const { return adds_up_; }
-  // What the loss of these labels is divided by, an f32 scalar; undefined if it is a sum or a mean
-  // over examples. Throws ArgumentError unless the loss reports one number.
+  // The divisor of the loss for these labels, an f32 scalar; undefined if the loss is a sum or a
+  // mean over examples. Throws ArgumentError unless the loss reports one number.
   Tensor count(const Tensor& labels) const;
-  // What is divided by that; to be called only if there is a count.
+  // The dividend of the loss; call it only if there is a count.
   Tensor sum(const Tensor& output, const Tensor& labels) const { return sum_(output, labels); }
   std::optional<std::int64_t> ignore_index() const { return ignore_index_; }
-  // Whether 16-bit outputs need not be widened for it.
+  // Whether 16-bit outputs need not be widened for this loss.
   bool reads_16_bits() const { return reads_16_bits_; }
 
-  // The loss of a batch as numbers. output: [n, ...].
+  // The loss of a batch as numbers on the host. output: [n, ...].
   BatchLoss of_batch(const Tensor& output, const Tensor& labels) const;
 
  private:
@@ -122,8 +122,8 @@ class LossFunction {
   std::optional<std::int64_t> ignore_index_{};
 };
 
-// A loss of one's own that is a mean over a count: of sequences over their tokens, of images over
-// the pixels that have a label.
+// A user-defined loss that is a mean over a count: of sequences over their tokens, or of images
+// over the pixels that have a label.
 //
 //   const auto is_known = [](const Tensor& labels) { return ge(labels, 0).astype(DType::kF32); };
 //   amp::CountedLoss loss(
@@ -134,8 +134,8 @@ class LossFunction {
 //       [=](const Tensor& labels) { return sum(is_known(labels)); });
 class CountedLoss {
  public:
-  // `sum` and `count` give one number each, of a count of 0 a sum of 0. `ignore_index`: the label
-  // that is not counted, for metrics. Throws ArgumentError if a function is null.
+  // `sum` and `count` return one number each; if the count is 0, the sum must be 0. `ignore_index`:
+  // the label that is not counted, for metrics. Throws ArgumentError if a function is null.
   CountedLoss(LossFunction::Function sum, LossFunction::Count count,
               std::optional<std::int64_t> ignore_index = std::nullopt);
 
@@ -151,7 +151,7 @@ class CountedLoss {
   std::optional<std::int64_t> ignore_index_;
 };
 
-// A loss of one's own that is a sum over its examples.
+// A user-defined loss that is a sum over its examples.
 class SumLoss {
  public:
   // Throws ArgumentError if the function is null.

@@ -10,7 +10,7 @@
 namespace mezzo::amp {
 namespace {
 
-// Targets in 16 bits are compared with an output in f32.
+// 16-bit targets are compared with an output in f32.
 Tensor widened(const Tensor& labels) {
   return is_lower(labels.dtype()) ? labels.astype(DType::kF32) : labels;
 }
@@ -20,7 +20,7 @@ Tensor widened(const Tensor& labels) {
 LossParts::Whole LossParts::begin(const Tensor& labels, std::int64_t examples,
                                   std::int64_t micro_batches) {
   if ((processes_ == nullptr && micro_batches == 1) || loss_.adds_up()) return {};
-  const NoAutocast outside;  // as the loss
+  const NoAutocast outside;  // compute like the loss
   const Tensor count = loss_.count(widened(labels));
   check_arg(!count.defined() || !count.requires_grad(), "train_step",
             "what the loss counts has a gradient, as with class weights that are trained, which "
@@ -30,15 +30,15 @@ LossParts::Whole LossParts::begin(const Tensor& labels, std::int64_t examples,
   return {.divisor = count};
 }
 
-// Processes average their contributions: what they divide by is the mean of their counts. In f32,
-// as gradients are: it is the one rounding of all that follows, and the same everywhere.
+// The contributions of processes are averaged, so each is divided by the mean of their counts. It
+// is stored in f32, like gradients; this is the only rounding, and it is the same in all processes.
 LossParts::Whole LossParts::share(const Tensor& count, std::int64_t examples) {
   if (!shared_.defined()) shared_ = ones({}, DType::kF32);
   const auto exchange = [processes = processes_, shared = shared_,
                          examples](std::span<const Tensor> reads) {
     const double own = reads.empty() ? static_cast<double>(examples) : reads[0].item();
     const double mean = distributed::average(*processes, own);
-    // Of equally large batches exactly 1, which changes no bit.
+    // Exactly 1 for batches of equal size, which changes no bit.
     fill(shared, reads.empty() ? own / mean : mean);
     return true;
   };

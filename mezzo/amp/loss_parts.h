@@ -1,4 +1,4 @@
-// What the loss of a part of a batch contributes to a training step.
+// The contribution of a part of a batch to the loss of a training step.
 #pragma once
 
 #include <cstdint>
@@ -8,33 +8,33 @@
 
 namespace mezzo::amp {
 
-// A batch comes in micro-batches and in the batches of several processes. Their contributions, with
-// their weights, add up to the loss of the whole batch over micro-batches, and are averaged to it
-// over processes, as gradients are. A part that counts nothing contributes 0; if all count nothing,
-// all contribute NaN where the loss is a mean.
+// A batch consists of micro-batches and of the batches of several processes. Their weighted
+// contributions are summed over micro-batches and averaged over processes, like gradients, to give
+// the loss of the whole batch. A part that counts nothing contributes 0; if no part counts
+// anything, all contribute NaN where the loss is a mean.
 class LossParts {
  public:
-  // `processes` must outlive it; null: this one alone.
+  // `processes` must outlive this object; null: this process alone.
   LossParts(LossFunction loss, distributed::ProcessGroup* processes)
       : loss_(std::move(loss)), processes_(processes) {}
 
-  // What the parts of one step have in common. By default nothing: one part is the whole batch.
-  // Tensors of a capture are placeholders, so nobody keeps it after the step.
+  // Values that the parts of one step share. By default there are none: one part is the whole
+  // batch. Tensors of a capture are placeholders, so this must not be kept after the step.
   struct Whole {
-    Tensor divisor{};  // of sums; undefined if there is none
-    Tensor ratio{};    // of means: what this process's examples are to those of an average one
+    Tensor divisor{};  // divisor of sums; undefined if there is none
+    Tensor ratio{};    // factor of means: this process's examples / the average number of examples
   };
-  // Before the first part of a step: finds out what the whole batch counts, which processes tell
-  // each other as host work. `labels` are all of this process. Throws ArgumentError for a count
-  // that takes part in differentiation, if the batch has several parts.
+  // Called before the first part of a step. Computes the count of the whole batch; several
+  // processes exchange their counts as host work. `labels` are all labels of this process. Throws
+  // ArgumentError for a count that takes part in differentiation if the batch has several parts.
   Whole begin(const Tensor& labels, std::int64_t examples, std::int64_t micro_batches);
 
   struct Part {
-    Tensor loss;        // f32 of f32 outputs
-    double weight = 1;  // it contributes as much of it
+    Tensor loss;        // f32 if outputs are f32
+    double weight = 1;  // factor of its contribution
   };
-  // Of one part, which has that share of this process's examples. Throws ArgumentError unless the
-  // loss is one number.
+  // The contribution of one part, which has the given share of this process's examples. Throws
+  // ArgumentError unless the loss is a scalar.
   Part part_of(const Tensor& output, const Tensor& labels, const Whole& whole, double share) const;
 
   const LossFunction& loss() const { return loss_; }
@@ -44,7 +44,7 @@ class LossParts {
 
   LossFunction loss_;
   distributed::ProcessGroup* processes_;
-  Tensor shared_;  // what processes have exchanged; the same tensor in every run
+  Tensor shared_;  // the value that processes have exchanged; the same tensor in every run
 };
 
 }  // namespace mezzo::amp

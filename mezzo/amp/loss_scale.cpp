@@ -19,20 +19,20 @@ struct Preset {
   LossScaleOptions options;
 };
 
-// Each from the framework's own sources, as a user meets it who gives no number of his own.
-// Everywhere the floor is at least kNoFloor and the ceiling at most kNoCeiling.
+// Each preset follows the framework's own sources, with the defaults that a user gets. The floor is
+// always at least kNoFloor and the ceiling at most kNoCeiling.
 constexpr Preset kPresets[] = {
-    // mindspore.amp.DynamicLossScaleManager. It has no ceiling. After 1000 overflows in a row its
-    // host path throws; ours counts them in StepResult::skipped_in_a_row.
+    // mindspore.amp.DynamicLossScaleManager. It has no ceiling. After 1000 consecutive overflows
+    // its host path throws; ours counts them in StepResult::skipped_in_a_row.
     {"mindspore", {.init_scale = 0x1p24}},
-    // megengine.amp.GradScaler: starts at 2^4, where the others start at 2^15 and more. It has
-    // neither floor nor ceiling. There a growth_interval of 0 makes the scale static and switches
-    // the check for overflow off; here it says only that the scale never grows.
+    // megengine.amp.GradScaler: starts at 2^4, where the others start at 2^15 or more. It has
+    // neither floor nor ceiling. There a growth_interval of 0 makes the scale static and disables
+    // the check for overflow; here it only means that the scale never grows.
     {"megengine", {.init_scale = 16, .min_scale = kNoFloor}},
     // oneflow.amp.GradScaler, for graphs: clamps at FLT_MAX and at 1.
     {"oneflow", {.init_scale = 65536, .at_ceiling = AtCeiling::kClamp}},
-    // torch.amp.GradScaler: holds if the product is not finite; its scale may fall to 0, ours to
-    // kNoFloor.
+    // torch.amp.GradScaler: the scale is held if the product is not finite. Its scale may fall to
+    // 0, ours to kNoFloor.
     {"pytorch", {.init_scale = 65536, .min_scale = kNoFloor}},
     // apex.amp's dynamic scaler: min_loss_scale None, max_loss_scale 2^24, clamped.
     {"apex",
@@ -87,7 +87,7 @@ void check_growth_interval(std::int64_t interval) {
   check(interval >= 0, "growth_interval must not be negative: ", interval);
 }
 
-// The scale as the f32 number that losses are multiplied by.
+// The scale as the f32 number that multiplies losses.
 double in_f32(const char* name, double scale) {
   check(scale >= kNoFloor && scale <= kNoCeiling, name,
         " must be positive, and it and its reciprocal finite in f32: ", scale);
@@ -149,7 +149,7 @@ void LossScaleState::on_overflow() {
   if (hysteresis_left_ > 0) return;
   const double floor = std::max(options_.min_scale, kNoFloor);
   if (scale_ <= floor) on_overflow_at_floor();
-  // A scale that was set below the floor stays where it is.
+  // A scale that was set below the floor stays unchanged.
   const double reduced = std::max(scale_ * options_.backoff_factor, floor);
   scale_ = static_cast<float>(std::min(reduced, scale_));
   if (options_.refill == Refill::kGoodStepAndBackoff) hysteresis_left_ = options_.hysteresis;

@@ -8,28 +8,28 @@
 
 namespace mezzo::amp {
 
-// When exhausted hysteresis is refilled.
+// When the hysteresis is refilled.
 enum class Refill : std::uint8_t {
   kGrowth,              // only when the scale grows (Megatron, DeepSpeed)
   kGoodStep,            // on every step without overflow (DeepSpeed, consecutive_hysteresis)
-  kGoodStepAndBackoff,  // and after each reduction too (Paddle)
+  kGoodStepAndBackoff,  // also after each reduction (Paddle)
 };
 
-// What happens when growth would pass the ceiling.
+// What happens when growth would exceed the ceiling.
 enum class AtCeiling : std::uint8_t { kHold, kClamp };
 
-// What happens when a reduction would pass the floor: the scale stays there, and a warning is given
-// once, or an overflow at the floor throws.
+// What happens when a reduction would pass the floor: the scale stays there with one warning, or an
+// overflow at the floor throws.
 enum class AtFloor : std::uint8_t { kHold, kThrow };
 
-// No floor at all: the smallest scale whose reciprocal is finite in f32. What frameworks without a
-// floor do below it is to reach 0, from where no gradient returns.
+// No floor: the smallest scale whose reciprocal is finite in f32. In frameworks without a floor a
+// scale can reach 0, from where no gradient returns.
 inline constexpr double kNoFloor = std::numeric_limits<float>::min();
-// No ceiling: the largest f32. What frameworks without a ceiling do above it is to reach infinity.
+// No ceiling: the largest f32. In frameworks without a ceiling a scale can reach infinity.
 inline constexpr double kNoCeiling = std::numeric_limits<float>::max();
 
 // The defaults are PyTorch's, with a floor of 1: below 1 a scale hides gradients instead of saving
-// them, and the user asks why nothing is learnt (pytorch#99640).
+// them, and the user wonders why nothing is learnt (pytorch#99640).
 struct LossScaleOptions {
   double init_scale = 65536;  // 2^16
   double growth_factor = 2;
@@ -41,49 +41,52 @@ struct LossScaleOptions {
   Refill refill = Refill::kGrowth;
   AtCeiling at_ceiling = AtCeiling::kHold;
   AtFloor at_floor = AtFloor::kHold;
-  bool is_fixed = false;  // no overflow reduces it, at whatever value it was set or loaded
+  bool is_fixed = false;  // overflows never reduce the scale, whatever value is set or loaded
 };
 
-// The loss scaling of other frameworks by name, with their defaults; what we do differently stands
-// beside the numbers in loss_scale.cpp. Throws ArgumentError for other names, naming those there
-// are.
+// The loss scaling of other frameworks by name, with their defaults; differences are noted beside
+// the values in loss_scale.cpp. Throws ArgumentError for other names, listing the valid ones.
 LossScaleOptions loss_scale_preset(std::string_view name);
-// mindspore, megengine, oneflow, pytorch, apex, tensorflow, deepspeed, megatron.
+// The names of presets: mindspore, megengine, oneflow, pytorch, apex, tensorflow, deepspeed,
+// megatron.
 std::span<const std::string_view> loss_scale_preset_names();
 
-// A scale that stays, also at another value that is loaded or set later.
+// A fixed scale, which stays fixed if another value is loaded or set later.
 LossScaleOptions fixed_loss_scale(double scale);
 
-// So many steps skipped in a row draw a warning: no search for a scale takes that long, not even
-// from 2^32 down. MindSpore's host path throws after 1000.
+// The number of consecutive skipped steps that causes a warning: no search for a scale takes that
+// long, not even from 2^32 down. MindSpore's host path throws after 1000.
 inline constexpr std::int64_t kManySkips = 100;
-// Warns, once for the same numbers, if that many have just been skipped. `what` is what was wrong
-// with the last one, in words: `its loss is nan`.
+// Warns if kManySkips steps have just been skipped, once for the same values. `what` describes what
+// was wrong with the last one: `its loss is nan`.
 void warn_of_skips(std::int64_t skipped_in_a_row, double scale, std::string_view what);
 
-// The scale that follows from a history of steps. An overflow multiplies it by the backoff factor
-// and restarts the count; growth_interval steps without overflow multiply it by the growth factor.
-// It is an f32 number at all times, as it is applied in f32.
+// The loss scale as a function of the history of steps. An overflow multiplies it by the backoff
+// factor and restarts the count; growth_interval steps without overflow multiply it by the growth
+// factor. It is always an f32 number, because it is applied in f32.
 class LossScaleState {
  public:
-  // Throws ArgumentError for options that make no sense, naming the first one.
+  // Throws ArgumentError for invalid options, naming the first one.
   explicit LossScaleState(const LossScaleOptions& options);
 
   double scale() const { return scale_; }
-  // Steps without overflow since the last change or overflow.
+  // The number of steps without overflow since the last change or overflow.
   std::int64_t growth_tracker() const { return growth_tracker_; }
   std::int64_t hysteresis_left() const { return hysteresis_left_; }
   const LossScaleOptions& options() const { return options_; }
 
-  // One more step. Throws Error at the floor if the options say so; the scale then stays.
+  // Records one step. Throws Error at the floor if the options say so; the scale then stays.
   void update(bool overflow);
 
-  // These throw ArgumentError while a step is captured, in whose runs they would not be called.
-  // Continues from a saved state. Throws ArgumentError for values that no history leads to, too.
+  // restore() and the functions after it throw ArgumentError during a capture, whose runs would not
+  // call them.
+  //
+  // restore() continues from a saved state. It also throws ArgumentError for values that no history
+  // leads to.
   void restore(double scale, std::int64_t growth_tracker, std::int64_t hysteresis_left);
-  // Sets the scale, also beyond floor and ceiling, and leaves the counters as they are.
+  // Sets the scale, even beyond floor and ceiling, and leaves the counters unchanged.
   void set_scale(double scale);
-  // Go on by other rules from here. Throw ArgumentError like the constructor, too.
+  // Change the rules from here on. They also throw ArgumentError like the constructor.
   void set_growth_factor(double factor);
   void set_backoff_factor(double factor);
   void set_growth_interval(std::int64_t interval);

@@ -1,4 +1,4 @@
-// MindSpore's loss-scale managers: a loss scale as an object that is handed to a training step.
+// MindSpore's loss-scale managers: a loss scale as an object that is passed to a training step.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,25 @@
 
 namespace mezzo::amp {
 
-// A handle to a loss scale. Copies share it: a step that was given a manager moves the scale that
+// A handle to a loss scale. Copies share it: a step that was given a manager changes the scale that
 // the caller's manager shows.
 class LossScaleManager {
  public:
-  // No loss scaling at all: the scale is 1 and stays.
+  // No loss scaling: the scale is always 1.
   LossScaleManager() = default;
   // Any of the rules of LossScaleOptions. Without drop_overflow_update gradients are not checked
-  // and no step is skipped. Throws ArgumentError for options that make no sense, such as a scale
-  // that grows (growth_interval) without the check that stops it.
+  // and no step is skipped. Throws ArgumentError for invalid options, such as a scale that grows
+  // (growth_interval) without the check that stops it.
   explicit LossScaleManager(const LossScaleOptions& options, bool drop_overflow_update = true);
 
-  // False for a manager that was made without arguments.
+  // False for a default-constructed manager.
   bool scales() const { return state_ != nullptr; }
   double get_loss_scale() const { return state_ != nullptr ? state_->scale() : 1; }
-  // One more step, with or without overflow.
+  // Records one step, with or without overflow.
   void update_loss_scale(bool overflow);
-  // Whether a step with non-finite gradients is to be dropped.
+  // Whether a step with non-finite gradients is to be skipped.
   bool get_drop_overflow_update() const { return drop_overflow_update_; }
-  // The scale itself; null without scaling.
+  // The state of the scale; null without scaling.
   const std::shared_ptr<LossScaleState>& state() const { return state_; }
 
  private:
@@ -34,11 +34,11 @@ class LossScaleManager {
   bool drop_overflow_update_ = false;
 };
 
-// A scale that stays. Throws ArgumentError unless it is at least 1.
+// A fixed scale. Throws ArgumentError unless it is at least 1.
 //
-// With drop_overflow_update = false nothing is checked and nothing skipped, but gradients are
-// unscaled all the same. In MindSpore they are not: there the optimizer must be made with the same
-// loss_scale, and forgetting that multiplies the learning rate by it.
+// With drop_overflow_update = false nothing is checked and nothing skipped, but gradients are still
+// unscaled. In MindSpore they are not: there the optimizer must be given the same loss_scale, and
+// forgetting that multiplies the learning rate by it.
 class FixedLossScaleManager : public LossScaleManager {
  public:
   explicit FixedLossScaleManager(double loss_scale = 128, bool drop_overflow_update = true);
@@ -53,11 +53,11 @@ class DynamicLossScaleManager : public LossScaleManager {
                                    std::int64_t scale_window = 2000);
 };
 
-// Throws ArgumentError unless the interval is 0. Whoever checks no gradients needs a scale that
-// does not grow: nothing would tell it to stop.
+// Throws ArgumentError unless the interval is 0. A scale whose gradients are not checked must not
+// grow: nothing would stop it.
 void check_unchecked_growth(const char* op, std::int64_t growth_interval);
 
-// The rules of MindSpore's dynamic scaling, with its errors; `op` is what messages begin with.
+// The rules of MindSpore's dynamic scaling, with its errors; messages begin with `op`.
 LossScaleOptions mindspore_options(const char* op, double scale, std::int64_t scale_factor,
                                    std::int64_t scale_window);
 

@@ -7,7 +7,7 @@
 namespace mezzo::amp {
 namespace {
 
-// The scale is no part of a region around it: in 16 bits it may be infinite, or zero.
+// The scale is not subject to a surrounding region: in 16 bits it may be infinite or zero.
 Tensor times(const Tensor& tensor, double factor) {
   const NoAutocast outside;
   return tensor.defined() ? tensor.astype(DType::kF32) * factor : tensor;

@@ -11,15 +11,14 @@
 namespace mezzo::amp {
 namespace {
 
-// The network whose output this thread wants as it was computed; null for none.
+// The network whose output this thread wants in the dtype that it was computed in; null for none.
 thread_local const nn::Module* as_computed = nullptr;
 
-// Opens the region of a module's policy around its forward pass.
+// Opens a region with a module's policy around its forward pass.
 class PolicyHook final : public nn::ForwardHook {
  public:
-  // `whole`: the module is one of to_float(), whose input is cast and whose output is not.
-  // `named_by`: the network whose options made this setting, if it is not the module's own. Only
-  // its address counts.
+  // `whole`: set by to_float(), which casts the input but not the output. `named_by`: the network
+  // whose options made this setting, if it is not the module's own. Only its address matters.
   PolicyHook(Policy policy, bool whole, const nn::Module* named_by)
       : policy_(std::move(policy)), whole_(whole), named_by_(named_by) {}
 
@@ -28,7 +27,7 @@ class PolicyHook final : public nn::ForwardHook {
     if (whole_) return forward(takes_part(x.dtype()) ? cast(x, policy_.lower) : x);
     const Tensor y = forward(x);
     if (&module == as_computed) return y;
-    // The loss of 16-bit logits is only as good as their 8 or 11 bits; from here on it is all f32.
+    // Widening does not restore the bits of 16-bit logits, but from here on the loss is all f32.
     return takes_part(y.dtype()) ? cast(y, DType::kF32) : y;
   }
 
@@ -61,7 +60,7 @@ void remove_hook(nn::Module& module) {
   if (const PolicyHook* hook = hook_of(module)) module.remove_forward_hook(hook);
 }
 
-// Takes back what options of `net` said of modules below it.
+// Removes the settings that options of `net` made on modules below it.
 void clear_named(nn::Module& net) {
   net.apply([&net](nn::Module& module) {
     const PolicyHook* hook = hook_of(module);
@@ -69,10 +68,10 @@ void clear_named(nn::Module& net) {
   });
 }
 
-// What lists of names say: operations get a rule, modules a dtype.
+// Resolves lists of names: operations get a rule, modules a dtype.
 class Names {
  public:
-  // Throws ArgumentError for a name that is neither, and for what is in both lists.
+  // Throws ArgumentError for a name that is neither, and for entries in both lists.
   Names(nn::Module& net, const MixedPrecisionOptions& options, DType lower) : net_(net) {
     for (const std::string& name : options.keep_float32) add(name, DType::kF32);
     for (const std::string& name : options.lower) add(name, lower);
@@ -93,7 +92,7 @@ class Names {
     });
   }
 
-  // Makes the settings of the modules, in the place of those that were made before.
+  // Sets the dtypes of the named modules, replacing earlier settings of this network.
   void set_modules() const {
     clear_named(net_);
     for (const Named& named : named_) {
@@ -104,8 +103,8 @@ class Names {
 
  private:
   struct Named {
-    const OpDef* op;     // either this
-    nn::Module* module;  // or this
+    const OpDef* op;     // either an operation
+    nn::Module* module;  // or a module
     DType dtype;
   };
 
@@ -184,7 +183,7 @@ Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions
 
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype,
                                  const MixedPrecisionOptions& options) {
-  // O0 lowers nothing by itself.
+  // O0 itself lowers nothing, so the dtype is checked only if names are lowered.
   if (level != Level::kO0 || !options.lower.empty()) check_lower(dtype);
   const Names names(net, options, dtype);
   set_policy(net, with_options({.level = level, .lower = dtype}, names, options));

@@ -1,8 +1,8 @@
-// The precision of modules: set on a network or on parts of it, and kept with them.
+// The precision of modules: set on a network or on parts of it, and stored with them.
 //
 // One rule decides between settings: the innermost explicit one wins, whatever the order of the
-// calls. A layer's own setting counts over its network's, a network's over the autocast region that
-// it is called in, and a region opened inside a layer's forward pass over them all.
+// calls. A layer's own setting overrides its network's, and a network's overrides the autocast
+// region that it is called in. A region opened inside a layer's forward pass overrides them all.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,15 @@
 
 namespace mezzo::amp {
 
-// Everything in the module is computed in `dtype` (f32, bf16 or f16): its input and the inputs of
-// its operations, parameters among them, are cast, as by MindSpore's Cell.to_float; but for inputs
-// that no operation casts, as biases of convolutions, scales and shifts of normalisations, and the
-// tables of embeddings. The output is what comes out. Parameters themselves stay f32. A second call
-// replaces the first. Gives the module back. Throws ArgumentError for other dtypes.
+// Computes everything in the module in `dtype` (f32, bf16 or f16), like MindSpore's Cell.to_float:
+// its input and the inputs of its operations, including parameters, are cast. Exceptions are inputs
+// that no operation casts: biases of convolutions, scales and shifts of normalisations, and the
+// tables of embeddings. The output is not cast. Parameters themselves stay f32. A second call
+// replaces the first. Returns the module. Throws ArgumentError for other dtypes.
 nn::Module& to_float(nn::Module& module, DType dtype);
 
-// MindSpore's flags: what is set to true is what the module computes in. Throws ArgumentError
-// unless exactly one is; that is how "a child in fp32, the rest in fp16" is said on two modules.
+// MindSpore's flags: the module computes in the dtype that is set to true. Throws ArgumentError
+// unless exactly one is. To have a child in fp32 and the rest in fp16, set flags on two modules.
 struct PrecisionFlags {
   bool fp16 = false;
   bool bf16 = false;
@@ -32,33 +32,33 @@ struct PrecisionFlags {
 };
 nn::Module& add_flags_recursive(nn::Module& module, PrecisionFlags flags);
 
-// What a user says over a level's rules.
+// User settings that override a level's rules.
 struct MixedPrecisionOptions {
-  // Names of operations (`softmax`) and paths of modules (`fc`, or patterns: `layer4.*`, where `*`
-  // stands for anything, dots too) that are computed in f32 or in 16 bits whatever the level says.
-  // A module's name replaces what was set on that module; nothing may be in both lists. OpRules
-  // (policy.h) says which names cover fused operations.
+  // Names of operations (`softmax`) and paths of modules (`fc`, or patterns such as `layer4.*`,
+  // where `*` matches anything, even dots) that compute in f32 or in 16 bits at any level. The name
+  // of a module replaces a setting of that module; nothing may be in both lists. OpRules (policy.h)
+  // says which names cover fused operations.
   std::vector<std::string> keep_float32{};
   std::vector<std::string> lower{};
   std::optional<bool> keep_batchnorm_fp32{};  // see Policy
 };
 
-// From now on the network computes at that level whenever it is called, and gives an f32 output, so
-// that the loss is f32 too. Applying it again replaces what it did before, also on the modules that
-// its options named; settings that parts of the network got by themselves stay and win. At O0 it
-// removes the network's setting, and modules that the options name are set. Gives the network back.
-// Throws ArgumentError for a dtype other than bf16 and f16 (at O0, where nothing is lowered, it
-// says nothing and may be any), for a name that is neither an operation nor the path of a module,
-// for operations and modules in both lists, and for operations to lower at O0; nothing has changed
-// then.
+// From now on the network computes at that level whenever it is called, and returns an f32 output,
+// so that the loss is f32, too. Another call replaces the effect of the first, also on the modules
+// that its options named. Settings made directly on parts of the network stay and win. O0 removes
+// the network's setting; modules that the options name are still set. Returns the network. Throws
+// ArgumentError for a dtype other than bf16 and f16 (not checked at O0, where nothing is lowered),
+// for a name that is neither an operation nor the path of a module, for operations and modules in
+// both lists, and for operations to lower at O0; nothing has changed then.
 nn::Module& auto_mixed_precision(nn::Module& net, Level level, DType dtype = DType::kF16,
                                  const MixedPrecisionOptions& options = {});
-// The same for a level's name; throws ArgumentError if it is unknown, naming those that exist.
+// Takes the level's name; throws ArgumentError if it is unknown, listing the valid ones.
 nn::Module& auto_mixed_precision(nn::Module& net, std::string_view level, DType dtype = DType::kF16,
                                  const MixedPrecisionOptions& options = {});
 
-// The network computes by the user's own list of operations: only those in 16 bits (white), or all
-// but those (black). Throws ArgumentError unless exactly one list is given, and for unknown names.
+// The network computes by the user's own list of operations: only those in 16 bits (white list), or
+// all but those (black list). Throws ArgumentError unless exactly one list is given, and for
+// unknown names.
 struct OpLists {
   std::vector<std::string> white_list{};
   std::vector<std::string> black_list{};
@@ -66,21 +66,21 @@ struct OpLists {
 nn::Module& custom_mixed_precision(nn::Module& net, const OpLists& lists,
                                    DType dtype = DType::kF16);
 
-// Computes under the policy whenever the module is called, with an f32 output. Replaces what
-// clear_policy() takes away, which at O0 is all that it does.
+// The module computes under the policy whenever it is called, and returns an f32 output. First
+// removes what clear_policy() removes; at O0 that is all.
 void set_policy(nn::Module& module, const Policy& policy);
-// What was set on this very module; empty if nothing was.
+// The setting of this module itself; empty if there is none.
 std::optional<Policy> policy_of(const nn::Module& module);
-// Takes the setting of this very module away, and those that its options made of modules below.
+// Removes the setting of this module, and those that its options made on modules below it.
 void clear_policy(nn::Module& module);
 
-// The policy with the operations among the options' names; the settings of the modules among them
-// are made, in the place of those that options of this network made before. Throws ArgumentError,
-// before anything is set, like auto_mixed_precision().
+// Applies `options`: returns the policy with rules for the named operations, and sets the named
+// modules, replacing settings from earlier options of this network. Throws ArgumentError, before
+// anything is set, like auto_mixed_precision().
 Policy apply_options(nn::Module& net, Policy policy, const MixedPrecisionOptions& options);
 
-// While it exists, this thread gets the output of that network in the dtype that it was computed in
-// where a level would widen it to f32: for a loss that reads it as it is.
+// While it exists, this thread gets the output of that network in the dtype that it was computed
+// in, where a level would widen it to f32. For losses that read 16 bits.
 class OutputAsComputed {
  public:
   explicit OutputAsComputed(const nn::Module& net);

@@ -15,8 +15,8 @@ namespace {
 
 bool is_parameter(const Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
 
-// The dtype that the operation computes in: that of its floating-point inputs once they agree.
-// Inputs that are never cast (a bias, statistics) say nothing, unless there are no others.
+// The dtype that the operation computes in: the common dtype of its floating-point inputs. Inputs
+// that are never cast (a bias, statistics) count only if there are no others.
 DType dtype_of(const OpDef& op, Inputs inputs) {
   std::optional<DType> found;
   for (const std::uint32_t mask : {op.precision.cast_mask, kAllInputs}) {
@@ -61,7 +61,7 @@ class Recorder final : public CallObserver {
   Plan take() { return std::move(plan_); }
 
  private:
-  // Of what the operation asks for by itself, which is something else.
+  // The level's decision, where it differs from the operation's own class.
   static std::string level_says(const Policy& policy, DType dtype, const std::string& own) {
     const std::string why = policy.level == Level::kO3
                                 ? std::string("everything is cast here")
@@ -97,7 +97,7 @@ class Recorder final : public CallObserver {
     if (!before.defined()) return;
     const DType to = call.after[i]->dtype();
     if (before.dtype() == to && before.storage() != call.after[i]->storage()) {
-      // round_parameters()
+      // The cast was made by round_parameters().
       note_cast(i, before, call.policy->lower, planned);
       ++plan_.casts;
       planned.casts.push_back({.input = i, .from = call.policy->lower, .to = to});

@@ -8,8 +8,8 @@
 namespace mezzo::amp {
 namespace {
 
-// What a fused operation that layers call begins with; null for others. Passes of graph mode fuse
-// calls whose precision is decided already.
+// The first operation in a fused one that layers call; null for others. Graph passes fuse calls
+// only after their precision is decided.
 const OpDef* first_part_of(const OpDef& op) {
   return &op == &ops::batch_norm_add_relu ? &ops::batch_norm : nullptr;
 }
@@ -72,7 +72,7 @@ CastAction action_for(const Policy& policy, const OpDef& op) {
     const bool refused = op.precision.of(policy.lower) == PrecisionClass::kRefuse;
     if (said.has_value() && !(refused && *said == CastAction::kToLower)) return *said;
   }
-  // In f32 nothing needs to be refused.
+  // f32 needs no refusal.
   if (policy.lower == DType::kF32) return CastAction::kToFloat32;
   return action_for(policy.level, op.precision.of(policy.lower));
 }

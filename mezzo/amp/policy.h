@@ -1,4 +1,4 @@
-// What a mixed-precision region does: a level, a lower dtype, and what the user says over them.
+// The policy of a mixed-precision region: a level, a lower dtype, and the user's rules.
 #pragma once
 
 #include <memory>
@@ -13,32 +13,32 @@
 
 namespace mezzo::amp {
 
-// What the user says about single operations, over their own rules and the level.
+// The user's rules for single operations, which override the operations' own rules and the level.
 //
 //   OpRules rules;
 //   rules.keep_float32("add").lower("softmax");
 //
-// A fused operation that nothing was said about goes by what was said about the one that it begins
-// with: `batch_norm_add_relu`, which ResNets call, by `batch_norm`. Rules for `add` and `relu` do
-// not reach into it.
+// A fused operation without a rule follows the rule of its first part: `batch_norm_add_relu`, which
+// ResNets call, follows `batch_norm`. Rules for `add` and `relu` do not affect it.
 //
-// All of these throw ArgumentError for the name of an operation that does not exist.
+// All functions here throw ArgumentError for the name of an operation that does not exist.
 class OpRules {
  public:
-  // Only these operations in 16 bits, all others in f32.
+  // Computes only these operations in 16 bits, all others in f32.
   static OpRules white_list(std::span<const std::string> ops);
-  // All operations in 16 bits, only these in f32. What refuses 16 bits still does.
+  // Computes only these operations in f32, all others in 16 bits. Operations that refuse 16 bits
+  // still do.
   static OpRules black_list(std::span<const std::string> ops);
 
   OpRules& keep_float32(std::string_view op) { return set(op, CastAction::kToFloat32); }
   OpRules& lower(std::string_view op) { return set(op, CastAction::kToLower); }
-  // The operation takes what comes.
+  // The operation takes its inputs in any dtype.
   OpRules& follow(std::string_view op) { return set(op, CastAction::kNone); }
 
-  // What was said about the operation; empty if its own rule counts.
+  // The rule for the operation; empty if its own rule applies.
   std::optional<CastAction> action_of(const OpDef& op) const;
   bool empty() const { return actions_.empty() && !others_.has_value(); }
-  // Those of the named operations about which nothing is decided where only these are called.
+  // The named operations whose rules have no effect if only `called` are called.
   std::vector<std::string> without_calls(std::span<const std::string> called) const;
 
  private:
@@ -47,35 +47,35 @@ class OpRules {
   const CastAction* find(const OpDef* op) const;
 
   std::vector<std::pair<const OpDef*, CastAction>> actions_;
-  std::optional<CastAction> others_;  // what is not named
+  std::optional<CastAction> others_;  // for operations that are not named
 };
 
 struct Policy {
   Level level = Level::kAuto;
   // bf16 or f16; f32 only at O3, which then computes everything in f32.
   DType lower = DType::kBf16;
-  // Scale and shift of normalisations in f32? If not they are rounded to the lower dtype first, as
-  // casting the whole network would do; statistics are f32 in any case, for 16 bits cannot hold
-  // them. By default false at O3 and true elsewhere. A normalisation that a rule keeps in f32 keeps
-  // them as well.
+  // Whether scale and shift of normalisations stay in f32. If not, they are rounded to the lower
+  // dtype first, as if the whole network were cast. Statistics are f32 in any case, since 16 bits
+  // cannot hold them. The default is false at O3 and true elsewhere. A normalisation that a rule
+  // keeps in f32 keeps them in f32, too.
   std::optional<bool> keep_batchnorm_fp32{};
   std::shared_ptr<const OpRules> rules{};  // null: none
 
-  // What computes in 16 bits is called by that dtype, O0 is f32 whatever `lower` says.
+  // The dtype that names the precision: `lower`, or f32 at O0.
   DType dtype() const { return level == Level::kO0 ? DType::kF32 : lower; }
   bool keeps_batchnorm() const { return keep_batchnorm_fp32.value_or(level != Level::kO3); }
   bool operator==(const Policy&) const = default;
 };
 
-// Only f32 and the two 16-bit types take part in mixed precision; f64 was chosen for a reason.
+// Only f32 and the two 16-bit types take part in mixed precision; f64 is an explicit choice.
 constexpr bool takes_part(DType dtype) { return dtype == DType::kF32 || is_lower(dtype); }
 
-// What the policy does with the inputs of an operation: what the user said, else what the level
-// says of the operation's class.
+// The action for the inputs of an operation: the user's rule, else the level's action for the
+// operation's class.
 CastAction action_for(const Policy& policy, const OpDef& op);
-// Throws the ArgumentError of an operation that the policy refuses, see CastAction::kRefuse.
+// Throws the ArgumentError of an operation that the policy refuses: see CastAction::kRefuse.
 [[noreturn]] void refuse(const Policy& policy, const OpDef& op);
-// Whether the policy has the scale and shift of this operation rounded to the lower dtype.
+// Whether the policy rounds scale and shift of this operation to the lower dtype.
 bool rounds_parameters(const Policy& policy, const OpDef& op);
 
 }  // namespace mezzo::amp

@@ -1,4 +1,4 @@
-// The buffers of a step that may be skipped.
+// Saving and restoring the buffers of a step that may be skipped.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,18 @@
 
 namespace mezzo::amp {
 
-// Copies them as a step begins, also one that is captured, and puts them back.
+// Copies the buffers at the beginning of a step, which may be captured, and restores them.
 class StepBuffers {
  public:
-  // Nothing is copied yet.
+  // Begins a step; nothing is copied yet.
   void begin() { taken_ = Taken::kNothing; }
-  // Copies the buffers of these networks, which must outlive it, at this place of the step.
+  // Copies the buffers of these networks, which must outlive this object, at this point of the
+  // step.
   void take(std::span<nn::Module* const> nets);
-  // What stands behind take() in a step knows that the copies on devices were queued; a replay,
-  // which takes them with its launch, does not say so.
+  // Called after take() in a step, when the copies on devices are known to be queued. A replay
+  // queues them with its launch and does not call back.
   void complete();
-  // Puts back what was copied.
+  // Restores the buffers that were copied.
   void restore() const;
 
  private:

@@ -1,4 +1,4 @@
-// How the body of a training step is run: called, or captured and replayed.
+// How the body of a training step runs: by a call, or captured and replayed.
 #pragma once
 
 #include <concepts>
@@ -10,22 +10,23 @@
 
 namespace mezzo::amp {
 
-// What a step does between the beginning and the end of its bookkeeping, as a function of a batch.
+// The work of a step between the beginning and the end of its bookkeeping, as a function of a
+// batch.
 using StepBody = std::function<void(const Tensor& input, const Tensor& labels)>;
 
 // Runs the body of a step on a batch; graph mode captures it once and replays it
-// (mezzo/graph/train_step.h). `mode` tells apart bodies that make different calls. One that was
-// made of nothing is empty, and converts to false.
+// (mezzo/graph/train_step.h). `mode` distinguishes bodies that make different calls. A
+// default-constructed object is empty, and converts to false.
 class StepExecution {
  public:
   using Run = std::function<void(const StepBody& body, std::uint64_t mode, const Tensor& input,
                                  const Tensor& labels)>;
 
   StepExecution() = default;
-  // `release_memory` gives back what `run` keeps from step to step until the next one; null: it
-  // keeps nothing.
+  // `release_memory` frees the memory that `run` keeps from step to step, until the next step;
+  // null: it keeps none.
   template <std::convertible_to<Run> F>
-  requires(!std::same_as<F, StepExecution>)  // which is copied or moved
+  requires(!std::same_as<F, StepExecution>)  // those are copied or moved
       StepExecution(F run,  // NOLINT(google-explicit-constructor): as functions are
                     std::function<void()> release_memory = {})
       : run_(std::move(run)), release_memory_(std::move(release_memory)) {}

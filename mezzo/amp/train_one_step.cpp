@@ -23,9 +23,9 @@
 namespace mezzo::amp {
 namespace {
 
-// Whether the step looks at its losses behind the backward pass. To read one waits for a device,
-// which would run out of work, and cuts a recorded step in two. A step that is skipped then has
-// done its backward pass for nothing, which happens rarely.
+// Whether the step reads its losses after the backward pass. Reading one waits for a device, which
+// would run out of work, and would split a recorded step in two. A step that is skipped then has
+// run its backward pass in vain, which happens rarely.
 bool looks_late(const Tensor& loss) { return captures_for_recording() || !loss.device().is_cpu(); }
 
 // Whether the network is known to compute in bf16.
@@ -41,7 +41,7 @@ void check_split(std::int64_t examples, const Tensor& labels, std::int64_t parts
             parts, " micro-batches. Use fewer, and a label for each example");
 }
 
-// What is exchanged takes the host, where an update could be recorded or done in parts.
+// A group of one process exchanges nothing; without it an update can be recorded or done in parts.
 TrainStepOptions without_group_of_one(TrainStepOptions options) {
   if (distributed::process_count(options.processes) == 1) options.processes = nullptr;
   return options;
@@ -76,7 +76,7 @@ Tensor forward_for(const LossFunction& loss, nn::Module& net, const Tensor& inpu
   std::optional<OutputAsComputed> as_computed;
   if (loss.reads_16_bits()) as_computed.emplace(net);
   const Tensor output = net(input);
-  // Not asked whether it is in 16 bits, which graph mode may not have decided yet.
+  // Whether the output is in 16 bits is not checked: graph mode may not have decided it yet.
   const bool is_read = loss.reads_16_bits() && output.dtype() != DType::kF64;
   return is_read ? output : output.astype(DType::kF32);
 }
@@ -98,7 +98,8 @@ TrainOneStepWithLossScale::TrainOneStepWithLossScale(nn::Module& net, LossFuncti
   }
 }
 
-// An optimizer of other parameters would train nothing, and every step report success.
+// With an optimizer of other parameters nothing would be trained, and every step would report
+// success.
 void TrainOneStepWithLossScale::check_optimizer() const {
   std::unordered_set<const TensorImpl*> own;
   for (const Tensor& parameter : net_.parameters()) {
@@ -115,7 +116,8 @@ void TrainOneStepWithLossScale::check_optimizer() const {
   constexpr const char* kAdvice = "Make it of this network's parameters(), after half_parameters()";
   check_arg(shared > 0, "train_step", "the optimizer holds none of the network's ", own.size(),
             " parameters. ", kAdvice);
-  // A part of a network may be trained, and an optimizer hold more than one network: not both.
+  // A part of a network may be trained, and an optimizer may hold more than one network. Both
+  // together are probably a mistake.
   const auto others = static_cast<std::int64_t>(optimizer_.params().size()) - shared;
   const auto left_out = static_cast<std::int64_t>(own.size()) - shared;
   if (others > 0 && left_out > 0) {
@@ -133,7 +135,7 @@ TrainStepResult TrainOneStepWithLossScale::operator()(const Tensor& input, const
   drop_gradients();
   result_ = {.scale = scaler_.get_scale()};
   if (options_.statistics != nullptr) {
-    scaler_.set_statistics(options_.statistics);  // another scaler may have taken its place
+    scaler_.set_statistics(options_.statistics);  // another scaler may have replaced it
     options_.statistics->begin_step(result_.scale);
   }
   buffers_.begin();
@@ -160,17 +162,17 @@ void TrainOneStepWithLossScale::execute(const Tensor& input, const Tensor& label
   }
 }
 
-// Also those of parameters that the optimizer does not hold: they carry this step's scale, and
-// would be added to those of a step of another optimizer.
+// Also drops those of parameters that the optimizer does not hold: they carry this step's scale,
+// and would be added to the gradients of another optimizer's step.
 void TrainOneStepWithLossScale::drop_gradients() const {
   optimizer_.zero_grad();
   net_.zero_grad();
 }
 
-// Host work remembers where this step is.
+// The address is part of the mode, because host work refers to this object.
 std::uint64_t TrainOneStepWithLossScale::mode() const {
   static_assert(alignof(TrainOneStepWithLossScale) > GradScaler::kAllModes);
-  constexpr int kAddressBits = 48;                          // those of programs' addresses
+  constexpr int kAddressBits = 48;                          // bits of a program's addresses
   const std::uint64_t params = optimizer_.params().size();  // a group may have been added
   return (reinterpret_cast<std::uintptr_t>(this) + scaler_.mode()) ^ params << kAddressBits;
 }
@@ -183,7 +185,7 @@ void TrainOneStepWithLossScale::run(const Tensor& input, const Tensor& labels) {
   average_gradients();
   const bool needs_host = this->needs_host();
   if (needs_host && !take_losses()) return;
-  // In a recording the update is one with what stands before it.
+  // In a recording the update is one piece with the work before it.
   const bool is_one = captures_for_recording() && !needs_host;
   if (!is_one || options_.on_phase) begin(StepPhase::kUpdate);
   if (updates_by_leaf()) {
@@ -222,10 +224,10 @@ bool TrainOneStepWithLossScale::accumulate(const Tensor& input, const Tensor& la
                                            const LossParts::Whole& whole, double share) {
   begin(StepPhase::kForward);
   const Tensor output = forward_for(loss_.loss(), net_, input, options_.policy);
-  // A region in which the step is called is for the network, and no part of what follows.
+  // A region in which the step is called applies to the network alone.
   const NoAutocast outside;
   const auto [loss, weight] = loss_.part_of(output, labels, whole, share);
-  // Detached: a loss that is looked at late would keep its tape until then.
+  // Detached, because a loss that is read late would keep its tape until then.
   losses_.tensors.push_back(loss.detach());
   losses_.weights.push_back(weight);
   if (!looks_late(loss) && !take_losses()) return false;
@@ -243,7 +245,7 @@ void TrainOneStepWithLossScale::try_forward(const Tensor& input, const Tensor& l
   static_cast<void>(loss_.part_of(output, labels, {}, 1));
 }
 
-// Looks at the losses that it has not looked at yet.
+// Reads the losses that were not read yet.
 bool TrainOneStepWithLossScale::take_losses() {
   const Losses losses = std::exchange(losses_, {});
   if (losses.tensors.empty()) return true;
@@ -255,7 +257,7 @@ bool TrainOneStepWithLossScale::take_losses() {
   return do_host_work("take_loss", losses.tensors, {}, look);
 }
 
-// Over the processes: if that of one is not finite the mean is not, and all skip the step.
+// Over the processes: if one loss is not finite, the mean is not, and all skip the step.
 double TrainOneStepWithLossScale::mean_loss(const Tensor& loss) const {
   const double own = loss.item();
   return options_.processes != nullptr ? distributed::average(*options_.processes, own) : own;
@@ -275,8 +277,8 @@ bool TrainOneStepWithLossScale::goes_on() {
 
 void TrainOneStepWithLossScale::begin(StepPhase phase) {
   const auto mark = [this, phase](std::span<const Tensor>) { return enter(phase), true; };
-  // Times alone are not worth a recording of their own for each part. Elsewhere nothing is put
-  // off.
+  // Measuring times alone is not worth a separate recording for each part. Outside of recordings
+  // nothing is deferred.
   const bool can_wait =
       !captures_for_recording() || (!options_.on_phase && phase != StepPhase::kUpdate);
   do_host_work(name_of(phase), {}, {}, mark,
@@ -289,7 +291,7 @@ void TrainOneStepWithLossScale::enter(StepPhase phase) {
   if (options_.on_phase) options_.on_phase(phase);
 }
 
-// Adds the time since it began to the phase that is under way.
+// Adds the time since the beginning of the current phase to its total.
 void TrainOneStepWithLossScale::end_phase() {
   const auto now = std::chrono::steady_clock::now();
   const double ms = std::chrono::duration<double, std::milli>(now - phase_begin_).count();
@@ -306,7 +308,7 @@ void TrainOneStepWithLossScale::count_skip() {
   result_.skipped_in_a_row = skipped_in_a_row_;
 }
 
-// Of overflows alone the scaler has warned.
+// If all of them were overflows, the scaler has warned already.
 void TrainOneStepWithLossScale::warn_if_many() const {
   if (skipped_in_a_row_ != kManySkips || scaler_.skipped_in_a_row() == kManySkips) return;
   warn_of_skips(skipped_in_a_row_, scaler_.get_scale(),

@@ -1,5 +1,5 @@
-// The update of a training step: as one piece of host work, queued, or by leaf; and what processes
-// exchange for it.
+// The update of a training step: as one piece of host work, queued, or by leaf. Also the exchange
+// between processes for it.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -17,8 +17,8 @@
 
 namespace mezzo::amp {
 
-// Once: what all processes begin with is what process 0 has. The optimizer's counters are among
-// it, for stochastic rounding draws its random numbers by them.
+// Called once: all processes begin with the state of process 0. That includes the optimizer's
+// counters, because stochastic rounding draws its random numbers by them.
 void TrainOneStepWithLossScale::begin_together() {
   distributed::ProcessGroup& processes = *options_.processes;
   const auto check = [&](const char* what, auto value) {
@@ -42,7 +42,7 @@ void TrainOneStepWithLossScale::begin_together() {
 
 void TrainOneStepWithLossScale::average_gradients() {
   if (options_.processes == nullptr) return;
-  // A scale of its own would let a process divide by another number than the others, or skip a step
+  // With its own scale a process would divide by another number than the others, or skip a step
   // that they do: https://github.com/pytorch/pytorch/issues/136009.
   do_host_work("check_scale", {}, {}, [this](std::span<const Tensor>) {
     distributed::check_same(*options_.processes, "train_step", "the loss scale", result_.scale,
@@ -52,17 +52,17 @@ void TrainOneStepWithLossScale::average_gradients() {
   optim::average_gradients(optimizer_.params(), *options_.processes);
 }
 
-// True if gradients are to be shown to somebody in this step, or cannot be worked on where they
-// are.
+// True if somebody wants to see the gradients of this step, or if they cannot be processed in
+// place.
 bool TrainOneStepWithLossScale::needs_host() const {
   const GradientStatistics* statistics = scaler_.statistics();
   if (statistics != nullptr && statistics->is_due()) return true;
-  if (options_.processes != nullptr) return true;  // which exchange them there
+  if (options_.processes != nullptr) return true;  // it exchanges gradients on the host
   return !UpdateOnDevice::fits(players(), losses_.tensors, scaler_.is_enabled());
 }
 
-// True if it is known before the backward pass that there will be an update, whatever gradients
-// come, and nobody wants to see them first.
+// True if it is known before the backward pass that an update will follow, whatever the gradients,
+// and nobody wants to see them first.
 bool TrainOneStepWithLossScale::updates_by_leaf() const {
   const GradientStatistics* statistics = scaler_.statistics();
   const bool shows_gradients = statistics != nullptr && statistics->is_due();
@@ -71,7 +71,7 @@ bool TrainOneStepWithLossScale::updates_by_leaf() const {
          options_.processes == nullptr && optim::StepInParts::fits(optimizer_);
 }
 
-// An update that graph mode may do in parts, each behind the last reader of its parameters
+// Notes an update that graph mode may do in parts, each after the last reader of its parameters
 // (graph/passes/update_in_backward.cpp).
 void TrainOneStepWithLossScale::note_update_by_leaf() {
   const auto parts = std::make_shared<optim::StepInParts>(std::vector{&optimizer_});
@@ -94,10 +94,10 @@ void TrainOneStepWithLossScale::note_update_by_leaf() {
                {.begin = begin, .some = some, .end = end, .changes = parts->state()});
 }
 
-// The losses that nobody has looked at yet are looked at behind the update.
+// Losses that were not read yet are read after the update.
 void TrainOneStepWithLossScale::queue_update() {
   const Losses losses = std::exchange(losses_, {});
-  // Where nothing is scaled, gradients are checked if their norm is known for free.
+  // Without loss scaling, gradients are checked if their norm is computed anyway.
   const bool checks_gradients =
       scaler_.is_enabled() ? scaler_.checks_gradients() : options_.max_grad_norm.has_value();
   const UpdateOnDevice::Checks checks{.gradients = checks_gradients,
@@ -109,11 +109,11 @@ void TrainOneStepWithLossScale::queue_update() {
     update_ = std::make_shared<UpdateOnDevice>(
         players(), static_cast<std::size_t>(options_.micro_batches), checks);
   }
-  // A captured step keeps its own when steps of another scaler come between: it was captured for
-  // what that one checks, and recordings hold the places of its lists and flags.
+  // A captured step keeps its own update object, even if steps of another scaler come in between:
+  // it was captured for certain checks, and recordings hold the addresses of its lists and flags.
   const auto prepare = [this, update = update_] {
     update->prepare(scaler_.begin_steps(players()));
-    // The last of what is prepared: the copies on devices are launched with it, if not before.
+    // This runs last: the copies on devices are launched with the update, if not before.
     buffers_.complete();
   };
   const auto queue = [update = update_](std::span<const Tensor> reads) { update->queue(reads); };
@@ -167,7 +167,8 @@ void TrainOneStepWithLossScale::clip() {
   if (!options_.max_grad_norm.has_value()) return;
   scaler_.unscale_(optimizer_);
   result_.grad_norm = optim::clip_grad_norm(optimizer_.params(), *options_.max_grad_norm);
-  // Known for free, although nothing else checks where nothing is scaled.
+  // This check costs nothing here, although otherwise gradients are not checked without loss
+  // scaling.
   if (scaler_.is_enabled() || std::isfinite(*result_.grad_norm)) return;
   const std::optional<std::size_t> bad = optim::first_nonfinite_grad(optimizer_.params());
   result_.overflow = true;

@@ -10,7 +10,7 @@
 namespace mezzo::amp {
 namespace {
 
-// `count` numbers of that dtype in a block of words of 4 bytes, from word `first` on.
+// `count` elements of that dtype in a block of 4-byte words, from word `first` on.
 Tensor part_of(const Tensor& words, std::size_t first, std::size_t count, DType dtype) {
   const Shape shape{static_cast<std::int64_t>(count)};
   const std::size_t offset = first * sizeof(std::int32_t) / size_of(dtype);
@@ -55,9 +55,9 @@ bool UpdateOnDevice::fits(std::span<const Player> players, std::span<const Tenso
   return std::ranges::all_of(players, step_fits) && std::ranges::all_of(losses, loss_fits);
 }
 
-// Made once for a device: recordings hold its place.
+// Allocated once for a device, because recordings hold the address.
 void UpdateOnDevice::make_words(Device device) {
-  constexpr std::size_t kDouble = 2;  // words
+  constexpr std::size_t kDouble = 2;  // in words
   const bool has_faults = !device.is_cpu();
   const std::size_t gradient_flags = checks_.gradients ? seats_.size() : 0;
   const std::size_t flags = gradient_flags + (checks_.losses ? 1 : 0) + (has_faults ? 1 : 0);
@@ -91,8 +91,8 @@ void UpdateOnDevice::prepare(std::span<const Carried> carried) {
       seat.check.put_nothing(grads, device);
       continue;
     }
-    // A norm is that of true gradients. For the check alone they need not be divided by a scale of
-    // at least 1: finite ones stay finite.
+    // A norm needs the true gradients. The check alone does not: gradients that are finite after
+    // scaling by at least 1 are finite.
     const bool divides = seat.squares.defined() || scale < 1;
     const double factor = divides ? inverse : 1;
     seat.check.put(grads, static_cast<float>(is_bad == true ? std::nan("") : factor), device);
@@ -121,7 +121,7 @@ void UpdateOnDevice::queue(std::span<const Tensor> losses) const {
 }
 
 UpdateOnDevice::Outcome UpdateOnDevice::finish(std::size_t losses) {
-  // The only wait, if there is anything to be told.
+  // The only wait, if there is anything to report.
   const bool tells = flags_.numel() > 0 || losses > 0 ||
                      std::ranges::any_of(seats_, [](const Seat& s) { return s.squares.defined(); });
   const std::vector<std::int32_t> words =

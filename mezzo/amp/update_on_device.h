@@ -1,4 +1,4 @@
-// The update of a captured training step, decided where the numbers are.
+// The update of a captured training step, decided on the device.
 #pragma once
 
 #include <cstddef>
@@ -12,62 +12,63 @@
 
 namespace mezzo::amp {
 
-// Gradients and losses are checked, gradients are clipped, and optimizers step or skip, in two
-// passes over the gradients, and without the host in between: a recording can hold it, and a device
-// need not be waited for in the middle of a step. The host hears of it once, behind the step. What
-// follows, the state of a loss scaler above all, moves on there: the loss has to be waited for
-// anyway, and so there is one implementation of it for all devices.
+// Checks gradients and losses, clips gradients, and lets optimizers step or skip, in two passes
+// over the gradients and without the host in between. So a recording can hold it, and a step need
+// not wait for the device in the middle. The host gets the outcome once, after the step, and then
+// updates what depends on it, such as the state of a loss scaler. It has to wait for the loss
+// anyway, so all devices share this one implementation.
 //
 //   update.prepare(carried);     // before every launch
-//   update.queue(losses);        // what is recorded
+//   update.queue(losses);        // this is recorded
 //   outcome = update.finish(n);  // waits
 //
-// Gradients stay as they are, scaled and unclipped. The update has the bits of one with gradients
-// that were unscaled and clipped in place before.
+// Gradients themselves stay scaled and unclipped. The update has the same bits as one whose
+// gradients were unscaled and clipped in place before.
 class UpdateOnDevice {
  public:
   struct Player {
-    optim::Optimizer* optimizer = nullptr;  // which must outlive the update
+    optim::Optimizer* optimizer = nullptr;  // must outlive the update
     std::optional<double> max_grad_norm{};
   };
-  // What gradients carry when a step is prepared.
+  // The state of the gradients when a step is prepared.
   struct Carried {
     double scale = 1;
-    // Whether one is not finite, where that was found out before and counts.
+    // Whether a gradient is not finite, if that was found before and counts.
     std::optional<bool> is_bad{};
   };
   struct Checks {
     bool gradients = false;  // if one is not finite, no optimizer steps
-    bool losses = false;     // likewise
+    bool losses = false;     // if one is not finite, no optimizer steps
     bool operator==(const Checks&) const = default;
   };
-  // What was found.
+  // The outcome of an update.
   struct Outcome {
     std::vector<float> losses{};
-    // Of each optimizer, the index of the first parameter with a gradient that is not finite.
+    // For each optimizer, the index of the first parameter with a gradient that is not finite.
     std::vector<std::optional<std::size_t>> first_bad{};
-    std::vector<std::optional<double>> grad_norms{};  // where they are to be clipped, before that
-    bool stepped = true;                              // nothing was bad of what was checked
+    // before clipping, where gradients are clipped
+    std::vector<std::optional<double>> grad_norms{};
+    bool stepped = true;  // all checks passed
   };
 
   UpdateOnDevice(std::span<const Player> players, std::size_t most_losses, const Checks& checks);
 
-  // False if the host is needed for something about these optimizers' gradients or losses.
-  // `unscales`: gradients of 16 bits are widened before they are clipped, as scalers do.
+  // False if the host is needed for these optimizers' gradients or losses. `unscales`: 16-bit
+  // gradients are widened before clipping, as scalers do.
   static bool fits(std::span<const Player> players, std::span<const Tensor> losses, bool unscales);
 
-  // `carried`: by the gradients of each optimizer. Throws what optimizers' steps throw.
+  // `carried`: the state of the gradients of each optimizer. Throws what optimizers' steps throw.
   void prepare(std::span<const Carried> carried);
-  // Losses are f32 scalars.
+  // Queues the update. Losses are f32 scalars.
   void queue(std::span<const Tensor> losses) const;
-  // `losses`: how many were queued.
+  // Waits for the update. `losses`: the number of losses that were queued.
   Outcome finish(std::size_t losses);
 
-  // Of each optimizer, in the step that was prepared last.
+  // For each optimizer, whether it had gradients in the last prepared step.
   const std::vector<bool>& has_gradients() const { return has_gradients_; }
 
  private:
-  // What belongs to one optimizer.
+  // The data of one optimizer.
   struct Seat {
     Player player;
     optim::QueuedStep step;
@@ -88,7 +89,7 @@ class UpdateOnDevice {
   Tensor flags_;
   Tensor loss_words_;
   Tensor loss_flag_;   // undefined if losses are not checked
-  Tensor fault_flag_;  // of kernels that came before; undefined on the CPU, where they throw
+  Tensor fault_flag_;  // flag of earlier kernels; undefined on the CPU, where they throw
   QueuedCheck loss_check_;
 };
 

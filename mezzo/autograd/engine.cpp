@@ -12,21 +12,21 @@
 namespace mezzo {
 namespace {
 
-// True if it can be written over: nobody else sees it, and no two of its elements are one in
-// memory, as they are in the gradient of a sum.
+// True if the tensor can be overwritten: nobody else uses it, and no two of its elements share
+// memory, as in the gradient of a sum.
 bool is_writable(const Tensor& tensor) { return tensor.is_unshared() && tensor.is_one_block(); }
 
-// A gradient that may stay with a leaf: nobody else, such as another leaf or the caller of
-// backward(), would see it change, its elements lie apart, and it holds on to no graph. A step that
-// is being captured keeps all its values and shares them out itself.
+// A gradient that a leaf may keep: nobody else, such as another leaf or the caller of backward(),
+// uses its memory, its elements do not overlap, and it holds no graph. A captured step keeps all
+// its values and copies shared ones itself.
 Tensor of_its_own(const Tensor& grad) {
   if (!grad.is_one_block() || (capture_hook() == nullptr && !grad.is_unshared())) {
-    return affine(grad.detach(), 1, -0.0);  // plus minus zero is every number itself
+    return affine(grad.detach(), 1, -0.0);  // a copy: adding -0.0 changes no value
   }
   return grad.requires_grad() ? grad.detach() : grad;
 }
 
-// sum += more. Keeps the graph of both when the backward pass is itself recorded.
+// sum += more. Keeps the graph of both if the backward pass is itself recorded.
 void accumulate(Tensor& sum, Tensor more, bool create_graph) {
   if (!sum.defined()) {
     sum = std::move(more);
@@ -37,10 +37,9 @@ void accumulate(Tensor& sum, Tensor more, bool create_graph) {
   }
 }
 
-// Adds one more gradient of a leaf, each in the leaf's dtype, to their sum. Added up in 16 bits, a
-// sum would stand still where an addend is below half of its last bit: a thousand ones in bf16 make
-// 256. So the sum of two is f32, and what comes of one pass alone stays in the 16 bits that it came
-// in.
+// Adds another gradient of a leaf, in the leaf's dtype, to their sum. In 16 bits a sum would stop
+// growing where an addend is below half of its last bit: a thousand ones in bf16 add up to 256. So
+// the sum of two gradients is f32, and a single gradient keeps its 16 bits.
 void accumulate_at_leaf(const Tensor& leaf, Tensor& sum, Tensor more, bool create_graph) {
   const AutogradMeta* meta = leaf.autograd_meta();
   const bool widens = meta == nullptr || !meta->stands_for_result;
@@ -54,7 +53,7 @@ void accumulate_at_leaf(const Tensor& leaf, Tensor& sum, Tensor more, bool creat
   }
 }
 
-// Where grad() wants results: leaves by their array, others by node and output.
+// The tensors for which grad() wants gradients: leaves by their array, others by node and output.
 class Targets {
  public:
   explicit Targets(std::span<const Tensor> inputs) : grads_(inputs.size()) {
@@ -81,7 +80,7 @@ class Targets {
     const auto found = leaves_.find(impl);
     return found != leaves_.end() ? &grads_[found->second] : nullptr;
   }
-  // Notes the gradients of a node's outputs.
+  // Stores the gradients of a node's outputs.
   void note(Node& node) {
     const auto [begin, end] = outputs_.equal_range(&node);
     for (auto it = begin; it != end; ++it) {
@@ -103,7 +102,7 @@ class Targets {
 
  private:
   std::unordered_map<const TensorImpl*, std::size_t> leaves_;
-  std::vector<std::pair<std::size_t, std::size_t>> named_again_;  // a leaf's places but the first
+  std::vector<std::pair<std::size_t, std::size_t>> named_again_;  // further positions of a leaf
   std::vector<std::pair<std::size_t, DType>> narrow_;             // 16-bit leaves
   std::unordered_multimap<const Node*, std::pair<std::uint32_t, std::size_t>> outputs_;
   std::vector<Tensor> grads_;
@@ -129,7 +128,7 @@ class Engine {
     }
   }
 
-  // A node is always newer than what it depends on, so taking the newest first means that all
+  // A node is always newer than the nodes it depends on. So if the newest node is taken first, all
   // gradients of its outputs have arrived.
   void run() {
     while (!heap_.empty()) {
@@ -159,8 +158,8 @@ class Engine {
       std::push_heap(heap_.begin(), heap_.end(), is_older);
     }
     NodeOutput& slot = node.outputs()[output];
-    // The backward of an op runs in its forward's dtype. A cast takes f32 as it is: rounding the
-    // gradient of a parameter to 16 bits and back would only lose bits.
+    // The backward of an op runs in its forward's dtype. A cast accepts f32: rounding a parameter's
+    // gradient to 16 bits and back would only lose bits.
     if (grad.dtype() != slot.spec.dtype && !node.op().takes_f32_grad) {
       grad = grad.astype(slot.spec.dtype);
     }
@@ -172,14 +171,14 @@ class Engine {
     }
   }
 
-  // Whether the last gradient is left to the operation to add. In a capture, a pass does that, and
-  // grad() may be asked for the sum.
+  // Whether the operation adds the last gradient itself. In a capture a pass arranges that, and
+  // grad() may need the sum.
   bool adds_itself(const Node& node, std::uint32_t output) const {
     return output == 0 && node.op().adds_grads && !options_.create_graph && targets_ == nullptr &&
            capture_hook() == nullptr;
   }
 
-  // `is_sum`: of several gradients, which is rounded no more than they would be at the leaf.
+  // `is_sum`: a sum of several gradients, which keeps the precision that it would have at the leaf.
   void send_to_leaf(const Tensor& leaf, Tensor grad, bool is_sum = false) {
     const bool stays = is_sum && is_lower(leaf.dtype()) && grad.dtype() == DType::kF32;
     if (grad.dtype() != leaf.dtype() && !stays) grad = grad.astype(leaf.dtype());
@@ -224,7 +223,7 @@ class Engine {
   std::vector<Ref<Node>> heap_;
 };
 
-// The gradients to start from, all of them checked: nothing has changed if one is wrong.
+// The initial gradients, all checked: if one is wrong, nothing has changed.
 std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
                                   std::span<const Tensor> grad_outputs) {
   check_arg(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "backward",
@@ -254,7 +253,7 @@ std::vector<Tensor> checked_seeds(std::span<const Tensor> outputs,
 
 void differentiate(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
                    BackwardOptions options, Targets* targets) {
-  // The backward of an op runs in its forward's dtype, not in what a region around backward() says.
+  // The backward of an op runs in its forward's dtype, not in that of a region around backward().
   PrecisionHook* hook = precision_hook();
   struct Restore {
     PrecisionHook* hook;

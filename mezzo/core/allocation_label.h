@@ -1,10 +1,11 @@
-// What memory is asked for, so that an allocator that has no more can say who holds it.
+// A name for the allocations of a thread, so that an allocator that runs out of memory can report
+// which operation holds it.
 #pragma once
 
 namespace mezzo {
 
-// While it exists, the memory that this thread asks for is for `what`, an operation's name for
-// example. The text must outlive every block.
+// While it exists, allocations of this thread carry the label `what`, for example the name of an
+// operation. The text must outlive every allocated block.
 class AllocationLabel {
  public:
   explicit AllocationLabel(const char* what) : previous_(innermost) { innermost = what; }
@@ -12,7 +13,7 @@ class AllocationLabel {
   AllocationLabel(const AllocationLabel&) = delete;
   AllocationLabel& operator=(const AllocationLabel&) = delete;
 
-  // Of this thread; null if nobody said.
+  // The label of the calling thread; null if there is none.
   static const char* current() { return innermost; }
 
  private:

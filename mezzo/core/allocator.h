@@ -1,4 +1,4 @@
-// Memory for tensors: blocks are kept and handed out again, and every byte is counted.
+// The caching allocator for tensors: freed blocks are kept and reused, and every byte is counted.
 #pragma once
 
 #include <array>
@@ -13,18 +13,18 @@
 
 namespace mezzo {
 
-// Byte counts of an allocator. These numbers are what "memory" means in every report.
+// Byte counts of an allocator. Every report of "memory" shows these counts.
 struct MemoryStats {
-  std::int64_t live_bytes = 0;    // handed out now
+  std::int64_t live_bytes = 0;    // in use now
   std::int64_t peak_bytes = 0;    // the largest live_bytes since reset_peak()
-  std::int64_t cached_bytes = 0;  // given back and kept for reuse
-  std::uint64_t allocations = 0;  // blocks asked for
-  std::uint64_t fresh = 0;        // of these, not served from what was kept
+  std::int64_t cached_bytes = 0;  // freed and kept for reuse
+  std::uint64_t allocations = 0;  // number of allocations
+  std::uint64_t fresh = 0;        // allocations that the cache could not serve
 };
 
-// A caching allocator. What is given back is kept, because fresh pages from the kernel cost as much
-// as the arithmetic on them: small blocks in lists by size class, which are fast, large ones as
-// ranges that are joined, which waste little. Thread-safe.
+// A caching allocator. Freed memory is kept, because fresh pages from the kernel cost as much as
+// the arithmetic on them. Small blocks are kept in lists by size class, which are fast. Large
+// blocks are kept as ranges that are merged, which waste little memory. Thread-safe.
 class CachingAllocator {
  public:
   CachingAllocator() = default;
@@ -32,11 +32,11 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator();
 
-  // `bytes` of memory, aligned to 64 bytes, contents undefined; null for 0 bytes.
-  // Throws DeviceError when the system has no more memory, after giving back what is cached.
+  // Allocates `bytes`, aligned to 64 bytes, contents undefined; returns null for 0 bytes. If the
+  // system has no more memory, frees the cache and tries again, then throws DeviceError.
   void* allocate(std::size_t bytes);
 
-  // Gives a block back; `bytes` as it was asked for. Null is ignored.
+  // Frees a block; `bytes` must be the size that was allocated. Null is ignored.
   void release(void* block, std::size_t bytes) noexcept;
 
   MemoryStats stats() const;
@@ -64,8 +64,8 @@ class CachingAllocator {
   MemoryStats stats_;
 };
 
-// While it exists, memory that this thread asks for is going to be written past the caches: see
-// RangePool::Fit.
+// While it exists, the memory that this thread allocates will be written with stores that bypass
+// the caches: see RangePool::Fit.
 class WrittenPastCaches {
  public:
   WrittenPastCaches();

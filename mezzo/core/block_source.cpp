@@ -31,7 +31,7 @@ void* BlockSource::take(std::size_t bytes) {
   return cut(size);
 }
 
-// From the first region with room: what is left of the older ones takes the smaller blocks.
+// The first region with enough space. Smaller blocks use up the rest of the older regions.
 void* BlockSource::cut(std::size_t bytes) {
   auto region = std::ranges::find_if(
       regions_, [&](const Region& r) { return r.all.bytes - r.used >= bytes; });
@@ -51,7 +51,7 @@ void BlockSource::give_back(void* block, std::size_t bytes) noexcept {
     return;
   }
   const std::size_t size = round_up(bytes, kBlockAlignment);
-  // The first and the last page may be shared with neighbours.
+  // The first and last pages may be shared with neighbours, so only whole pages are dropped.
   drop_pages(static_cast<std::byte*>(block), size);
   bare_[size].push_back(block);
 }

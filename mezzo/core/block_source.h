@@ -9,8 +9,8 @@
 
 namespace mezzo {
 
-// With an address sanitizer blocks come from malloc() and go straight back, so that use after free
-// is seen.
+// Under an address sanitizer, blocks come from malloc() and are freed at once, so that use after
+// free is detected.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kBlocksAreWatched = true;
 #elif defined(__has_feature)
@@ -23,25 +23,25 @@ inline constexpr bool kBlocksAreWatched = false;
 inline constexpr bool kBlocksAreWatched = false;
 #endif
 
-// Blocks are cut from regions of many huge pages: one by one from the system, they would lie in
-// small ones. Not thread-safe.
+// Cuts blocks from regions of many huge pages. Blocks that were requested one by one from the
+// system would lie in small pages. Not thread-safe.
 class BlockSource {
  public:
   BlockSource() = default;
   BlockSource(const BlockSource&) = delete;
   BlockSource& operator=(const BlockSource&) = delete;
-  // Blocks that were not given back go, too.
+  // Also frees blocks that were not given back.
   ~BlockSource();
 
-  // The largest block that take() gives, but for blocks that are watched.
+  // The largest block that take() returns, unless blocks are watched.
   static constexpr std::size_t kLargest = 256 << 10;
 
   // A block of `bytes` > 0, aligned to kBlockAlignment, contents undefined. Null if the system has
   // no more memory.
   void* take(std::size_t bytes);
 
-  // Gives a block's memory back to the system, and keeps the address for the next block of the same
-  // size; `bytes` as it was asked for.
+  // Returns a block's memory to the system and keeps its address for the next block of the same
+  // size. `bytes` must be the size that was requested.
   void give_back(void* block, std::size_t bytes) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// An element of one dtype as another: the rules of copy_elements(), on every device.
+// Conversion of one element between dtypes: the rules of copy_elements(), for every device.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace mezzo {
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-// Towards zero; what does not fit becomes the nearest number that does, and NaN 0, where the
-// language leaves it undefined.
+// Rounds towards zero. A value out of range becomes the nearest integer in range, and NaN becomes
+// 0; the language leaves both undefined.
 template <class Integer>
 constexpr Integer to_integer(double value) {
   using Limits = std::numeric_limits<Integer>;
-  // The largest i64 is no double: the next one is its successor.
+  // A double cannot hold the largest i64; it can hold the integer after it.
   constexpr double kBeyond = 2.0 * static_cast<double>(std::uint64_t{1} << (Limits::digits - 1));
   if (value != value) return 0;
   if (value <= static_cast<double>(Limits::lowest())) return Limits::lowest();
@@ -25,9 +25,9 @@ constexpr Integer to_integer(double value) {
   return static_cast<Integer>(value);
 }
 
-// A whole number that a double holds exactly and that rounds to 16 bits as `value` does: of more
-// than 53 bits the last 11 are dropped, and what was lost shows in the last that is left (rounding
-// to odd). Rounding to a double first could make a tie of what is none.
+// An integer that a double holds exactly and that rounds to 16 bits as `value` does. Of a value of
+// more than 53 bits, the last 11 are dropped; if they were not zero, the last remaining bit is set
+// (rounding to odd). Rounding to the nearest double first could create a tie that `value` is not.
 constexpr double exact_for_half(std::int64_t value) {
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
   if (value >= -kExact && value <= kExact) return static_cast<double>(value);
@@ -36,7 +36,7 @@ constexpr double exact_for_half(std::int64_t value) {
   return static_cast<double>((value & ~kDropped) | (inexact ? kDropped + 1 : 0));
 }
 
-// What rounds to 16 bits as `value` does, which f32 itself might not hold.
+// An f32 value that rounds to 16 bits as `value` does, even where f32 cannot hold `value`.
 template <class From>
 constexpr float f32_for_half(From value) {
   if constexpr (std::is_integral_v<From>) {

@@ -38,7 +38,7 @@ CpuFeatures detect() {
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
-  // AVX usable by the system implies that F16C is: they share the register state.
+  // If the system supports AVX, it supports F16C, too: both use the same registers.
   if (__get_cpuid(1, &a, &b, &c, &d) != 0) features.f16c = features.avx2 && (c & bit_F16C) != 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
     features.amx_bf16 = (d >> 22 & 1U) != 0;

@@ -19,28 +19,27 @@ struct CpuFeatures {
 // The instruction sets that kernels are written for, from narrow to wide.
 enum class Isa : unsigned char { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
-// The widest instruction set that kernels may use: everything, unless the environment variable
-// MEZZO_MAX_ISA says `baseline`, `avx2` or `avx512`. For tests, and to see what another CPU would
-// do.
+// The widest instruction set that kernels may use. The environment variable MEZZO_MAX_ISA limits it
+// (`baseline`, `avx2` or `avx512`), for tests and to see what another CPU would do.
 Isa max_isa();
 
-// What the CPU has, within max_isa().
+// The features of this CPU, limited by max_isa().
 const CpuFeatures& cpu_features();
 
-// True if the bf16 dot product does twice the arithmetic of an f32 multiply-add: on AMD's CPUs that
-// have it. Intel's does half of it (36 against 67 GFLOP/s on one busy core of family 6, model 207),
-// so that widening bf16 to f32 is faster.
+// True if the bf16 dot product does twice the arithmetic of an f32 multiply-add, as on AMD's CPUs
+// that have it. On Intel's it does half (36 against 67 GFLOP/s on one busy core of family 6, model
+// 207), so there widening bf16 to f32 is faster.
 bool has_fast_bf16_dot();
 
-// True if products of bf16 are faster than those of f32: by AMX, or such a dot product. Kernels
-// widen bf16 to f32 elsewhere.
+// True if bf16 matrix products are faster than f32 ones, by AMX or a fast dot product. Elsewhere
+// kernels widen bf16 to f32.
 bool has_fast_bf16();
 
-// The processor's name as the system gives it.
+// The processor's name as the system reports it.
 std::string cpu_name();
 
-// Logs once that a dtype of 16 bits, computed in f32 by the CPU, saves memory but not time; nothing
-// of bf16 where has_fast_bf16().
+// Logs once that this 16-bit dtype, which the CPU computes in f32, saves memory but no time. Logs
+// nothing for bf16 where has_fast_bf16().
 void warn_of_widening(DType dtype);
 
 }  // namespace mezzo

@@ -39,7 +39,7 @@ std::vector<DerivedCopies::Entry> DerivedCopies::all(std::uint64_t version) {
 }
 
 void DerivedCopies::clear() {
-  std::vector<Entry> dropped;  // destroyed outside of the lock
+  std::vector<Entry> dropped;  // destroyed after the lock is released
   const std::lock_guard lock(mutex_);
   dropped.swap(entries_);
 }

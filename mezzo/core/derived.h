@@ -1,7 +1,7 @@
 // Copies of a tensor in another dtype or memory layout, made once per change of the tensor.
 //
-// They belong to the tensor's storage (usually a parameter's) and remember the version they were
-// made from, so there is no cache to clear: an in-place edit, an optimizer step or a loaded
+// They belong to the tensor's storage (usually a parameter's) and remember the version that they
+// were made from. So there is no cache to clear: an in-place edit, an optimizer step or a loaded
 // checkpoint makes them stale by itself.
 #pragma once
 
@@ -15,9 +15,10 @@
 
 namespace mezzo {
 
-// What a copy is: its kind (one constant per place that makes copies), what tells copies of that
-// kind apart (a dtype, a hash of a layout), and which tensor of the storage it copies. That needs
-// the whole geometry: views of a parameter, and parameters in one block, may begin at one element.
+// Identifies a copy by its kind (one constant per place that makes copies), by what distinguishes
+// copies of that kind (a dtype, a hash of a layout), and by the tensor that it copies. The tensor's
+// whole geometry is needed: views of a parameter, and parameters in one block, may begin at the
+// same element.
 struct DerivedKey {
   std::uint64_t kind = 0;
   std::uint64_t detail = 0;
@@ -25,7 +26,7 @@ struct DerivedKey {
   Shape shape{};
   Strides strides{};
   DType dtype = DType::kF32;
-  // On a device, whose copies are made in that thread's queue: others would have to wait for it.
+  // On a device, copies are made in this thread's queue; other threads would have to wait for it.
   std::uint64_t thread = 0;
 
   bool operator==(const DerivedKey&) const = default;
@@ -44,9 +45,10 @@ class DerivedCopies {
     std::uint64_t version;
     Ref<RefCounted> copy;
   };
-  // Those made at `version` that somebody else holds, too; none as a rule, which takes no memory.
+  // The copies made at `version` that somebody else holds, too. Usually there are none, which
+  // allocates nothing.
   std::vector<Ref<RefCounted>> held(std::uint64_t version);
-  // All that were made at `version`.
+  // All copies made at `version`.
   std::vector<Entry> all(std::uint64_t version);
 
  private:

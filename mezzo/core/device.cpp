@@ -87,7 +87,7 @@ void* allocate_on(Device device, std::size_t bytes) {
 
 void release_on(Device device, void* block, std::size_t bytes) noexcept {
   if (device.is_cpu()) return cpu_allocator().release(block, bytes);
-  // The block came from the back end, so there is one.
+  // The block came from the back end, so the back end exists.
   if (block != nullptr) find_device_backend(device.type)->release(block, bytes, device);
 }
 

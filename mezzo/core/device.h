@@ -1,4 +1,4 @@
-// Where a tensor's memory lies and its kernels run.
+// Device: where a tensor's memory lies and where its kernels run.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct Device {
 
 inline constexpr Device kCpuDevice{};
 
-// `cpu`, `cuda`, `cuda:1`.
+// Appends the device's name: `cpu`, `cuda`, `cuda:1`.
 void append_text(std::string& out, Device device);
 
-// The device of that name; `cuda` is the first card. Empty if unknown.
+// Parses a device's name; `cuda` is the first GPU. Empty if the name is unknown.
 std::optional<Device> parse_device(std::string_view name);
 
 }  // namespace mezzo

@@ -16,7 +16,7 @@ std::optional<DType> parse_dtype(std::string_view name) {
 
 namespace {
 
-// Position among the integers: a higher one holds every value of a lower one.
+// The rank of an integer dtype: a dtype of higher rank holds every value of those below.
 int integer_rank(DType dtype) {
   switch (dtype) {
     case DType::kBool: return 0;

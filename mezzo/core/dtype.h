@@ -20,25 +20,25 @@ enum class DType : std::uint8_t { kF32, kBf16, kF16, kF64, kI64, kI32, kU8, kBoo
 
 enum class NumberKind : std::uint8_t { kFloating, kInteger, kBool };
 
-// What there is to know of an element type without computing with it.
+// The properties of an element type.
 struct DTypeInfo {
   DType dtype;
   const char* name;  // in logs, errors, options and files
-  // What options may call it, too: PyTorch's and NumPy's words.
+  // Other names that options accept: those of PyTorch and NumPy.
   std::array<std::string_view, 2> other_names{};
   std::size_t bytes;
   NumberKind kind;
   double largest = 0;  // the largest finite value of a floating type
   double epsilon = 0;  // the distance from 1 to the next larger number; 0 for integers
-  // The type in which sums of its numbers are added up: a sum in a lower precision stops growing
-  // when an element is less than half a unit of its last place.
+  // The dtype in which its elements are summed. A sum in a lower precision stops growing when an
+  // element is less than half a unit in its last place.
   DType accumulates_in = dtype;
-  // A precision that a policy may have operations compute in, in place of f32.
+  // True for a precision that a policy may choose instead of f32.
   bool is_lower = false;
 };
 
-// One row for each element type, in the order of the enumeration. Another type is a row here, a C++
-// type with its conversions (half.h) and a line each in kDTypeOf and visit_dtype().
+// One row for each element type, in the order of the enumeration. To add a type, add a row here, a
+// C++ type with its conversions (half.h), and a line each in kDTypeOf and visit_dtype().
 inline constexpr DTypeInfo kDTypes[] = {
     {.dtype = DType::kF32,
      .name = "f32",
@@ -132,7 +132,7 @@ inline constexpr auto kLowerDTypes = detail::list_dtypes<true>();
 
 constexpr const char* name_of(DType dtype) { return info_of(dtype).name; }
 
-// The dtype of that name, or of one of its other names. Empty if unknown.
+// Parses a dtype's name or one of its other names. Empty if unknown.
 std::optional<DType> parse_dtype(std::string_view name);
 
 // Bytes of one element.
@@ -142,21 +142,20 @@ constexpr bool is_floating(DType dtype) { return info_of(dtype).kind == NumberKi
 
 constexpr bool is_lower(DType dtype) { return info_of(dtype).is_lower; }
 
-// True if numbers of f32's size may be infinite in that floating type.
+// True if values in f32's range may overflow to infinity in that floating type.
 constexpr bool has_narrow_range(DType dtype) {
   return info_of(dtype).largest < info_of(DType::kBf16).largest;
 }
 
-// The type that holds values of both: f64 over f32 over {bf16, f16}, any float over any integer,
-// i64 over i32 over u8 over bool. bf16 with f16 gives f32, since neither holds the other.
+// The type that holds the values of both: f64 over f32 over {bf16, f16}, any float over any
+// integer, i64 over i32 over u8 over bool. bf16 with f16 gives f32, since neither holds the other.
 DType promote(DType a, DType b);
 
 constexpr double epsilon_of(DType dtype) { return info_of(dtype).epsilon; }
 
 constexpr double max_of(DType dtype) { return info_of(dtype).largest; }
 
-// The number, or, if that is finite and beyond the range of a floating type, the largest finite
-// value of the type with its sign.
+// Clamps a finite number to the range of a floating type. Other numbers are returned as they are.
 double within_range(double number, DType dtype);
 
 namespace detail {
@@ -182,7 +181,7 @@ struct DTypeOf<bool> : std::integral_constant<DType, DType::kBool> {};
 
 }  // namespace detail
 
-// The dtype whose elements are T; no other C++ type can be in a tensor.
+// The dtype whose elements are T. Other C++ types cannot be in a tensor.
 template <class T>
 inline constexpr DType kDTypeOf = detail::DTypeOf<T>::value;
 
@@ -202,7 +201,8 @@ decltype(auto) visit_dtype(DType dtype, Function&& function) {
   return function.template operator()<float>();
 }
 
-// The same for the lower precisions alone. Any other dtype is taken for the last of them.
+// Like visit_dtype(), for the lower precisions alone. Any other dtype is taken for the last of
+// them.
 template <class Function>
 decltype(auto) visit_lower_dtype(DType dtype, Function&& function) {
   if (dtype == DType::kBf16) return function.template operator()<BFloat16>();

@@ -7,7 +7,7 @@
 namespace mezzo {
 namespace {
 
-// Of that very type: one that is derived from it holds more than a message.
+// Only for exactly this type: a derived error holds more than a message.
 template <class Type>
 void throw_longer(const Error& error, std::string_view more) {
   if (typeid(error) == typeid(Type)) throw Type(concat(error.what(), more));

@@ -21,13 +21,13 @@ class ArgumentError : public Error {
   using Error::Error;
 };
 
-// The request is well formed but cannot be met here: this build, CPU, card or dtype.
+// The request is well formed but cannot be met here: by this build, CPU, GPU or dtype.
 class UnsupportedError : public Error {
  public:
   using Error::Error;
 };
 
-// A device or a library below mezzo failed; the message names the call and the library's own text.
+// A device or an underlying library failed; the message names the call and the library's own text.
 class DeviceError : public Error {
  public:
   using Error::Error;
@@ -45,10 +45,10 @@ class DiskError : public FileError {
   using FileError::FileError;
 };
 
-// What to do about a damaged file, at the end of a message.
+// The advice for a damaged file, at the end of a message.
 inline constexpr std::string_view kCopyAgain = ". Copy or download the file again";
 
-// append_text(out, value) writes one part of a message; other types add overloads next to
+// append_text(out, value) appends one part of a message. Other types define overloads next to
 // themselves.
 inline void append_text(std::string& out, std::string_view text) { out += text; }
 
@@ -63,12 +63,12 @@ void append_text(std::string& out, Number value) {
     char buffer[64];
     const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
     const std::string_view text(buffer, static_cast<std::size_t>(result.ptr - buffer));
-    // A NaN's sign says nothing: x86 sets it for what comes of 0 / 0.
+    // Drop the sign of NaN, which has no meaning: x86 sets it for the result of 0 / 0.
     out += text == "-nan" ? text.substr(1) : text;
   }
 }
 
-// The parts as one string.
+// Concatenates the parts into one string.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::string text;
@@ -82,8 +82,8 @@ template <class ErrorType = ArgumentError, class... Parts>
   throw ErrorType(concat("[", op, "] ", parts...));
 }
 
-// Within a catch block: throws again what was caught, an ArgumentError or UnsupportedError with
-// `more` at the end of its message.
+// Within a catch block: rethrows what was caught. An ArgumentError or UnsupportedError gets `more`
+// at the end of its message.
 [[noreturn]] void rethrow_with(std::string_view more);
 
 // Throws ArgumentError `[op] parts...` unless `ok`.
@@ -100,8 +100,8 @@ namespace detail {
 
 }  // namespace mezzo
 
-// States what must hold if mezzo itself is right. Checked in debug and sanitizer builds, free in
-// release.
+// States a condition that must hold if mezzo itself is correct. Checked in debug and sanitizer
+// builds, free in release builds.
 #ifdef NDEBUG
 #define MEZZO_INVARIANT(condition) static_cast<void>(0)
 #else

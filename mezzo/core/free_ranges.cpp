@@ -6,7 +6,7 @@
 namespace mezzo {
 namespace {
 
-// Whether `range` has the bytes, and fewer than the one that was found before, if any.
+// Whether `range` has enough bytes, and fewer than `found`, the best so far (0: none).
 bool fits_better(std::size_t range, std::size_t bytes, std::size_t found) {
   return range >= bytes && (found == 0 || range < found);
 }

@@ -1,4 +1,4 @@
-// Parts of address space that nobody uses, joined where they meet.
+// Unused ranges of address space, merged where they meet.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,26 @@ struct ByteRange {
   std::byte* end() const { return begin + bytes; }
 };
 
-// In the order of their addresses. There are some hundred at most, which are looked through faster
-// than a tree that has to be kept.
+// Kept in order of address. There are a few hundred at most, so a linear search is faster than
+// maintaining a tree.
 class FreeRanges {
  public:
-  // One that meets none of those that are there.
+  // Adds a range, which must not overlap those that are there.
   void add(ByteRange range);
 
-  // That many bytes from the begin of the smallest range that has them; null if none has.
+  // Takes that many bytes from the beginning of the smallest range that has them; null if none has.
   std::byte* take(std::size_t bytes);
 
-  // The same from the end of the largest range.
+  // Takes them from the end of the largest range instead.
   std::byte* take_from_largest(std::size_t bytes);
 
-  // That many bytes across the border of two such sets, from the end of a range of this one, which
-  // has fewer, and the begin of one of `others`. Those of which least remains; null if none fit.
+  // Takes that many bytes across the border of two sets: from the end of a range of this one, which
+  // is too small, and the beginning of one of `others`. Of several pairs, the one with the least
+  // remainder is taken; null if none fits.
   std::byte* take_with(FreeRanges& others, std::size_t bytes);
 
   const std::vector<ByteRange>& ranges() const { return ranges_; }
-  std::size_t bytes() const;  // of all
+  std::size_t bytes() const;  // in all ranges
   void clear() { ranges_.clear(); }
 
  private:
@@ -39,7 +40,7 @@ class FreeRanges {
 
   std::byte* cut(Place place, std::size_t bytes);
   std::byte* cut_end(Place place, std::size_t bytes);
-  // The range that ends there; the end of all if none does.
+  // The range that ends at `address`; end() if there is none.
   Place ending_at(const std::byte* address);
 
   std::vector<ByteRange> ranges_;

@@ -1,5 +1,5 @@
-// A callable object that is passed on by reference, as std::function_ref of C++26: no copy, no
-// allocation. For functions that are compiled once, whatever they call.
+// A reference to a callable object, like std::function_ref of C++26: no copy, no allocation. With
+// it, a function that takes a callable is compiled once, not for every callable.
 #pragma once
 
 namespace mezzo {
@@ -7,7 +7,7 @@ namespace mezzo {
 template <class Signature>
 class FunctionRef;
 
-// The object must outlive it, as a temporary does where the FunctionRef is a parameter.
+// The object must outlive the FunctionRef. A temporary does if the FunctionRef is a parameter.
 template <class Result, class... Args>
 class FunctionRef<Result(Args...)> {
  public:

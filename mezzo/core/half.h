@@ -6,7 +6,7 @@
 //   (vcvtneps2bf16, and oneDNN everywhere) read f32 subnormals as zero, so we do too: an f32
 //   subnormal becomes a zero of the same sign, on every CPU. Widening bf16 to f32 is exact for
 //   every pattern, subnormals included.
-//   f16 keeps its subnormals in both directions (2^-24 is its smallest number): they are within
+//   f16 keeps its subnormals in both directions (2^-24 is the smallest): they are within
 //   the range of ordinary gradients, and flushing them would lose 10 binades.
 #pragma once
 
@@ -78,17 +78,17 @@ struct Float16 {
       const std::uint32_t rounded = magnitude + 0xfffU + ((magnitude >> 13) & 1U);
       return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
     }
-    // Adding 1/2 aligns the fraction so that one unit in the last place is 2^-24: the addition
-    // itself rounds to the nearest f16 subnormal, ties to even.
+    // Adding 1/2 aligns the fraction so that one unit in the last place is 2^-24. The addition
+    // itself then rounds to the nearest f16 subnormal, ties to even.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3f000000U));
   }
 };
 
-// The f32 number next to a f64 one that says on which side the rest lies: f32 itself if it is one,
-// else that of the two neighbours whose last bit is 1. Rounded to 16 bits, it gives what the f64
-// number would; the nearest f32 might lie in the middle of two 16-bit numbers that the f64 number
-// is not in the middle of (Boldo and Melquiond 2008).
+// Rounds an f64 number to odd: returns it as f32 if that is exact, else the one of the two f32
+// neighbours whose last bit is 1. Rounding the result to 16 bits gives what rounding the f64 number
+// would. The nearest f32 number might not: it can be a tie between two 16-bit numbers where the f64
+// number is none (Boldo and Melquiond 2008).
 constexpr float rounded_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   const auto exact = static_cast<double>(nearest);

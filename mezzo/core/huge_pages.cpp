@@ -10,7 +10,7 @@
 namespace mezzo {
 namespace {
 
-// Up to a multiple of `unit`.
+// Rounds an address up to a multiple of `unit`.
 std::byte* aligned_to(std::size_t unit, std::byte* address) {
   const auto number = reinterpret_cast<std::uintptr_t>(address);
   return address + (round_up(number, unit) - number);
@@ -29,7 +29,7 @@ std::byte* map_huge_pages(std::size_t bytes) {
   const auto before = static_cast<std::size_t>(aligned - begin);
   if (before > 0) munmap(begin, before);
   munmap(aligned + bytes, kHugePage - before);
-  madvise(aligned, bytes, MADV_HUGEPAGE);  // a refusal is harmless
+  madvise(aligned, bytes, MADV_HUGEPAGE);  // refusal is harmless
   return aligned;
 }
 

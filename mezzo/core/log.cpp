@@ -25,7 +25,7 @@ constexpr Topic kOnDemand[] = {Topic::kDispatch, Topic::kAmp, Topic::kData};
 
 unsigned bit_of(Topic topic) { return 1U << static_cast<unsigned>(topic); }
 
-// The topics that a word of MEZZO_LOG switches on; none for a word that is not known.
+// The topics that a word of MEZZO_LOG switches on; none for an unknown word.
 unsigned topics_of(std::string_view word) {
   unsigned mask = 0;
   for (const Topic topic : kOnDemand) {
@@ -55,7 +55,7 @@ unsigned enabled_topics() {
   return mask;
 }
 
-// One line, whatever names from files and the environment hold.
+// The line without control characters, which names from files and the environment may hold.
 std::string without_controls(std::string_view line) {
   std::string text(line);
   std::ranges::replace_if(

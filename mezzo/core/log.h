@@ -1,4 +1,4 @@
-// The log: the only place where the library writes. Off unless asked for, except for warnings.
+// The log: the only place where the library writes. Silent by default, except for warnings.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,9 @@
 
 namespace mezzo::logging {
 
-// What can be switched on by name in the environment variable MEZZO_LOG (comma-separated, or
-// `all`).
+// Topics that the environment variable MEZZO_LOG switches on by name (comma-separated, or `all`).
 enum class Topic : unsigned char {
-  kWarning,   // always on: something works, but not as one would expect
+  kWarning,   // always on: something works, but not as expected
   kDispatch,  // which kernel was refused, and why
   kAmp,       // loss scaling: skipped steps, changes of the scale
   kData,      // data sets and loaders

@@ -1,4 +1,4 @@
-// A tensor and what it is called: an entry of a module's state, of a weight file, of a report.
+// A tensor and its name: an entry of a module's state, of a weight file or of a report.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace mezzo {
 
 struct NamedTensor {
-  std::string name;  // dotted, as PyTorch's: `layer1.0.conv1.weight`
+  std::string name;  // dotted, like PyTorch's: `layer1.0.conv1.weight`
   Tensor tensor;
 };
 

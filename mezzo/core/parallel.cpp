@@ -32,7 +32,7 @@ void parallel_for(std::int64_t n, std::int64_t grain,
     body(0, n);
     return;
   }
-  // Of the lowest range that failed, so that messages do not depend on which thread was first.
+  // The error of the lowest range that failed, so that messages do not depend on timing.
   std::exception_ptr error;
   std::int64_t failed = 0;
 #pragma omp parallel num_threads(threads)

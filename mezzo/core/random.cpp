@@ -24,7 +24,8 @@ std::array<std::uint32_t, 4> block_at(RandomPosition position, std::uint64_t blo
       {static_cast<std::uint32_t>(position.seed), static_cast<std::uint32_t>(position.seed >> 32)});
 }
 
-// Calls use(i, words) for the blocks of four words that numbers [4 * i, 4 * i + 4) come from.
+// Calls use(i, words) for each block of four words, from which random numbers [4 * i, 4 * i + 4)
+// come.
 template <class Use>
 void for_each_block(std::int64_t blocks, RandomPosition position, Use&& use) {
   parallel_for(blocks, kBlockGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -79,7 +80,7 @@ float Generator::uniform() { return to_unit(next()); }
 
 std::uint64_t Generator::below(std::uint64_t bound) {
   check_arg(bound > 0, "random", "the bound must be at least 1: 0");
-  // Numbers under 2^64 mod bound would make small results more likely: draw again.
+  // Words below 2^64 mod bound would make small results more likely: draw again.
   const std::uint64_t threshold = (0 - bound) % bound;
   for (;;) {
     const std::uint64_t high = next();
@@ -97,7 +98,7 @@ void manual_seed(std::uint64_t seed) { default_generator().set_seed(seed); }
 
 namespace {
 
-thread_local std::string_view fills_refused;  // why; empty if they are not
+thread_local std::string_view fills_refused;  // the reason; empty if fills are allowed
 
 void check_fills_allowed() { check_arg(fills_refused.empty(), "random", fills_refused); }
 
@@ -108,7 +109,7 @@ RefuseRandomFills::RefuseRandomFills(std::string_view reason) : scope_(fills_ref
 void fill_uniform(std::span<float> out, RandomPosition position, float low, float high) {
   check_fills_allowed();
   const auto n = static_cast<std::int64_t>(out.size());
-  // The sum may round up to `high`, which does not belong to the interval.
+  // The sum may round up to `high`, which is not in the interval.
   const float most = low < high ? std::nextafter(high, low) : high;
   for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
     for (std::int64_t i = 0; i < 4 && 4 * block + i < n; ++i) {
@@ -122,8 +123,8 @@ void fill_normal(std::span<float> out, RandomPosition position, float mean, floa
   const auto n = static_cast<std::int64_t>(out.size());
   for_each_block((n + 3) / 4, position, [&](std::int64_t block, const auto& words) {
     for (std::int64_t i = 0; i < 4 && 4 * block + i < n; i += 2) {
-      // Two words give two numbers. In double, and with 1 - u in (0, 1], so that the logarithm is
-      // finite.
+      // Two words give two numbers. The computation is in double, and with 1 - u in (0, 1], so that
+      // the logarithm is finite.
       const double radius = deviation * std::sqrt(-2.0 * std::log(1.0 - to_unit(words[i])));
       const double angle = 2.0 * std::numbers::pi * to_unit(words[i + 1]);
       float* pair = &out[4 * block + i];

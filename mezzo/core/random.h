@@ -17,7 +17,7 @@ namespace mezzo {
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 
-// A place in a stream: word i of the stream is philox word (offset + i).
+// A position in a stream: word i of the stream is philox word (offset + i).
 struct RandomPosition {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
@@ -25,11 +25,11 @@ struct RandomPosition {
   bool operator==(const RandomPosition&) const = default;
 };
 
-// The begin of a block of four words as elements of an i64 tensor: the lower and upper 32 bits of
-// the seed, then those of the block's number. Not two elements: the doubles that reference kernels
-// see hold no 64 bits.
+// The beginning of a block of four words as elements of an i64 tensor: the lower and upper 32 bits
+// of the seed, followed by those of the block's index. Two 64-bit elements would not do, because
+// reference kernels read elements as doubles, which hold fewer bits.
 inline constexpr std::int64_t kPositionParts = 4;
-// Throws ArgumentError unless a block begins at `position`.
+// Throws ArgumentError unless `position` is the beginning of a block.
 Tensor to_tensor(RandomPosition position);
 template <class Part>
 constexpr RandomPosition position_from(const Part* parts) {
@@ -44,12 +44,13 @@ class Generator {
  public:
   explicit Generator(std::uint64_t seed = 0) : position_{seed, 0} {}
 
-  // Sets the stream and goes back to its start.
+  // Selects the stream and returns to its beginning.
   void set_seed(std::uint64_t seed) { position_ = {seed, 0}; }
   RandomPosition position() const { return position_; }
   void set_position(RandomPosition position) { position_ = position; }
 
-  // The current position; moves on by `words` 32-bit words, rounded up to whole blocks of four.
+  // Returns the current position and advances by `words` 32-bit words, rounded up to whole blocks
+  // of four.
   RandomPosition reserve(std::uint64_t words);
 
   // The next 32 random bits.
@@ -68,7 +69,8 @@ Generator& default_generator();
 // Seeds default_generator().
 void manual_seed(std::uint64_t seed);
 
-// Afterwards default_generator() stands where it stood: what was drawn meanwhile is drawn again.
+// Restores the position of default_generator() when it ends, so that the same numbers are drawn
+// again.
 class KeepRandomPosition {
  public:
   KeepRandomPosition() : before_(default_generator().position()) {}
@@ -80,13 +82,13 @@ class KeepRandomPosition {
   RandomPosition before_;
 };
 
-// 24 random bits as a float in [0, 1).
+// 24 random bits as an f32 value in [0, 1).
 inline float to_unit(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-// out[i] from word i of the stream: uniform in [low, high).
+// out[i] comes from word i of the stream: uniform in [low, high).
 void fill_uniform(std::span<float> out, RandomPosition position, float low, float high);
-// Normal distribution, by the Box-Muller transform: words 2 i and 2 i + 1 give numbers 2 i and 2 i
-// + 1.
+// Normal distribution, by the Box-Muller transform: numbers 2 i and 2 i + 1 come from words 2 i and
+// 2 i + 1.
 void fill_normal(std::span<float> out, RandomPosition position, float mean, float deviation);
 
 // f32 tensors of random numbers from `generator`.

@@ -1,4 +1,4 @@
-// Who may fill memory with random numbers.
+// A guard that forbids filling memory with random numbers.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace mezzo {
 
 // While it exists, fill_uniform() and fill_normal(), and so rand() and randn(), throw an
-// ArgumentError with this text on this thread.
+// ArgumentError with this text on the calling thread.
 class RefuseRandomFills {
  public:
   explicit RefuseRandomFills(std::string_view reason);

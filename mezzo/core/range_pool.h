@@ -1,4 +1,4 @@
-// Large blocks of memory, cut from ranges that are joined again when blocks are given back.
+// Large blocks of memory, cut from ranges that are merged again when blocks are given back.
 #pragma once
 
 #include <cstddef>
@@ -9,44 +9,44 @@
 
 namespace mezzo {
 
-// As a rule a block is cut from the smallest free range that has it. Lists by size, as small blocks
-// have them, would keep a block for each size that was ever needed at a time, a third more than a
-// step of ResNet-50 uses. Not thread-safe.
+// By default a block is cut from the smallest free range that is large enough. Lists by size, which
+// serve small blocks, would keep a block for each size that was ever in use at one time: a third
+// more memory than a ResNet-50 step uses. Not thread-safe.
 class RangePool {
  public:
-  // Where a block is cut from. What is written past the caches is faster where they do not hold
-  // newer numbers, which go to memory before: that is the end of the largest range, of blocks that
-  // were written longest ago. ResNet-50's update, which writes 34 MB of weights so, takes 14.4 ms
-  // instead of 15.2.
+  // Where a block is cut from. Stores that bypass the caches are faster where the caches hold no
+  // newer data of the same addresses, which would first be written to memory. Such memory is at the
+  // end of the largest range, where blocks were written longest ago. ResNet-50's update writes 34
+  // MB of weights this way and takes 14.4 ms instead of 15.2.
   enum class Fit : std::uint8_t { kSmallest, kLargest };
 
   struct Block {
     void* begin = nullptr;
-    bool is_fresh = false;  // at least a part of it was not in use before, or trimmed
+    bool is_fresh = false;  // at least part of it is new or was trimmed
   };
 
   RangePool() = default;
   RangePool(const RangePool&) = delete;
   RangePool& operator=(const RangePool&) = delete;
-  // Blocks that were not given back go, too.
+  // Also frees blocks that were not given back.
   ~RangePool();
 
   // A block of `bytes` > 0, aligned to kBlockAlignment, contents undefined. Null if the system has
   // no more address space.
   Block take(std::size_t bytes, Fit fit = Fit::kSmallest);
-  // `bytes` as it was asked for.
+  // `bytes` must be the size that was requested.
   void give_back(void* block, std::size_t bytes);
 
-  // Of blocks that were given back, and kept.
+  // The bytes of blocks that were given back and kept.
   std::size_t kept_bytes() const { return kept_.bytes(); }
-  // Gives their memory back to the system.
+  // Returns the memory of kept blocks to the system.
   void trim() noexcept;
 
  private:
   bool map_region(std::size_t bytes);
 
-  FreeRanges kept_;  // which may have memory
-  FreeRanges bare_;  // which has none
+  FreeRanges kept_;  // ranges that may have memory
+  FreeRanges bare_;  // ranges without memory
   std::vector<ByteRange> regions_;
 };
 

@@ -1,13 +1,13 @@
-// A variable that has another value for a while.
+// A variable that has another value within a scope.
 #pragma once
 
 #include <utility>
 
 namespace mezzo {
 
-// While it exists, `place` has that value; then it has the one before again. For settings of a
-// thread (thread_local variables), so that an exception restores them, too. Such scopes end in the
-// opposite order in which they began.
+// While it exists, `place` has the given value; afterwards it has its previous value again. It is
+// meant for settings of a thread (thread_local variables), which an exception restores, too. Nested
+// scopes must end in the reverse order of their beginning.
 template <class T>
 class Scoped {
  public:

@@ -21,7 +21,7 @@ Tensor scratch(const Shape& shape, DType dtype, Format format) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   if (lent == nullptr || lent->bytes_ < bytes) return empty(shape, dtype, format);
   auto* const place = static_cast<std::byte*>(lent->memory_->data()) + lent->offset_;
-  // The next one lies after it, at a multiple of a cache line as allocators give them.
+  // The next tensor follows at a multiple of a cache line, the alignment that allocators give.
   constexpr std::size_t kLine = 64;
   const std::size_t taken = std::min(lent->bytes_, round_up(bytes, kLine));
   lent->offset_ += taken;

@@ -1,5 +1,4 @@
-// Scratch memory of a kernel's call: a part of memory that lies idle meanwhile, if somebody lends
-// it.
+// Scratch memory for the call of a kernel: idle memory that somebody lends, or memory of its own.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +8,11 @@
 
 namespace mezzo {
 
-// Lends a part of the host's memory to the kernel that this thread calls while the object exists.
-// Graph mode lends what is free in its arena, so that a program needs no memory on top of it.
+// Lends host memory to the kernels that this thread calls while the object exists. Graph mode lends
+// the free part of its arena, so that a program needs no memory beyond it.
 class LendScratch {
  public:
-  // `bytes` from `offset` on, which lie at a multiple of 64.
+  // Lends `bytes` of `memory` from `offset` on, which must be at a multiple of 64.
   LendScratch(const Ref<Storage>& memory, std::size_t offset, std::size_t bytes);
   ~LendScratch();
   LendScratch(const LendScratch&) = delete;
@@ -28,9 +27,9 @@ class LendScratch {
   LendScratch* previous_;
 };
 
-// A dense tensor of uninitialised elements in the host's memory: a part of what is lent to this
-// thread, if enough of that is left, else memory of its own. It must be let go before the kernel's
-// call ends.
+// A dense tensor of uninitialised elements in host memory: part of the memory lent to this thread,
+// if enough of that is left, else memory of its own. It must be released before the kernel's call
+// ends.
 Tensor scratch(const Shape& shape, DType dtype, Format format = Format::kContiguous);
 
 }  // namespace mezzo

@@ -65,11 +65,11 @@ class Shape {
 
 using Strides = Shape;
 
-// True if a tensor of that shape has a number of bytes, and so of elements and every stride, that
-// 63 bits hold. A size of 0 does not excuse the others: strides are their products.
+// True if 63 bits hold the number of bytes of a tensor of that shape, and so its number of elements
+// and every stride. A size of 0 does not excuse the others, because strides are their products.
 bool is_countable(const Shape& shape, std::size_t element_bytes);
 
-// `[2, 3, 4]`.
+// Appends the sizes, as in `[2, 3, 4]`.
 inline void append_text(std::string& out, const Shape& shape) {
   out += '[';
   for (std::size_t i = 0; i < shape.rank(); ++i) {
@@ -87,7 +87,7 @@ inline std::size_t normalize_axis(std::int64_t axis, std::size_t rank, std::stri
   return static_cast<std::size_t>(axis < 0 ? axis + signed_rank : axis);
 }
 
-// How the elements of a dense tensor lie in memory.
+// The order of a dense tensor's elements in memory.
 enum class Format : std::uint8_t {
   kContiguous,    // row-major: the last dimension is innermost
   kChannelsLast,  // rank 4, logically [n, c, h, w], in memory n, h, w, c
@@ -100,9 +100,9 @@ inline void append_text(std::string& out, Format format) {
 // The strides of a dense tensor of that shape and format.
 Strides strides_for(const Shape& shape, Format format);
 
-// The places in memory that a tensor's elements lie between, counted in elements: from `begin` to
-// before `end`, which are the same without elements, and all numbers there are if strides lead
-// beyond what 63 bits can count. `offset` is the place of the first element.
+// The range of memory that a tensor's elements lie in, as element positions from `begin` up to but
+// excluding `end`. Both are equal if there are no elements. If strides exceed what 63 bits can
+// count, the range is all positions. `offset` is the position of the first element.
 struct Extent {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -8,7 +8,8 @@ namespace mezzo {
 
 std::vector<std::size_t> first_names(std::span<const NamedTensor> tensors) {
   using Place = std::pair<const Storage*, std::int64_t>;
-  std::map<Place, std::vector<std::vector<std::size_t>>> groups;  // of what begins at a place
+  // of tensors that begin at one place
+  std::map<Place, std::vector<std::vector<std::size_t>>> groups;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i].tensor;
     if (tensor.numel() == 0) continue;

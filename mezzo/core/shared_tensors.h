@@ -1,4 +1,4 @@
-// Tensors that have several names, as weights have that two modules share.
+// Finds tensors that have several names, for example weights that two modules share.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace mezzo {
 
-// For each entry the index of the one whose name comes first by its bytes among those of the same
-// tensor: the same elements of the same memory, in the same shape. An entry that shares its tensor
-// with no other has its own index, and so has an empty one.
+// For each entry, the index of the first name of its tensor, in the byte order of names. Two
+// entries name the same tensor if they have the same elements in the same memory and the same
+// shape. An entry whose tensor has no other name has its own index, and so does an empty tensor.
 std::vector<std::size_t> first_names(std::span<const NamedTensor> tensors);
 
 }  // namespace mezzo

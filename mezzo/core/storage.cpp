@@ -24,7 +24,7 @@ Storage::Storage(std::size_t bytes, Pinned)
 
 Storage::~Storage() {
   if (is_pinned_) {
-    // It has a backend, for that is where the memory comes from.
+    // The backend exists, because the memory came from it.
     DeviceBackend* const cuda = find_device_backend(DeviceType::kCuda);
     if (cuda != nullptr) cuda->release_pinned(data_, bytes_);
   } else if (!owner_) {

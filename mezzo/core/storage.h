@@ -12,33 +12,33 @@
 
 namespace mezzo {
 
-// How to produce a storage's contents when they are first asked for. A 16-bit copy of a weight is
-// such a storage: kernels that pack weights straight from the f32 parameter never ask for it.
+// Produces a storage's contents when they are first read. A 16-bit copy of a weight is such a
+// storage: kernels that pack weights straight from the f32 parameter never read it.
 class LazyContents : public RefCounted {
  public:
-  // Writes the contents to memory of the storage's device. May ask for other contents, those of
-  // what these are a copy of.
+  // Writes the contents to memory of the storage's device. May read other lazy contents, those of
+  // the tensor that this is a copy of.
   virtual void fill(void* destination) = 0;
-  // False once what the contents are made from has changed.
+  // False once the source of the contents has changed.
   virtual bool is_current() const = 0;
 
  private:
   friend class Storage;
-  std::mutex filling_;  // of these contents alone: filling them may fill others
+  std::mutex filling_;  // for these contents alone: filling them may fill others
 };
 
-// Asks for memory of the host that copies to a card read while the host goes on.
+// Selects pinned host memory, from which copies to a GPU run while the host goes on.
 struct Pinned {};
 
 class Storage final : public RefCounted {
  public:
   // `bytes` of uninitialised memory.
   Storage(std::size_t bytes, Device device);
-  // Memory that is allocated and filled when data() is first called.
+  // Memory that is allocated and filled at the first call of data().
   Storage(std::size_t bytes, Device device, Ref<LazyContents> contents);
-  // A part of somebody else's memory, which `owner` keeps.
+  // A part of another owner's memory, which `owner` keeps alive.
   Storage(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
-  // Memory of the host, pinned. Throws UnsupportedError where there is no card.
+  // Pinned host memory. Throws UnsupportedError where there is no GPU.
   Storage(std::size_t bytes, Pinned);
   ~Storage() override;
 
@@ -50,18 +50,18 @@ class Storage final : public RefCounted {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
-  // Counts the in-place changes of the contents. What is saved for a backward pass, and what is
-  // derived from a tensor, remembers the version it belongs to.
+  // Counts the in-place changes of the contents. Tensors saved for a backward pass, and copies
+  // derived from a tensor, remember the version that they belong to.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Fills the lazy copies of the contents that somebody holds: called before a change, they stay
-  // what they were copies of.
+  // Fills the lazy copies of the contents that somebody holds. To be called before a change, so
+  // that those copies keep the old values.
   void fill_held_copies() {
     if (derived_.load(std::memory_order_acquire) != nullptr) fill_held_of_derived();
   }
 
-  // The recipe of a lazy storage, null for an ordinary one.
+  // The lazy contents; null for an ordinary storage.
   LazyContents* lazy_contents() const { return contents_.get(); }
   // Copies of the contents in other dtypes and layouts.
   DerivedCopies& derived();
@@ -80,7 +80,7 @@ class Storage final : public RefCounted {
   Device device_;
   bool is_pinned_ = false;
   Ref<LazyContents> contents_;
-  Ref<RefCounted> owner_;  // of the memory, if that is not this storage
+  Ref<RefCounted> owner_;  // owner of the memory, if that is not this storage
   std::atomic<DerivedCopies*> derived_{nullptr};
 };
 

@@ -11,8 +11,8 @@ TensorImpl::TensorImpl(Ref<Storage> block, std::int64_t first, const Shape& size
                        const Strides& steps, DType type)
     : storage(std::move(block)), offset(first), shape(sizes), strides(steps), dtype(type) {}
 
-// A copy that is filled on demand holds the memory it copies, which holds the copy. The end of the
-// parameter ends that circle.
+// A lazy copy holds the memory that it copies, which holds the copy. The end of the parameter
+// breaks this cycle.
 TensorImpl::~TensorImpl() {
   if (autograd != nullptr && !autograd->node) storage->drop_derived();
 }
@@ -74,7 +74,7 @@ void* Tensor::checked_data(DType dtype) const {
   TensorImpl& impl = impl_of(*this);
   check_arg(impl.dtype == dtype, "tensor", "elements are ", impl.dtype, ", asked for as ", dtype,
             ". Use astype() first");
-  // Reading a card's memory from the host would be a crash, or a copy that nobody asked for.
+  // Reading a GPU's memory from the host would be a crash, or a hidden copy.
   check_arg(impl.storage->device().is_cpu(), "tensor", "the elements are on ",
             impl.storage->device(), ", where the host cannot read them. Use to(kCpuDevice) first");
   return static_cast<char*>(impl.storage->data()) + impl.offset * size_of(dtype);

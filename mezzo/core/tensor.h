@@ -39,32 +39,32 @@ class Tensor {
   // The size of a dimension, counted from the end if negative.
   std::int64_t size(std::int64_t axis) const;
 
-  // True if the elements fill one block of memory in that order. Dimensions of size 1 do not count,
-  // so a [n, c, 1, 1] tensor is dense in both formats.
+  // True if the elements fill one block of memory in that order. Dimensions of size 1 do not
+  // matter, so a [n, c, 1, 1] tensor is dense in both formats.
   bool is_dense(Format format = Format::kContiguous) const;
-  // True if it is dense in one of the formats: a pass over it need not know in which.
+  // True if it is dense in one of the formats, for loops that need not know which.
   bool is_one_block() const { return is_dense() || is_dense(Format::kChannelsLast); }
-  // The format of a dense tensor; kContiguous where both or neither fit.
+  // The format of a dense tensor; kContiguous where both fit or neither does.
   Format format() const;
 
-  // True if no other handle or view sees the elements. A view whose elements share memory among
-  // themselves, as expand() makes it, may be unshared all the same.
+  // True if no other handle or view uses the elements. It may be true of a view whose own elements
+  // overlap, such as the result of expand().
   bool is_unshared() const;
 
   // This tensor's elements on another device; the same handle if they are there already. A copy is
-  // a leaf that requires no gradient: nothing is recorded. From pinned memory it returns before the
-  // copy is done. Throws UnsupportedError if there is no such device.
+  // a leaf that requires no gradient, and nothing is recorded. A copy from pinned memory may still
+  // be running when this returns. Throws UnsupportedError if there is no such device.
   Tensor to(Device device) const;
 
-  // The first element, for reading. Throws ArgumentError unless T is the tensor's dtype, and for
-  // tensors that are not in the host's memory.
+  // Pointer to the first element, for reading. Throws ArgumentError unless T is the tensor's dtype
+  // and the tensor is in host memory.
   template <class T>
   const T* data() const {
     return static_cast<const T*>(checked_data(kDTypeOf<T>));
   }
-  // The first element, for writing: counts as an in-place change now, and not when something is
-  // written. Ask again before each change: 16-bit copies of parameters, which regions read, follow
-  // what was counted.
+  // Pointer to the first element, for writing. This call counts as the in-place change, not the
+  // later writes. Call it again before each change: 16-bit copies of parameters, which autocast
+  // regions read, rely on the count.
   template <class T>
   T* mutable_data() const {
     void* data = checked_data(kDTypeOf<T>);
@@ -91,14 +91,15 @@ class Tensor {
   // The gradient that backward() collected; undefined if there is none. That of a 16-bit tensor is
   // f32 once several have been added up (autograd/engine.h).
   const Tensor& grad() const;
-  // Replaces it; an undefined one is none. Throws ArgumentError unless both are floating-point, of
-  // one shape and on one device. The dtypes may differ: optimizers say which they take.
+  // Replaces the gradient; an undefined tensor removes it. Throws ArgumentError unless both are
+  // floating-point and have the same shape and device. The dtypes may differ; optimizers say which
+  // they accept.
   void set_grad(Tensor grad) const;
   void clear_grad() const;
   // Adds d(this)/d(leaf) to the gradient of every leaf. Without an argument this must be a scalar.
   // Defined in mezzo/autograd.
   void backward(const Tensor& grad_output = Tensor(), bool retain_graph = false) const;
-  // The same elements, cut off from what was recorded.
+  // The same elements, without their history.
   Tensor detach() const;
 
   // This tensor in another dtype; differentiable. The same handle if the dtype is already right.
@@ -110,11 +111,11 @@ class Tensor {
   const Ref<TensorImpl>& impl_ref() const { return impl_; }
   const Ref<Storage>& storage() const;
   std::int64_t offset() const;
-  // The first element in the memory of whatever device; not a change. For kernels.
+  // Address of the first element, on any device; does not count as a change. For kernels.
   void* address() const;
   std::uint64_t version() const { return storage()->version(); }
   void bump_version() const { storage()->bump_version(); }
-  AutogradMeta* autograd_meta() const;  // null if this tensor never took part
+  AutogradMeta* autograd_meta() const;  // null if this tensor never took part in differentiation
   AutogradMeta& require_autograd_meta() const;
 
  private:
@@ -142,22 +143,22 @@ class TensorImpl final : public RefCounted {
   std::unique_ptr<AutogradMeta> autograd;
 };
 
-// What automatic differentiation knows of a tensor.
+// The state of automatic differentiation for a tensor.
 struct AutogradMeta {
   bool requires_grad = false;
-  // A leaf in the place of a result: gradients are added up in its dtype, as those of results are.
+  // A leaf that stands for a result: gradients are summed in its own dtype, like those of results.
   bool stands_for_result = false;
   Tensor grad;
   Ref<RefCounted>
       node;  // the recorded operation that produced the tensor (mezzo/ops/dispatcher/node.h)
-  std::uint32_t output = 0;  // which of its outputs
+  std::uint32_t output = 0;  // which output of that operation
 };
 
 // An uninitialised tensor.
 Tensor empty(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous,
              Device device = kCpuDevice);
-// The same in memory of the host that to() copies to a device while the host goes on. Its elements
-// must not be changed before that copy is done.
+// An uninitialised tensor in pinned host memory, which to() copies to a device while the host goes
+// on. Its elements must not be changed before that copy is done.
 Tensor empty_pinned(const Shape& shape, DType dtype = DType::kF32,
                     Format format = Format::kContiguous);
 Tensor zeros(const Shape& shape, DType dtype = DType::kF32, Format format = Format::kContiguous,
@@ -166,9 +167,9 @@ Tensor ones(const Shape& shape, DType dtype = DType::kF32, Format format = Forma
             Device device = kCpuDevice);
 Tensor full(const Shape& shape, double value, DType dtype = DType::kF32,
             Format format = Format::kContiguous, Device device = kCpuDevice);
-// 0, 1, ..., n - 1.
+// The values 0, 1, ..., n - 1.
 Tensor arange(std::int64_t n, DType dtype = DType::kF32);
-// A tensor holding a copy of `values` in row-major order. Throws ArgumentError if the count
+// A tensor with a copy of `values` in row-major order. Throws ArgumentError if the number of values
 // differs.
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape);
@@ -188,11 +189,11 @@ Tensor alias(const Tensor& tensor, const Shape& shape, const Strides& strides, s
 // True if both are the same elements in the same order, as a tensor and its detach() are.
 bool have_same_elements(const TensorImpl& a, const TensorImpl& b);
 
-// True if both are views of one storage whose elements lie among each other, and not the same
-// elements in the same order: who writes one while the other is read may read what was written.
+// True if both are views of one storage whose memory ranges overlap, and are not the same elements
+// in the same order. Writing one while reading the other may then read new values.
 bool may_overlap(const Tensor& a, const Tensor& b);
 
-// The key of a copy of the tensor, as its storage keeps them.
+// The key under which the tensor's storage keeps a copy.
 DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t detail);
 
 // Writes `value` into every element (an in-place change). Throws ArgumentError if it is finite and
@@ -200,22 +201,23 @@ DerivedKey derived_key(const Tensor& tensor, std::uint64_t kind, std::uint64_t d
 void fill(const Tensor& tensor, double value);
 
 // Copies elements in logical order, converting dtypes and layouts (an in-place change of
-// `destination`), from device to device if they differ. The plain loop: kernels have faster ones.
-// Shapes must be equal. Both may be views of the same memory: all is read before it is changed.
+// `destination`), between devices if they differ. This is the plain loop; kernels have faster ones.
+// Shapes must be equal. Both may be views of the same memory: everything is read before it is
+// overwritten.
 void copy_elements(const Tensor& source, const Tensor& destination);
 
 // A copy of the elements in one block of memory on the same device, in the tensor's format. Nothing
 // is recorded.
 Tensor copy_of(const Tensor& tensor);
 
-// Moves the elements behind all handles of a tensor, and its gradient, to a device: what a network
-// does with its parameters. Views of the tensor stay behind with the old elements.
+// Moves the elements of all handles of a tensor, and its gradient, to a device, as networks do with
+// their parameters. Views of the tensor keep the old elements.
 void move_to(const Tensor& tensor, Device device);
-// How many times this process has moved a tensor so. Who has kept places of such tensors, or has
-// lists on their device, may be wrong once it has changed.
+// The number of tensors that this process has moved with move_to(). When it changes, remembered
+// addresses of such tensors, and lists of them on their device, may be wrong.
 std::uint64_t count_of_moves();
 
-// `f32[2, 3]`.
+// Appends dtype and shape, as in `f32[2, 3]`.
 void append_text(std::string& out, const Tensor& tensor);
 
 }  // namespace mezzo

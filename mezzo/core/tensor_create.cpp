@@ -54,7 +54,8 @@ std::size_t checked_bytes(const Shape& shape, DType dtype) {
 }  // namespace
 
 Tensor empty(const Shape& shape, DType dtype, Format format, Device device) {
-  const std::size_t bytes = checked_bytes(shape, dtype);  // says that there are strides, too
+  // also checks that strides can be computed
+  const std::size_t bytes = checked_bytes(shape, dtype);
   return Tensor(make_ref<TensorImpl>(make_ref<Storage>(bytes, device), 0, shape,
                                      strides_for(shape, format), dtype));
 }
@@ -97,7 +98,7 @@ Tensor arange(std::int64_t n, DType dtype) {
 
 template <class T>
 Tensor from_values(std::span<const T> values, const Shape& shape) {
-  checked_bytes(shape, kDTypeOf<T>);  // so that there is a number of elements to compare with
+  checked_bytes(shape, kDTypeOf<T>);  // checks that the number of elements can be counted
   check_arg(static_cast<std::int64_t>(values.size()) == shape.numel(), "from_values", values.size(),
             " values cannot fill the shape ", shape, ", which has ", shape.numel(),
             " elements. Give as many");
@@ -117,7 +118,7 @@ template Tensor from_values(std::span<const bool>, const Shape&);
 
 namespace {
 
-// Whether a finite number is infinite once it is rounded to that dtype.
+// Whether a finite number becomes infinite when it is rounded to that dtype.
 bool becomes_infinite(double value, DType dtype) {
   if (!is_floating(dtype) || !std::isfinite(value)) return false;
   bool is_infinite = false;
@@ -169,7 +170,7 @@ void convert_elements(const From* in, To* out, const Tensor& source, const Tenso
                });
 }
 
-// True if a copy of the bytes, from the host or to it, is a copy of the elements.
+// True if copying the bytes, from or to the host, copies the elements.
 bool lie_alike(const Tensor& a, const Tensor& b) {
   const bool is_one_the_hosts = a.device().is_cpu() || b.device().is_cpu();
   const auto are_dense = [&](Format format) { return a.is_dense(format) && b.is_dense(format); };

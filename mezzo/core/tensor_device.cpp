@@ -1,4 +1,4 @@
-// Tensors that go from one device to another.
+// Moving tensors between devices.
 #include <atomic>
 
 #include "mezzo/core/device_backend.h"
@@ -26,7 +26,7 @@ void move_to(const Tensor& tensor, Device device) {
   if (tensor.device() != device) {
     const Tensor moved = tensor.to(device);
     TensorImpl& impl = *tensor.impl();
-    impl.storage->drop_derived();  // copies in other dtypes, which would hold the old memory
+    impl.storage->drop_derived();  // copies in other dtypes would keep the old memory
     impl.storage = moved.storage();
     impl.offset = moved.offset();
     impl.strides = moved.strides();

@@ -1,4 +1,4 @@
-// Work that is queued on a device again and again: recorded once, it is queued as a whole.
+// Records device work that is queued repeatedly, so that it can be queued as a whole.
 #pragma once
 
 #include <functional>
@@ -7,15 +7,15 @@
 
 namespace mezzo {
 
-// Work that was recorded. It reads and writes memory at the places of the recording.
+// Recorded work. It reads and writes memory at the addresses that it had when it was recorded.
 class Recording : public RefCounted {
  public:
-  // Queues all of it, after what the calling thread has queued before. Throws DeviceError.
+  // Queues all of it, after the work that the calling thread has queued before. Throws DeviceError.
   virtual void launch() = 0;
 };
 
-// Records for one user, who launches one recording after the other: they share the memory that each
-// needs only while it runs. Recordings are launched by the thread that made them.
+// Makes recordings for one user, who launches them one after the other, so that they share the
+// memory that each needs only while it runs. The thread that made a recording must launch it.
 class WorkRecorder {
  public:
   WorkRecorder() = default;
@@ -23,9 +23,9 @@ class WorkRecorder {
   WorkRecorder& operator=(const WorkRecorder&) = delete;
   virtual ~WorkRecorder() = default;
 
-  // What `work` queues on the device, and none of it is done now. A recorder may also keep `work`,
-  // and call it in launch(). Throws an Error if the work cannot be recorded, because it waits for
-  // the device for example; then nothing is done either.
+  // Records the work that `work` queues on the device, without executing it. A recorder may also
+  // keep `work` and call it in launch(). Throws an Error if the work cannot be recorded, for
+  // example because it waits for the device; then nothing is executed either.
   virtual Ref<Recording> record(const std::function<void()>& work) = 0;
 };
 

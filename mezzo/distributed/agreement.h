@@ -1,4 +1,4 @@
-// What the processes of a group must have in common, and what they do when one of them fails.
+// Checks that the processes of a group agree, and lets all of them fail when one fails.
 #pragma once
 
 #include <cstddef>
@@ -30,34 +30,36 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
-// What must be the same for elements to mean the same, dtype, format and shape, as a number; 0 for
-// an undefined tensor.
+// A hash of the properties that give elements their meaning (dtype, format and shape); 0 for an
+// undefined tensor.
 std::uint64_t layout_of(const Tensor& tensor);
 
-// Throws ArgumentError, in every process, unless all have the same value, naming two that differ.
-// `advice` ends the message.
+// Throws ArgumentError in every process unless all have the same value. The message names two
+// values that differ and ends with `advice`.
 void check_same(ProcessGroup& group, std::string_view op, std::string_view what, double value,
                 std::string_view advice);
 
-// A number of a list that is another one in process 0.
+// An entry of a list that differs from the one in process 0.
 struct Difference {
   std::size_t index = 0;
   std::size_t process = 0;
-  std::uint64_t value = 0, first = 0;  // there, and in process 0
+  std::uint64_t value = 0, first = 0;  // in the process that differs, and in process 0
 };
 
-// Where lists differ; the same in every process. Exchanges one number if they do not. Throws
-// check_same()'s error, with the lengths as values, unless they are equally long.
+// The first difference between the lists of the processes; the same result in every process.
+// Exchanges one number if there is none. Throws check_same()'s error, with the lengths as values,
+// unless the lists are equally long.
 std::optional<Difference> first_difference(ProcessGroup& group, std::span<const std::uint64_t> own,
                                            std::string_view op, std::string_view count,
                                            std::string_view advice);
 
-// Throws in every process if one has failed: its own exception there, an Error elsewhere. All then
-// know that all have failed, and can still wait for each other: see meet_in_failure().
+// Throws in every process if one has failed: there its own exception, elsewhere an Error. All
+// processes then know that all have failed, and can still wait for each other: see
+// meet_in_failure().
 void fail_together(ProcessGroup& group, std::string_view op, std::exception_ptr failure);
 
-// Behind fail_together() that threw, returns once all have called it: what each of them did before
-// is done. Elsewhere at once: who fails alone must not wait.
+// After fail_together() has thrown: returns once all processes have called it, so all their earlier
+// work is done. Otherwise it returns at once, because a process that fails alone must not wait.
 void meet_in_failure(ProcessGroup& group);
 
 }  // namespace mezzo::distributed

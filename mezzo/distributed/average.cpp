@@ -12,8 +12,8 @@ namespace mezzo::distributed {
 namespace {
 
 constexpr const char* kOp = "distributed";
-// So much is exchanged at a time: enough that starting an exchange costs nothing beside it, and
-// what was received is still in the second-level cache when it is added up.
+// Size of one exchange: large enough that its start-up cost is negligible, and small enough that
+// received data is still in the second-level cache when it is summed.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 std::size_t size_of_group(const ProcessGroup& group) {
@@ -27,7 +27,7 @@ std::vector<double> gather(ProcessGroup& group, double value) {
 // Averages arrays, a piece at a time.
 class Averager {
  public:
-  // `most`: numbers of the largest array.
+  // `most`: elements of the largest array.
   Averager(ProcessGroup& group, std::size_t most)
       : group_(group),
         size_(size_of_group(group)),
@@ -46,7 +46,8 @@ class Averager {
   }
 
  private:
-  // Each process adds up a part of the numbers and tells the others. The parts are equally long.
+  // Each process sums one part of the elements and sends the result to the others. Parts have equal
+  // length.
   void average_parts(std::span<float> numbers) {
     const std::span received(received_.get(), numbers.size());
     const std::span mean(mean_.get(), numbers.size() / size_);
@@ -55,14 +56,14 @@ class Averager {
     group_.all_gather(std::as_bytes(mean), std::as_writable_bytes(numbers));
   }
 
-  // Those that cannot be shared out: fewer than there are processes. Each adds them up by itself.
+  // The remainder, fewer elements than processes: each process sums all of it by itself.
   void average_rest(std::span<float> numbers) {
     const std::span received(received_.get(), numbers.size() * size_);
     group_.all_gather(std::as_bytes(numbers), std::as_writable_bytes(received));
     add_up(received, numbers);
   }
 
-  // The mean of `parts`, one from each process, one behind the other.
+  // The mean of `parts`, which holds the parts of all processes in sequence.
   void add_up(std::span<const float> parts, std::span<float> mean) const {
     const float share = 1.0F / static_cast<float>(size_);
     const auto add = [&](std::int64_t begin, std::int64_t end) {
@@ -79,13 +80,13 @@ class Averager {
 
   ProcessGroup& group_;
   std::size_t size_;
-  std::size_t room_;  // numbers of a piece
+  std::size_t room_;  // elements of a piece
   std::unique_ptr<float[]> received_;
   std::unique_ptr<float[]> mean_;
 };
 
-// Other tensors of as many bytes would be taken without complaint, those of other sizes wait for
-// ever.
+// Without this check, tensors of equal size but different meaning would be accepted, and tensors of
+// different sizes would wait for ever.
 void check_same_tensors(ProcessGroup& group, std::span<const NamedTensor> tensors) {
   constexpr const char* kAdvice =
       "Make the same network and optimizer in every process, its parts in the same order";

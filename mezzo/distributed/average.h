@@ -1,5 +1,5 @@
-// Means over the processes of a group. Everybody gets the same bits, whatever MPI and its network
-// are like: numbers are added up in the order of the processes, not as they arrive.
+// Means over the processes of a group. All processes get the same bits with every MPI and network,
+// because elements are summed in the order of the processes, not of arrival.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace mezzo::distributed {
 
-// Puts the mean in the place of each number, added up in f32 and then multiplied by 1 / the
-// number of processes: with a power of two of them the bits that gradient accumulation over as many
-// micro-batches gives. Infinities and NaN of any process reach all of them, so that all see the
-// overflow that one had. What each sends and receives is twice the array, less what it has itself.
+// Replaces each element by its mean, summed in f32 and then multiplied by 1 / the number of
+// processes. If that number is a power of two, the bits are those of gradient accumulation over as
+// many micro-batches. Infinities and NaN of any process reach all, so that all see an overflow in
+// one. Each process sends and receives twice the array, less its own part.
 void average(ProcessGroup& group, std::span<float> numbers);
 
 double average(ProcessGroup& group, double value);
 double sum(ProcessGroup& group, double value);
-// True if it is for one of them.
+// True in all processes if `value` is true in one of them.
 bool any(ProcessGroup& group, bool value);
 
-// Returns once all have called it: what each of them did before is done.
+// A barrier: returns once all processes have called it, so all their earlier work is done.
 void meet(ProcessGroup& group);
 
-// Gives the number of process 0 to all.
+// Sends the number of process 0 to all.
 void broadcast(ProcessGroup& group, std::int64_t& number);
-// Gives the elements of process 0 to all. Throws ArgumentError, in every process, unless all have
-// the same names, shapes, dtypes and formats in the same order; and unless the tensors are dense
-// and lie in the host's memory.
+// Sends the elements of process 0 to all. Throws ArgumentError in every process unless all have the
+// same names, shapes, dtypes and formats in the same order, and unless the tensors are dense and
+// lie in host memory.
 void broadcast(ProcessGroup& group, std::span<const NamedTensor> tensors);
 
 }  // namespace mezzo::distributed

@@ -7,8 +7,8 @@
 
 namespace mezzo::distributed {
 
-// All processes of MPI_COMM_WORLD. Sets up MPI unless the program has, and then ends it, too.
-// `launched`: how many there are. Throws UnsupportedError if MPI sees another number, and in builds
+// All processes of MPI_COMM_WORLD. Sets up MPI unless the program has; if so, also finalises it.
+// `launched` is their number. Throws UnsupportedError if MPI sees another number, and in builds
 // without MPI.
 std::unique_ptr<ProcessGroup> make_launched_group(int launched);
 

@@ -20,8 +20,8 @@ class GroupOfOne final : public ProcessGroup {
   }
 };
 
-// How many processes a launcher says that it has started: Open MPI's mpirun, those of MPICH and
-// Intel, and Slurm's srun, which sets its variable for programs that it starts alone, too.
+// The number of processes that the launcher says it has started. Supported are Open MPI's mpirun,
+// those of MPICH and Intel, and Slurm's srun, which sets its variable for single processes, too.
 int launched_processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (const char* count = std::getenv(name); count != nullptr) return std::atoi(count);
@@ -33,7 +33,7 @@ int launched_processes() {
 
 std::unique_ptr<ProcessGroup> connect() {
   const int launched = launched_processes();
-  // To set up MPI takes longer than to train a small network for an epoch.
+  // Setting up MPI takes longer than training a small network for an epoch.
   if (launched <= 1) return std::make_unique<GroupOfOne>();
   return make_launched_group(launched);
 }

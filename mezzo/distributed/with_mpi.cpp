@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kMpi = "distributed";
 
-// MPI ends the program for an error unless it is told to say so instead.
+// By default MPI ends the program on an error; here errors become exceptions.
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -48,8 +48,8 @@ class MpiGroup final : public ProcessGroup {
   }
 };
 
-// MPI_Finalize() waits for the others, who may wait for what this process was to send them. Only
-// the status says whether it has failed: exceptions are caught before the program ends.
+// MPI_Finalize() waits for the other processes, which may wait for data that this one failed to
+// send. Only the exit status says whether it failed: exceptions are caught before the program ends.
 void finish_mpi(int status, void* /*unused*/) {
   if (status == 0) MPI_Finalize();
 }
@@ -61,7 +61,7 @@ std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
   MPI_Initialized(&is_set_up);
   if (is_set_up == 0) {
     int provided = 0;
-    // mezzo's own threads compute, and the one that trains is not always that of main().
+    // mezzo's own threads compute, and the training thread is not always that of main().
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_SERIALIZED) {
       fail<UnsupportedError>(kMpi,
@@ -75,7 +75,7 @@ std::unique_ptr<ProcessGroup> make_launched_group(int launched) {
   int size = 1;
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  // Each would train by itself, and all write the same files.
+  // Otherwise each process would train alone, and all would write the same files.
   if (size != launched) {
     fail<UnsupportedError>(kMpi, "the launcher has started ", launched, " processes, and MPI sees ",
                            size,

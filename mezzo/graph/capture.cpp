@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kCapture = "capture";
 
-// Says that operands are being cast, for as long as it exists.
+// While it exists, operands of a call are being cast.
 class Preparing {
  public:
   explicit Preparing(bool& is_preparing) : is_preparing_(is_preparing) { is_preparing_ = true; }
@@ -54,15 +54,15 @@ class Recorder final : public CaptureHook {
   }
 
   bool decides_precision() const override {
-    // A backward pass casts nothing by itself; what it computes again has a region of its own.
+    // A backward pass casts nothing itself; whatever it recomputes has its own region.
     return phase() != Phase::kBackward && (options_.defer_casts || paints_.are_given());
   }
 
   bool notes_cast_to_same(const Tensor& x) override {
     if (!decides_precision() || !has_regions_ || placeholder_of(x) == nullptr) return false;
     if (!paints_.are_given() || is_preparing_) return true;
-    // What was decided counts by now: the cast is none, as eagerly, and x keeps its layout and the
-    // order in which its gradients are added up.
+    // The dtypes are decided now, so this cast does nothing, as in eager mode: x keeps its layout
+    // and the order in which its gradients are summed.
     paints_.take(ops::cast);
     return false;
   }
@@ -107,7 +107,8 @@ class Recorder final : public CaptureHook {
               " changes a part of a tensor in place, ", destination,
               " with gaps between its elements. Change a copy of it, or the whole tensor");
     take_paint(call.op);
-    // Regions leave it alone, so what it reads and changes has the dtypes that it has eagerly.
+    // Regions do not affect in-place changes, so their operands have the same dtypes as in eager
+    // mode.
     Node node = node_of(call);
     node.policy = nullptr;
     node.over = {value_of(destination)};
@@ -117,7 +118,7 @@ class Recorder final : public CaptureHook {
   }
 
   void on_host_call(HostCall call) override {
-    // What is queued and what is done in parts only reads gradients.
+    // Queued work and work in parts only read gradients.
     if (call.prepare == nullptr && call.by_leaf == nullptr) CapturedLeaves::separate(call.leaves);
     Node node{.phase = call.leaves.empty() ? phase() : Phase::kUpdate,
               .path = nn::current_module_path()};
@@ -140,11 +141,11 @@ class Recorder final : public CaptureHook {
 
   void on_zero_grad(std::span<const Tensor> leaves) override { leaves_.note_dropped(leaves); }
 
-  // What a backward pass computes again is differentiated within it.
+  // A forward pass that is recomputed in a backward pass is differentiated within it.
   void begin_backward() override { ++backward_depth_; }
   void end_backward() override { --backward_depth_; }
 
-  // The program, which returns these tensors and the gradients that are left at leaves.
+  // Returns the program, whose outputs are these tensors and the gradients of leaves.
   Program finish(std::span<const Tensor> outputs) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       check_arg(outputs[i].defined(), kCapture, "result ", i,
@@ -166,19 +167,19 @@ class Recorder final : public CaptureHook {
     return std::move(program_);
   }
 
-  // Undoes what the step did to the world.
+  // Undoes the side effects of the step.
   void clean_up() {
     leaves_.clean_up(!is_finished_);
     random_.clean_up();
     state_->is_over = true;
   }
 
-  // Once that is done: true if something outside of the step holds on to what it has made. The
-  // program itself holds on to leaves that it has made.
+  // To be called after clean_up(): true if something outside of the step holds tensors of the step.
+  // The program itself holds the leaves that the step has created.
   bool is_kept() const { return state_->placeholders > leaves_.made_by_step(); }
 
  private:
-  // Operations may be made of calls that a region leaves alone, see WithoutPrecisionHook.
+  // Operations may call others that a region does not affect: see WithoutPrecisionHook.
   static bool is_in_region() { return amp::is_autocast_enabled() && precision_hook() != nullptr; }
 
   Phase phase() const { return backward_depth_ > 0 ? Phase::kBackward : Phase::kForward; }
@@ -188,7 +189,7 @@ class Recorder final : public CaptureHook {
     if (amp::action_for(policy, op) == amp::CastAction::kRefuse) amp::refuse(policy, op);
   }
 
-  // A result in the dtype that its caller wants. The cast is none of the step's calls.
+  // Casts a result to the dtype that its caller wants. This cast is not one of the step's calls.
   Tensor as_wanted(const Tensor& result, std::size_t i) {
     if (options_.result_dtypes == nullptr || i >= options_.result_dtypes->size()) return result;
     const DType dtype = (*options_.result_dtypes)[i].value_or(result.dtype());
@@ -264,7 +265,7 @@ class Recorder final : public CaptureHook {
     return add_state(tensor);
   }
 
-  // The handle that takes part in differentiation is the one to keep: it owns the 16-bit copies.
+  // Keeps the handle that takes part in differentiation, because it owns the 16-bit copies.
   ValueId refreshed(ValueId value, const Tensor& tensor) {
     Tensor& kept = program_.values[value].tensor;
     if (kept.defined() && tensor.is_leaf() && tensor.requires_grad() && !kept.requires_grad()) {
@@ -274,7 +275,7 @@ class Recorder final : public CaptureHook {
     return value;
   }
 
-  // What the step changes without an operation, it would change now and never again.
+  // Changes without an operation would happen once, during the capture, and never in a run.
   void check_states_unchanged() const {
     for (const auto& [value, version] : versions_) {
       const Value& state = program_.values[value];
@@ -296,7 +297,7 @@ class Recorder final : public CaptureHook {
     return value;
   }
 
-  // The first tensor says where the program lies.
+  // The first tensor determines the program's device.
   void check_device(const Tensor& tensor, const std::string& name) {
     if (!device_.has_value()) device_ = tensor.device();
     check_arg(tensor.device() == *device_, kCapture, name, ", ", tensor, ", is on ",
@@ -310,15 +311,15 @@ class Recorder final : public CaptureHook {
   Program program_;
   int backward_depth_ = 0;
   std::unordered_map<const TensorImpl*, std::string> names_;
-  // Of storages that exist outside; the program's states keep them alive.
+  // Storages that exist outside of the step; the program's states keep them alive.
   std::unordered_map<const Storage*, std::vector<Known>> outside_;
-  std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states when they were first used
+  std::vector<std::pair<ValueId, std::uint64_t>> versions_;  // of states at their first use
   CapturedLeaves leaves_;
   CapturedPaints paints_;
   std::optional<Device> device_;
   int unnamed_ = 0;
-  bool has_regions_ = false;   // a call so far was in one
-  bool is_preparing_ = false;  // the casts for one
+  bool has_regions_ = false;   // a call so far was in a region
+  bool is_preparing_ = false;  // operands of a call are being cast
   bool is_finished_ = false;
 };
 
@@ -365,9 +366,9 @@ Program capture_once(const Step& step, std::span<const Tensor> inputs,
 Program capture(const Step& step, std::span<const Tensor> inputs, const CaptureOptions& options) {
   bool is_kept = false;
   Program program = capture_once(step, inputs, options, is_kept);
-  // State that one call hands to the next would be in every run what it was at the capture. The
-  // next call tells: it reads what the first one has made. A loss that is assigned to a variable
-  // of the caller's does no harm.
+  // State that is passed from call to call would have its value at the capture in every run. A
+  // second call detects that, because it reads tensors of the first one. Keeping a loss in a
+  // variable of the caller is harmless.
   if (is_kept) capture_once(step, inputs, options, is_kept);
   return program;
 }

@@ -15,13 +15,13 @@ bool has_gradient_of_this_run(const Tensor& leaf) {
   return leaf.grad().defined() && placeholder_of(leaf.grad()) != nullptr;
 }
 
-// True for a result of the step that nobody holds besides its leaf. What exists between runs, such
-// as the number 1 that a backward pass begins with, would stay changed.
+// True for a result of the step that only its leaf holds. A tensor that exists between runs, such
+// as the 1 that a backward pass begins with, would be changed for later runs, too.
 bool is_own(const Tensor& grad) {
   return placeholder_of(grad) != nullptr && grad.is_unshared() && grad.is_one_block();
 }
 
-// False if the leaf is there already.
+// Returns false if the leaf is in the list already.
 bool add_once(std::vector<Tensor>& leaves, const Tensor& leaf) {
   const auto is_same = [&](const Tensor& known) { return known.impl() == leaf.impl(); };
   if (std::ranges::any_of(leaves, is_same)) return false;
@@ -70,7 +70,7 @@ void CapturedLeaves::separate(std::span<const Tensor> changed) {
   const amp::NoAutocast outside;
   for (const Tensor& leaf : changed) {
     if (!leaf.grad().defined() || is_own(leaf.grad())) continue;
-    leaf.set_grad(affine(leaf.grad().detach(), 1, -0.0));  // plus minus zero is every number itself
+    leaf.set_grad(affine(leaf.grad().detach(), 1, -0.0));  // a copy: adding -0.0 changes no value
   }
 }
 

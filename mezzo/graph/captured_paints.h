@@ -1,4 +1,4 @@
-// CapturedPaints: what was decided for the calls of a step, in the order in which it makes them.
+// CapturedPaints: the precision decisions for the calls of a step, in order.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,19 @@ namespace mezzo::graph {
 
 class CapturedPaints {
  public:
-  // `paints` must outlive it; null if nothing was decided.
+  // `paints` must outlive this object; null if nothing was decided.
   CapturedPaints(const char* op, const std::vector<Paint>* paints) : op_(op), paints_(paints) {}
 
   bool are_given() const { return paints_ != nullptr; }
 
-  // What the call that is about to be made is painted. It may yet fail, and the step may go on
-  // without it: what is next belongs to the next one that does not, which need not be of the same
+  // The paint of the call that is about to be made. If the call fails and the step continues
+  // without it, the paint remains for the next call that succeeds, which may be of another
   // operation.
   std::optional<DType> of(const OpDef& op) const {
     return is_next(op) ? (*paints_)[taken_].dtype : std::nullopt;
   }
 
-  // Says that the call was made. Throws ArgumentError if it is not the one that is next.
+  // Notes that the call was made. Throws ArgumentError if another one was expected.
   void take(const OpDef& op) {
     check_arg(is_next(op), op_, kOtherCalls, "call ", taken_, " is ", op.name,
               " when it is made in mixed precision", kAdvice);

@@ -1,4 +1,4 @@
-// CapturedRandom: where a step's random numbers lie in the stream of the default generator.
+// CapturedRandom: the positions of a step's random numbers in the stream of the default generator.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@ namespace mezzo::graph {
 
 class CapturedRandom {
  public:
-  // `op` is what messages begin with.
+  // Messages begin with `op`.
   explicit CapturedRandom(const char* op)
       : op_(op), before_(default_generator().position()), start_(default_generator().reserve(0)) {}
 
-  // The whole block of words at which a run begins.
+  // The block of words at which a run begins.
   const RandomPosition& start() const { return start_; }
 
-  // Makes the position of a call one that counts from there. The numbers of the default generator
-  // lie between where the run began and where it has come to.
+  // Makes the position of a call relative to the beginning of the run. Numbers of the default
+  // generator lie between that beginning and the generator's current position.
   void make_relative(const FinishedCall& call, RandomPosition& position) {
     check_not_seeded();
     drawn_to_ = std::max(drawn_to_, default_generator().position().offset);
@@ -35,7 +35,7 @@ class CapturedRandom {
     return default_generator().position().offset - start_.offset;
   }
 
-  // Puts the generator back.
+  // Restores the generator's position.
   void clean_up() const { default_generator().set_position(before_); }
 
  private:
@@ -47,9 +47,9 @@ class CapturedRandom {
   }
 
   const char* op_;
-  RandomPosition before_;       // the place of the generator
-  RandomPosition start_;        // the same at a whole block of words, where a run begins
-  std::uint64_t drawn_to_ = 0;  // the furthest place that the step has come to
+  RandomPosition before_;       // the generator's position
+  RandomPosition start_;        // the same rounded up to a whole block of words, where a run begins
+  std::uint64_t drawn_to_ = 0;  // the furthest position that the step has reached
 };
 
 }  // namespace mezzo::graph

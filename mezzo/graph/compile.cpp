@@ -13,8 +13,8 @@
 namespace mezzo::graph {
 namespace {
 
-// What makes a network's calls others: modes, hooks and the tensors behind its parameters and
-// buffers. It holds on to them, so that no other can get the address of one.
+// The properties that determine a network's calls: modes, hooks, and the tensors of its parameters
+// and buffers. It holds those tensors, so that no other gets the address of one.
 struct NetworkMode {
   std::vector<bool> flags;
   std::vector<std::shared_ptr<nn::ForwardHook>> hooks;
@@ -35,7 +35,8 @@ struct NetworkMode {
   bool operator==(const NetworkMode&) const = default;
 };
 
-// Those of several networks begin with `net0.`, `net1.`, ...: a program has every name once.
+// Names of several networks begin with `net0.`, `net1.`, ..., because names in a program are
+// unique.
 std::vector<NamedTensor> names_of(std::span<nn::Module* const> networks) {
   std::vector<NamedTensor> names;
   for (std::size_t i = 0; i < networks.size(); ++i) {
@@ -56,7 +57,7 @@ bool has_regions(const Program& program) {
                              [](const Node& node) { return node.policy != nullptr; });
 }
 
-// Where a step runs, as far as that is known before it is captured.
+// The device of a step, as far as it is known before the capture.
 Device device_of(std::span<const Tensor> inputs, std::span<nn::Module* const> networks) {
   if (!inputs.empty()) return inputs.front().device();
   for (const nn::Module* network : networks) {
@@ -78,8 +79,7 @@ bool is_on(const PassRunner& runner, const Pass& pass) {
   return std::ranges::any_of(runner.passes(), [&](const Pass& p) { return p.run == pass.run; });
 }
 
-// What the caller of the step gets eagerly: the dtypes of its results, as far as the forward part
-// makes them.
+// The dtypes that a step's results have in eager mode, as far as the forward part creates them.
 std::vector<std::optional<DType>> result_dtypes(const Program& program, const Program& forward) {
   const std::vector<DType> dtypes = dtypes_of_autocast(forward);
   std::vector<std::optional<DType>> result;
@@ -91,8 +91,8 @@ std::vector<std::optional<DType>> result_dtypes(const Program& program, const Pr
   return result;
 }
 
-// The step with its calls painted. The first capture finds out where its regions are; only if there
-// are any, the calls are painted and captured again with the casts that this takes.
+// Captures the step with its calls painted. The first capture finds the regions. Only if there are
+// any, the calls are painted and captured again with the casts that they need.
 Program capture_painted(const Step& step, std::span<const Tensor> inputs, CaptureOptions options,
                         const PassRunner& runner, PassLog& log) {
   options.defer_casts = true;
@@ -125,7 +125,7 @@ Program capture_improved(const Step& step, std::span<const Tensor> inputs,
   PassLog own_log;
   Program program = capture_with_casts(step, inputs, options, runner, own_log, records);
   for (const Pass& pass : runner.passes()) {
-    // Painted already: what comes before the second capture cannot come after it.
+    // The program is painted already: passes before the second capture must not run after it.
     if (pass.run != paint_precision) append(own_log, runner.run_only(pass.name, program));
   }
   if (log != nullptr) *log = std::move(own_log);
@@ -150,7 +150,7 @@ Program painted_forward(const Step& step, std::span<const Tensor> inputs,
 
 namespace {
 
-// What a program reads besides its inputs, and what it updates.
+// The tensors that a program reads besides its inputs, and those that it updates.
 std::vector<Tensor> tensors_between_runs(const Program& program) {
   std::map<const TensorImpl*, Tensor> found;
   for (const Value& value : program.values) {
@@ -174,7 +174,7 @@ std::vector<bool> which_are_trained(const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-// Everything that a program is made for.
+// Everything that determines a program.
 struct CompiledStep::Key {
   std::vector<ValueSpec> inputs{};
   std::vector<Device> devices{};
@@ -187,8 +187,8 @@ struct CompiledStep::Key {
   bool operator==(const Key&) const = default;
 };
 
-// A program, and which of the tensors between runs were trained at its capture: those that are in
-// none of the networks are known behind it only.
+// A program, and which of the tensors between runs were trained at its capture. Tensors outside of
+// the networks are only known after the capture.
 struct CompiledStep::Entry {
   Entry(Key made_for, Program program, std::unique_ptr<WorkRecorder> recorder)
       : key(std::move(made_for)),
@@ -263,7 +263,7 @@ void CompiledStep::release_memory() {
   take_memory();
 }
 
-// Programs run one at a time: they share an arena that is large enough for the largest.
+// Programs run one at a time, so they share an arena that is large enough for the largest.
 void CompiledStep::give_memory(Executable& next) {
   if (next.keeps_arena()) return;
   for (const auto& entry : entries_) {

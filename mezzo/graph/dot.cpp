@@ -9,7 +9,7 @@
 namespace mezzo::graph {
 namespace {
 
-// ColorBrewer's pastels, which black text can be read on.
+// ColorBrewer's pastels, on which black text is legible.
 const char* fill_of(DType dtype) {
   switch (dtype) {
     case DType::kF32: return "#a6cee3";
@@ -49,7 +49,7 @@ class Drawing {
   }
 
  private:
-  // An input or a state, once.
+  // Draws an input or a state, once.
   void draw_given(ValueId value) {
     if (value == kNoValue || makers_[value] != kNoNode || is_drawn_[value]) return;
     is_drawn_[value] = true;
@@ -80,7 +80,7 @@ class Drawing {
                   fill_of(computing_dtype(program_, node)), "\", tooltip=\"", tooltip, "\"];\n");
   }
 
-  // What stands for the maker of a value.
+  // The name of the node that makes a value.
   std::string place_of(ValueId value) const {
     const std::size_t maker = makers_[value];
     return maker == kNoNode ? concat("v", value) : concat("n", maker);

@@ -15,7 +15,7 @@
 namespace mezzo::graph {
 namespace {
 
-// What an absent optional input is.
+// The tensor for absent optional inputs.
 const Tensor& absent() {
   static const Tensor none;
   return none;
@@ -44,7 +44,7 @@ void Executable::find_packed_slots() {
   }
 }
 
-// What a run leaves behind that the next one must not find.
+// Finds the tensors that a run leaves behind and that must be cleared before the next one.
 void Executable::find_what_passes() {
   for (Instruction& instruction : instructions_) {
     const Node& node = *instruction.node;
@@ -59,8 +59,9 @@ void Executable::find_what_passes() {
   }
 }
 
-// Kernels keep weights in the layout that they want, in case they are wanted again. In a step each
-// is read once in the forward pass and once in the backward pass, in two layouts.
+// Kernels cache weights in their own layouts for later calls. In a step each weight is read once in
+// the forward pass and once in the backward pass, in two layouts, so cached ones are freed after
+// their last use.
 void Executable::find_done_inputs() {
   std::set<std::pair<const OpDef*, ValueId>> read_later;
   std::set<ValueId> needed_later(program_.outputs.begin(), program_.outputs.end());
@@ -89,7 +90,7 @@ void Executable::check_runnable() const {
   }
 }
 
-// True if the value is at the same place with every run.
+// True if the value has the same address in every run.
 bool Executable::is_lasting(ValueId value) const {
   switch (memory_.homes[value]) {
     case Home::kArena: return true;
@@ -142,7 +143,7 @@ void Executable::bind(std::span<const Tensor> inputs) {
   move_random_start();
 }
 
-// Inputs are taken to stay as they are for a run: calls that read them are joined and moved.
+// Inputs must not change during a run, because calls that read them are fused and moved.
 void Executable::check_apart(const Tensor& input, std::size_t i) const {
   for (const Node& node : program_.nodes) {
     for (const Tensor& leaf : node.leaves) {
@@ -160,7 +161,7 @@ void Executable::check_no_gradients() const {
   }
 }
 
-// Views are made of a state once, and the state may have been moved to other memory since.
+// Views of a state are made once, and the state may have been moved to other memory since.
 void Executable::follow_states() {
   bool have_moved = false;
   for (auto& [state, storage] : viewed_) {
@@ -224,7 +225,7 @@ bool Executable::run_instruction(Instruction& instruction) {
   return true;
 }
 
-// A view, or the copy of a parameter: no work that is queued, as far as the copy is there already.
+// Makes a view or the copy of a parameter. This queues no work if the copy exists already.
 void Executable::prepare(Instruction& instruction) {
   const Node& node = *instruction.node;
   const Tensor& input = *instruction.inputs[0];
@@ -258,10 +259,10 @@ void Executable::place_outputs(Instruction& instruction) {
       tensor = block == output ? make(program_.spec(output), program_.device) : slots_[block];
       slots_[output] = tensor;
     } else {
-      tensor.bump_version();  // copies that kernels have made of what was here are stale
+      tensor.bump_version();  // copies that kernels have made of the previous contents are stale
     }
   }
-  // Tells the kernel that it finds statistics only.
+  // Tells the kernel to compute the statistics only.
   if (instruction.is_by_readers) instruction.outputs[0] = result_when_read(instruction);
 }
 
@@ -303,7 +304,7 @@ bool Executable::run_host(Instruction& instruction) {
   return with_gradients(instruction, instruction.node->work);
 }
 
-// The host's part of work that is queued; not twice in a run if a recording of it is refused.
+// Does the host's part of queued work, and only once in a run, even if recording it fails.
 void Executable::make_ready(Instruction& instruction) {
   if (std::exchange(instruction.is_ready, true)) return;
   with_gradients(instruction, [&](std::span<const Tensor>) {
@@ -318,7 +319,7 @@ std::vector<Tensor> Executable::take_outputs() {
     const Tensor& tensor = slots_[output];
     if (memory_.homes[output] == Home::kArena) {
       ValueSpec spec = program_.spec(output);
-      spec.dtype = tensor.dtype();  // host work may have given a gradient another one
+      spec.dtype = tensor.dtype();  // host work may have changed a gradient's dtype
       outputs.push_back(make(spec, program_.device));
       copy_elements(tensor, outputs.back());
     } else {
@@ -333,7 +334,7 @@ std::vector<Tensor> Executable::take_outputs() {
   return outputs;
 }
 
-// Lets go of what belongs to one run.
+// Releases everything that belongs to one run.
 void Executable::forget() {
   for (const ValueId value : passing_) slots_[value] = Tensor();
   for (const ValueId value : gradients_) slots_[value] = homes_[value];

@@ -15,36 +15,37 @@
 
 namespace mezzo::graph {
 
-// Runs the nodes of a program in their order: no shape is inferred, no memory looked for, no kernel
-// chosen, nothing recorded. Results lie in one arena that is kept between runs, unless it is taken
-// back; what the program returns is the caller's. With a recorder, parts of the program are
-// recorded once they have run eagerly, and queued as a whole from then on. Not to be run by two
-// threads at a time.
+// Runs the nodes of a program in order, without inferring shapes, allocating memory, choosing
+// kernels or recording a tape. Results lie in one arena that is kept between runs, unless it is
+// taken away; tensors that the program returns belong to the caller. With a recorder, parts of the
+// program are recorded after they have run eagerly, and then queued as a whole. Must not be run by
+// two threads at a time.
 class Executable {
  public:
-  // Throws ArgumentError for a program with states or host work that was only parsed.
+  // Throws ArgumentError for a program with states or host work that was only parsed from text.
   explicit Executable(Program program, std::unique_ptr<WorkRecorder> recorder = nullptr);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
   ~Executable();
 
-  // One run. Throws ArgumentError for inputs of other shapes, dtypes or strides than the captured
-  // ones, and for those in the memory of parameters that host work changes. Host work that says so
-  // ends the run early: then nothing is given back, and no leaf has a gradient. An exception leaves
-  // no gradients either.
+  // Runs the program once. Throws ArgumentError for inputs whose shapes, dtypes or strides differ
+  // from the captured ones, and for inputs in the memory of parameters that host work changes. Host
+  // work may end the run early: then nothing is returned, and no leaf has a gradient. After an
+  // exception there are no gradients either.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
 
-  // Has results lie in that memory, of at least memory().arena_bytes, from the next run on. Several
-  // programs may share it that do not run at the same time: then each is called before its run, and
-  // clear_slots() of the others. A program that was given none makes its own.
+  // Places results in that memory, of at least memory().arena_bytes, from the next run on. Several
+  // programs that do not run at the same time may share it: then place_in() is called before each
+  // run, and clear_slots() of the others. A program without a given arena allocates its own.
   void place_in(const Ref<Storage>& arena);
   Ref<Storage> make_arena() const;
-  // Gives up weights that lie in the arena in their kernels' layouts.
+  // Frees weights in kernels' own layouts that lie in the arena.
   void clear_slots() const;
-  // Lets go of the arena, of which nothing is needed from run to run.
+  // Releases the arena, whose contents are not needed between runs.
   void leave_arena();
-  // True for programs with recordings, which hold the places of all that they read and write, and
-  // on devices, which may still compute with the arena of a run when the next one begins.
+  // True for programs with recordings, which hold the addresses of everything that they read and
+  // write, and for programs on devices, which may still use the arena of a run when the next one
+  // begins.
   bool keeps_arena() const { return replay_.has_value() || !program_.device.is_cpu(); }
 
   const Program& program() const { return program_; }
@@ -58,33 +59,34 @@ class Executable {
   struct Instruction {
     Node* node = nullptr;
     std::vector<const Tensor*> inputs{};
-    std::vector<Tensor> outputs{};  // in the order of the node's; a fresh one is made in every run
-    bool is_copy = false;           // of a parameter
+    std::vector<Tensor> outputs{};  // like the node's outputs; some change in every run
+    bool is_copy = false;           // the 16-bit copy of a parameter
     bool is_by_readers = false;     // its first result is computed when it is read
-    bool is_empty = false;          // no element to compute
-    bool is_ready = false;          // queued work whose host part is done in this run
-    // Host work that may write slots: the writer of those.
+    bool is_empty = false;          // no elements to compute
+    bool is_ready = false;          // queued work whose host part was done in this run
+    // The node index, for host work that may write slots.
     std::optional<std::size_t> writer{};
-    std::optional<PreparedCall> call{};  // found when it is first run
-    // Inputs that no later call of this operation reads. Weights in layouts of its kernels' own are
-    // of no use to other operations and are given back.
+    std::optional<PreparedCall> call{};  // chosen in the first run
+    // Inputs that no later call of this operation reads. Their copies in kernels' own layouts are
+    // useless to other operations and are freed.
     std::vector<ValueId> done{};
-    // Gradients that calls behind host work read.
+    // Gradients that calls after this host work read.
     std::vector<ValueId> read_by_calls{};
-    // Values that nothing reads later, and that are better let go: 16-bit copies of parameters, for
-    // an update renews what nobody holds, and what a reader may have had to fill.
+    // Values that nothing reads later and that should be released. These are 16-bit copies of
+    // parameters, because an update only renews copies that nobody holds, and pending results,
+    // which a reader may have filled.
     std::vector<ValueId> unneeded{};
-    // The batch normalization that reads its result next, which can be given its statistics.
+    // The batch normalization that reads this result next and can be given its statistics.
     Instruction* norm = nullptr;
-    NormStatistics statistics{};  // of what it reads, found in this run
-    // The slot whose weight it reads, as an index into memory_.packed_slots.
+    NormStatistics statistics{};  // of its input, found in this run
+    // The slot that holds its weight, as an index into memory_.packed_slots.
     std::optional<std::size_t> packed_slot{};
   };
 
   void check_runnable() const;
   void stage_inputs();
   void make_homes();
-  // A tensor like that with memory of its own.
+  // Allocates a tensor like that.
   static Tensor make(const ValueSpec& spec, Device device);
   Tensor in_arena(ValueId value) const;
   void make_instruction(Node& node);
@@ -93,8 +95,8 @@ class Executable {
   void find_packed_slots();
   void find_norms();
   bool is_lasting(ValueId value) const;
-  // True for views, copies of parameters and what is computed when it is read and finds nothing
-  // else, which the host makes.
+  // True for views, copies of parameters, and pending results without further outputs: the host
+  // makes them.
   static bool is_prepared(const Instruction& instruction) {
     const Node& node = *instruction.node;
     return !node.is_host() && (node.op->view != nullptr || instruction.is_copy ||
@@ -109,7 +111,7 @@ class Executable {
   bool run_nodes(bool replays);
   bool run_instruction(Instruction& instruction);
   void prepare(Instruction& instruction);
-  // The first result of one that is left to its readers, in executable_readers.cpp.
+  // The pending first result of such an instruction, in executable_readers.cpp.
   Tensor result_when_read(const Instruction& instruction) const;
   static Tensor norm_when_read(const Instruction& instruction);
   void run_kernel(Instruction& instruction);
@@ -123,14 +125,14 @@ class Executable {
   std::vector<Tensor> take_outputs();
   void forget();
 
-  // What host work needs, in executable_gradients.cpp.
+  // Functions for host work, in executable_gradients.cpp.
   void find_read_gradients();
   void lend_gradients(const Instruction& instruction) const;
   void keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad);
   template <class Work>
   bool with_gradients(const Instruction& instruction, const Work& work);
 
-  // What replays need, in executable_replay.cpp.
+  // Functions for replays, in executable_replay.cpp.
   Part part_of(const Instruction& instruction) const;
   void prepare_queued(const Segment& segment);
   void take_copies_again(const Segment& segment);
@@ -141,21 +143,21 @@ class Executable {
 
   Program program_;
   MemoryPlan memory_;
-  std::vector<Tensor> slots_;  // what each value is at the moment
-  std::vector<Tensor> homes_;  // what it is in every run; undefined if that changes
+  std::vector<Tensor> slots_;  // the current tensor of each value
+  std::vector<Tensor> homes_;  // its tensor in every run; undefined if that changes
   Ref<Storage> arena_;
   std::vector<Instruction> instructions_;
-  // States of which views have homes, and where they were when those were made.
+  // States whose views have homes, and their storages when those views were made.
   std::vector<std::pair<ValueId, Ref<Storage>>> viewed_;
-  std::vector<ValueId> passing_;    // values without such a home
-  std::vector<Tensor*> fresh_;      // results of instructions that are made in every run
-  std::vector<ValueId> gradients_;  // that host work may replace
+  std::vector<ValueId> passing_;    // values without a home
+  std::vector<Tensor*> fresh_;      // results of instructions that are allocated in every run
+  std::vector<ValueId> gradients_;  // gradients that host work may replace
   std::optional<Replay> replay_;
-  Circumstances now_;            // of the segment that is about to run
-  std::size_t recorded_to_ = 0;  // the instruction that a recording has come to
+  Circumstances now_;            // for the segment that is about to run
+  std::size_t recorded_to_ = 0;  // the instruction that a recording has reached
 };
 
-// Does host work while the gradients of its leaves are those that the program has.
+// Does host work while its leaves have the program's gradients.
 template <class Work>
 bool Executable::with_gradients(const Instruction& instruction, const Work& work) {
   const Node& node = *instruction.node;

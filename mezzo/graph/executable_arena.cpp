@@ -1,4 +1,4 @@
-// Where what an executable computes lies: the arena, and leaving it.
+// The memory of an executable's results: using and releasing the arena.
 #include <utility>
 
 #include "mezzo/core/allocation_label.h"
@@ -36,7 +36,7 @@ void Executable::place_in(const Ref<Storage>& arena) {
   find_read_gradients();
 }
 
-// Weights in the arena would keep it, and whoever reads them next might be far off.
+// Weights in the arena would keep it alive, and their next reader might come much later.
 void Executable::clear_slots() const {
   if (!arena_) return;
   for (const PackedSlot& slot : memory_.packed_slots) {
@@ -66,8 +66,9 @@ Tensor Executable::in_arena(ValueId value) const {
   return Tensor(make_ref<TensorImpl>(std::move(part), 0, spec.shape, spec.strides, spec.dtype));
 }
 
-// Inputs come from other places with every run: what reads them could not be recorded. Those that
-// the caller gets back, or that host work may keep, are not to be overwritten by the next run.
+// Copies inputs to fixed addresses. Inputs have other addresses in every run, so calls that read
+// them could not be recorded. Inputs that are returned to the caller, or that host work may keep,
+// are not copied: the next run would overwrite them.
 void Executable::stage_inputs() {
   const MemoryUse use(program_);
   for (const ValueId input : program_.inputs) {

@@ -1,4 +1,4 @@
-// The gradients of leaves while host work of a captured step sees and changes them.
+// The gradients of leaves while host work of a captured step reads and changes them.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace mezzo::graph {
 namespace {
 
-// The same elements under a handle that nobody else has.
+// The same elements under a new handle that nobody else has.
 Tensor own_handle(const Tensor& tensor) {
   Ref<Storage> place = make_ref<Storage>(tensor.address(), tensor.bytes(), tensor.device(),
                                          Ref<RefCounted>(tensor.storage().get()));
@@ -21,7 +21,7 @@ Tensor own_handle(const Tensor& tensor) {
 
 }  // namespace
 
-// The gradients that host work gets and calls behind it read, themselves or views of them.
+// Finds gradients that host work gets and that later calls read, directly or through views.
 void Executable::find_read_gradients() {
   std::set<ValueId> read;
   auto instruction = instructions_.rbegin();
@@ -39,9 +39,10 @@ void Executable::find_read_gradients() {
   }
 }
 
-// What changes gradients in place copies those that somebody else has, too. The capture has given
-// those that are changed a value of their own (CapturedLeaves::separate()), so that in the arena
-// each is the only handle of its memory, as it is behind a backward pass. What lies outside is not.
+// Work that changes gradients in place copies those that somebody else holds. During the capture,
+// gradients to be changed got a value of their own (CapturedLeaves::separate()). So in the arena
+// each gets the only handle to its memory, as after a backward pass. Gradients outside of the arena
+// do not.
 void Executable::lend_gradients(const Instruction& instruction) const {
   const Node& node = *instruction.node;
   const std::size_t first = node.inputs.size() - node.leaves.size();
@@ -53,10 +54,11 @@ void Executable::lend_gradients(const Instruction& instruction) const {
   }
 }
 
-// Host work may have put another tensor in the place of a gradient: what reads that later, views of
-// it too, shall see it.
+// Host work may have replaced a gradient by another tensor: later readers, including views, must
+// see the new one.
 void Executable::keep_gradient(const Instruction& instruction, ValueId value, const Tensor& grad) {
-  // Nobody reads the first behind this, and of the second no work that changes gradients has any.
+  // Nothing later reads a gradient that its readers compute, and gradients outside of the arena
+  // belong to work that does not change them.
   if (memory_.homes[value] == Home::kReaders || memory_.homes[value] == Home::kOutside) return;
   const Tensor& before = slots_[value];
   if (before.defined() && grad.address() == before.address() &&

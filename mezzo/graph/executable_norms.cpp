@@ -10,7 +10,7 @@
 
 namespace mezzo::graph {
 
-// Kernels on devices look for none.
+// Kernels on devices do not compute statistics for a following normalisation.
 void Executable::find_norms() {
   if (!program_.device.is_cpu()) return;
   const MemoryUse memory(program_);
@@ -27,8 +27,8 @@ void Executable::find_norms() {
   }
 }
 
-// Runs the call; where a batch normalization reads the result, its statistics may be found on the
-// way.
+// Runs the call. If a batch normalization reads the result, the kernel may also compute its
+// statistics.
 void Executable::call_kernel(Instruction& instruction) const {
   NormStatistics* const wanted =
       instruction.norm != nullptr ? &instruction.norm->statistics : nullptr;
@@ -36,7 +36,7 @@ void Executable::call_kernel(Instruction& instruction) const {
   const FindStatistics find(wanted);
   const GiveStatistics give(instruction.statistics);
   std::optional<LendScratch> lend;
-  // What kernels lay out in scratch memory, the host writes.
+  // Scratch memory is host memory (core/scratch.h), so only an arena of the host can be lent.
   if (program_.device.is_cpu() && !memory_.free_ranges.empty()) {
     const ArenaRange& idle = memory_.free_ranges[instruction.node - program_.nodes.data()];
     lend.emplace(arena_, idle.offset, idle.bytes);

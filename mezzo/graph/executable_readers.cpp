@@ -1,4 +1,4 @@
-// Results that are left to their readers.
+// Pending results, which their readers compute.
 #include "mezzo/graph/executable.h"
 #include "mezzo/graph/rewrite.h"
 #include "mezzo/ops/batch_norm_attrs.h"
@@ -14,7 +14,7 @@ Tensor Executable::result_when_read(const Instruction& instruction) const {
   return result_when_asked(*node.op, instruction.inputs, node.attrs, spec.shape, spec.dtype);
 }
 
-// By the statistics that it has found, or by given ones.
+// The normalisation uses the statistics that it has found, or given ones.
 Tensor Executable::norm_when_read(const Instruction& instruction) {
   using In = BatchNormInput;
   const auto input = [&](std::size_t i) {

@@ -1,4 +1,4 @@
-// What Executable does for recordings of its parts.
+// Executable's part in recording and replaying segments.
 #include <algorithm>
 #include <set>
 
@@ -31,7 +31,7 @@ void Executable::plan_replay() {
   replay_->plan(std::move(parts), nodes);
 }
 
-// Does what the segment's nodes do. False if that is to be done eagerly.
+// Runs the segment's nodes. Returns false if they must run eagerly.
 bool Executable::run_segment(RecordedSegment& segment) {
   if (!segment.may_record()) return false;
   const Segment range = segment.range();
@@ -53,8 +53,8 @@ bool Executable::run_segment(RecordedSegment& segment) {
   return true;
 }
 
-// What the host does for work that is queued. Updates renew copies of parameters that nobody holds,
-// and the calls in front of them are as good as done: so copies are let go meanwhile.
+// Does the host's part of queued work. Updates renew only copies of parameters that nobody holds.
+// The calls before them count as done, so copies are released meanwhile.
 void Executable::prepare_queued(const Segment& segment) {
   const auto instructions =
       std::span(instructions_).subspan(segment.first, segment.last - segment.first);
@@ -67,13 +67,13 @@ void Executable::prepare_queued(const Segment& segment) {
   take_copies_again(segment);
 }
 
-// The copies that were let go, and views of them.
+// Takes the released copies, and views of them, again.
 void Executable::take_copies_again(const Segment& segment) {
   std::set<ValueId> wanted;
   for (std::size_t i = segment.first; i < segment.last; ++i) {
     wanted.insert(instructions_[i].unneeded.begin(), instructions_[i].unneeded.end());
   }
-  std::vector<ValueId> on_the_way;  // copies of which only views are wanted
+  std::vector<ValueId> on_the_way;  // copies that are only needed for views
   for (std::size_t i = 0; i < segment.last; ++i) {
     Instruction& instruction = instructions_[i];
     if (!is_prepared(instruction)) continue;
@@ -95,12 +95,13 @@ bool Executable::record(RecordedSegment& segment) {
     }
     recorded_to_ = range.last;
   };
-  recorded_to_ = segment.range().last;  // as far as the work does not say where it is
+  recorded_to_ = segment.range().last;  // applies unless the work gets to set it
   return replay_->record(segment, now_, work, recorded_to_);
 }
 
-// Where the segment's values lie now. To ask for the place of a parameter's copy fills it, which
-// must be done before: a recording would hold the filling instead of the copy.
+// Notes the current addresses of the segment's values. Reading the address of a parameter's copy
+// fills the copy, which must happen before recording: otherwise the recording would contain the
+// filling.
 void Executable::look_around(const RecordedSegment& segment) {
   now_.places.clear();
   for (const ValueId value : segment.reads()) now_.places.push_back(slots_[value].address());

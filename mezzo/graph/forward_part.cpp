@@ -1,4 +1,4 @@
-// What is painted of a captured step.
+// The part of a captured step that is painted.
 #include "mezzo/graph/capture.h"
 
 namespace mezzo::graph {
@@ -10,7 +10,7 @@ Program forward_part(const Program& program) {
   forward.device = program.device;
   const std::vector<std::size_t> made_by = makers(program);
   std::vector<bool> is_made(program.values.size(), false);
-  // What a backward pass made, such as a gradient that is part of a loss, is an input here.
+  // A value from a backward pass, such as a gradient that is part of a loss, is an input here.
   const auto give = [&](ValueId value) {
     if (value == kNoValue || is_made[value] || made_by[value] == kNoNode) return;
     Value& given = forward.values[value];

@@ -1,4 +1,4 @@
-// Gradients that are not computed where they stand, but by the update that they are for.
+// Finds gradients that the update computes as it uses them, instead of the node that makes them.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,10 @@
 
 namespace mezzo::graph {
 
-// For each node, whether its result needs no memory: the f32 gradient of one parameter, read by
-// nobody but an early part of the update (passes/update_in_backward.cpp), of a kernel that computes
-// it by rows (Kernel::rows) on a CPU. What the node reads has to be there until then.
+// For each node, whether its result needs no memory. This is so for an f32 gradient of one
+// parameter that only an early part of the update reads (passes/update_in_backward.cpp), from a
+// kernel that can compute it by rows (Kernel::rows) on a CPU. The node's inputs must exist until
+// then.
 std::vector<bool> gradients_by_updates(const Program& program);
 
 }  // namespace mezzo::graph

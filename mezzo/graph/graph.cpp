@@ -32,7 +32,7 @@ bool has_gradient(const optim::Optimizer& optimizer) {
                              [](const Tensor& param) { return param.grad().defined(); });
 }
 
-// Whoever calls a module that the graph does not know would never see it change.
+// Detects calls of modules that were not added to the graph: their changes would go unnoticed.
 class CheckModules final : public CallListener {
  public:
   explicit CheckModules(std::span<nn::Module* const> networks) {
@@ -126,7 +126,7 @@ void GraphBase::backward(const Tensor& loss) {
             "build() calls backward(), and there is nothing to update. Call add_optimizer() in the "
             "graph's constructor");
   has_backward_ = true;
-  // The scale is no part of the region: in 16 bits the product would overflow.
+  // The scale is not part of the region: in 16 bits the product would overflow.
   const amp::NoAutocast outside;
   (scaler_ != nullptr ? scaler_->scale(loss) : loss).backward();
 }
@@ -143,7 +143,7 @@ CompiledStep& GraphBase::step() {
   return *step_;
 }
 
-// That of the scaler, and the number of parameters: groups may have been added.
+// The scaler's mode and the number of parameters, since groups may have been added.
 std::uint64_t GraphBase::mode() {
   std::uint64_t params = 0;
   for (const Trained& trained : trained_) params += trained.optimizer->params().size();
@@ -181,7 +181,7 @@ std::vector<Tensor> GraphBase::capture_step(std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_arg(outputs[i].defined(), kOp, "result ", i, " of build() is undefined. Return a tensor");
   }
-  // Groups may have been added to optimizers since.
+  // Checked again, because groups may have been added to optimizers since.
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) check_apart(*trained_[j].optimizer, *trained_[i].optimizer);
   }
@@ -218,7 +218,7 @@ void GraphBase::note_update() {
   drop_gradients();
 }
 
-// Where parts of the program are recorded, the update is one of them.
+// If parts of the program are recorded, queues the update, too.
 bool GraphBase::queue_update() {
   std::vector<amp::UpdateOnDevice::Player> players;
   for (const auto& [optimizer, options] : trained_) {
@@ -232,12 +232,12 @@ bool GraphBase::queue_update() {
     }
     scaler().update();
   };
-  // The last of what is prepared: copies of buffers on devices are launched with the update, if not
-  // before, and have to be put back if what comes behind fails.
+  // This runs last: copies of buffers on devices are launched with the update, if not before, and
+  // must be restored if a later step fails.
   return scaler().queue_steps(players, tell, [this] { buffers_.complete(); });
 }
 
-// Where nothing has to be known of the gradients before, the update follows each of them.
+// Lets the update follow each gradient, where nothing needs to see the gradients before.
 bool GraphBase::note_update_by_leaf() {
   const bool looks_first = scaler().is_enabled() || scaler().statistics() != nullptr;
   const auto can_follow = [](const Trained& trained) {

@@ -1,4 +1,4 @@
-// Graph: a training or inference step as a class, captured when it is first called.
+// Graph: a training or inference step as a class, captured at its first call.
 #pragma once
 
 #include <array>
@@ -19,24 +19,24 @@
 
 namespace mezzo::graph {
 
-// How a graph is made. A change makes it anew at its next call.
+// Options of a graph. After a change the graph is captured again at its next call.
 class GraphConfig {
  public:
-  // Whether build() is a region of mixed precision, of level auto. Regions around the call of a
-  // graph do not count; what modules say of themselves does.
+  // Whether build() runs in a region of mixed precision, at level auto. Regions around the call of
+  // a graph are ignored; settings of modules apply.
   void enable_amp(bool mode = true, DType dtype = DType::kF16);
-  // The same, of any level and with rules of the user.
+  // Sets a policy, with any level and user rules.
   void enable_amp(const amp::Policy& policy);
   // Leaves out a pass, by its name in graph/passes/passes.h.
   void disable_pass(std::string name);
-  // How many programs are kept, for different shapes and modes.
+  // Sets the number of programs that are kept, for different shapes and modes.
   void keep_programs(std::size_t most);
-  // Whether parts of programs are recorded on devices that can (graph/replay.h).
+  // Whether parts of programs are recorded, on devices that can (graph/replay.h).
   void enable_recording(const RecordOptions& record);
 
-  // Whether running statistics and other buffers of the graph's modules are put back where an
-  // overflow has a step skipped; else they keep what that step made of them, infinities too, as in
-  // OneFlow and PyTorch.
+  // Whether running statistics and other buffers of the graph's modules are restored if an overflow
+  // skips the step. Otherwise they keep the values of that step, even infinities, as in OneFlow and
+  // PyTorch.
   void restore_buffers(bool mode = true);
 
   const std::optional<amp::Policy>& amp() const { return amp_; }
@@ -55,18 +55,19 @@ class GraphConfig {
   std::uint64_t changes_ = 0;
 };
 
-// What a run did with one optimizer.
+// The effect of a run on one optimizer.
 struct GraphUpdate {
   amp::StepResult step{};
   std::optional<double> grad_norm{};  // before clipping, if there was any
 };
 
 struct AddOptimizerOptions {
-  // The common norm of the optimizer's gradients is clipped to that.
+  // If given, the common norm of the optimizer's gradients is clipped to this value.
   std::optional<double> max_grad_norm{};
 };
 
-// All of a graph but the signature of its build(). What is added to it must outlive it.
+// The base of all graphs, which does not depend on the signature of build(). Objects that are added
+// to it must outlive it.
 class GraphBase {
  public:
   GraphBase(const GraphBase&) = delete;
@@ -75,33 +76,35 @@ class GraphBase {
 
   GraphConfig config{};
 
-  // The program of the last run, for to_text(). Throws ArgumentError before the first.
+  // The program of the last run, for example for to_text(). Throws ArgumentError before the first
+  // run.
   const Program& program() const;
-  // Programs that are kept.
+  // The number of programs that are kept.
   std::size_t programs() const { return step_.has_value() ? step_->programs() : 0; }
-  // Gives back the memory that results lie in, on CPUs, until the next run.
+  // Frees the memory of results, on CPUs, until the next run.
   void release_memory() {
     if (step_.has_value()) step_->release_memory();
   }
-  // What the last run did, one for each optimizer.
+  // The effects of the last run, one for each optimizer.
   const std::vector<GraphUpdate>& updates() const { return updates_; }
 
  protected:
   GraphBase() = default;
 
-  // A network that build() uses: it gives the program its names, and is watched for other modes,
-  // hooks and parameters.
+  // Adds a network that build() uses: it gives the program its names, and changes of its modes,
+  // hooks and parameters are detected.
   void add_module(nn::Module& net);
-  // Steps after build() and drops its gradients. Several of them step all or, if one met a gradient
-  // that is not finite, none. Throws ArgumentError if another one has a parameter of it.
+  // Adds an optimizer, which steps after build() and whose gradients are then dropped. Several
+  // optimizers all step or, if one has a gradient that is not finite, all skip. Throws
+  // ArgumentError if another one has one of its parameters.
   void add_optimizer(optim::Optimizer& optimizer, const AddOptimizerOptions& options = {});
-  // Scales what backward() gets, and has the optimizers skip where gradients overflow. The second
-  // form keeps the scaler.
+  // Scales the argument of backward(), and makes the optimizers skip if gradients overflow. The
+  // second overload stores the scaler.
   void set_grad_scaler(amp::GradScaler& scaler);
   void set_grad_scaler(amp::GradScaler&& scaler);
 
-  // The backward pass, of the scaled loss; within build(). Throws ArgumentError if there is no
-  // optimizer.
+  // Runs the backward pass of the scaled loss; call it within build(). Throws ArgumentError if
+  // there is no optimizer.
   void backward(const Tensor& loss);
 
   std::vector<Tensor> run(std::span<const Tensor> inputs);
@@ -138,7 +141,7 @@ class GraphBase {
   bool has_backward_ = false;  // since build() began
   std::vector<GraphUpdate> updates_;
   std::optional<CompiledStep> step_;
-  std::uint64_t changes_ = 0;  // of the configuration that it was made with
+  std::uint64_t changes_ = 0;  // of the configuration when the step was made
   std::atomic<bool> is_running_ = false;
 };
 
@@ -151,8 +154,8 @@ inline constexpr bool kIsTensors<std::vector<Tensor>> = true;
 template <std::size_t n>
 inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
 
-// A step of a network as OneFlow's nn.Graph has it. Graph<Tensor(Tensor, Tensor)> takes two tensors
-// and gives one; the result may also be a std::array<Tensor, n> or a std::vector<Tensor>.
+// A step of a network, as in OneFlow's nn.Graph. Graph<Tensor(Tensor, Tensor)> takes two tensors
+// and returns one; the result may also be a std::array<Tensor, n> or a std::vector<Tensor>.
 //
 //   class TrainGraph : public Graph<Tensor(Tensor, Tensor)> {
 //    public:
@@ -176,23 +179,23 @@ inline constexpr bool kIsTensors<std::array<Tensor, n>> = true;
 //   const Tensor loss = graph(x, labels);
 //
 // build() is captured once for every shape, dtype and mode of the networks, and computes nothing
-// then (see capture.h). A call runs the program, and the update in it: gradients are unscaled,
-// checked and clipped, the optimizers step or skip, the scale moves on, and the gradients of
-// optimizers and networks are dropped, as they are before the run. Each run has its own update:
-// gradients cannot be gathered over several.
+// then (see capture.h). A call runs the program, including the update. Gradients are unscaled,
+// checked and clipped, the optimizers step or skip, and the scale is updated. The gradients of
+// optimizers and networks are dropped before and after the run. Each run has its own update:
+// gradients cannot be accumulated over several runs.
 //
-// A graph has one caller at a time: a call while another one runs, by another thread or from within
+// A graph has one caller at a time: a call during another one, by another thread or from within
 // build(), throws ArgumentError.
 //
-// A graph without optimizer records nothing: it is for inference. Which mode its networks are in is
-// up to the user, as with those of all graphs. Checkpoints hold the state of networks, optimizers
-// and scaler as ever; the graph has none.
+// A graph without an optimizer records no tape: it is for inference. The user chooses the mode of
+// its networks, as with all graphs. A graph has no state for checkpoints: networks, optimizers and
+// scaler have theirs as usual.
 //
 // A call throws ArgumentError like capture(), for undefined inputs, if build() calls a module that
-// was not added, and if there is an optimizer and no backward pass; what build() throws besides
-// comes out. Gradients and scale are then as if the run had not begun. So are parameters and their
-// optimizers' state, unless it is thrown in the midst of a run on a CPU that has begun to update
-// them (passes.h, update_in_backward).
+// was not added, and if there is an optimizer but no backward pass. It passes on other exceptions
+// of build(). Gradients and scale are then as if the run had not begun. So are parameters and their
+// optimizers' state, except after an exception in the middle of a run on a CPU that has begun to
+// update them (passes.h, update_in_backward).
 template <class Signature>
 class Graph;
 
@@ -211,7 +214,7 @@ class Graph<Result(Inputs...)> : public GraphBase {
   virtual Result build(const Inputs&... inputs) = 0;
 
  private:
-  // Host work of the user's own may end a run early, and then there is nothing.
+  // Host work of the user may end a run early; then there are no results.
   static Result result_of(std::vector<Tensor> tensors) {
     if constexpr (std::same_as<Result, std::vector<Tensor>>) {
       return tensors;

@@ -15,7 +15,7 @@ class LineScanner {
 
   bool at_end() const { return rest_.empty(); }
 
-  // Reads exactly that text if it is next.
+  // Consumes exactly that text if it is next.
   bool take(std::string_view token) {
     if (!rest_.starts_with(token)) return false;
     rest_.remove_prefix(token.size());
@@ -25,7 +25,7 @@ class LineScanner {
     if (!take(token)) expected(concat("\"", token, "\""));
   }
 
-  // Everything up to one of the characters `stops`, or to the end; at least one character.
+  // Reads up to one of the characters `stops`, or to the end; at least one character.
   std::string_view word(std::string_view stops, std::string_view what) {
     const std::string_view found = rest_.substr(0, rest_.find_first_of(stops));
     if (found.empty()) expected(what);
@@ -33,7 +33,7 @@ class LineScanner {
     return found;
   }
 
-  // Everything up to and with the character `last`.
+  // Reads up to and including the character `last`.
   std::string_view through(char last, std::string_view what) {
     const std::size_t end = rest_.find(last);
     if (end == std::string_view::npos) expected(what);
@@ -42,7 +42,7 @@ class LineScanner {
     return found;
   }
 
-  // A text in quotes, as to_text() writes it.
+  // Reads a quoted text, as to_text() writes it.
   std::string quoted() {
     need("\"");
     std::string text;

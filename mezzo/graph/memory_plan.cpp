@@ -12,8 +12,8 @@
 namespace mezzo::graph {
 namespace {
 
-// Of every block, as the devices' allocators have it: 64 bytes are a vector and a cache line, and
-// cards' kernels are chosen for 256.
+// Rounds up to the alignment of blocks, which is that of the devices' allocators. 64 bytes are a
+// vector and a cache line; GPU kernels are chosen for 256.
 std::size_t aligned(std::size_t bytes, Device device) {
   const std::size_t alignment = device.is_cpu() ? 64 : 256;
   return round_up(bytes, alignment);
@@ -24,7 +24,7 @@ bool is_dense(const ValueSpec& spec) {
          (spec.shape.rank() == 4 && spec.strides == strides_for(spec.shape, Format::kChannelsLast));
 }
 
-// When a block is alive, as indices of nodes.
+// The lifetime of a block, as indices of nodes.
 struct Life {
   std::size_t first = 0;
   std::size_t last = 0;
@@ -32,10 +32,10 @@ struct Life {
 
 bool meet(const Life& a, const Life& b) { return a.first <= b.last && b.first <= a.last; }
 
-// What a call finds besides its first result: a normalisation its statistics.
+// Further outputs of a call after its first result: the statistics of a normalisation.
 std::span<const ValueId> found_by(const Node& node) { return std::span(node.outputs).subspan(1); }
 
-// For each node, whether its first result is computed by those who read it.
+// For each node, whether its readers compute its first result.
 std::vector<bool> left_to_readers(const Program& program) {
   std::vector<bool> left = norms_by_readers(program);
   const std::vector<bool> gradients = gradients_by_updates(program);
@@ -43,13 +43,13 @@ std::vector<bool> left_to_readers(const Program& program) {
   return left;
 }
 
-// Where values live, and which share a block.
+// Determines the home of each value, and which values share a block.
 class Blocks {
  public:
   Blocks(const Program& program, bool copies_results)
       : program_(program),
         copies_results_(copies_results),
-        // What is recorded is recorded where it stands.
+        // Recorded calls compute their own results.
         by_readers_(copies_results ? std::vector<bool>(program.nodes.size(), false)
                                    : left_to_readers(program)) {
     plan_.homes.assign(program.values.size(), Home::kOutside);
@@ -63,7 +63,7 @@ class Blocks {
   MemoryPlan take() { return std::move(plan_); }
 
  private:
-  // Of each value itself; views come on top as they are met.
+  // The last reader of each value itself; reads through views are added later.
   void find_last_reads() {
     last_read_.assign(program_.values.size(), 0);
     for (std::size_t i = program_.nodes.size(); i-- > 0;) {
@@ -121,7 +121,7 @@ class Blocks {
     return true;
   }
 
-  // What the program returns outlives the run, and so does all that shares its block.
+  // Values that the program returns outlive the run, and so do all values that share their block.
   void mark_returned() {
     std::vector<bool> fresh(program_.values.size(), false);
     const std::size_t results = program_.outputs.size() - program_.leaves.size();
@@ -171,7 +171,7 @@ std::vector<Life> lives_of_blocks(const Program& program, const MemoryPlan& plan
   return lives;
 }
 
-// The lowest place for `bytes` between what is placed already and alive at the same time.
+// The lowest offset for `bytes` between blocks that are already placed and alive at the same time.
 std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t bytes) {
   std::ranges::sort(taken);
   std::size_t place = 0;
@@ -182,7 +182,7 @@ std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, 
   return place;
 }
 
-// A block of the arena, with the bytes that it takes there.
+// A block of the arena, and the bytes that it takes there.
 struct PlacedBlock {
   ValueId value{};
   std::size_t bytes = 0;
@@ -193,7 +193,7 @@ struct PlacedBlock {
   bool is_alive_at(std::size_t node) const { return meet(life, {node, node}); }
 };
 
-// Those of a plan, still without a place.
+// The blocks of a plan, without offsets.
 std::vector<PlacedBlock> blocks_of_arena(const Program& program, const MemoryPlan& plan) {
   const std::vector<Life> lives = lives_of_blocks(program, plan);
   std::vector<PlacedBlock> blocks;
@@ -204,7 +204,7 @@ std::vector<PlacedBlock> blocks_of_arena(const Program& program, const MemoryPla
   return blocks;
 }
 
-// When most is alive, and how much.
+// The node at which most memory is alive, and the bytes.
 struct Peak {
   std::size_t node = 0;
   std::size_t bytes = 0;
@@ -221,7 +221,7 @@ Peak peak_of(const Program& program, std::span<const PlacedBlock> blocks) {
   return {static_cast<std::size_t>(most - change.begin()), static_cast<std::size_t>(*most)};
 }
 
-// Gives one block after the other the lowest place that is free. Returns the bytes of the arena.
+// Places one block after the other at the lowest free offset. Returns the bytes of the arena.
 std::size_t place_in_order(std::span<PlacedBlock> blocks) {
   std::size_t arena = 0;
   std::vector<std::pair<std::size_t, std::size_t>> taken;
@@ -236,9 +236,9 @@ std::size_t place_in_order(std::span<PlacedBlock> blocks) {
   return arena;
 }
 
-// What is alive at the peak before all else, in the order in which it comes: it lies one upon the
-// other without a gap, and what is free of its place before and behind the peak is one room on top,
-// for a backward pass reads the last results first.
+// Orders the blocks that are alive at the peak before all others, by the beginning of their lives.
+// They are then stacked without gaps. Before and after the peak their free space is contiguous at
+// the top, because a backward pass reads the last results first.
 std::vector<PlacedBlock> peak_first(std::vector<PlacedBlock> blocks, std::size_t peak) {
   const auto others =
       std::stable_partition(blocks.begin(), blocks.end(),
@@ -249,7 +249,7 @@ std::vector<PlacedBlock> peak_first(std::vector<PlacedBlock> blocks, std::size_t
   return blocks;
 }
 
-// Gives the blocks their places.
+// Assigns offsets to the blocks.
 void arrange(const Program& program, std::vector<PlacedBlock>& blocks, MemoryPlan& plan) {
   const Peak peak = peak_of(program, blocks);
   plan.least_bytes = peak.bytes;
@@ -267,8 +267,9 @@ void arrange(const Program& program, std::vector<PlacedBlock>& blocks, MemoryPla
   for (const PlacedBlock& block : blocks) plan.offsets[block.value] = block.offset;
 }
 
-// Where the arena is free from the update of a run to the reader in the next one: none is worth a
-// larger arena. The largest first, since packing those later takes longest.
+// Places slots where the arena is free from the update of a run to the reader in the next one. No
+// slot is worth a larger arena. The largest are placed first, since packing those later takes
+// longest.
 void arrange_slots(const Program& program, std::span<const PlacedBlock> blocks, MemoryPlan& plan) {
   std::vector<PackedSlot> wanted = wanted_slots(program);
   std::ranges::stable_sort(wanted, std::greater<>(), &PackedSlot::bytes);
@@ -281,7 +282,7 @@ void arrange_slots(const Program& program, std::span<const PlacedBlock> blocks, 
       if (!meet(block.life, beginning) && !meet(block.life, end)) continue;
       taken.emplace_back(block.offset, block.end());
     }
-    for (const PackedSlot& other : plan.packed_slots) {  // in the end, all of them are in use
+    for (const PackedSlot& other : plan.packed_slots) {  // at the end of a run all slots are in use
       taken.emplace_back(other.offset, other.offset + aligned(other.bytes, program.device));
     }
     const std::size_t bytes = aligned(slot.bytes, program.device);
@@ -290,8 +291,8 @@ void arrange_slots(const Program& program, std::span<const PlacedBlock> blocks, 
   }
 }
 
-// Whether what lies in the slot may be needed at a node: between the reader and the writer it is
-// not.
+// Whether the contents of the slot are needed at a node: they are not between the reader and the
+// writer.
 bool is_slot_in_use(const PackedSlot& slot, std::size_t node) {
   return node <= slot.reader || node >= slot.writer;
 }
@@ -341,7 +342,7 @@ MemoryPlan plan_memory(const Program& program, bool copies_results) {
   MemoryPlan plan = Blocks(program, copies_results).take();
   std::vector<PlacedBlock> blocks = blocks_of_arena(program, plan);
   arrange(program, blocks, plan);
-  // What is recorded reads weights where they stand.
+  // Recorded calls read weights where they are.
   if (!copies_results) {
     arrange_slots(program, blocks, plan);
     plan.free_ranges = free_ranges(program, blocks, plan);

@@ -9,7 +9,7 @@ namespace mezzo::graph {
 Program with_host_work_moved(Program program) {
   std::vector<Node> nodes;
   std::vector<Node> waiting;
-  std::ptrdiff_t ahead = 0;  // where work that goes ahead is put
+  std::ptrdiff_t ahead = 0;  // where work that can go ahead is inserted
   const auto catch_up = [&] {
     nodes.insert(nodes.end(), std::make_move_iterator(waiting.begin()),
                  std::make_move_iterator(waiting.end()));

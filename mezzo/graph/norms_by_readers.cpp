@@ -34,7 +34,7 @@ bool normalises(const Program& program, const Node& reader, const Node& norm) {
   return true;
 }
 
-// What the norm reads is still the same when its reader comes.
+// Whether the norm's inputs still have the same values when its reader runs.
 bool reads_the_same(const MemoryUse& memory, const Node& norm, std::size_t at, std::size_t reader) {
   using In = BatchNormInput;
   for (std::size_t i = 0; i < norm.inputs.size(); ++i) {
@@ -56,7 +56,7 @@ std::vector<bool> norms_by_readers(const Program& program) {
     const Node& node = program.nodes[i];
     if (!is_candidate(program, node) || memory.is_returned(node.outputs[0])) continue;
     result[i] = std::ranges::all_of(all_readers[node.outputs[0]], [&](std::size_t reader) {
-      // A norm that is itself computed by its readers reads nothing where it stands.
+      // A norm that its readers compute reads nothing at its own place.
       return !result[reader] && reads_the_same(memory, node, i, reader) &&
              normalises(program, program.nodes[reader], node);
     });

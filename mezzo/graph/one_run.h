@@ -1,4 +1,4 @@
-// OneRun: a step is run by one caller at a time.
+// OneRun: a guard that allows one run of a step at a time.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,10 @@
 
 namespace mezzo::graph {
 
-// A run, for as long as it exists. A second one would overwrite the results of the first.
+// Exists during a run. A second run would overwrite the results of the first.
 class OneRun {
  public:
-  // Throws ArgumentError if there is a run already. `op` is what the message begins with.
+  // Throws ArgumentError if a run is in progress. The message begins with `op`.
   OneRun(std::atomic<bool>& is_running, const char* op) : is_running_(is_running) {
     check_arg(
         !is_running.exchange(true), op,

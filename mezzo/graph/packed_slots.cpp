@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kWeightInput = 1;
 
-// The calls that read a convolution's weight, and the pass whose layout they read it in.
+// An operation that reads a convolution's weight, and the pass in which it does, which determines
+// the layout.
 struct WeightReader {
   const OpDef* op;
   ReadIn pass;
@@ -39,7 +40,7 @@ ValueId parameter_of(const Program& program, ValueId value, std::size_t maker) {
   return state.kind == ValueKind::kState && state.tensor.defined() ? value : kNoValue;
 }
 
-// The parts of updates, by the parameters that they change.
+// The update parts, by the parameters that they change.
 std::map<const TensorImpl*, std::size_t> parts_of_updates(const Program& program) {
   std::map<const TensorImpl*, std::size_t> parts;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {

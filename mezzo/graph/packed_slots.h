@@ -10,28 +10,28 @@
 
 namespace mezzo::graph {
 
-// A place for a weight in a layout of a kernel's own, which the update of a run writes and one call
-// of the next run reads: between them lie the end of a run and the beginning of another, where the
+// Memory for a weight in a kernel's own layout, which the update of a run writes and one call of
+// the next run reads. In between are the end of a run and the beginning of the next, where the
 // arena is emptiest.
 struct PackedSlot {
-  std::size_t reader = 0;  // the node
-  std::size_t writer = 0;  // the update's part, or the first host work behind all calls
+  std::size_t reader = 0;  // the node that reads it
+  std::size_t writer = 0;  // the part of the update, or the first host work after all calls
   ValueId weight = kNoValue;
-  ValueId parameter = kNoValue;  // the state that it is, or is a copy of
+  ValueId parameter = kNoValue;  // the state that the weight is, or is a copy of
   ReadIn pass = ReadIn::kForward;
   std::size_t bytes = 0;
   std::size_t offset = 0;  // in the arena
 };
 
-// The first of the nodes behind all calls; how many nodes there are if the last one is a call.
+// The first of the nodes after all calls; the number of nodes if the last one is a call.
 std::size_t first_of_last_host_work(const Program& program);
 
-// Those that a program could use, still without a place: weights of convolutions that one call of
+// The slots that a program could use, without offsets: for weights of convolutions that one call of
 // each pass reads, and that something writes.
 std::vector<PackedSlot> wanted_slots(const Program& program);
 
-// Offers the slots that `writer` writes to an update, each once: kernels may have read a weight in
-// two layouts.
+// Offers the slots that `writer` writes to an update, each once, because kernels may read a weight
+// in two layouts.
 class OfferSlots final : public PackedPlaces {
  public:
   OfferSlots(std::span<const PackedSlot> slots, const Program& program, const Ref<Storage>& arena,
@@ -47,7 +47,7 @@ class OfferSlots final : public PackedPlaces {
   OfferPlaces offer_{*this};
 };
 
-// Gives up what lies in the slot, read or not: what the arena holds next is going to be written.
+// Frees the contents of the slot, read or not, because the arena will be overwritten there.
 void clear_slot(const PackedSlot& slot, const Tensor& weight);
 
 }  // namespace mezzo::graph

@@ -1,4 +1,4 @@
-// Passes: changes of a program that leave what it computes as it is.
+// Passes: changes of a program that preserve what it computes.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace mezzo::graph {
 struct Pass {
   const char* name;
   const char* doc;               // one sentence
-  std::size_t (*run)(Program&);  // returns how much it changed
+  std::size_t (*run)(Program&);  // returns the number of changes
 };
 
-// What a pass did.
+// The effect of a pass.
 struct PassRecord {
   std::string name{};
   std::size_t changes = 0;
@@ -29,24 +29,24 @@ struct PassRecord {
 using PassLog = std::vector<PassRecord>;
 
 struct PassOptions {
-  // Passes that are left out, by name; those that the environment variable MEZZO_DISABLE_PASSES
-  // names, separated by commas, are too.
+  // Passes to leave out, by name; also those in the environment variable MEZZO_DISABLE_PASSES,
+  // separated by commas.
   std::vector<std::string> disabled{};
-  // Whether the program is looked over before the first pass and after each (see verify()). Debug
-  // builds do so in any case.
+  // Whether the program is checked before the first pass and after each (see verify()). Debug
+  // builds always do.
   bool verify = true;
 };
 
 // Runs passes one after the other.
 class PassRunner {
  public:
-  // Throws ArgumentError for a name among those to be left out that no pass has.
+  // Throws ArgumentError if no pass has one of the names to be left out.
   explicit PassRunner(std::vector<Pass> passes, const PassOptions& options = {});
 
-  // Changes the program. Throws what a pass throws, and ArgumentError naming the pass behind which
-  // the program is none any more.
+  // Runs the passes on the program. Throws what a pass throws, and ArgumentError naming the pass
+  // after which the program is invalid.
   PassLog run(Program& program) const;
-  // The same for one of them; nothing for one that is left out or not there.
+  // Runs one of the passes; does nothing if it is left out or does not exist.
   PassLog run_only(std::string_view name, Program& program) const;
   // The passes that are not left out.
   const std::vector<Pass>& passes() const { return passes_; }

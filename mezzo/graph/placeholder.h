@@ -1,4 +1,4 @@
-// What stands for tensors while a step is captured and nothing is computed.
+// Placeholders for tensors during a capture, when nothing is computed.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace mezzo::graph {
 
-// A value as somebody may hold it: a geometry over a storage.
+// A value as a tensor may show it: a geometry over a storage.
 struct Known {
   std::int64_t offset;
   ValueSpec spec;
@@ -24,14 +24,14 @@ inline bool is_of(const Known& known, const Tensor& tensor) {
          known.spec.shape == tensor.shape() && known.spec.strides == tensor.strides();
 }
 
-// One capture, for all that stands for its values: some of that may outlive it.
+// The state of one capture, shared by its placeholders, some of which may outlive it.
 struct CaptureState {
   std::atomic<bool> is_over = false;
-  std::atomic<int> placeholders = 0;  // that somebody holds
+  std::atomic<int> placeholders = 0;  // placeholders that somebody holds
 };
 
-// What stands for the elements of a result. It knows the values that lie in its storage, so that
-// they are forgotten with it: another storage may have its address later.
+// The placeholder for a result's elements. It knows the values in its storage, so that they are
+// forgotten with it: a later storage may have the same address.
 class Placeholder final : public LazyContents {
  public:
   Placeholder(std::string what, std::shared_ptr<CaptureState> capture)

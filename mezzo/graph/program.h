@@ -2,8 +2,8 @@
 //
 // Every value is made once: it is an input of the program, a tensor that exists between runs (a
 // parameter, a buffer, a constant), or the result of one node. Nodes are in the order in which they
-// run, so each reads only what stands before it. What a step does besides calls of operations is
-// host work, which keeps its place among the nodes.
+// run, so each reads only earlier values. Everything that a step does besides calls of operations
+// is host work, which keeps its place among the nodes.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 namespace mezzo::graph {
 
-// The place of a value in Program::values.
+// The index of a value in Program::values.
 using ValueId = std::uint32_t;
-inline constexpr ValueId kNoValue = ~ValueId{0};  // an optional input that is not given
+inline constexpr ValueId kNoValue = ~ValueId{0};  // an absent optional input
 
 struct ValueSpec {
   Shape shape{};
@@ -35,7 +35,7 @@ struct ValueSpec {
   static ValueSpec dense(const Shape& shape, DType dtype, Format format = Format::kContiguous) {
     return {shape, dtype, strides_for(shape, format)};
   }
-  // What the elements take in memory if they are dense.
+  // The size of the elements in memory if they are dense.
   std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * size_of(dtype); }
   bool operator==(const ValueSpec&) const = default;
 };
@@ -49,8 +49,8 @@ enum class ValueKind : std::uint8_t {
 struct Value {
   ValueKind kind = ValueKind::kResult;
   ValueSpec spec{};
-  std::string name{};  // of inputs and states; results may be without
-  Tensor tensor{};     // of a state in a program that can run; undefined in one that was parsed
+  std::string name{};  // for inputs and states; results may have none
+  Tensor tensor{};     // for a state in a program that can run; undefined in a parsed program
 };
 
 using Phase = amp::StepPhase;
@@ -60,34 +60,35 @@ struct Node {
   Attrs attrs{};
   std::vector<ValueId> inputs{};  // kNoValue for absent optional inputs
   std::vector<ValueId> outputs{};
-  // Values that output i may be written over (see call_over()), as far as nobody reads them later;
-  // kNoValue for none. May be shorter than outputs.
+  // Values that output i may overwrite (see call_over()), if nobody reads them later; kNoValue for
+  // none. May be shorter than outputs.
   std::vector<ValueId> over{};
   Phase phase = Phase::kForward;
-  // True for a cast that a call made of one of its operands, so that they have a common dtype:
-  // where precision is decided otherwise, there may be none.
+  // True for a cast that a call made of one of its operands, to give them a common dtype. If
+  // precision is decided differently, it may not be needed.
   bool is_promotion = false;
-  std::string path{};  // of the module that made the call
-  // What the region around the call said of its precision, for the pass that paints; null outside
-  // of regions, and once the casts are there.
+  std::string path{};  // path of the module that made the call
+  // The policy of the region around the call, for the pass that paints; null outside of regions,
+  // and after casts were inserted.
   std::shared_ptr<const amp::Policy> policy{};
-  // What that pass decided: the dtype of the inputs that may be cast, and why. None: takes what
-  // comes. Forgotten once the casts are there.
+  // The decision of that pass: the dtype of the inputs that may be cast, and the reason. Empty: the
+  // dtype of the inputs. Removed when casts are inserted.
   std::optional<DType> paint{};
   std::string reason{};
 
-  // Host work: what it is called, what it does, and the leaves whose gradients are the last
-  // leaves.size() inputs; while it works they are the gradients of the leaves.
+  // Host work: its name, its function, and the leaves whose gradients are the last leaves.size()
+  // inputs. During the work they are the `grad` of the leaves.
   std::string host{};
   HostWork work{};
   HostWorkTime time = HostWorkTime::kInPlace;
-  // What the thread was about to do with calls: record them, and cast their inputs. Null: no casts.
+  // The state of the thread around host work: whether calls are recorded, and how their inputs are
+  // cast. Null: no casts.
   bool records_calls = true;
   std::shared_ptr<const PrecisionContext> region{};
-  std::function<void()> prepare{};  // not null: what it does only queues work
+  std::function<void()> prepare{};  // not null: the work only queues kernels
   std::vector<Tensor> leaves{};
-  std::shared_ptr<const LeafWork> by_leaf{};  // not null: can be done in parts
-  // One of these parts: changes its leaves and nothing else that the program knows.
+  std::shared_ptr<const LeafWork> by_leaf{};  // not null: the work can be done in parts
+  // True for one of these parts: it changes its leaves and nothing else that the program knows.
   bool is_part = false;
 
   bool is_host() const { return op == nullptr; }
@@ -98,18 +99,18 @@ struct Program {
   std::vector<Value> values{};
   std::vector<Node> nodes{};
   std::vector<ValueId> inputs{};
-  // What a run gives back; the last leaves.size() of them become the gradients of the leaves.
+  // The results of a run; the last leaves.size() of them become the gradients of the leaves.
   std::vector<ValueId> outputs{};
   std::vector<Tensor> leaves{};
-  // Leaves to whose gradients the step adds: a run must not find any.
+  // Leaves to whose gradients the step adds: a run must not find old ones.
   std::vector<Tensor> adds_to{};
-  // Where all of it lies and runs: inputs, states and results.
+  // The device of all inputs, states and results.
   Device device{};
-  // How far a run moves default_generator(), from the place that it then puts into the state
-  // `random_start`: calls that draw random numbers read that as their last input, and their
-  // attributes hold positions relative to it, with seed 0.
+  // How far a run advances default_generator(). Its position is put into the state `random_start`:
+  // calls that draw random numbers read that as their last input, and their attributes hold
+  // positions relative to it, with seed 0.
   std::uint64_t random_words = 0;
-  ValueId random_start = kNoValue;  // none draws any
+  ValueId random_start = kNoValue;  // no call draws any
 
   const ValueSpec& spec(ValueId value) const { return values[value].spec; }
 
@@ -122,16 +123,16 @@ struct Program {
 // The node that makes each value, as an index into nodes; kNoNode for inputs and states.
 inline constexpr std::size_t kNoNode = ~std::size_t{0};
 std::vector<std::size_t> makers(const Program& program);
-// For each value, the nodes that read it, in order, each once per input that it is.
+// For each value, the nodes that read it, in order, once for each input.
 std::vector<std::vector<std::size_t>> readers(const Program& program);
 
-// Makes every reader of `from` read `to` instead, and the program return it.
+// Replaces all uses of `from`, by nodes and as an output of the program, by `to`.
 void replace_uses(Program& program, ValueId from, ValueId to);
 
-// A tensor with that geometry and without elements, for shape inference: asking for its elements
+// A tensor with that geometry but without elements, for shape inference: reading its elements
 // throws.
 Tensor stand_in(const ValueSpec& spec, Device device = {});
-// The same; asking for its elements does what `contents` does.
+// Like the other stand_in(), but reading its elements fills them from `contents`.
 Tensor stand_in(const ValueSpec& spec, Device device, Ref<LazyContents> contents);
 
 }  // namespace mezzo::graph

@@ -1,4 +1,4 @@
-// A segment of a program from run to run: its recording, and whether that still holds.
+// A segment of a program between runs: its recording, and whether that is still valid.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace mezzo::graph {
 
-// What a recording holds fast besides the program.
+// The conditions besides the program that a recording depends on.
 struct Circumstances {
-  std::vector<const void*> places{};  // of the values that it reads
-  bool tf32 = false;                  // whether f32 products may be rounded
-  // A network that comes back to a device may lie where it did, and the lists and flags of its
-  // update elsewhere: those are made anew on each device and are no values of the program.
+  std::vector<const void*> places{};  // addresses of the values that it reads
+  bool tf32 = false;                  // whether f32 products may be rounded to TF32
+  // A network that returns to a device may get its old addresses, but the lists and flags of its
+  // update get new ones: they are made again on each device and are not values of the program.
   std::uint64_t moves = 0;
 
   bool operator==(const Circumstances&) const = default;
@@ -23,19 +23,19 @@ struct Circumstances {
 
 class RecordedSegment {
  public:
-  // `reads`: the values that the segment reads and does not make.
+  // `reads`: the values that the segment reads but does not make.
   RecordedSegment(Segment range, std::vector<ValueId> reads)
       : range_(range), reads_(std::move(reads)) {}
 
   const Segment& range() const { return range_; }
   const std::vector<ValueId>& reads() const { return reads_; }
 
-  // True if there is a recording that was made under these circumstances.
+  // True if there is a recording that was made under these conditions.
   bool holds(const Circumstances& now) const { return recording_ && made_under_ == now; }
-  // False if recordings went stale time and again before they had paid: then making more of them
-  // would cost more than it brings.
+  // False if recordings repeatedly became invalid before they paid off: then further ones would
+  // cost more than they save.
   bool may_record() const { return wasted_ < kMostWasted; }
-  // Lets go of a recording that does not hold any more, before the next is made.
+  // Drops an invalid recording before the next one is made.
   void drop();
   void keep(Ref<Recording> recording, Circumstances made_under);
   void launch();
@@ -48,8 +48,8 @@ class RecordedSegment {
   std::vector<ValueId> reads_;
   Ref<Recording> recording_;
   Circumstances made_under_;
-  int launches_ = 0;  // of this recording, as far as they are counted
-  int wasted_ = 0;    // recordings in a row that did not pay
+  int launches_ = 0;  // launches of this recording, up to the number that matters
+  int wasted_ = 0;    // consecutive recordings that did not pay off
 };
 
 }  // namespace mezzo::graph

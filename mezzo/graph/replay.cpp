@@ -15,7 +15,7 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr int kEagerRuns = 2;  // the second finds the copies that the first update has renewed
+constexpr int kEagerRuns = 2;  // the second run uses the copies that the first update has renewed
 
 bool is_off_by_environment() {
   static const bool off = [] {
@@ -36,7 +36,7 @@ std::unique_ptr<WorkRecorder> make_recorder(Device device, const RecordOptions& 
 
 bool Replay::begin_run() {
   if (thread_ != this_thread()) {
-    // What a thread has chosen and loaded, its recordings may need; it goes with the thread.
+    // Recordings may need what their thread has chosen and loaded, which is freed with the thread.
     for (RecordedSegment& segment : segments_) segment.drop();
     thread_ = this_thread();
     eager_runs_ = 0;
@@ -66,8 +66,8 @@ void Replay::find_segments_within(Segment range, std::size_t place) {
                    std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
 }
 
-// All of it, also what ought to lie where it always does: host work may replace gradients, and the
-// owner of a parameter its memory.
+// All values that the calls read, even those whose addresses should never change: host work may
+// replace gradients, and a parameter's owner may replace its memory.
 std::vector<ValueId> Replay::reads_of(Segment range) const {
   std::set<ValueId> reads;
   std::set<ValueId> made;
@@ -96,7 +96,7 @@ bool Replay::record(RecordedSegment& segment, const Circumstances& now,
     logging::write(logging::Topic::kDispatch, "graph: a recording was refused: ", error.what());
   }
   const Segment range = segment.range();
-  // Refused as a whole: no node is to blame, and so all are left out.
+  // The recording was refused as a whole: no single node is to blame, so all are left out.
   const bool is_whole = at >= range.last;
   for (std::size_t i = is_whole ? range.first : at; i < (is_whole ? range.last : at + 1); ++i) {
     if (parts_[i] == Part::kCall) parts_[i] = Part::kRefused;

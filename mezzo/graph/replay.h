@@ -1,4 +1,4 @@
-// Replaying parts of a program as recordings: when they are made, and what becomes of them.
+// Replaying parts of a program as recordings: when they are made, used and dropped.
 #pragma once
 
 #include <cstdint>
@@ -13,37 +13,38 @@
 
 namespace mezzo::graph {
 
-// Whether parts of programs are recorded on devices whose back ends can.
+// Whether parts of programs are recorded, on devices whose back ends can.
 struct RecordOptions {
-  // The environment variable MEZZO_RECORD=0 switches it off for all.
+  // The environment variable MEZZO_RECORD=0 disables it for all.
   bool enabled = true;
-  // What records the work of a device, for tests; null: its back end.
+  // Makes the recorder of a device, for tests; null: its back end does.
   std::function<std::unique_ptr<WorkRecorder>(Device)> make_recorder{};
 };
 
-// A recorder as the options say; null for none, and for devices that have none.
+// Makes a recorder according to the options; null if disabled, and for devices without recorders.
 std::unique_ptr<WorkRecorder> make_recorder(Device device, const RecordOptions& options);
 
-// The first runs of a thread are eager: in them kernels are chosen and measured, libraries loaded
-// and memory cached, none of which can be done while work is recorded.
+// The first runs of a thread are eager: in them kernels are chosen and measured, libraries are
+// loaded and memory is cached, which is not possible while work is recorded.
 class Replay {
  public:
   explicit Replay(std::unique_ptr<WorkRecorder> recorder) : recorder_(std::move(recorder)) {}
 
-  // At the begin of a run: true if recordings are used in it. Not where somebody listens to
-  // kernels, who would hear of none. Lets go of recordings of another thread.
+  // Called at the beginning of a run: returns true if it uses recordings. It does not if a kernel
+  // listener is active, which would not be notified. Drops recordings of another thread.
   bool begin_run();
-  // After a run that came to its end.
+  // Called after a run that was completed.
   void end_run();
 
   bool is_planned() const { return !parts_.empty(); }
-  // Finds the segments. `nodes`: the parts' nodes, which stay where they are.
+  // Finds the segments. `nodes`: the nodes of the parts, which must keep their addresses.
   void plan(std::vector<Part> parts, std::span<const Node* const> nodes);
 
-  // The segment that begins there, null if none does.
+  // The segment that begins at `first`; null if there is none.
   RecordedSegment* segment_at(std::size_t first);
-  // Records what `work` queues for the segment. False if that failed: then the segment is split at
-  // `at`, the node that `work` had come to, and is to be run eagerly this time.
+  // Records the work that `work` queues for the segment. If that fails, returns false and splits
+  // the segment at `at`, the node that `work` had reached; the segment must then run eagerly this
+  // time.
   bool record(RecordedSegment& segment, const Circumstances& now, const std::function<void()>& work,
               const std::size_t& at);
 
@@ -57,8 +58,8 @@ class Replay {
   std::unique_ptr<WorkRecorder> recorder_;
   std::vector<Part> parts_;
   std::vector<const Node*> nodes_;
-  std::vector<RecordedSegment> segments_;  // in their order
-  std::uint64_t thread_ = 0;               // that the eager runs are counted of
+  std::vector<RecordedSegment> segments_;  // in order
+  std::uint64_t thread_ = 0;               // the thread whose eager runs are counted
   int eager_runs_ = 0;
 };
 

@@ -17,13 +17,13 @@
 namespace mezzo::graph {
 namespace {
 
-// Within what mixed precision chooses from, also to the dtype that is there already.
+// True for a cast between the dtypes of mixed precision, including one to the same dtype.
 bool is_precision_cast(const Program& program, const Node& node) {
   return is_cast(node) && amp::takes_part(program.spec(node.inputs[0]).dtype) &&
          amp::takes_part(program.spec(node.outputs[0]).dtype);
 }
 
-// Without casts between f32 and 16 bits.
+// The calls without casts between f32 and 16 bits.
 std::vector<const Node*> calls_of(const Program& program) {
   std::vector<const Node*> calls;
   for (const Node& node : program.nodes) {
@@ -37,7 +37,7 @@ std::string colour_of(const std::optional<DType>& paint) {
   return is_lower(*paint) ? "white" : "black";
 }
 
-// Why a call has its dtype, for one of which the pass that paints said nothing, too.
+// The reason for a call's dtype, even if the pass that paints gave none.
 std::string reason_of(const Node& node) {
   if (!node.reason.empty()) return node.reason;
   return node.policy == nullptr ? "outside of mixed precision" : "takes what comes";
@@ -63,7 +63,7 @@ void count_nodes(const Program& program, GraphReport& report) {
   report.host_work = sorted(host_work);
 }
 
-// A program that was parsed does not say which of its states are trained: all, then.
+// A parsed program does not say which of its states are trained: all count then.
 bool is_trained(const Value& state) {
   return !state.tensor.defined() || (state.tensor.is_leaf() && state.tensor.requires_grad());
 }
@@ -94,10 +94,10 @@ std::size_t eager_bytes(Program program) {
   return plan_memory(program).least_bytes;
 }
 
-// In what the painted calls compute when they run. A network that makes a tensor in the dtype of
-// another one, `zeros(shape, x.dtype())`, made it before anything was painted: the capture that
-// follows the paints knows what that dtype is then. A network that does other calls then, as it may
-// by its dtypes, keeps those of the paints.
+// Replaces the dtypes of painted calls by those in which they run. A network that creates a tensor
+// in the dtype of another one, as in `zeros(shape, x.dtype())`, did so before painting; only the
+// capture with paints has the final dtype. If the network makes different calls there, which may
+// depend on dtypes, the painted dtypes are kept.
 void take_dtypes(const Program& as_called, std::vector<PaintedCall>& calls) {
   const Program forward = forward_part(as_called);
   const std::vector<const Node*> nodes = calls_of(forward);

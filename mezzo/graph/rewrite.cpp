@@ -10,7 +10,7 @@
 namespace mezzo::graph {
 namespace {
 
-// Null for any other call.
+// The attributes of a batch normalization; null for any other call.
 const BatchNormAttrs* norm_attrs(const Node& node) {
   const bool is_norm = node.op == &ops::batch_norm || node.op == &ops::batch_norm_add_relu;
   return is_norm ? &node.attrs.as<BatchNormAttrs>() : nullptr;

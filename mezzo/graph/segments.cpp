@@ -16,7 +16,7 @@ std::ptrdiff_t count_calls(std::span<const Part> parts) {
   return std::ranges::count(parts, Part::kCall);
 }
 
-// The nodes [first, last) without what stands before the first call and behind the last.
+// The nodes [first, last) without those before the first call and after the last one.
 Segment trimmed(std::span<const Part> parts, Segment segment) {
   while (segment.first < segment.last && parts[segment.first] != Part::kCall) ++segment.first;
   while (segment.last > segment.first && parts[segment.last - 1] != Part::kCall) --segment.last;

@@ -1,4 +1,4 @@
-// Which nodes of a program are queued together, as one recording (docs/graph.md).
+// Determines which nodes of a program are queued together, as one recording (docs/graph.md).
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace mezzo::graph {
 
-// What a node is to a recording.
+// The role of a node in recordings.
 enum class Part : std::uint8_t {
-  kCall,       // queues work that is the same in every run, from places and to places that last
+  kCall,       // queues work that is the same in every run, with fixed addresses
   kPrepared,   // the host does it before the recording is launched: copies of parameters, views
-  kHostWork,   // the others end a recording
-  kReturned,   // the result is memory of its own in every run: a gradient, or not dense
-  kElsewhere,  // reads what lies elsewhere in every run
+  kHostWork,   // this one and all below end a recording
+  kReturned,   // the result is allocated in every run: a gradient, or not dense
+  kElsewhere,  // reads values whose addresses differ in every run
   kReference,  // computed on the host
   kRefused,    // an attempt to record it failed
 };
@@ -28,8 +28,8 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// The longest runs of nodes that can be recorded. Each begins and ends with a call and has at least
-// two: to launch a recording takes as long as to queue one kernel.
+// The longest sequences of nodes that can be recorded. Each begins and ends with a call and has at
+// least two, because launching a recording takes as long as queueing one kernel.
 std::vector<Segment> find_segments(std::span<const Part> parts);
 
 // `364 of 366 calls in 2 recordings; not recorded: 1 returned, 1 refused`, for the log.

@@ -30,7 +30,7 @@ std::string policy_text(const amp::Policy& policy) {
   return text + "]";
 }
 
-// What stands behind the inputs.
+// The part of a line after the inputs.
 std::string details_of(const Node& node, const ValueNames& names) {
   std::string text;
   const std::string attrs = node.attrs.to_text();

@@ -9,11 +9,11 @@
 //     return %2
 //   }
 //
-// Behind the inputs stands the device, as in `program(x: f32[4]) on cuda:1 {`, unless it is the
-// CPU. Behind a type stands how the elements lie if that is not row-major: `channels_last`, or
-// `strides=[1, 4]`. Behind a call stand, as far as they say anything: its attributes, what its
-// results may be written over, the module's path, the policy of the region around the call, the
-// dtype that was chosen for it and why, and the phase.
+// The inputs are followed by the device, as in `program(x: f32[4]) on cuda:1 {`, unless it is the
+// CPU. A type is followed by its layout if that is not row-major: `channels_last`, or `strides=[1,
+// 4]`. A call is followed by these items, if they differ from the default: its attributes, the
+// values that its results may overwrite, the module's path, the policy of the region around the
+// call, the dtype that was chosen for it and the reason, and the phase.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@
 
 namespace mezzo::graph {
 
-// What a text calls the values of a program: by name, and %0, %1, ... in the order in which those
-// without a name appear.
+// The names of values in a text: their own, or %0, %1, ... in order of appearance for those
+// without.
 class ValueNames {
  public:
   explicit ValueNames(const Program& program);
@@ -39,19 +39,19 @@ class ValueNames {
   int unnamed_ = 0;
 };
 
-// A text as it stands in quotes, here and in Graphviz's language.
+// A text with escapes for quotes, here and in Graphviz's language.
 std::string escaped(std::string_view text);
 
-// `f32[4, 3, 8, 8] channels_last`.
+// The spec as text, as in `f32[4, 3, 8, 8] channels_last`.
 std::string to_text(const ValueSpec& spec);
 inline void append_text(std::string& out, const ValueSpec& spec) { out += to_text(spec); }
-// `%2: f32[4, 8] = relu(%1)`.
+// A node, as in `%2: f32[4, 8] = relu(%1)`, and a whole program.
 std::string to_text(const Program& program, const Node& node, const ValueNames& names);
 std::string to_text(const Program& program);
 
-// The program that a text shows. States have no tensors and host calls no work, so it can be
-// changed and compared, not run. Values are numbered as they appear. Throws ArgumentError that
-// names the line.
+// Parses the text of a program. States have no tensors and host calls no work, so the program can
+// be changed and compared, but not run. Values are numbered as they appear. Throws ArgumentError
+// that names the line.
 Program parse_program(std::string_view text);
 
 }  // namespace mezzo::graph

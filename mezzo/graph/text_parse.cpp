@@ -19,7 +19,7 @@ DType read_dtype(LineScanner& line, std::string_view stops) {
   return dtype;
 }
 
-// `[4, 3]`: sizes, or strides.
+// Reads `[4, 3]`: sizes or strides.
 Shape read_sizes(LineScanner& line) {
   constexpr const char* kWhat = "sizes such as [2, 3], up to 6 that are not negative";
   LineScanner before = line;
@@ -30,7 +30,7 @@ Shape read_sizes(LineScanner& line) {
   return sizes;
 }
 
-// The bytes from the first element to the last are a number of 62 bits.
+// Whether 62 bits hold the number of bytes from the first element to the last.
 bool is_in_reach(const ValueSpec& spec) {
   double bytes = static_cast<double>(size_of(spec.dtype));
   for (std::size_t i = 0; i < spec.shape.rank(); ++i) {
@@ -65,7 +65,7 @@ Device read_device(LineScanner& line) {
   return *device;
 }
 
-// `x: f32[2]`.
+// A definition such as `x: f32[2]`.
 struct Definition {
   std::string name;
   ValueSpec spec;
@@ -97,14 +97,14 @@ class ProgramParser {
   std::shared_ptr<const amp::Policy> read_policy(LineScanner& line);
 
   std::vector<ValueId> read_values(LineScanner& line);
-  // A value that is defined, or kNoValue for `_`.
+  // Reads the name of a defined value; returns kNoValue for `_`.
   ValueId read_value(LineScanner& line);
   ValueId define(const LineScanner& line, const Definition& definition, ValueKind kind);
 
   State state_ = State::kHeader;
   Program program_;
   std::map<std::string, ValueId, std::less<>> values_;
-  std::map<std::string, std::shared_ptr<const amp::Policy>> policies_;  // one per text
+  std::map<std::string, std::shared_ptr<const amp::Policy>> policies_;  // one per policy text
 };
 
 void ProgramParser::read_line(LineScanner line) {
@@ -166,7 +166,7 @@ Node ProgramParser::read_node(LineScanner& line) {
   } while (line.take(", "));
   line.need(" = ");
   read_call(line, node);
-  // Only now: no call reads its own results.
+  // Results are defined last, because no call reads its own results.
   for (const Definition& result : results) {
     node.outputs.push_back(define(line, result, ValueKind::kResult));
   }

@@ -5,7 +5,7 @@
 namespace mezzo::graph {
 namespace {
 
-// The compiled step of the body that was run last.
+// The compiled step of the body that ran last.
 class CapturedBody {
  public:
   CapturedBody(nn::Module& net, const RecordOptions& record)

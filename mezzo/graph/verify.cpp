@@ -13,14 +13,14 @@
 namespace mezzo::graph {
 namespace {
 
-// Which inputs an operation can do without: those that one of its samples does without.
+// Whether an operation's input is optional: it is absent in one of its samples.
 bool may_lack(const std::vector<Sample>& samples, std::size_t input) {
   return std::ranges::any_of(samples, [&](const Sample& sample) {
     return input >= sample.inputs.size() || sample.inputs[input].absent;
   });
 }
 
-// Parts of messages, made only when something is wrong: names take a look at the whole program.
+// Parts of messages, built only for an error: names need a pass over the whole program.
 struct Called {
   const Program& program;
   ValueId value;
@@ -29,7 +29,7 @@ void append_text(std::string& out, const Called& called) {
   out += ValueNames(called.program)[called.value];
 }
 
-// A value that is not there yet.
+// A value that is not defined yet.
 struct Missing {
   const Program& program;
   ValueId value;
@@ -126,7 +126,7 @@ void Verifier::check_reads(const Node& node) const {
     check(is_made(input), node, "reads ", Missing{program_, input});
   }
   if (node.is_host()) return;
-  if (node.op->samples == nullptr) return;  // an operation of somebody's own, in no registry
+  if (node.op->samples == nullptr) return;  // a user's operation, which is not in the registry
   const std::vector<Sample> samples = node.op->samples();
   for (std::size_t i = 0; i < samples.at(0).inputs.size() || i < node.inputs.size(); ++i) {
     const bool given = i < node.inputs.size() && node.inputs[i] != kNoValue;
@@ -152,7 +152,7 @@ void Verifier::check_results(const Node& node) const {
         " results");
   for (std::size_t i = 0; i < inferred.size(); ++i) {
     const ValueSpec& spec = program_.spec(node.outputs[i]);
-    // What is written over something takes its layout.
+    // A result takes the layout of the value that it overwrites.
     const bool is_over = i < node.over.size() && is_made(node.over[i]) &&
                          same_layout(spec, program_.spec(node.over[i]));
     const bool fits = spec.dtype == inferred[i].dtype && spec.shape == inferred[i].shape &&

@@ -8,7 +8,7 @@
 namespace mezzo::models {
 
 // LeCun, Bottou, Bengio, Haffner: "Gradient-based learning applied to document recognition", 1998,
-// in the form of today's tutorials: convolutions of 6 and 16 5x5 kernels, each with ReLU and 2x2
+// in the form of current tutorials: convolutions of 6 and 16 5x5 kernels, each with ReLU and 2x2
 // max pooling, then layers of 120, 84 and num_classes. The paper's images are 32x32; those of 28x28
 // are padded to that size by conv1, so fc1 has 400 inputs either way.
 class LeNet5 : public nn::Module {

@@ -6,12 +6,13 @@
 
 namespace mezzo::models {
 
-// All pixels to 512, to 512, to num_classes, with ReLU between: 784-512-512-10 for MNIST.
+// Three layers with ReLU between them: all pixels to 512, to 512, to num_classes. For MNIST
+// 784-512-512-10.
 class Mlp : public nn::Module {
  public:
   explicit Mlp(const ModelConfig& config = {.in_channels = 1, .image_size = 28});
 
-  // x: [n, ...] with in_channels * image_size^2 numbers per image.
+  // x: [n, ...] with in_channels * image_size^2 elements per image.
   Tensor forward(const Tensor& x) override;
 
  private:

@@ -13,7 +13,7 @@ using Create = std::unique_ptr<nn::Module> (*)(const ModelConfig& config);
 struct Entry {
   const char* name;
   Create create;
-  ModelConfig usual;  // the images it was made for
+  ModelConfig usual;  // the images it was designed for
   bool has_residual_blocks = false;
 };
 

@@ -11,25 +11,25 @@
 
 namespace mezzo::models {
 
-// What a network is for: images [n, in_channels, image_size, image_size] of num_classes kinds; and
-// how it begins.
+// The task of a network, images [n, in_channels, image_size, image_size] of num_classes kinds, and
+// its initialisation.
 struct ModelConfig {
   std::int64_t in_channels = 3;
   std::int64_t num_classes = 10;
   std::int64_t image_size = 32;
-  // Of residual networks: the last batch norm of each block begins with weight 0, so that blocks
-  // hand on what they are given until they have learnt something (Goyal et al.: "Accurate, large
-  // minibatch SGD: training ImageNet in 1 hour", 2017, section 5.1).
+  // For residual networks: the last batch norm of each block begins with weight 0, so that blocks
+  // pass on their input until they have learnt something (Goyal et al.: "Accurate, large minibatch
+  // SGD: training ImageNet in 1 hour", 2017, section 5.1).
   bool zero_init_residual = false;
 };
 
 // A new network with initial values from default_generator(): `lenet5`, `mlp`, `resnet20`, ... Its
 // forward pass gives logits [n, num_classes]. Throws ArgumentError, listing the names, if there is
-// no such network, and if the network cannot take such images or has no residual blocks to begin
-// so.
+// no such network. Also throws it if the network cannot take such images, or has no residual blocks
+// for zero_init_residual.
 std::unique_ptr<nn::Module> create(std::string_view name, const ModelConfig& config = {});
 
-// The images and classes that a network was made for: 28x28 grey digits, CIFAR-10 or ImageNet.
+// The images and classes that a network was designed for: 28x28 grey digits, CIFAR-10 or ImageNet.
 // Throws like create().
 ModelConfig usual_config(std::string_view name);
 

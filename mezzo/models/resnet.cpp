@@ -30,7 +30,7 @@ Depth depth_of(ResNetDepth depth) {
 
 void init_last_layer(const nn::Linear& fc, ResNetInit init) {
   switch (init) {
-    case ResNetInit::kKaiming: return;  // that of Linear
+    case ResNetInit::kKaiming: return;  // Linear's default
     case ResNetInit::kXavier: nn::init::truncated_normal(fc.weight(), 0, 0.02); break;
     case ResNetInit::kSmallNormal: nn::init::normal(fc.weight(), 0, 0.01); break;
   }

@@ -16,7 +16,7 @@ namespace mezzo::models {
 // bottlenecks of 1x1, 3x3 and 1x1.
 enum class ResNetDepth : std::uint8_t { k18, k34, k50, k101 };
 
-// How the weights of convolutions (and, for kSmallNormal, of the last layer) begin.
+// The initial weights of convolutions (and, for kSmallNormal, of the last layer).
 enum class ResNetInit : std::uint8_t {
   kKaiming,      // kaiming_normal by fan_out for ReLU: torchvision's
   kXavier,       // xavier_uniform; the last layer a truncated normal of deviation 0.02
@@ -25,14 +25,14 @@ enum class ResNetInit : std::uint8_t {
 
 struct ResNetOptions {
   bool same_padding = false;        // output sizes are ceil(input / stride), padding is uneven
-  bool zero_init_residual = false;  // as ModelConfig has it, for either to say so
+  bool zero_init_residual = false;  // as in ModelConfig; either enables it
   bool small_stem = false;          // a 3x3 stem of stride 1 without pooling, for small images
   double bn_eps = 1e-5;
   ResNetInit init = ResNetInit::kKaiming;
 
   // The network of the CIFAR-10 experiment of the MindSpore course (mixed precision of ResNet-50):
-  // same padding, zero_init_residual, eps 1e-4, and weights of deviation 0.01. The course means to
-  // replace those by xavier_uniform, but assigns to a method, so they are what it trains with.
+  // same padding, zero_init_residual, eps 1e-4, and weights of deviation 0.01. The course intends
+  // to replace those weights by xavier_uniform but assigns to a method, so it trains with these.
   static ResNetOptions cifar_experiment();
 };
 

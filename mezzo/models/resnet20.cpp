@@ -17,10 +17,10 @@ nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, std::int64_t stride) {
        }});
 }
 
-// Option A: the identity, thinned out to every second pixel and filled up with zero channels.
+// Option A: the identity, subsampled to every second pixel and padded with zero channels.
 Tensor shortcut(const Tensor& x, std::int64_t channels, std::int64_t stride) {
   if (stride == 1) return x;  // [n, c, h, w]
-  // A pool over single pixels takes one of every `stride` and stays channels-last; a slice would
+  // Pooling over single pixels takes one of every `stride` and stays channels-last; a slice would
   // leave gaps in memory.
   const Tensor thin = max_pool2d(x, {.kernel = 1, .stride = stride});
   const Tensor zero = zeros({x.size(0), channels - x.size(1), thin.size(2), thin.size(3)},

@@ -26,7 +26,7 @@ class ResidualBlock : public nn::Module {
   std::unique_ptr<nn::Sequential> downsample_;  // null for the identity
 };
 
-// 3x3, 3x3.
+// Two convolutions: 3x3, 3x3.
 class BasicBlock : public ResidualBlock {
  public:
   BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride,
@@ -41,7 +41,7 @@ class BasicBlock : public ResidualBlock {
   nn::BatchNorm2d bn2_;
 };
 
-// 1x1, 3x3 with the stride, 1x1 to kExpansion * width channels.
+// Three convolutions: 1x1, 3x3 with the stride, 1x1 to kExpansion * width channels.
 class Bottleneck : public ResidualBlock {
  public:
   static constexpr std::int64_t kExpansion = 4;

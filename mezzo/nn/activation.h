@@ -1,5 +1,5 @@
-// Layers without parameters that work element by element, or only change the shape. All keep the
-// dtype of x; those that compute throw ArgumentError for integers.
+// Layers without parameters that work element-wise or only change the shape. All keep the dtype of
+// x; those that compute throw ArgumentError for integers.
 #pragma once
 
 #include "mezzo/nn/module.h"
@@ -14,7 +14,7 @@ class ReLU : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
-// x times the normal distribution's integral up to x, see gelu().
+// x times the normal distribution's integral up to x: see gelu().
 class GELU : public Module {
  public:
   explicit GELU(GeluForm form = GeluForm::kExact) : form_(form) {}
@@ -60,8 +60,8 @@ class Identity : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
-// The axes from `start` to `end` as one: [n, c, h, w] becomes [n, c * h * w]. Negative axes count
-// from the end. When called, throws ArgumentError for axes that x does not have.
+// Merges the axes from `start` to `end` into one: [n, c, h, w] becomes [n, c * h * w]. Negative
+// axes count from the end. When called, throws ArgumentError for axes that x does not have.
 class Flatten : public Module {
  public:
   explicit Flatten(std::int64_t start = 1, std::int64_t end = -1) : start_(start), end_(end) {}

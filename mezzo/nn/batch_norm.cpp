@@ -60,7 +60,7 @@ Tensor BatchNorm::normalize(const Tensor& x, bool relu, const Tensor& residual) 
   if (is_training()) {
     const std::int64_t count = x.numel() / x.size(1) * distributed::process_count(processes_);
     std::vector<Tensor> statistics{result.mean, result.var};
-    // A recording holds where these are.
+    // A recording holds the addresses of these.
     if (captures_for_recording()) {
       statistics.insert(statistics.end(), {running_mean_, running_var_});
     }

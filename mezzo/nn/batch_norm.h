@@ -17,17 +17,18 @@ struct BatchNormOptions {
 // it by `bias` [c], which begin as 1 and 0.
 //
 // In training the statistics are those of the batch, and the buffers `running_mean` (begins as 0),
-// `running_var` (begins as 1; unbiased) and `num_batches_tracked` follow them; else the running
-// statistics are used. Parameters and statistics are f32 whatever the dtype of x, because the sum
-// of a batch of squares neither fits into f16 nor into the 8 bits of bf16. (The parameters may be
-// made 16-bit by amp::half_parameters(); everything is computed in f32 all the same.)
+// `running_var` (begins as 1; unbiased) and `num_batches_tracked` are updated with them. Otherwise
+// the running statistics are used. Parameters and statistics are f32 whatever the dtype of x,
+// because a sum of squares over a batch exceeds the range of f16 and the 8 bits of bf16.
+// (amp::half_parameters() may make the parameters 16-bit; everything is still computed in f32.)
 class BatchNorm : public Module {
  public:
   // Throws ArgumentError unless channels > 0.
   explicit BatchNorm(std::int64_t channels, BatchNormOptions options = {});
 
-  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32, bf16 or f16, of
-  // the layer's rank and of as many channels, and in training for less than two values per channel.
+  // The result has the shape and dtype of x. Throws ArgumentError unless x is f32, bf16 or f16 and
+  // has the layer's rank and number of channels, and in training for less than two values per
+  // channel.
   Tensor forward(const Tensor& x) override;
   // relu(forward(x)), in one pass over memory.
   Tensor forward_relu(const Tensor& x);
@@ -40,8 +41,8 @@ class BatchNorm : public Module {
   const Tensor& running_var() const { return running_var_; }
   const BatchNormOptions& options() const { return options_; }
 
-  // Whose batches have common statistics in training: see convert_sync_batchnorm(). Null, as at
-  // first: this process's alone.
+  // The processes whose batches share statistics in training: see convert_sync_batchnorm(). Null,
+  // the default: this process alone.
   void set_processes(distributed::ProcessGroup* processes) { processes_ = processes; }
   distributed::ProcessGroup* processes() const { return processes_; }
 
@@ -51,7 +52,7 @@ class BatchNorm : public Module {
 
  private:
   Tensor normalize(const Tensor& x, bool relu, const Tensor& residual);
-  // What the host does where the running statistics move on.
+  // The host's part of updating the running statistics.
   void count_batch() const;
 
   BatchNormOptions options_;
@@ -81,14 +82,14 @@ class BatchNorm1d : public BatchNorm {
   void check_input(const Tensor& x) const override;
 };
 
-// Synchronized batch normalization, as torch.nn.SyncBatchNorm.convert_sync_batchnorm() has it: from
-// now on, in training, all batch normalization of the network is by the statistics of the batches
-// of all these processes, as that of one process with all their images, and so are the gradients
-// and the running statistics, with the same bits in every process. For batches so small that their
-// own statistics are poor. Each layer has two exchanges in a step, of 16 bytes per channel and
-// process. Names and state of the network stay as they are. To be called in every process, before
-// the first step; `processes` must outlive the training. On CPUs; each process has as many values
-// per channel, or all get an ArgumentError. Returns the number of layers.
+// Synchronized batch normalization, like torch.nn.SyncBatchNorm.convert_sync_batchnorm(). From now
+// on, all batch normalization in training uses the statistics of the batches of all these
+// processes, as if one process had all their images. The gradients and the running statistics
+// follow, with the same bits in every process. This is for batches so small that their own
+// statistics are poor. Each layer exchanges data twice per step, 16 bytes per channel and process.
+// Names and state of the network do not change. Call it in every process before the first step;
+// `processes` must outlive the training. CPUs only; all processes must have the same number of
+// values per channel, or all throw ArgumentError. Returns the number of layers.
 std::int64_t convert_sync_batchnorm(Module& net, distributed::ProcessGroup& processes);
 
 }  // namespace mezzo::nn

@@ -1,4 +1,4 @@
-// Modules made of a list of modules, which they own and name "0", "1", ...
+// Modules that own a list of modules, named "0", "1", ...
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace mezzo::nn {
 
-// What Sequential and ModuleList have in common.
+// The common base of Sequential and ModuleList.
 class Container : public Module {
  public:
   // Appends a module. Throws ArgumentError if it is null.
   Module& add(std::unique_ptr<Module> module);
-  // Makes a module and appends it: `list.emplace<Linear>(84, 10)`.
+  // Constructs a module and appends it: `list.emplace<Linear>(84, 10)`.
   template <class T, class... Args>
   T& emplace(Args&&... args) {
     return static_cast<T&>(add(std::make_unique<T>(std::forward<Args>(args)...)));
@@ -30,7 +30,7 @@ class Container : public Module {
   std::vector<std::unique_ptr<Module>> modules_;
 };
 
-// Calls its modules one after another; without any it gives back its input.
+// Calls its modules one after another; without modules it returns its input.
 class Sequential : public Container {
  public:
   Sequential() = default;
@@ -51,7 +51,7 @@ class ModuleList : public Container {
     (add(std::move(modules)), ...);
   }
 
-  // Throws ArgumentError: a list does not say how to call its modules.
+  // Throws ArgumentError: a list does not define how to call its modules.
   Tensor forward(const Tensor& x) override;
 };
 

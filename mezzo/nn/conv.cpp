@@ -18,7 +18,7 @@ void check_sizes(const char* layer, std::int64_t in, std::int64_t out, Size2d ke
             " must divide the channels, ", in, " and ", out);
 }
 
-// Kernels read it a pixel at a time: the channels of one lie side by side, as in images.
+// Kernels read the weight pixel by pixel: the channels of a pixel are adjacent, as in images.
 Tensor initial_weight(const Shape& shape, const Initializer& initializer) {
   Tensor weight = empty(shape, DType::kF32, Format::kChannelsLast);
   if (initializer) {

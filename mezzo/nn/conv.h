@@ -8,7 +8,7 @@
 
 namespace mezzo::nn {
 
-// Writes the initial values of a parameter; the functions of init.h are what to call in it.
+// Writes the initial values of a parameter, usually with the functions of init.h.
 using Initializer = std::function<void(const Tensor&)>;
 
 struct Conv2dOptions {
@@ -51,9 +51,9 @@ struct ConvTranspose2dOptions {
 };
 
 // conv_transpose2d of x [n, in, h, w] with `weight` [in, out / groups, kh, kw] and `bias` [out],
-// which are f32: [n, out, oh, ow]. Initial values as those of Conv2d, whose fan_in PyTorch takes to
-// be out / groups * kh * kw here. Throws ArgumentError as Conv2d does and, when called, for what
-// conv_transpose2d() refuses.
+// which are f32: [n, out, oh, ow]. Initial values are like those of Conv2d, but fan_in is out /
+// groups * kh * kw here, as in PyTorch. Throws ArgumentError as Conv2d does and, when called, for
+// what conv_transpose2d() refuses.
 class ConvTranspose2d : public Module {
  public:
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Size2d kernel,

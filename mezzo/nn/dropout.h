@@ -5,8 +5,8 @@
 
 namespace mezzo::nn {
 
-// In training, sets each element to 0 with probability p and divides the others by 1 - p, of which
-// there are none for p = 1; else the identity. Keeps shape and dtype. The random numbers come from
+// In training, sets each element to 0 with probability p and divides the others by 1 - p (with p =
+// 1 none are left). Otherwise the identity. Keeps shape and dtype. The random numbers come from
 // default_generator(). When called in training with p > 0, throws ArgumentError for integers.
 class Dropout : public Module {
  public:

@@ -14,7 +14,7 @@ namespace {
 
 using Impls = std::unordered_set<const TensorImpl*>;
 
-// A parameter is named by its own name and by the paths of all modules that it is below.
+// A pattern may match a parameter's own name or the path of any module that contains it.
 bool matches(const std::string& pattern, const std::string& name) {
   const auto fits = [&](const std::string& part) {
     return fnmatch(pattern.c_str(), part.c_str(), 0) == 0;
@@ -25,7 +25,7 @@ bool matches(const std::string& pattern, const std::string& name) {
   return fits(name);
 }
 
-// What a pattern could have been.
+// An example of a valid pattern, for messages.
 std::string example_of(const Module& net) {
   const std::vector<NamedTensor> parameters = net.named_parameters();
   return parameters.empty() ? "none, for there are no parameters" : parameters.back().name;
@@ -100,7 +100,7 @@ Frozen freeze(Module& net, const std::vector<std::string>& patterns) {
   for (NamedTensor entry : all) {
     if (!wanted.contains(entry.tensor.impl())) continue;
     entry.tensor.set_requires_grad(false);
-    zero_grad({&entry.tensor, 1});  // an optimizer that holds it would go on with an old one
+    zero_grad({&entry.tensor, 1});  // an optimizer that holds it would use the old one
   }
   if (!patterns.empty()) eval_frozen_norms(net);
   return frozen_parts(net);

@@ -1,4 +1,4 @@
-// Parts of a network that are not trained.
+// Freezing parts of a network, so that they are not trained.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 namespace mezzo::nn {
 
-// The parameters that a shell pattern names, in the order of named_parameters(): those of modules
-// whose path matches it, with all that is below them, and those whose own name does. One that
-// modules share is named by each of its names. In `layer?.*` a `*` stands for dots, too. Throws
+// The parameters that a shell pattern names, in the order of named_parameters(). A pattern names
+// the parameters whose own name matches it, and all parameters of modules whose path matches. A
+// shared parameter can be named by each of its names. In `layer?.*`, `*` matches dots, too. Throws
 // ArgumentError that begins with `what` if there are none.
 std::vector<NamedTensor> parameters_matching(Module& net, const std::string& pattern,
                                              const char* what);
 
-// What of a network is frozen.
+// The frozen parts of a network.
 struct Frozen {
-  std::vector<std::string> parameters{};  // names of those that require no gradients
-  std::vector<std::string> norms{};       // paths of batch norms that have none other
-  std::int64_t numbers = 0;               // in the parameters
+  std::vector<std::string> parameters{};  // names of those that require no gradient
+  std::vector<std::string> norms{};       // paths of batch norms with only frozen parameters
+  std::int64_t numbers = 0;               // elements of the frozen parameters
 };
 Frozen frozen_parts(Module& net);
 // `2 of 10 parameters (156 of 44426 numbers), 1 batch norm`; empty if nothing is frozen.
 std::string describe_frozen(Module& net);
 
-// Freezes the parameters that the patterns name: they require no gradients any more, and belong to
-// no optimizer, which refuses them; so they have neither state nor weight decay. A batch norm all
-// of whose parameters are frozen is set to eval(): it normalises by its running statistics, and
-// these stay. train() on the whole network ends that, and eval_frozen_norms() puts it back, as
-// Model::fit() does. Optimizers are made afterwards, of trainable_parameters(). Throws
-// ArgumentError, and changes nothing, if a pattern names nothing, or if nothing would be left to
-// train.
+// Freezes the parameters that the patterns name: they no longer require gradients. Optimizers
+// refuse them, so they have neither state nor weight decay. A batch norm with only frozen
+// parameters is set to eval(): it normalises by its running statistics, which stay unchanged.
+// Calling train() on the whole network undoes that; eval_frozen_norms() restores it, as
+// Model::fit() does. Make optimizers afterwards, from trainable_parameters(). Throws ArgumentError,
+// and changes nothing, if a pattern names nothing, or if nothing would be left to train.
 //
 //   nn::freeze(net, {"conv1", "layer1.*"});
 //   optim::Sgd optimizer(nn::trainable_parameters(net), {.lr = 0.01});
-// Gives what is frozen then.
+//
+// Returns everything that is frozen then.
 Frozen freeze(Module& net, const std::vector<std::string>& patterns);
 
-// Sets the batch norms all of whose parameters are frozen to eval().
+// Sets batch norms with only frozen parameters to eval().
 void eval_frozen_norms(Module& net);
 
 // The parameters that require gradients, in the order of parameters().

@@ -10,11 +10,11 @@ struct GroupNormOptions {
   bool affine = true;  // with `weight` and `bias`
 };
 
-// Normalises each sample of x [n, c] or [n, c, h, w] by itself, over the pixels of c / groups
-// neighbouring channels, to mean 0 and variance 1, then scales each channel by `weight` [c] and
-// shifts it by `bias` [c], which begin as 1 and 0 and are f32 whatever the dtype of x. A batch of
-// one sample is as good as any, and inference is no different from training. The result has the
-// shape and dtype of x. When called, throws ArgumentError for what group_norm() refuses.
+// Normalises the pixels of c / groups neighbouring channels of x [n, c] or [n, c, h, w], separately
+// for each sample, to mean 0 and variance 1. Then scales each channel by `weight` [c] and shifts it
+// by `bias` [c], which begin as 1 and 0 and are f32 whatever the dtype of x. The result does not
+// depend on the batch size and is the same in training and inference. It has the shape and dtype of
+// x. When called, throws ArgumentError for what group_norm() refuses.
 class GroupNorm : public Module {
  public:
   // Throws ArgumentError unless both are positive and `groups` divides the channels.
@@ -38,15 +38,15 @@ struct InstanceNorm2dOptions {
   bool affine = false;  // with `weight` and `bias`
 };
 
-// GroupNorm with a group for each channel, for images [n, c, h, w]. As in PyTorch, it has no
-// parameters unless they are asked for.
+// GroupNorm with one group per channel, for images [n, c, h, w]. As in PyTorch, it has no
+// parameters by default.
 class InstanceNorm2d : public GroupNorm {
  public:
   // Throws ArgumentError unless channels > 0.
   explicit InstanceNorm2d(std::int64_t channels, InstanceNorm2dOptions options = {})
       : GroupNorm(channels, channels, {options.eps, options.affine}) {}
 
-  // Throws ArgumentError besides unless x is [n, c, h, w].
+  // Also throws ArgumentError unless x is [n, c, h, w].
   Tensor forward(const Tensor& x) override;
 };
 

@@ -10,9 +10,9 @@
 namespace mezzo::nn {
 
 // While it exists, the network is in inference mode and this thread records nothing. Afterwards
-// every module is in the mode that it was in itself: frozen layers stay frozen.
+// every module returns to its own previous mode: frozen layers stay frozen.
 //
-// A module has one mode for all threads. Of a network that is all in inference mode already nothing
+// A module has one mode for all threads. If the whole network is in inference mode already, nothing
 // is written.
 class Inference {
  public:
@@ -25,7 +25,7 @@ class Inference {
     if (any) net.eval();
   }
   ~Inference() {
-    // Parents first: train() sets all that is below a module, too.
+    // Parents first, because train() also sets all modules below.
     for (auto entry = modes_.rbegin(); entry != modes_.rend(); ++entry) {
       const auto& [module, was_training] = *entry;
       if (module->is_training() != was_training) module->train(was_training);

@@ -6,14 +6,14 @@
 namespace mezzo::nn::init {
 namespace {
 
-constexpr float kTruncation = 2;  // deviations
+constexpr float kTruncation = 2;  // in deviations
 
 void check(const Tensor& tensor) {
   check_arg(tensor.defined() && is_floating(tensor.dtype()), "init",
             "only floating-point tensors have initial values. Make it with another dtype");
 }
 
-// Fills the tensor from draw(span of floats in row-major order).
+// Fills the tensor by draw(span of floats in row-major order).
 template <class Draw>
 void fill_from(const Tensor& tensor, const Draw& draw) {
   check(tensor);
@@ -26,7 +26,7 @@ void fill_from(const Tensor& tensor, const Draw& draw) {
 
 double fan(const Tensor& weight, FanMode mode) {
   const Fans fans = fans_of(weight);
-  // An empty weight has nothing to fill; the 1 keeps its bounds finite.
+  // An empty weight has nothing to fill; at least 1 keeps its bounds finite.
   return static_cast<double>(
       std::max<std::int64_t>(mode == FanMode::kFanIn ? fans.in : fans.out, 1));
 }
@@ -93,7 +93,7 @@ void truncated_normal(const Tensor& tensor, double mean, double deviation, Gener
   fill_from(tensor, [&](std::span<float> values) {
     fill_normal(values, generator.reserve(values.size()), 0, 1);
     for (float& value : values) {
-      // One number in twenty is drawn again, in order: the result does not depend on the threads.
+      // One value in twenty is drawn again, in order, so the result does not depend on the threads.
       while (std::abs(value) > kTruncation) fill_normal({&value, 1}, generator.reserve(2), 0, 1);
       value = static_cast<float>(mean + deviation * value);
     }

@@ -1,4 +1,4 @@
-// Running a module without a trace in its buffers.
+// Running a module without lasting changes to its buffers.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace mezzo::nn {
 
-// Undoes, when it goes, what happened to a module's buffers since it was made: also to those that
-// the module replaced by other tensors. Buffers that nothing happened to are not written, for a
-// tape may rely on their version.
+// On destruction, undoes all changes to a module's buffers since construction, even where the
+// module has replaced them by other tensors. Unchanged buffers are not written, because a tape may
+// rely on their version.
 class KeepBuffers {
  public:
   explicit KeepBuffers(Module& module);
@@ -20,8 +20,8 @@ class KeepBuffers {
 
  private:
   struct Kept {
-    Tensor* member;  // the module's
-    Tensor buffer;   // that it was
+    Tensor* member;  // the member of the module
+    Tensor buffer;   // its earlier value
     Tensor copy;
     std::uint64_t version;
   };

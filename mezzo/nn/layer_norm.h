@@ -10,17 +10,17 @@ struct LayerNormOptions {
   bool affine = true;  // with `weight` and `bias`
 };
 
-// Normalises x [..., shape] over its last axes, whose sizes are `shape`, to mean 0 and variance 1,
-// then scales it by `weight` [shape] and shifts it by `bias` [shape], which begin as 1 and 0 and
+// Normalises x [..., shape] over its last axes, whose sizes are `shape`, to mean 0 and variance 1.
+// Then scales it by `weight` [shape] and shifts it by `bias` [shape], which begin as 1 and 0 and
 // are f32 whatever the dtype of x. The result has the shape and dtype of x. When called, throws
-// ArgumentError unless x is floating (f32, bf16 or f16 beside a `weight`) and ends in `shape`, and
-// for a negative eps.
+// ArgumentError unless x is floating (f32, bf16 or f16 if there is a `weight`) and ends in `shape`,
+// and for a negative eps.
 class LayerNorm : public Module {
  public:
-  // Over the last axis. Throws ArgumentError unless size > 0.
+  // Normalises over the last axis. Throws ArgumentError unless size > 0.
   explicit LayerNorm(std::int64_t size, LayerNormOptions options = {})
       : LayerNorm(Shape{size}, options) {}
-  // Throws ArgumentError unless there are sizes and all are positive.
+  // Throws ArgumentError unless `shape` has sizes and all are positive.
   explicit LayerNorm(const Shape& shape, LayerNormOptions options = {});
 
   Tensor forward(const Tensor& x) override;

@@ -18,7 +18,7 @@ bool is_left_out(std::string_view name, const std::vector<std::string>& paths) {
   return std::ranges::any_of(paths, [&](const std::string& path) { return is_below(name, path); });
 }
 
-// The module's names that the paths leave out: with one name of a tensor all the others.
+// The module's names below the paths that are left out, including all other names of those tensors.
 std::unordered_set<std::string_view> names_left_out(std::span<const NamedTensor> own,
                                                     const std::vector<std::string>& paths) {
   const std::vector<std::size_t> first = first_names(own);
@@ -74,7 +74,7 @@ LoadReport load_matching(Module& net, std::span<const NamedTensor> state,
   LoadReport report;
   std::vector<NamedTensor> fitting;
   std::unordered_set<std::string_view> given;
-  std::unordered_set<const TensorImpl*> filled;  // by whichever of its names
+  std::unordered_set<const TensorImpl*> filled;  // by any of its names
   for (const NamedTensor& entry : state) {
     given.insert(entry.name);
     const auto found = by_name.find(entry.name);

@@ -38,7 +38,7 @@ bool are_same(const Tensor& a, const Tensor& b, DType dtype) {
   return first.numel() == 0 || std::memcmp(first.raw_data(), second.raw_data(), first.bytes()) == 0;
 }
 
-// What becomes of a state that is to be loaded into a module's own.
+// Matches a state with a module's own tensors before it is loaded.
 class Loading {
  public:
   Loading(std::span<const NamedTensor> given, std::vector<NamedTensor> own)
@@ -56,7 +56,7 @@ class Loading {
   void finish(bool strict);
 
  private:
-  // Own entry i gets that value.
+  // Own entry i gets this value.
   struct Copy {
     std::size_t i;
     const NamedTensor* from;
@@ -68,8 +68,8 @@ class Loading {
 
   std::span<const NamedTensor> given_;
   std::vector<NamedTensor> own_;
-  std::vector<std::size_t> first_own_;  // one index for all names of a tensor
-  std::unordered_map<std::size_t, const NamedTensor*> values_;  // by that index
+  std::vector<std::size_t> first_own_;  // one index shared by all names of a tensor
+  std::unordered_map<std::size_t, const NamedTensor*> values_;  // key: that index
   std::unordered_set<std::string_view> names_taken_;
   std::vector<Copy> copies_;
   std::vector<std::string> missing_;
@@ -78,7 +78,7 @@ class Loading {
   std::vector<std::string> contradictions_;
 };
 
-// The first value of a tensor is copied; those under its other names have to be the same.
+// The first value of a tensor is copied; values under its other names must be the same.
 void Loading::take(std::size_t i, const NamedTensor& value) {
   const Tensor& own = own_[i].tensor;
   names_taken_.insert(own_[i].name);
@@ -94,7 +94,7 @@ void Loading::take(std::size_t i, const NamedTensor& value) {
   }
 }
 
-// A tensor that has a value under one of its names needs no other.
+// A tensor with a value under one of its names needs no other.
 void Loading::find_missing() {
   for (std::size_t i = 0; i < own_.size(); ++i) {
     const NamedTensor& own = own_[i];
@@ -103,7 +103,7 @@ void Loading::find_missing() {
   }
 }
 
-// Another name of a tensor that was taken says nothing that is lost.
+// Another name of a loaded tensor may be ignored.
 void Loading::find_unexpected() {
   const std::vector<std::size_t> first = first_names(given_);
   std::unordered_set<std::size_t> taken;

@@ -1,6 +1,6 @@
 // Losses with their options, as function objects. They have no parameters and no place in a
-// network, so they are not modules. They say what they count (amp/loss_function.h), so that
-// training steps and evaluations can put the losses of parts together.
+// network, so they are not modules. They report their reduction and count (amp/loss_function.h), so
+// that training steps and evaluations can combine the losses of parts of a batch.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class CrossEntropyLoss {
 
   Reduction reduction() const { return options_.reduction; }
   std::optional<std::int64_t> ignore_index() const { return options_.ignore_index; }
-  // Its kernels widen the logits that they read, and its gradient is rounded once.
+  // True: the kernels widen the logits that they read, and the gradient is rounded once.
   static bool reads_16_bits() { return true; }
-  // With an ignore_index or class weights, a mean of class numbers is sum() / count(). The count of
-  // everything else is undefined: other means are over examples, and a sum and the losses of
-  // Reduction::kNone are no means.
+  // With an ignore_index or class weights, a mean over class numbers is sum() / count(). Otherwise
+  // the count is undefined: other means are over examples, and a sum and the losses of
+  // Reduction::kNone are not means.
   Tensor sum(const Tensor& logits, const Tensor& labels) const {
     return cross_entropy(logits, labels, sum_options_);
   }
@@ -52,13 +52,13 @@ class MseLoss {
  public:
   explicit MseLoss(Reduction reduction = Reduction::kMean) : reduction_(reduction) {}
 
-  // Both floating and of one shape. The loss is f32, a scalar or of that shape. Throws
+  // Both are floating and of one shape. The loss is f32, a scalar or of that shape. Throws
   // ArgumentError if the shapes differ.
   Tensor operator()(const Tensor& prediction, const Tensor& target) const {
     return mse_loss(prediction, target, reduction_);
   }
 
-  // A mean is one over examples, for all have as many elements.
+  // A mean is over examples, because all have the same number of elements.
   Reduction reduction() const { return reduction_; }
 
  private:

@@ -27,8 +27,8 @@ std::string current_module_path() { return current != nullptr ? current->path() 
 
 namespace {
 
-// A member that was never registered computes, but is not trained, saved or set to eval(). Whoever
-// trains it on its own, like one network of a GAN, reads one warning in vain.
+// Warns of a member that was never registered: it computes, but is not trained, saved or set to
+// eval(). If it is trained on its own, like one network of a GAN, the warning can be ignored.
 void warn_of_stranger(const Module& module, const Module& caller) {
   const std::vector<Tensor> parameters = module.parameters();
   if (std::ranges::none_of(parameters, &Tensor::requires_grad)) return;
@@ -78,7 +78,7 @@ std::vector<NamedTensor> Module::named_buffers() const { return named(&Module::b
 
 std::vector<Module::NamedModule> Module::named_modules() {
   std::vector<NamedModule> result{{"", this}};
-  // By index: the loop appends to what it walks over, and inserts children after their parent.
+  // By index, because the loop inserts into the list: children after their parent.
   for (std::size_t i = 0; i < result.size(); ++i) {
     const NamedModule parent = result[i];
     std::size_t place = i + 1;
@@ -138,7 +138,7 @@ void Module::remove_forward_hook(const ForwardHook* hook) {
 }
 
 Tensor Module::run_hooks(const Tensor& x, const ForwardHook::Forward& body) {
-  auto hooks = hooks_;  // they may take themselves away
+  auto hooks = hooks_;  // hooks may remove themselves
   if (without_precision) {
     std::erase_if(hooks, [](const auto& hook) { return hook->is_precision(); });
   }
@@ -179,7 +179,7 @@ void Module::to(Device device) {
   }
 }
 
-// Asked in every step: without a list of all names.
+// Called in every step, so it builds no list of all names.
 const Tensor* Module::first_parameter() const {
   if (!parameters_.empty()) return parameters_.front().tensor;
   for (const Child& child : children_) {
@@ -193,7 +193,7 @@ Device Module::device() const {
   return parameter != nullptr ? parameter->device() : kCpuDevice;
 }
 
-// Without the names that parameters() makes: every training step does this.
+// Called in every training step, so it avoids the names that parameters() builds.
 void Module::zero_grad() {
   std::vector<Tensor> leaves;
   apply([&leaves](const Module& module) {

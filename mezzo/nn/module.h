@@ -29,8 +29,8 @@ namespace mezzo::nn {
 
 class Module;
 
-// What load_state() throws for a state of another network. The message ends with what to do, which
-// a program may say in other words.
+// Thrown by load_state() for a state of another network. The message ends with advice, which a
+// program may replace with its own.
 class StateMismatch : public ArgumentError {
  public:
   StateMismatch(const std::string& difference, const std::string& advice)
@@ -43,20 +43,20 @@ class StateMismatch : public ArgumentError {
   std::size_t difference_length_;
 };
 
-// What surrounds a module's forward pass: a precision region, a measurement.
+// Wraps a module's forward pass, for example in a precision region or a measurement.
 class ForwardHook {
  public:
   using Forward = std::function<Tensor(const Tensor& x)>;
 
   virtual ~ForwardHook() = default;
-  // Called instead of the forward pass; calls forward(x), usually once, and gives the result. May
-  // change x and the result, and keep guards on its stack, so that an exception undoes them.
+  // Called instead of the forward pass; calls forward(x), usually once, and returns the result. May
+  // change x and the result. It may keep guards on its stack, so that an exception undoes them.
   virtual Tensor around(Module& module, const Tensor& x, const Forward& forward) = 0;
-  // True if all it changes is the precision that the pass computes in.
+  // True if it changes only the precision that the pass computes in.
   virtual bool is_precision() const { return false; }
 };
 
-// While it exists, this thread's forward passes leave out hooks of precision.
+// While it exists, this thread's forward passes skip hooks of precision.
 class WithoutPrecisionHooks {
  public:
   WithoutPrecisionHooks();
@@ -65,15 +65,15 @@ class WithoutPrecisionHooks {
   Scoped<bool> scope_;
 };
 
-// The module whose forward pass this thread is in, the innermost one; null outside of modules.
+// The innermost module whose forward pass this thread is in; null outside of modules.
 Module* current_module();
 
-// Its path(); empty outside of modules and in a root.
+// The path() of current_module(); empty outside of modules and in a root.
 std::string current_module_path();
 
 // Children, parameters and buffers are members of the derived class, registered by name in its
-// constructor. The module keeps pointers to them, so what is registered and what forward() uses
-// cannot disagree; for the same reason modules are neither copied nor moved.
+// constructor. The module keeps pointers to them, so the registered members are those that
+// forward() uses. For the same reason modules can be neither copied nor moved.
 class Module {
  public:
   struct Child {
@@ -98,7 +98,7 @@ class Module {
   Tensor operator()(const Tensor& x) {
     return run(x, [this](const Tensor& input) { return forward(input); });
   }
-  // What the module computes. Implemented by derived classes, called through operator().
+  // The computation of the module. Implemented by derived classes, called through operator().
   virtual Tensor forward(const Tensor& x) = 0;
 
   // The name its parent gave to this module; empty for a root.
@@ -111,18 +111,18 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<NamedModule> named_modules();  // this module first, with an empty name
-  // The modules below this one whose relative path matches a shell pattern: `layer?.*` (in which a
-  // `*` stands for dots, too).
+  // The modules below this one whose relative path matches a shell pattern such as `layer?.*`, in
+  // which `*` matches dots, too.
   std::vector<Module*> matching(const std::string& pattern);
-  // The module at a path relative to this one, `layer1.0.conv2`, or null; this one for "".
+  // The module at a path relative to this one, `layer1.0.conv2`, or null; this module for "".
   Module* find(std::string_view path);
   // The tensors of named_parameters(): the module's own, not copies.
   std::vector<Tensor> parameters() const;
-  // Numbers in all parameters.
+  // The number of elements in all parameters.
   std::int64_t parameter_count() const;
 
-  // What this module registered itself. The tensors may be replaced through the pointers, for
-  // example by a cast, as long as nobody else holds on to the old ones.
+  // Members that this module registered itself. The tensors may be replaced through the pointers,
+  // for example by a cast, if nobody else keeps the old ones.
   std::span<const Child> children() const { return children_; }
   std::span<const Member> own_parameters() const { return parameters_; }
   std::span<const Member> own_buffers() const { return buffers_; }
@@ -135,32 +135,32 @@ class Module {
   void eval() { train(false); }
   bool is_training() const { return training_; }
 
-  // Forgets the gradients of all parameters.
+  // Drops the gradients of all parameters.
   void zero_grad();
 
-  // Moves all parameters, their gradients and floating-point buffers to a device; counters stay on
-  // the host, which counts. The handles that an optimizer has move along; its state does not, so
-  // move first. Throws UnsupportedError if there is no such device.
+  // Moves all parameters, their gradients and floating-point buffers to a device. Counters stay on
+  // the host, which does the counting. The handles that an optimizer holds move along, but its
+  // state does not, so move the module first. Throws UnsupportedError if there is no such device.
   void to(Device device);
-  // Where the parameters are; the host's memory if there are none.
+  // The device of the parameters; the CPU if there are none.
   Device device() const;
 
   // Parameters and buffers with PyTorch's names, in the order of its state_dict. The tensors are
-  // the module's own, not copies; one that two modules share is there under both names.
+  // the module's own, not copies; a shared tensor appears under each of its names.
   std::vector<NamedTensor> state() const;
   // Copies the values into the module's tensors, converting between floating types. Throws
   // StateMismatch, and changes nothing, if shapes or kinds of dtype differ, or, when strict, if
-  // names are missing or unexpected; the message lists the first of them. A `num_batches_tracked`
-  // that is missing stays as it is, as in PyTorch, whose older files have none. Of a tensor with
-  // several names one is enough; if there are more, with different values, that does not fit. A
-  // name that the module does not have is not unexpected if its tensor is there under one that it
-  // has. Throws ArgumentError if a name appears twice or a tensor is undefined.
+  // names are missing or unexpected; the message lists the first of them. A missing
+  // `num_batches_tracked` stays unchanged, as in PyTorch, whose older files have none. For a tensor
+  // with several names, one value is enough; several values must be equal. A name that the module
+  // does not have is accepted if its tensor is also there under one of the module's names. Throws
+  // ArgumentError if a name appears twice or a tensor is undefined.
   void load_state(std::span<const NamedTensor> state, bool strict = true);
   void load_state(const std::map<std::string, Tensor>& state, bool strict = true);
 
-  // Surrounds the forward pass of this module from now on. Hooks nest: the first one is outermost,
-  // unless another one is made that. Throws ArgumentError for null. Removing one that is not there
-  // does nothing.
+  // Wraps the forward pass of this module from now on. Hooks nest: the first one is outermost,
+  // unless another is added with add_outermost_forward_hook(). Throws ArgumentError for null.
+  // Removing a hook that is not there does nothing.
   void add_forward_hook(std::shared_ptr<ForwardHook> hook);
   void add_outermost_forward_hook(std::shared_ptr<ForwardHook> hook);
   void remove_forward_hook(const ForwardHook* hook);
@@ -174,7 +174,7 @@ class Module {
   void add_parameter(std::string name, Tensor& parameter);
   void add_buffer(std::string name, Tensor& buffer);
 
-  // Runs body(x) as this module's forward pass: for modules with more than one way to be called.
+  // Runs body(x) as this module's forward pass: for modules that can be called in several ways.
   template <class Body>
   Tensor run(const Tensor& x, const Body& body) {
     const Entered entered(*this);

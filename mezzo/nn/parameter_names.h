@@ -1,4 +1,4 @@
-// All names of a network's parameters, also of those that several modules share.
+// All names of a network's parameters, including the names of shared ones.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ namespace mezzo::nn {
 
 struct ParameterNames {
   std::vector<NamedTensor> entries;    // in the order of state()
-  std::vector<std::size_t> tensor_of;  // of each: one number for all names of a tensor
+  std::vector<std::size_t> tensor_of;  // for each entry, one number for all names of a tensor
 };
 
-// A tensor has several names here where first_names() says that it has.
+// Two names belong to the same tensor if first_names() says so.
 ParameterNames parameter_names(const Module& net);
 
 }  // namespace mezzo::nn

@@ -1,5 +1,5 @@
-// Pooling layers. All keep the dtype of x, which is floating. Windows are checked when the layer is
-// called: throws ArgumentError if none fits, or if one could lie in the padding alone.
+// Pooling layers. All keep the dtype of x, which must be floating. Windows are checked when the
+// layer is called: it throws ArgumentError if none fits, or if a window could contain only padding.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 namespace mezzo::nn {
 
 struct Pool2dOptions {
-  std::optional<Size2d> stride{};  // that of the kernel unless given
+  std::optional<Size2d> stride{};  // default: the kernel's size
   Padding2d padding = 0;
   bool count_include_pad = true;  // means only: padding counts as zeros
 };
 
-// The largest value of each window of x [n, c, h, w]: [n, c, oh, ow]. Padding never wins.
+// The largest value of each window of x [n, c, h, w]: [n, c, oh, ow]. Padding is never chosen.
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(Size2d kernel, Pool2dOptions options = {})

@@ -27,10 +27,10 @@ std::string name_of(const Module& module) {
   return path.empty() ? "the network itself" : concat("the module ", path);
 }
 
-// The module whose forward pass is being run again on this thread, or null.
+// The module whose forward pass is being recomputed on this thread, or null.
 constinit thread_local const Module* running_again = nullptr;
 
-// What a forward pass depended on besides its input.
+// Everything that a forward pass depended on besides its input.
 struct ForwardState final : RefCounted {
   explicit ForwardState(Module& of)
       : module(of), random(default_generator().position()), parameters(of.parameters()) {
@@ -39,8 +39,8 @@ struct ForwardState final : RefCounted {
     of.apply([this](Module& part) { modes.push_back({&part, part.is_training()}); });
   }
 
-  // Notes the buffers as the forward pass leaves them. Those of modules in training are results,
-  // which other forward passes may move on.
+  // Records the buffers at the end of the forward pass. Buffers of modules in training are results,
+  // which other forward passes may update.
   void note_buffers() {
     for (const Mode& mode : modes) {
       if (mode.training) continue;
@@ -61,7 +61,7 @@ struct ForwardState final : RefCounted {
   };
 
   Module& module;
-  std::vector<Mode> modes;  // of the module and all below it
+  std::vector<Mode> modes;  // modes of the module and all below it
   RandomPosition random;
   std::shared_ptr<const PrecisionContext> precision;  // null: nothing was cast
   std::vector<Tensor> parameters;
@@ -96,15 +96,15 @@ void check_unchanged(const ForwardState& state) {
   }
 }
 
-// The module's input once more, and the leaf that its gradient arrives at.
+// The module's input for the second run, and the leaf at which its gradient arrives.
 struct Input {
   Tensor x;
   Tensor leaf;
 };
 
-// A 16-bit copy of an f32 tensor passes on the gradients that it gets in f32; a 16-bit leaf would
-// round them. So x becomes the copy of an f32 leaf, of which nothing but its shape matters. Else it
-// is a leaf itself, whose gradients are added up as x has it: in f32 only if x is a leaf, too.
+// The 16-bit copy of an f32 tensor passes on its f32 gradients; a 16-bit leaf would round them. So
+// for a copy, x becomes the copy of a new f32 leaf, of which only the shape matters. Otherwise x
+// becomes a leaf itself, whose gradients are summed as at x: in f32 only if x is a leaf, too.
 Input again(const Tensor& x, bool needs_grad, DType grad_dtype) {
   Tensor same = x.detach();
   if (!needs_grad) return {same, Tensor()};
@@ -119,8 +119,8 @@ Input again(const Tensor& x, bool needs_grad, DType grad_dtype) {
   return {same, leaf};
 }
 
-// What is computed from recorded tensors that are neither the input nor parameters would lose their
-// gradients without a word. The nodes from `first` on are those of the second run.
+// Results that depend on recorded tensors other than the input and the parameters would silently
+// lose their gradients. The nodes from `first` on are those of the second run.
 class CheckLeadsNowhereElse {
  public:
   CheckLeadsNowhereElse(const ForwardState& state, const Tensor& leaf, std::uint64_t first)
@@ -163,8 +163,8 @@ class CheckLeadsNowhereElse {
 Tensor run_again(const ForwardState& state, const Tensor& x) {
   const KeepRandomPosition random;
   default_generator().set_position(state.random);
-  const WithoutHostWork without_host_work;  // running statistics have moved already
-  const KeepBuffers buffers(state.module);  // what a module of the user does to them by itself
+  const WithoutHostWork without_host_work;  // running statistics have already been updated
+  const KeepBuffers buffers(state.module);  // the module's own in-place changes of its buffers
   const RunningAgain running(state.module);
   const GradMode recording(true);
   if (state.precision == nullptr) return state.module(x);
@@ -173,17 +173,17 @@ Tensor run_again(const ForwardState& state, const Tensor& x) {
   return y;
 }
 
-// Inputs of the node: x, then the parameters.
+// Inputs of the node: x, followed by the parameters.
 void backward(Backward& ctx) {
   check_arg(!ctx.create_graph(), kOp,
             "what is computed again cannot be differentiated twice. Call stop_recompute() first");
-  const Tensor kept = ctx.input(0);  // refused behind a backward pass, which frees the context, too
+  const Tensor kept = ctx.input(0);  // throws after a backward pass, which frees the context, too
   const auto& state = static_cast<const ForwardState&>(ctx.context());
   check_unchanged(state);
   const std::uint64_t first = next_sequence();
   const Input input = again(kept, ctx.needs(0), ctx.grad_dtype(0));
   std::vector<Tensor> targets;
-  std::vector<std::size_t> inputs;  // of the node, for each target
+  std::vector<std::size_t> inputs;  // the node's input of each target
   if (ctx.needs(0)) {
     targets.push_back(input.leaf);
     inputs.push_back(0);
@@ -196,7 +196,7 @@ void backward(Backward& ctx) {
   const Tensor y = run_again(state, input.x);
   CheckLeadsNowhereElse(state, input.leaf, first)(y);
   const Tensor grad_y = ctx.take_grad();
-  // Sums stay as they are at leaves: more may come to them there.
+  // Sums stay f32 at leaves: more gradients may be added to them there.
   std::vector<Tensor> grads = grad({&y, 1}, targets, {&grad_y, 1}, {.f32_sums = true});
   for (std::size_t i = 0; i < grads.size(); ++i) {
     if (grads[i].defined()) ctx.set(inputs[i], std::move(grads[i]));
@@ -220,7 +220,7 @@ class RecomputeHook final : public ForwardHook {
     std::vector<const Tensor*> inputs{&x};
     for (const Tensor& parameter : state->parameters) inputs.push_back(&parameter);
     if (!should_record(kRecompute, inputs)) return forward(x);
-    // A handle of its own, for a module may give back its input.
+    // A new handle, because a module may return its input.
     Tensor y = without_recording(forward, x).detach();
     state->note_buffers();
     record(kRecompute, {}, inputs, {&y, 1}, Ref<RefCounted>(state.get()));
@@ -249,7 +249,7 @@ void recompute(Module& module) {
             " is recomputed already. Call recompute() once");
   check_arg(!module.children().empty(), kOp, name_of(module),
             " has no children. Recompute the block that it is a part of");
-  // Outermost: the second run repeats what the other hooks do to the input and the result.
+  // Outermost, so that the second run repeats what the other hooks do to the input and the result.
   module.add_outermost_forward_hook(std::make_shared<RecomputeHook>());
 }
 

@@ -1,4 +1,4 @@
-// Enlarging layers.
+// Upsampling layers.
 #pragma once
 
 #include "mezzo/nn/module.h"
@@ -10,14 +10,14 @@ enum class UpsampleMode : std::uint8_t { kNearest, kBilinear };
 
 struct UpsampleOptions {
   UpsampleMode mode = UpsampleMode::kNearest;
-  bool align_corners = false;  // of kBilinear: see upsample_bilinear2d()
+  bool align_corners = false;  // for kBilinear: see upsample_bilinear2d()
 };
 
-// x [n, c, h, w] scale.h times as high and scale.w times as wide, by repeating pixels or by
-// interpolating them: PyTorch's Upsample with whole numbers as scale_factor. Keeps the dtype of x.
+// Enlarges x [n, c, h, w] by scale.h and scale.w, by repeating or interpolating pixels: PyTorch's
+// Upsample with integers as scale_factor. Keeps the dtype of x.
 class Upsample : public Module {
  public:
-  // Throws ArgumentError unless both numbers are positive, and for align_corners without kBilinear.
+  // Throws ArgumentError unless both scales are positive, and for align_corners without kBilinear.
   explicit Upsample(Size2d scale, UpsampleOptions options = {});
 
   Tensor forward(const Tensor& x) override;

@@ -1,5 +1,6 @@
-// Products with an activation behind them. They have no gradient: graph mode makes them of two
-// calls when the gradients are known already, and plain code has no need of them.
+// Matrix products and convolutions followed by an activation, as one operation. They have no
+// gradient: graph mode creates them from two calls once the gradients are known, and eager code
+// does not need them.
 #include "mezzo/ops/activated_attrs.h"
 #include "mezzo/ops/all.h"
 
@@ -13,7 +14,7 @@ constexpr PrecisionRule kRule{
         "that of the product, whose result is rounded before the activation, as it is between "
         "two calls"};
 
-// By the rules of the product, which has other attributes.
+// Infers like the product, which has its own attributes type.
 void infer_as(Infer& infer, const OpDef& product, const Attrs& attrs) {
   std::vector<const Tensor*> inputs;
   for (std::size_t i = 0; i < infer.size(); ++i) inputs.push_back(&infer.input(i));
@@ -28,8 +29,8 @@ double flops_of(const OpDef& product, Inputs inputs, std::span<const Tensor> out
   return product.flops(inputs, outputs, attrs);
 }
 
-// Those of the product. GELU is not among them: what its 16-bit results may be off by depends on a
-// rounding that the oracle does not make.
+// The product's samples, with ReLU. GELU is left out: the possible error of its 16-bit results
+// depends on a rounding that the oracle does not make.
 template <class WithRelu>
 std::vector<Sample> samples_of(const OpDef& product, const WithRelu& with_relu) {
   std::vector<Sample> samples = product.samples();

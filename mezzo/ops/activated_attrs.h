@@ -1,4 +1,4 @@
-// The attributes of products with an activation behind them, for their definitions and kernels.
+// The attributes of products followed by an activation, for their definitions and kernels.
 #pragma once
 
 #include "mezzo/ops/conv2d_attrs.h"
@@ -25,7 +25,7 @@ struct LinearActivationAttrs {
   bool operator==(const LinearActivationAttrs&) const = default;
 };
 
-// Of products that have attributes themselves.
+// For products that have attributes themselves.
 template <class Product>
 struct ActivationAttrs {
   Product product{};

@@ -8,8 +8,8 @@
 
 namespace mezzo {
 
-// False if the number would become 0 or infinite in f32, or lose digits, while what is computed
-// with it need not.
+// False if rounding the number to f32 would make it 0 or infinite, or lose digits, although the
+// result of the computation need not be.
 inline bool is_in_f32_range(double number) {
   const double size = number < 0 ? -number : number;
   return number == 0 ||

@@ -40,14 +40,15 @@ std::vector<ErrorSample> binary_errors() {
   return {{{{{2, 3}}, {{2, 4}}}, {}, "shapes cannot be broadcast together: [2, 3] and [2, 4]"}};
 }
 
-// What is called `affine` or `div_number` has another name where it is called.
+// Checks that x is floating. `called` is the name that the user knows: `affine` and `div_number`
+// are called by others.
 const Tensor& floating(const Tensor& x, const char* called) {
   check_arg(!x.defined() || is_floating(x.dtype()), called, "x must be floating-point, it is ",
             x.dtype(), ". Use astype(DType::kF32)");
   return x;
 }
 
-// An operand's gradient is that of the result where the operand was chosen.
+// The gradient flows to the operand that was chosen.
 void set_grads_of_chosen(Backward& ctx, bool larger) {
   for (const std::size_t i : {0UL, 1UL}) {
     if (!ctx.needs(i)) continue;

@@ -6,7 +6,7 @@
 namespace mezzo {
 
 struct AxisAttrs {
-  std::int64_t axis = -1;  // negative ones count from the end
+  std::int64_t axis = -1;  // negative values count from the end
   static constexpr auto kFields = std::tuple(Field{"axis", &AxisAttrs::axis});
   bool operator==(const AxisAttrs&) const = default;
 };

@@ -1,4 +1,4 @@
-// The libraries and instruction sets behind the kernels.
+// Reports the libraries and instruction sets that kernels use.
 #pragma once
 
 #include <string>

@@ -60,13 +60,13 @@ void infer_batch_norm(Infer& infer) {
   infer.output({shape[1]}, stats);
 }
 
-// What is saved is what the backward pass cannot do without. The ReLU's mask costs nothing: without
-// a residual it is the sign of (x - mean) * scale + bias, computed again by the very instructions
-// of the forward pass from an x that must be read anyway. With a residual that would read the
-// residual as well; y, which the next layer keeps alive for its own gradient, holds the same signs
-// for the same traffic. If the next layer does without y, the residual is read: see
-// recompute_norm(). A bit mask would need 1/8 byte per element more memory, all the time, to save
-// an eighth of the traffic of these layers' first backward pass.
+// Saves only what the backward pass needs. The ReLU's mask is not stored. Without a residual it is
+// the sign of (x - mean) * scale + bias, recomputed with the instructions of the forward pass from
+// x, which must be read anyway. With a residual that would read the residual as well. y has the
+// same signs for the same memory traffic, and the next layer keeps it for its own gradient. If the
+// next layer does not keep y, the residual is read: see recompute_norm(). A bit mask would take 1/8
+// byte more memory per element, all the time, to save an eighth of the traffic of these layers'
+// first backward pass.
 void batch_norm_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<BatchNormAttrs>();
   BatchNormSaved saved;
@@ -200,7 +200,7 @@ extern const OpDef batch_norm_add_relu{
 
 BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& shift,
                            const BatchNormOptions& options) {
-  // A few numbers per channel: their f32 copies cost nothing, and the kernels have one case.
+  // These are a few values per channel: f32 copies cost nothing, and kernels need only one case.
   const Tensor weight = widen(scale);
   const Tensor bias = widen(shift);
   const bool add_relu = options.residual.defined() && options.relu;
@@ -211,7 +211,7 @@ BatchNormResult batch_norm(const Tensor& x, const Tensor& scale, const Tensor& s
                            ": several processes have common statistics on CPUs only. Leave "
                            "`processes` out");
   }
-  // Batch statistics take no part in training; leaving them out keeps them free to be updated.
+  // Running statistics are not used in training; leaving them out leaves them free to be updated.
   const Tensor none;
   const Tensor& mean = options.training ? none : options.running_mean;
   const Tensor& var = options.training ? none : options.running_var;

@@ -1,4 +1,4 @@
-// Batch normalization, with ReLU and a residual input in the same pass over memory.
+// Batch normalization, optionally with ReLU and a residual input in the same pass over memory.
 //
 // Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
 // Covariate Shift", ICML 2015.
@@ -10,14 +10,15 @@
 namespace mezzo {
 
 struct BatchNormOptions {
-  bool training = true;  // normalise by the statistics of x; else by the running ones
+  bool training = true;  // normalise by the statistics of x, else by the running statistics
   double eps = 1e-5;     // added to the variance
   bool relu = false;     // y = max(y, 0), after the residual
   Tensor residual{};     // added to y; has the shape of x
   Tensor running_mean{};
   Tensor running_var{};
-  // In training, the statistics are those of the batches of all these processes, as many values in
-  // each; they must outlive the backward pass. Null: those of x.
+  // If given, training normalises by the joint statistics of the batches of all these processes.
+  // Each must have the same number of values. The group must outlive the backward pass. Null:
+  // statistics of x alone.
   distributed::ProcessGroup* processes = nullptr;
 };
 
@@ -30,23 +31,23 @@ struct BatchNormResult {
 // y = (x - mean) / sqrt(var + eps) * weight + bias per channel, then + residual, then ReLU.
 //
 // x: [n, c] or [n, c, h, w] in f32, bf16 or f16; y has its dtype, and is channels-last if it has
-// four dimensions. weight, bias and all statistics: [c] and f32 (f64 for f64 x); weight and bias
-// may be 16-bit, which is widened before anything is computed, and undefined for 1 and 0. A channel
-// whose variance is not finite becomes NaN, finite though x may be: the squares of numbers beyond
-// 1.8e19 have no place in f32, and 0, their quotient, would hide it (PyTorch gives 0). Nothing
-// is changed in place: see update_running_stats(). Gradients flow to x, weight, bias and the
-// residual, not through `mean` and `var` of the result. Throws ArgumentError for other shapes and
-// dtypes, in training for less than two values per channel, and outside of training without running
-// statistics; UnsupportedError for several processes on devices, and for their gradients of
-// gradients.
+// four dimensions. weight, bias and all statistics: [c] and f32 (f64 for f64 x). weight and bias
+// may be 16-bit, and are widened before the computation; undefined ones stand for 1 and 0. A
+// channel whose variance is not finite becomes NaN, even if x is finite: the squares of values
+// beyond 1.8e19 overflow f32, and the resulting quotient 0, which PyTorch gives, would hide the
+// overflow. Nothing is changed in place: see update_running_stats(). Gradients flow to x, weight,
+// bias and the residual, not through `mean` and `var` of the result. Throws ArgumentError for other
+// shapes and dtypes, in training for less than two values per channel, and outside of training
+// without running statistics. Throws UnsupportedError for several processes on devices, and for
+// their gradients of gradients.
 BatchNormResult batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                            const BatchNormOptions& options = {});
 
-// running = (1 - momentum) * running + momentum * batch, in place and not recorded, where the
+// running = (1 - momentum) * running + momentum * batch, in place and not recorded. The batch
 // variance is first made unbiased: batch_var * count / (count - 1). All are f32 [c]; `count` is the
-// number of values per channel that the batch statistics come from. Both statistics of a channel
-// stay as they are where one of them would not be finite, or they would not be so ever again.
-// Throws ArgumentError for other shapes or dtypes, and unless count >= 2.
+// number of values per channel behind the batch statistics. If one of a channel's new statistics
+// would not be finite, both stay unchanged, since they could never become finite again. Throws
+// ArgumentError for other shapes or dtypes, and unless count >= 2.
 void update_running_stats(const Tensor& running_mean, const Tensor& running_var,
                           const Tensor& batch_mean, const Tensor& batch_var, double momentum,
                           std::int64_t count);

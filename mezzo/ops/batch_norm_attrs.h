@@ -10,8 +10,9 @@ struct BatchNormAttrs {
   bool training = true;  // normalise by the batch's statistics, else by given ones
   bool relu = false;     // max(y, 0) in the same kernel
   double eps = 1e-5;
-  // Whose batches have common statistics in training; null: this process's alone. Not among the
-  // fields: the text of a program cannot name it, and one that is read runs alone.
+  // The processes whose batches share statistics in training; null: this process alone. It is not
+  // in kFields, because the text of a program cannot name it; a program that is read from text runs
+  // alone.
   distributed::ProcessGroup* processes = nullptr;
   static constexpr auto kFields =
       std::tuple(Field{"training", &BatchNormAttrs::training}, Field{"relu", &BatchNormAttrs::relu},
@@ -24,9 +25,9 @@ struct BatchNormInput {
   enum : std::size_t { kX, kWeight, kBias, kRunningMean, kRunningVar, kResidual };
 };
 
-// Inputs of batch_norm_grad: if a residual was added, it or the result y is given, whichever is
-// there; without one, both are absent. With either there may be a second gradient, of another
-// reader of the result, which is added to the first one.
+// Inputs of batch_norm_grad. If a residual was added, either it or the result y is given; otherwise
+// both are absent. With either, a second gradient may be given, from another reader of the result;
+// it is added to the first one.
 struct BatchNormGradInput {
   enum : std::size_t { kGrad, kX, kWeight, kBias, kMean, kVar, kY, kOtherGrad, kResidual };
 };

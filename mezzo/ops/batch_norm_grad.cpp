@@ -51,8 +51,8 @@ Sample sample(const Shape& x, const BatchNormAttrs& attrs, bool residual) {
   return result;
 }
 
-// Constant gradients: the kernels round their sum to the dtype, as an addition does, and the oracle
-// does not.
+// The gradients are constant: kernels round their sum to the dtype, as an addition does, and the
+// oracle does not.
 Sample sample_of_two(const Shape& x) {
   Sample result = sample(x, {true, true, 1e-3}, true);
   result.inputs[NormGradIn::kGrad] = {x, 0.5, 0.5};
@@ -60,7 +60,7 @@ Sample sample_of_two(const Shape& x) {
   return result;
 }
 
-// The residual in the place of y.
+// The same sample with the residual instead of y.
 Sample with_residual(Sample sample) {
   sample.inputs.resize(NormGradIn::kResidual + 1, {.shape = {}, .absent = true});
   std::swap(sample.inputs[NormGradIn::kY], sample.inputs[NormGradIn::kResidual]);
@@ -115,8 +115,8 @@ BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNor
   const std::size_t count = saved.residual.defined() ? NormGradIn::kResidual + 1
                             : other_grad.defined()   ? NormGradIn::kOtherGrad + 1
                                                      : NormGradIn::kY + 1;
-  // Results over operands: their lines are in the caches already, where new memory would be read
-  // before it is written, and push the operands out that are read twice.
+  // Write results over operands: their cache lines are already loaded. New memory would be read
+  // before it is written, and would evict the operands, which are read twice.
   const bool has_residual = saved.has_residual();
   const Tensor* const over[] = {has_residual ? &saved.x : &grad, nullptr, nullptr,
                                 has_residual ? &grad : nullptr};
@@ -128,8 +128,9 @@ BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNor
 
 namespace {
 
-// The result of a forward pass with a residual, for its signs: those that the forward pass saw, to
-// the last bit. Out of single operations, or before it is rounded, some would be others.
+// The result of a forward pass with a residual, for its signs. These must be the exact signs of the
+// forward pass; computing the result with separate operations, or without its rounding, would
+// change some of them.
 Tensor result_of(const BatchNormSaved& saved, const BatchNormAttrs& attrs) {
   if (saved.y.defined()) return saved.y;
   const NoGrad guard;
@@ -155,7 +156,7 @@ BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& 
   const auto spread = [&](const Tensor& t) { return reshape(t, broadcast); };
   const double share = static_cast<double>(shape[1]) / static_cast<double>(shape.numel());
 
-  // The statistics are computed again from x: those that were saved are constants to the tape.
+  // The statistics are recomputed from x: the saved ones are constants to the tape.
   const Tensor x = cast(saved.x, dtype);
   const Tensor centered = x - (attrs.training ? mean(x, axes, true) : spread(saved.mean));
   const Tensor var = attrs.training ? mean(centered * centered, axes, true) : spread(saved.var);

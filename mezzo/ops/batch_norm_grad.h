@@ -6,8 +6,8 @@
 
 namespace mezzo {
 
-// What the gradient is computed from: see batch_norm(). `mean` and `var` are those that x was
-// normalised by; `y` or `residual` only if a residual was added before the ReLU.
+// The inputs of the gradient: see batch_norm(). `mean` and `var` are those that x was normalised
+// with. `y` or `residual` is given only if a residual was added before the ReLU.
 struct BatchNormSaved {
   Tensor x{};
   Tensor weight{};
@@ -27,13 +27,13 @@ struct BatchNormGrads {
   Tensor residual;  // defined if there was one
 };
 
-// The gradients of batch_norm, all in one kernel; the result cannot be differentiated. They are
-// written over `grad` and `saved.x` where the caller gives these away: moves them here. With a
-// residual, `other_grad` may be a second gradient, which is added to the first one.
+// The gradients of batch_norm, all in one kernel; the result cannot be differentiated. They
+// overwrite `grad` and `saved.x` if the caller gives these up by moving them here. With a residual,
+// `other_grad` may be a second gradient, which is added to the first one.
 BatchNormGrads batch_norm_grad(Tensor grad, BatchNormSaved saved, const BatchNormAttrs& attrs,
                                const Tensor& other_grad = {});
 
-// The same made of differentiable operations, for gradients of gradients.
+// Like batch_norm_grad(), but from differentiable operations, for gradients of gradients.
 BatchNormGrads batch_norm_grad_by_ops(const Tensor& grad, const BatchNormSaved& saved,
                                       const BatchNormAttrs& attrs);
 

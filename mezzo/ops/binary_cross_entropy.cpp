@@ -16,12 +16,12 @@ void infer_loss(Infer& infer) {
   infer.check_floating(1, "the target");
   infer.check(infer.shape(0) == infer.shape(1), "the prediction has shape ", infer.shape(0),
               ", the target ", infer.shape(1), ". Give both the same shape");
-  // Elements of a loss are added up next: in 16 bits they would be rounded before.
+  // The elements of a loss are summed next, so they are not rounded to 16 bits first.
   const bool wide = infer.dtype(0) == DType::kF64;
   infer.output(infer.shape(0), wide ? DType::kF64 : DType::kF32, infer.input(0).format());
 }
 
-// What keeps the quotient of the gradient finite where p is 0 or 1, as in PyTorch.
+// Keeps the quotient of the gradient finite where p is 0 or 1, as in PyTorch.
 constexpr double kSmallest = 1e-12;
 
 std::vector<Sample> samples_between(double low, double high) {
@@ -60,11 +60,11 @@ extern const OpDef binary_cross_entropy{
     .infer = infer_loss,
     .backward =
         [](Backward& ctx) {
-          // In f16, 1e-12 is 0, and in either type 1 - p loses what it is made of.
+          // In f16, 1e-12 is 0, and in either 16-bit type 1 - p loses its digits.
           const Tensor p = widen(ctx.input(0));
           const Tensor target = widen(ctx.input(1));
           const Tensor spread =
-              mezzo::relu(p * (1.0 - p) - kSmallest) + kSmallest;  // the larger one
+              mezzo::relu(p * (1.0 - p) - kSmallest) + kSmallest;  // max(p * (1 - p), kSmallest)
           if (ctx.needs(0)) ctx.set(0, ctx.grad() * (p - target) / spread);
           if (ctx.needs(1)) {
             ctx.set(1, ctx.grad() * (mezzo::log(1.0 - p) - mezzo::log(p)));
@@ -88,8 +88,8 @@ extern const OpDef binary_cross_entropy_with_logits{
         [](Backward& ctx) {
           const Tensor x = ctx.input(0);
           if (ctx.needs(0)) {
-            // A probability near its target leaves nothing of the difference if it is rounded to 16
-            // bits before.
+            // If a probability near its target were rounded to 16 bits first, nothing would remain
+            // of the difference.
             const Tensor wide = is_lower(x.dtype()) ? x.astype(DType::kF32) : x;
             const Tensor grad = ctx.grad() * (mezzo::sigmoid(wide) - ctx.input(1));
             ctx.set(0, grad.astype(ctx.grad_dtype(0)));
@@ -111,20 +111,20 @@ Tensor binary_cross_entropy(const Tensor& probabilities, const Tensor& targets,
 
 namespace {
 
-// The loss of that answer everywhere.
+// The loss where every target is `answer`.
 Tensor loss_of_answer(const Tensor& logits, double answer) {
   const Tensor target =
       expand(full({}, answer, DType::kF32, Format::kContiguous, logits.device()), logits.shape());
   return call_one(ops::binary_cross_entropy_with_logits, {&logits, &target});
 }
 
-// Two losses, each of which is exact where it is small: the usual form, of one, has the logit in a
-// difference.
+// The weighted sum of two losses, each exact where it is small. The usual form of a single loss has
+// the logit in a difference.
 Tensor weighted_answers(const Tensor& logits, const Tensor& targets, const Tensor& pos_weight) {
   check_pos_weight(logits, targets, pos_weight);
   const Tensor yes = loss_of_answer(logits, 1);
   const Tensor no = loss_of_answer(logits, 0);
-  const WithoutPrecisionHook outside;  // a part of the loss, in f32
+  const WithoutPrecisionHook outside;  // this is part of the loss: compute in f32
   const Tensor target = targets.astype(yes.dtype());
   return target * pos_weight.astype(yes.dtype()) * yes + (1.0 - target) * no;
 }

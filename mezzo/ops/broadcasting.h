@@ -1,4 +1,4 @@
-// What operations that broadcast their operands have in common, for their definitions.
+// Helpers for the definitions of operations that broadcast their operands.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 namespace mezzo {
 
 // States an output of the shape to which these operands broadcast. The first operand that has that
-// shape decides the format: a bias must not turn activations row-major.
+// shape determines the format, so that a bias does not turn activations row-major.
 inline void output_broadcast(Infer& infer, DType dtype,
                              std::initializer_list<std::size_t> operands) {
   Shape shape;
@@ -20,7 +20,7 @@ inline void output_broadcast(Infer& infer, DType dtype,
   infer.output(shape, dtype);
 }
 
-// Gives the gradient of an operand that may have been broadcast.
+// Sets the gradient of an operand that may have been broadcast.
 inline void set_reduced(Backward& ctx, std::size_t i, const Tensor& grad) {
   ctx.set(i, sum_to(grad, ctx.input_shape(i), ctx.grad_dtype(i)));
 }

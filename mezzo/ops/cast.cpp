@@ -24,8 +24,8 @@ struct FormatAttrs {
 
 constexpr std::uint64_t kCastCopy = 0x63617374;  // DerivedKey::kind of plain 16-bit copies
 
-// The 16-bit copy of a parameter, filled on demand. It holds the parameter's memory, not the
-// parameter: when that goes, it drops its copies.
+// The contents of a parameter's 16-bit copy, filled on demand. They hold the parameter's memory,
+// not the parameter itself, which drops its copies when it is destroyed.
 class CastContents final : public LazyContents {
  public:
   CastContents(const Tensor& source, DType dtype)
@@ -35,12 +35,12 @@ class CastContents final : public LazyContents {
   bool is_current() const override { return source_.version() == version_; }
   const Tensor& source() const { return source_; }
 
-  // Whether a cast has given the copy to somebody since it was last renewed.
+  // Whether a cast has returned the copy since it was last renewed.
   void set_in_use(bool in_use) { in_use_.store(in_use, std::memory_order_relaxed); }
   bool is_in_use() const { return in_use_.load(std::memory_order_relaxed); }
 
-  // Whether the copy has been written by nobody but the updates that renew it: what a user writes
-  // into the result of a cast is no part of the parameter.
+  // Whether only the updates that renew it have written the copy. A user may have written into the
+  // result of a cast; such changes are not part of the parameter.
   bool is_intact(const Storage& copy) const {
     return copy.version() == copy_version_.load(std::memory_order_relaxed);
   }
@@ -114,14 +114,14 @@ extern const OpDef to_format{
 namespace {
 
 void CastContents::fill(void* destination) {
-  // A tensor over the new block, lent for the copy.
+  // A tensor over the new block, which is lent for the copy.
   const Device device = source_.device();
   const Tensor wanted = mezzo::empty(source_.shape(), dtype_, source_.format(), device);
   convert_into(source_, wanted);
   copy_bytes(destination, device, wanted.address(), device, wanted.bytes());
 }
 
-// A leaf that is trained. Its copies are worth keeping.
+// Whether x is a trained leaf, whose copies are worth keeping.
 bool is_parameter(const Tensor& x) {
   const AutogradMeta* meta = x.autograd_meta();
   return meta != nullptr && meta->requires_grad && !meta->node && x.is_one_block();
@@ -131,7 +131,7 @@ DerivedKey copy_key(const Tensor& x, DType dtype) {
   return derived_key(x, kCastCopy, static_cast<std::uint64_t>(dtype));
 }
 
-// Where a storage came from as a parameter's copy; null for any other.
+// The recipe of a storage that is a parameter's copy; null for any other.
 CastContents* contents_of(const Storage& storage) {
   return dynamic_cast<CastContents*>(storage.lazy_contents());
 }
@@ -145,7 +145,7 @@ void set_in_use(const Storage& copy, bool in_use) {
   if (CastContents* contents = contents_of(copy)) contents->set_in_use(in_use);
 }
 
-// The copy of a parameter at its current version; null if there is none, or somebody has written
+// The copy of a parameter at its current version; null if there is none or somebody has written
 // into it.
 Ref<RefCounted> intact_copy(const Tensor& x, DType dtype) {
   Ref<RefCounted> found = x.storage()->derived().find(copy_key(x, dtype), x.version());
@@ -161,8 +161,8 @@ Ref<Storage> pending_copy(const Tensor& x, DType dtype) {
   return make_ref<Storage>(bytes, x.device(), Ref<LazyContents>(new CastContents(x, dtype)));
 }
 
-// The shared copy of a parameter at its current version. A handle of its own, so that its history
-// can be recorded without marking the shared one.
+// A new handle to the shared copy of a parameter at its current version, so that its history can be
+// recorded without marking the shared copy.
 Tensor parameter_copy(const Tensor& x, DType dtype) {
   Ref<RefCounted> found = intact_copy(x, dtype);
   if (!found) {
@@ -175,7 +175,7 @@ Tensor parameter_copy(const Tensor& x, DType dtype) {
       make_ref<TensorImpl>(storage, 0, x.shape(), strides_for(x.shape(), x.format()), dtype));
 }
 
-// True if a cast to the dtype that is there already is a call all the same.
+// True if a cast to the dtype that x already has still counts as a call.
 bool is_noted(const Tensor& x, DType dtype) {
   CaptureHook* hook = capture_hook();
   return hook != nullptr && is_floating(x.dtype()) && is_floating(dtype) &&
@@ -216,7 +216,7 @@ Tensor pending_source(const Tensor& x) {
   if (contents == nullptr || !contents->is_current()) return {};
   const Tensor& parameter = contents->source();
   if (parameter.dtype() != DType::kF32) return {};
-  // The copy's elements lie as the parameter's do: x is the same view of both.
+  // The copy's elements have the parameter's layout, so x is the same view of both.
   return alias(parameter, x.shape(), x.strides(), parameter.offset() + x.offset());
 }
 
@@ -227,7 +227,7 @@ RenewedCopy RenewedCopy::find(const Tensor& param) {
   for (const DType dtype : kLowerDTypes) {
     const Ref<RefCounted> found = intact_copy(param, dtype);
     if (!found) continue;
-    const bool is_held = found->use_count() > 2;  // its entry and `found` are two
+    const bool is_held = found->use_count() > 2;  // the entry and `found` hold two references
     Ref<Storage> storage(static_cast<Storage*>(found.get()));
     if (!storage->is_materialized()) {
       renewed.find_packed(param, *storage, dtype);
@@ -241,7 +241,7 @@ RenewedCopy RenewedCopy::find(const Tensor& param) {
   return renewed;
 }
 
-// Those of the whole parameter: kernels may have packed views of it, too.
+// Searches the copies of the whole parameter: kernels may have packed views of it, too.
 void RenewedCopy::find_packed(const Tensor& param, Storage& source, DType dtype) {
   const bool is_own = dtype == DType::kF32;
   const std::int64_t offset = is_own ? param.offset() : 0;
@@ -252,7 +252,8 @@ void RenewedCopy::find_packed(const Tensor& param, Storage& source, DType dtype)
         key.strides != strides) {
       continue;
     }
-    // They are written patch by patch, all while the numbers of one are in the caches.
+    // All copies must have the same grid: they are written patch by patch while the patch is in the
+    // caches.
     if (!packed_.empty() && packed->grid() != packed_.front()->grid()) continue;
     if (Ref<PackedCopy> next = packed->renewed(param)) {
       packed_.push_back(std::move(next));

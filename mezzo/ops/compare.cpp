@@ -7,7 +7,7 @@
 namespace mezzo {
 namespace {
 
-// Widened, where operands differ, by promotion only.
+// Operands are widened only by promotion, where their dtypes differ.
 constexpr PrecisionRule kNothingIsCast{
     .cast_mask = 0,
     .reason =

@@ -30,7 +30,7 @@ struct CompareNumberAttrs {
   bool operator==(const CompareNumberAttrs&) const = default;
 };
 
-// Whether it holds between two numbers, on every device.
+// Whether the relation holds between two values, on every device.
 template <class T>
 constexpr bool holds(Relation relation, T a, T b) {
   switch (relation) {

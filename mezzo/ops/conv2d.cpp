@@ -79,8 +79,8 @@ void infer_grad_weight(Infer& infer) {
   infer.output(weight, result_dtype(infer.dtype(0), attrs.f32_result), attrs.format);
 }
 
-// The convolution is linear in x and in weight, so the gradients of all three operations are made
-// of the same three operations.
+// The convolution is linear in x and in weight, so the gradients of all three operations consist of
+// these three operations.
 void conv2d_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<Conv2dAttrs>();
   if (ctx.needs(0)) {
@@ -95,8 +95,8 @@ void conv2d_backward(Backward& ctx) {
   if (ctx.needs(2)) ctx.set(2, sum(ctx.grad(), {0, 2, 3}, false, ctx.grad_dtype(2)));
 }
 
-// Each number of the result's gradient stands for one output pixel and channel, and meets every
-// number of that channel's filter once, whichever of the three tensors is computed.
+// Each element of the result's gradient belongs to one output pixel and channel. It is multiplied
+// by every weight of that channel's filter once, whichever of the three tensors is computed.
 double flops_of(const Tensor& result, const Tensor& weight) {
   const auto filter = static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0));
   return 2 * static_cast<double>(result.numel()) * filter;
@@ -202,7 +202,7 @@ namespace ops {
 extern const OpDef conv2d{
     .name = "conv2d",
     .doc = "x [n, c, h, w] convolved with weight [o, c / groups, kh, kw], plus bias [o]",
-    // The bias is no operand of the products: it is added to their f32 sum, in f32, at no cost.
+    // The bias is not an operand of the product: it is added to the f32 sum, in f32, at no cost.
     // Rounding it to 16 bits first would only lose bits.
     .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b011,
@@ -290,7 +290,7 @@ Tensor grad_weight(const Tensor& grad, const Tensor& x, const Conv2dGradAttrs& a
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
   Conv2dAttrs attrs{options.stride, {}, options.dilation, options.groups};
-  if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below says what is wrong
+  if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below reports the error
     const Window2d window = attrs.window(size_of_image(weight.shape()));
     window.check_numbers(ops::conv2d.name);
     attrs.padding =

@@ -13,11 +13,11 @@ struct Conv2dOptions {
   std::int64_t groups = 1;
 };
 
-// The convolution (as in all frameworks a correlation) of x [n, c, h, w] with weight
-// [o, c / groups, kh, kw], plus bias [o] if it is defined; the result [n, o, oh, ow] has the common
-// dtype of x and weight (see promote()) and lies channels-last. Sums are kept in f32 (f64 for f64,
-// and for integers, which are exact up to 2^53), and the bias is added to them there: it may have
-// any floating dtype beside any x. Throws ArgumentError for shapes that do not fit.
+// The convolution (as in all frameworks a correlation) of x [n, c, h, w] with weight [o, c /
+// groups, kh, kw], plus bias [o] if it is defined. The result [n, o, oh, ow] has the common dtype
+// of x and weight (see promote()) and is channels-last. Sums are kept in f32 (f64 for f64, and for
+// integers, which are exact up to 2^53). The bias is added to these sums and may have any floating
+// dtype, whatever the dtype of x. Throws ArgumentError for shapes that do not fit.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),
               const Conv2dOptions& options = {});
 

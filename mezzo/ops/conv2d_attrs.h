@@ -17,28 +17,28 @@ struct Conv2dAttrs {
   bool operator==(const Conv2dAttrs&) const = default;
 
   Window2d window(Size2d kernel) const { return {kernel, stride, dilation, padding}; }
-  // True for a kernel of one pixel over images without padding or groups: a product of matrices.
+  // True for a 1x1 kernel over images without padding or groups: a matrix product.
   bool is_pointwise(Size2d kernel) const {
     return kernel == Size2d(1) && padding == Sides{} && groups == 1;
   }
 };
 
-// Of conv2d_grad_input and conv2d_grad_weight.
+// Attributes of conv2d_grad_input and conv2d_grad_weight.
 struct Conv2dGradAttrs {
   Conv2dAttrs conv{};
-  Size2d size{};                        // of the result: the image's, or the kernel's
+  Size2d size{};                        // size of the result: the image's, or the kernel's
   bool f32_result = false;              // an f32 result from 16-bit inputs
-  Format format = Format::kContiguous;  // of the weight's gradient; images are channels-last
+  Format format = Format::kContiguous;  // format of the weight gradient; images are channels-last
   static constexpr auto kFields = std::tuple(
       Field{"conv", &Conv2dGradAttrs::conv}, Field{"size", &Conv2dGradAttrs::size},
       Field{"f32_result", &Conv2dGradAttrs::f32_result}, Field{"format", &Conv2dGradAttrs::format});
   bool operator==(const Conv2dGradAttrs&) const = default;
 };
 
-// Of conv_transpose2d.
+// Attributes of conv_transpose2d.
 struct ConvTranspose2dAttrs {
-  Conv2dAttrs conv{};         // of the convolution whose gradient by its input is computed
-  Size2d output_padding = 0;  // rows and columns that the result has besides
+  Conv2dAttrs conv{};         // the convolution whose input gradient is computed
+  Size2d output_padding = 0;  // additional rows and columns of the result
   static constexpr auto kFields =
       std::tuple(Field{"conv", &ConvTranspose2dAttrs::conv},
                  Field{"output_padding", &ConvTranspose2dAttrs::output_padding});

@@ -13,7 +13,7 @@ namespace {
 
 Size2d kernel_of(const Shape& weight) { return {weight[2], weight[3]}; }
 
-// The size of the result, in numbers that were checked; what is not positive is nothing.
+// The size of the result, for checked attributes; not positive if the result is empty.
 Size2d enlarged(Size2d in, Size2d kernel, const ConvTranspose2dAttrs& attrs) {
   const Window2d window = attrs.conv.window(kernel);
   const Size2d span = window.span();
@@ -66,8 +66,8 @@ void infer_conv_transpose2d(Infer& infer) {
   infer.output({x[0], channels, out.h, out.w}, infer.dtype(0), Format::kChannelsLast);
 }
 
-// It is linear in x and in weight, like the convolution that it belongs to: of that one, its result
-// is the image, and x the result.
+// The operation is linear in x and in weight, like the convolution whose gradient it is: there its
+// result is the image, and x is the result.
 void conv_transpose2d_backward(Backward& ctx) {
   const auto& attrs = ctx.attrs<ConvTranspose2dAttrs>();
   const Tensor& grad = ctx.grad();
@@ -160,8 +160,8 @@ extern const OpDef conv_transpose2d{
     .doc =
         "x [n, c, h, w] convolved with weight [c, o / groups, kh, kw] the other way, as the "
         "gradient of conv2d by its input is, plus bias [o]",
-    // The bias is added to the f32 sums, as conv2d's is: rounded to 16 bits it would lose bits for
-    // nothing.
+    // The bias is added to the f32 sums, like that of conv2d: rounding it to 16 bits would only
+    // lose bits.
     .precision = {.lower = PrecisionClass::kLower,
                   .cast_mask = 0b011,
                   .reason = "the products of conv2d: those of 16-bit numbers are exact in f32, "
@@ -171,7 +171,7 @@ extern const OpDef conv_transpose2d{
     .infer = infer_conv_transpose2d,
     .flops =
         [](Inputs inputs, std::span<const Tensor>, const Attrs&) {
-          // Every number of x meets all filters of its channel.
+          // Every element of x is multiplied by all filters of its channel.
           const Tensor& weight = *inputs[1];
           const std::int64_t filters = weight.numel() / std::max<std::int64_t>(weight.size(0), 1);
           return 2 * static_cast<double>(inputs[0]->numel()) * static_cast<double>(filters);
@@ -186,8 +186,8 @@ extern const OpDef conv_transpose2d{
 
 namespace {
 
-// By how much a result with Padding::kSame would be smaller than stride * in: what no window
-// reaches between the last two pixels.
+// The rows and columns by which a result with Padding::kSame would be smaller than stride * in: the
+// pixels that no window covers if the kernel is smaller than the stride.
 Size2d beyond_windows(Size2d span, Size2d stride) {
   return {std::max<std::int64_t>(stride.h - span.h, 0),
           std::max<std::int64_t>(stride.w - span.w, 0)};
@@ -199,7 +199,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const ConvTranspose2dOptions& options) {
   ConvTranspose2dAttrs attrs{{options.stride, {}, options.dilation, options.groups},
                              options.output_padding};
-  if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below says what is wrong
+  if (x.rank() == 4 && weight.rank() == 4) {  // otherwise the call below reports the error
     const Window2d window = attrs.conv.window(kernel_of(weight.shape()));
     window.check_numbers(ops::conv_transpose2d.name);
     const Size2d stride = options.stride;

@@ -15,17 +15,17 @@ struct ConvTranspose2dOptions {
 };
 
 // The transposed convolution of x [n, c, h, w] with weight [c, o / groups, kh, kw], plus bias [o]
-// if it is defined: each pixel adds its multiple of the kernel to the result, from stride times its
-// place on. It is the gradient of conv2d() with these options by its input, and conv2d() is its
-// own. The result [n, o, oh, ow] has the common dtype of x and weight (see promote()), lies
-// channels-last, and oh is (h - 1) * stride + (kh - 1) * dilation + 1 - padding + output_padding,
-// where the padding of both sides is taken off. With Padding::kSame it is h * stride, as in
+// if it is defined. Each pixel adds its multiple of the kernel to the result, at stride times its
+// position. It is the gradient of conv2d() with these options with respect to its input, and its
+// own such gradient is conv2d(). The result [n, o, oh, ow] has the common dtype of x and weight
+// (see promote()) and is channels-last. oh is (h - 1) * stride + (kh - 1) * dilation + 1 - padding
+// + output_padding, where `padding` counts both sides. With Padding::kSame it is h * stride, as in
 // TensorFlow, plus output_padding.
 //
-// Sums are kept in f32 as those of conv2d(), and the bias is added to them there. Throws
-// ArgumentError for shapes that do not fit, and for an output_padding that is not smaller than the
-// stride, with what Padding::kSame adds for a kernel that is smaller than the stride. Dumoulin and
-// Visin, "A guide to convolution arithmetic for deep learning", 2016.
+// Sums are kept in f32 as in conv2d(), and the bias is added to them. Throws ArgumentError for
+// shapes that do not fit. Also throws it unless output_padding is smaller than the stride;
+// Padding::kSame with a kernel smaller than the stride adds to output_padding. Dumoulin and Visin,
+// "A guide to convolution arithmetic for deep learning", 2016.
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),
                         const ConvTranspose2dOptions& options = {});
 

@@ -1,5 +1,6 @@
-// cross_entropy() with what its operation does not know: axes behind the classes, examples that do
-// not count, weights of classes. In operations, so that no number has to be looked at.
+// The parts of cross_entropy() that its operation does not support: more axes after the classes,
+// ignored examples, and class weights. They are made of operations, so that the host need not read
+// any values.
 #include <utility>
 
 #include "mezzo/ops/arithmetic.h"
@@ -37,8 +38,8 @@ Tensor cross_entropy_of_places(const Tensor& logits, const Tensor& labels,
   return options.reduction == Reduction::kNone ? reshape(loss, places) : loss;
 }
 
-// Throws what the operation throws of what does not fit, and before others are called with it,
-// whose names would be in the error.
+// Throws the operation's own errors for inputs that do not fit. This comes before other operations
+// are called, whose names would be in the errors.
 void check_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options) {
   const Tensor* const inputs[] = {&logits, &labels};
   const Attrs attrs = CrossEntropyAttrs{options.label_smoothing, options.reduction};
@@ -49,12 +50,12 @@ void check_rows(const Tensor& logits, const Tensor& labels, const CrossEntropyOp
             ". Leave ignore_index out");
 }
 
-// Of each label, which is a class.
+// The class weight of each label; all labels must be classes.
 Tensor own_weights(const Tensor& weights, const Tensor& labels) {
   return reshape(embedding(reshape(weights, {-1, 1}), labels), labels.shape());
 }
 
-// Those that are no class get 0, not an error.
+// The class weight of each label; 0 for a label that is not a class, instead of an error.
 Tensor own_weights_or_none(const Tensor& weights, const Tensor& labels) {
   const Tensor below = lt(labels, 0);
   const Tensor above = ge(labels, static_cast<double>(weights.numel()));
@@ -71,7 +72,7 @@ Tensor checked_class_weights(const Tensor& logits, const Tensor& weights) {
   return weights.astype(logits.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
 }
 
-// Of probabilities, or of class numbers as rows of 0 and 1.
+// The weighted target from probabilities, or from class numbers as rows of 0 and 1.
 Tensor weighted_target(const Tensor& probabilities, double smoothing, const Tensor& weights) {
   const double share = smoothing / static_cast<double>(weights.numel());
   return affine(probabilities.astype(weights.dtype()), 1 - smoothing, share) * weights;
@@ -82,7 +83,7 @@ struct Weighted {
   Tensor weights;  // of the labels
 };
 
-// Of each example with a class number; all weigh 1 if there are no weights.
+// The loss and weight of each example with a class number; all weights are 1 if none are given.
 Weighted each_loss(const Tensor& logits, const Tensor& labels, const Tensor& weights,
                    double smoothing) {
   CrossEntropyOptions each{.reduction = Reduction::kNone};
@@ -92,13 +93,13 @@ Weighted each_loss(const Tensor& logits, const Tensor& labels, const Tensor& wei
     return {losses, ones(losses.shape(), losses.dtype(), Format::kContiguous, losses.device())};
   }
   if (smoothing == 0) {
-    // First, for it names a label that is no class as one of its own.
+    // This call comes first, because its error names a label that is not a class.
     const Tensor losses = cross_entropy(logits, labels, each);
     const Tensor factors = own_weights(weights, labels);
     return {losses * factors, factors};
   }
-  // One call for both parts of the target: of two, 16-bit logits would get gradients that were
-  // rounded before they were added.
+  // One call for both parts of the target. Two calls would give 16-bit logits gradients that are
+  // rounded before they are added.
   const Tensor rows = one_hot(labels, weights.numel(), weights.dtype());
   return {cross_entropy(logits, weighted_target(rows, smoothing, weights), each),
           own_weights(weights, labels)};
@@ -107,15 +108,17 @@ Weighted each_loss(const Tensor& logits, const Tensor& labels, const Tensor& wei
 Tensor cross_entropy_of_numbers(const Tensor& logits, const Tensor& labels, const Tensor& weights,
                                 const CrossEntropyOptions& options) {
   Tensor used = labels;
-  Tensor ignored;  // whether each example does not count
+  Tensor ignored;  // true for each ignored example
   if (options.ignore_index.has_value()) {
     ignored = eq(labels, static_cast<double>(*options.ignore_index));
-    // That of the largest logit instead, whose loss is finite whatever classes are ruled out.
+    // Use the label of the largest logit instead: its loss is finite even if logits of other
+    // classes are -inf.
     used = where(ignored, argmax(logits, 1), labels);
   }
   Weighted each = each_loss(logits, used, weights, options.label_smoothing);
   if (ignored.defined()) {
-    // Not by a factor of 0: a mean of none divides by 0, and 0 times that gradient is no number.
+    // A factor of 0 would not do: a mean over no examples divides by 0, and 0 times that gradient
+    // is NaN.
     each.losses = masked_fill(each.losses, ignored, 0);
     each.weights = masked_fill(each.weights, ignored, 0);
   }
@@ -143,7 +146,7 @@ Tensor cross_entropy_count(const Tensor& given_labels, const CrossEntropyOptions
   check_arg(!weights.defined() || (is_floating(weights.dtype()) && weights.rank() == 1),
             "cross_entropy_count", "the class weights are ", weights,
             ". Give each class a floating weight");
-  const WithoutPrecisionHook outside;  // a part of the loss, in f32
+  const WithoutPrecisionHook outside;  // this is part of the loss: compute in f32
   Tensor each = weights.defined()
                     ? own_weights_or_none(weights.astype(DType::kF32), labels)
                     : ones(labels.shape(), DType::kF32, Format::kContiguous, labels.device());
@@ -162,7 +165,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& given_labels,
     return std::move(call(ops::cross_entropy, {&logits, &labels}, attrs)[0]);
   }
   check_rows(logits, labels, options);
-  const WithoutPrecisionHook outside;  // a part of the loss, in f32
+  const WithoutPrecisionHook outside;  // this is part of the loss: compute in f32
   const Tensor weights = checked_class_weights(logits, options.class_weights);
   if (labels.rank() == 1) return cross_entropy_of_numbers(logits, labels, weights, options);
   const Tensor target = weighted_target(labels, options.label_smoothing, weights);

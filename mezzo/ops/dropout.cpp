@@ -6,7 +6,7 @@
 namespace mezzo {
 namespace {
 
-constexpr std::size_t kStart = 1;  // the optional input that attrs.position is relative to
+constexpr std::size_t kStart = 1;  // the optional input: attrs.position is relative to it
 
 }  // namespace
 
@@ -37,7 +37,8 @@ extern const OpDef dropout{
           }
           infer.output(infer.shape(0), infer.dtype(0), attrs.format);
         },
-    // The same mask again: the operation is linear, and its own gradient.
+    // The backward pass applies the same mask again: the operation is linear and equals its own
+    // gradient.
     .backward =
         [](Backward& ctx) {
           const Tensor start = ctx.has_input(kStart) ? ctx.input(kStart) : Tensor();

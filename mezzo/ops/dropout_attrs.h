@@ -9,14 +9,14 @@ namespace mezzo {
 
 struct DropoutAttrs {
   double p = 0.5;
-  RandomPosition position;  // word i decides element i in the memory order of `format`
+  RandomPosition position;  // word i decides about element i in the memory order of `format`
   Format format = Format::kContiguous;
   static constexpr auto kFields =
       std::tuple(Field{"p", &DropoutAttrs::p}, Field{"position", &DropoutAttrs::position},
                  Field{"format", &DropoutAttrs::format});
   bool operator==(const DropoutAttrs&) const = default;
 
-  // The place that is drawn from. `start`: null, or the parts of the place that `position` is
+  // The position of the first word. `start`: null, or the parts of the position that `position` is
   // relative to.
   template <class Part>
   constexpr RandomPosition place(const Part* start) const {
@@ -25,7 +25,8 @@ struct DropoutAttrs {
     return {from.seed, from.offset + position.offset};
   }
 
-  // An element is dropped if the upper 24 bits of its word are below this: if to_unit(word) < p.
+  // An element is dropped if the upper 24 bits of its word are below this, that is, if
+  // to_unit(word) < p.
   std::uint32_t threshold() const { return static_cast<std::uint32_t>(std::ceil(p * 0x1p24)); }
 };
 

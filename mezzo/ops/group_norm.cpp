@@ -69,8 +69,8 @@ struct GroupNormGrads {
 
 GroupNormGrads fused_group_grads(Backward& ctx);
 
-// The same made of differentiable operations, for gradients of gradients. Statistics are computed
-// again from x: those that were saved are constants to the tape.
+// Gradients from differentiable operations, for gradients of gradients. Statistics are recomputed
+// from x: the saved ones are constants to the tape.
 GroupNormGrads group_grads_by_ops(Backward& ctx) {
   const auto& attrs = ctx.attrs<GroupNormAttrs>();
   const Tensor saved = ctx.input(GroupIn::kX);
@@ -182,7 +182,8 @@ extern const OpDef group_norm_grad{
 
 namespace {
 
-// The gradient by x over that of the result: its lines are in the caches already.
+// The gradient with respect to x overwrites that of the result, whose lines are in the caches
+// already.
 GroupNormGrads fused_group_grads(Backward& ctx) {
   const Tensor weight = ctx.has_input(GroupIn::kWeight) ? ctx.input(GroupIn::kWeight) : Tensor();
   const Tensor mean = ctx.output(1);
@@ -198,7 +199,7 @@ GroupNormGrads fused_group_grads(Backward& ctx) {
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
-  // A few numbers per channel: their f32 copies cost nothing, and the kernels have one case.
+  // These are a few values per channel: f32 copies cost nothing, and kernels need only one case.
   const Tensor scale = widen(weight);
   const Tensor shift = widen(bias);
   return call_one(ops::group_norm, {&x, &scale, &shift}, GroupNormAttrs{groups, eps});

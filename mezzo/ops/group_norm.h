@@ -9,15 +9,15 @@
 
 namespace mezzo {
 
-// (x - mean) / sqrt(var + eps) * weight + bias, with the mean and the biased variance taken over
-// the pixels of c / groups neighbouring channels, for each sample by itself, and weight and bias
-// per channel.
+// (x - mean) / sqrt(var + eps) * weight + bias. The mean and the biased variance are taken over the
+// pixels of c / groups neighbouring channels, separately for each sample. weight and bias are per
+// channel.
 //
 // x: [n, c] or [n, c, h, w] in f32, bf16 or f16; the result has its shape and dtype, and is
-// channels-last if it has four dimensions. weight and bias: [c] and f32 (f64 for f64 x); they may
-// be 16-bit, which is widened before anything is computed, and undefined for 1 and 0. A group whose
-// variance is not finite becomes NaN, as in batch_norm(). Throws ArgumentError for other shapes and
-// dtypes, unless `groups` divides the channels, and if there is nothing to normalise.
+// channels-last if it has four dimensions. weight and bias: [c] and f32 (f64 for f64 x). They may
+// be 16-bit, and are widened before the computation; undefined ones stand for 1 and 0. A group
+// whose variance is not finite becomes NaN, as in batch_norm(). Throws ArgumentError for other
+// shapes and dtypes, unless `groups` divides the channels, and if there is nothing to normalise.
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = Tensor(),
                   const Tensor& bias = Tensor(), double eps = 1e-5);
 

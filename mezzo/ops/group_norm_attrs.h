@@ -21,7 +21,7 @@ struct GroupNormGradInput {
   enum : std::size_t { kGrad, kX, kWeight, kMean, kRstd };
 };
 
-// How x [n, c] or [n, c, h, w] falls into groups.
+// How x [n, c] or [n, c, h, w] is divided into groups.
 struct GroupSizes {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
@@ -32,7 +32,7 @@ struct GroupSizes {
       : samples(x[0]), channels(x[1]), groups(count), pixels(x.rank() == 4 ? x[2] * x[3] : 1) {}
 
   std::int64_t group_channels() const { return channels / groups; }
-  // What a mean is taken over.
+  // The number of elements that a mean is taken over.
   std::int64_t group_numbers() const { return group_channels() * pixels; }
 };
 

@@ -61,8 +61,8 @@ struct Grads {
 
 Grads fused_grads(Backward& ctx);
 
-// The same made of differentiable operations, for gradients of gradients. Statistics are computed
-// again from x: those that were saved are constants to the tape.
+// Gradients from differentiable operations, for gradients of gradients. Statistics are recomputed
+// from x: the saved ones are constants to the tape.
 Grads grads_by_ops(Backward& ctx) {
   const auto& attrs = ctx.attrs<LayerNormAttrs>();
   const Tensor saved = ctx.input(In::kX);

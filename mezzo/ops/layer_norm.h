@@ -7,12 +7,12 @@
 
 namespace mezzo {
 
-// (x - mean) / sqrt(var + eps) * weight + bias, with the mean and the biased variance taken over
-// the last axes, whose sizes are `normalized_shape`.
+// (x - mean) / sqrt(var + eps) * weight + bias. The mean and the biased variance are taken over the
+// last axes, whose sizes are `normalized_shape`.
 //
 // x: [..., normalized_shape] in f32, bf16 or f16; the result has its shape and dtype and is
-// row-major. weight and bias: [normalized_shape] and f32 (f64 for f64 x); they may be 16-bit, which
-// is widened before anything is computed, and undefined for 1 and 0. A row whose variance is not
+// row-major. weight and bias: [normalized_shape] and f32 (f64 for f64 x). They may be 16-bit, and
+// are widened before the computation; undefined ones stand for 1 and 0. A row whose variance is not
 // finite becomes NaN, as in batch_norm(). Throws ArgumentError for other shapes and dtypes, and if
 // there is nothing to normalise.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(),

@@ -6,7 +6,7 @@
 namespace mezzo {
 
 struct LayerNormAttrs {
-  std::int64_t axes = 1;  // how many of the last axes are normalised together
+  std::int64_t axes = 1;  // number of last axes that are normalised together
   double eps = 1e-5;
   static constexpr auto kFields =
       std::tuple(Field{"axes", &LayerNormAttrs::axes}, Field{"eps", &LayerNormAttrs::eps});
@@ -21,7 +21,7 @@ struct LayerNormGradInput {
   enum : std::size_t { kGrad, kX, kWeight, kMean, kRstd };
 };
 
-// The first axes of x, over which statistics are taken separately, and the last, normalised ones.
+// The shape of the statistics: the first axes of x, without the last, normalised ones.
 inline Shape leading_shape(const Shape& x, const LayerNormAttrs& attrs) {
   return Shape(std::span(x.begin(), x.rank() - static_cast<std::size_t>(attrs.axes)));
 }

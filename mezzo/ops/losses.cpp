@@ -50,19 +50,19 @@ void infer_cross_entropy(Infer& infer) {
       "there is nothing to average: the batch is empty. Leave it out, or use Reduction::kSum");
   const DType dtype = loss_dtype(infer.dtype(0));
   infer.output(attrs.reduction == Reduction::kNone ? Shape{n} : Shape{}, dtype);
-  // The maximum and the logarithm of the sum of each row. Kept apart: their sum, rounded, would
-  // make every probability of the backward pass wrong by a factor when logits are large.
+  // The maximum and the logarithm of the sum of each row, as two values. If their sum were rounded,
+  // all probabilities of the backward pass would be off by a factor when logits are large.
   infer.output({n, 2}, dtype);
 }
 
-// The gradient of every example's loss as a column, to broadcast over the classes.
+// The gradient of every example's loss as a column, to be broadcast over the classes.
 Tensor example_grads(Backward& ctx, std::int64_t n) {
   const Reduction reduction = ctx.attrs<CrossEntropyAttrs>().reduction;
   if (reduction == Reduction::kNone) return reshape(ctx.grad(), {n, 1});
   return reshape(ctx.grad() * loss_scale(reduction, n), {1, 1});
 }
 
-// The gradients in operations that can be differentiated again.
+// The gradients from differentiable operations.
 void cross_entropy_backward_in_ops(Backward& ctx) {
   const double smoothing = ctx.attrs<CrossEntropyAttrs>().label_smoothing;
   const Tensor logits = ctx.input(0).astype(ctx.grad().dtype());
@@ -196,7 +196,7 @@ extern const OpDef cross_entropy_grad{
           infer.output_like(1);
         },
     .samples = []() -> std::vector<Sample> {
-      // Rows of statistics as cross_entropy would give them: probabilities stay below e.
+      // Rows of statistics like those of cross_entropy: probabilities stay below e.
       const SampleInput logits{{5, 10}, -4, 1};
       const SampleInput rows{{5, 2}, 0, 1};
       const SampleInput labels{{5}, 0, 10, true};

@@ -29,7 +29,7 @@ struct MseAttrs {
   bool operator==(const MseAttrs&) const = default;
 };
 
-// What the sum of `count` losses is multiplied by.
+// The factor of the sum of `count` losses.
 inline double loss_scale(Reduction reduction, std::int64_t count) {
   return reduction == Reduction::kMean ? 1.0 / static_cast<double>(count) : 1.0;
 }

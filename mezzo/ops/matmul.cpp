@@ -50,10 +50,11 @@ double flops_of(const Tensor& product, std::int64_t terms) {
   return 2 * static_cast<double>(product.numel()) * static_cast<double>(terms);
 }
 
-// With C = A B: the gradient of A is G B^T, that of B is A^T G; an operand that was transposed gets
-// the transpose of that.
-// Whether the products for the gradient of input i stay f32: those that are added up, because the
-// input was used again along an axis, would otherwise be rounded before.
+// With C = A B, the gradient of A is G B^T and that of B is A^T G. An operand that was transposed
+// gets the transpose of that.
+//
+// Whether the products for the gradient of input i stay f32. If an input was broadcast along an
+// axis, its products are summed, and would otherwise be rounded before that.
 bool stays_f32(const Backward& ctx, std::size_t i) {
   if (ctx.has_wide_grad(i)) return true;
   const Shape& grad = ctx.grad().shape();

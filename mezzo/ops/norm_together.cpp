@@ -7,7 +7,7 @@
 namespace mezzo {
 namespace {
 
-// A count and two numbers per channel of every process, as f64: f32 has not all counts.
+// A count and two values per channel of every process, in f64, because f32 cannot hold all counts.
 class Shared {
  public:
   template <class Number>
@@ -59,7 +59,8 @@ void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
   const Shared shared(*processes, count, mean, var);
   check_counts(shared);
   for (std::size_t c = 0; c < mean.size(); ++c) {
-    // Of equally many values: the mean of the variances, and the variance of the means.
+    // All processes have equally many values, so the variance is the mean of the variances plus the
+    // variance of the means.
     const double center = shared.mean_first(c);
     double between = 0;
     for (std::size_t p = 0; p < shared.size(); ++p) {

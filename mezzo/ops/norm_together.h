@@ -1,5 +1,5 @@
-// What processes that train together tell each other in batch normalization, so that each
-// normalises by the statistics of all their batches: known as synchronized batch normalization.
+// Synchronized batch normalization: processes that train together exchange their statistics, so
+// that each normalises by the statistics of all their batches.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace mezzo {
 
-// Numbers are float or double. Where `processes` is null, or of one, they stay as they are.
+// Number is float or double. If `processes` is null or has one process, nothing changes.
 
-// Puts in the place of the mean and the biased variance per channel of this process's batch those
-// of the batches of all, in f64 and in the order of the processes: the same bits in each. `count`
-// is the number of values per channel. Throws ArgumentError, in every process, unless all have as
-// many: the means of gradients and losses that they make weigh all the same, too.
+// Replaces the mean and the biased variance per channel of this process's batch by those of the
+// batches of all processes. They are computed in f64 in the order of the processes, so all get the
+// same bits. `count` is the number of values per channel. Throws ArgumentError in every process
+// unless all have the same count, because the means of gradients and losses also give all processes
+// equal weight.
 template <class Number>
 void share_statistics(distributed::ProcessGroup* processes, std::int64_t count,
                       std::span<Number> mean, std::span<Number> var);
 
-// Puts in the place of numbers per channel their means over the processes, the same way.
+// Replaces values per channel by their means over the processes, in the same way.
 template <class Number>
 void share_means(distributed::ProcessGroup* processes, std::span<Number> first,
                  std::span<Number> second);

@@ -25,7 +25,7 @@ struct ClampAttrs {
   bool operator==(const ClampAttrs&) const = default;
 };
 
-// The bounds as x of that dtype meets them: rounded to it, and finite if they were.
+// The bounds for x of that dtype: rounded to it, and finite if they were.
 inline ClampAttrs bounds_in(DType dtype, const ClampAttrs& attrs) {
   const auto rounded = [dtype](double bound) {
     bound = within_range(bound, dtype);
@@ -36,8 +36,8 @@ inline ClampAttrs bounds_in(DType dtype, const ClampAttrs& attrs) {
   return {rounded(attrs.min), rounded(attrs.max)};
 }
 
-// The first and the last of the numbers strictly between two bounds, in f32, where the gradient
-// passes; a bound that is infinite is none.
+// The first and the last f32 number strictly between two bounds, where the gradient passes. An
+// infinite bound is no bound.
 struct InsideOfClamp {
   float first = 0;
   float last = 0;

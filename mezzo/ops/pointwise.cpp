@@ -33,7 +33,7 @@ std::vector<ErrorSample> unary_errors() {
   return {{{{{2}, 0, 3, true}}, {}, "x must be floating-point, it is i64"}};
 }
 
-// The second derivative of gelu, in operations.
+// The second derivative of gelu, from differentiable operations.
 Tensor gelu_second_derivative(const Tensor& x, GeluForm form) {
   if (form == GeluForm::kExact) {
     // density(x) * (2 - x^2)
@@ -41,8 +41,8 @@ Tensor gelu_second_derivative(const Tensor& x, GeluForm form) {
     const double scale = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
     return exp(square * -0.5) * mezzo::affine(square, -scale, 2 * scale);
   }
-  // gelu = x * s(v) with s the logistic function and v twice the argument of tanh:
-  // gelu'' = 2 s' v' + x (s' v'' + s'' v'^2), s' = s (1 - s), s'' = s' (1 - 2 s).
+  // gelu = x * s(v), where s is the logistic function and v is twice the argument of tanh. Then
+  // gelu'' = 2 s' v' + x (s' v'' + s'' v'^2), with s' = s (1 - s) and s'' = s' (1 - 2 s).
   const Tensor square = x * x;
   const Tensor s = sigmoid(mezzo::affine(square, 2 * kGeluScale * kGeluCubic, 2 * kGeluScale) * x);
   const Tensor slope = s * mezzo::affine(s, -1, 1);

@@ -1,4 +1,4 @@
-// Functions of one number, element by element.
+// Element-wise functions of one tensor.
 //
 // Each keeps shape, dtype and format, throws ArgumentError for integers, and computes 16-bit
 // tensors in f32, rounding once.
@@ -10,17 +10,17 @@ namespace mezzo {
 
 Tensor exp(const Tensor& x);
 
-// The natural logarithm: -inf at 0, NaN below.
+// The natural logarithm: -inf at 0, NaN below 0.
 Tensor log(const Tensor& x);
 
-// NaN below 0.
+// The square root; NaN below 0.
 Tensor sqrt(const Tensor& x);
 
 // x to a fixed power, by the rules of C's pow(): NaN where x < 0 and the exponent is not an
 // integer, 1 where the exponent is 0.
 Tensor pow(const Tensor& x, double exponent);
 
-// 1 / (1 + exp(-x)).
+// The logistic function 1 / (1 + exp(-x)).
 Tensor sigmoid(const Tensor& x);
 
 Tensor tanh(const Tensor& x);
@@ -31,7 +31,7 @@ enum class GeluForm : std::uint8_t {
   kExact,  // x / 2 * (1 + erf(x / sqrt(2)))
   kTanh,   // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), section 2 of the paper
 };
-// 0 at -inf, the limit.
+// gelu(x); 0 at -inf, the limit.
 Tensor gelu(const Tensor& x, GeluForm form = GeluForm::kExact);
 
 // x * sigmoid(x), also called swish (Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for

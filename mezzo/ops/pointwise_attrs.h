@@ -1,4 +1,4 @@
-// The attributes of functions of one number, for their definitions and kernels.
+// The attributes of element-wise functions of one tensor, for their definitions and kernels.
 #pragma once
 
 #include "mezzo/ops/dispatcher/attrs.h"

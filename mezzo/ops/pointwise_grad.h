@@ -1,4 +1,4 @@
-// What the gradients of functions of one number have in common, for their definitions.
+// Helpers for the gradients of element-wise functions of one tensor.
 #pragma once
 
 #include "mezzo/ops/dispatcher/op.h"
@@ -8,7 +8,7 @@ namespace mezzo {
 inline constexpr PrecisionRule kPartOfBackward{
     .reason = "part of a backward pass, which runs in its forward's dtype"};
 
-// `infer` of a gradient from the gradient of the result and a second tensor of that shape.
+// `infer` of a gradient, from the gradient of the result and a second tensor of the same shape.
 inline void infer_pointwise_grad(Infer& infer) {
   infer.check_same_dtype(0, 1);
   infer.check(infer.shape(0) == infer.shape(1), "the gradient has shape ", infer.shape(0),

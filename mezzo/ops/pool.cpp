@@ -27,7 +27,8 @@ void infer_pool(Infer& infer) {
                Format::kChannelsLast);
 }
 
-// Positions in a window: as small as they can be, since they are kept for the backward pass.
+// The dtype of positions in a window: as small as possible, since they are kept for the backward
+// pass.
 DType position_dtype(const Pool2dAttrs& attrs) {
   return attrs.kernel.h * attrs.kernel.w <= 256 ? DType::kU8 : DType::kI32;
 }
@@ -45,7 +46,7 @@ void check_positions(const Infer& infer, std::size_t i, const Shape& wanted) {
               ". Give those of max_pool2d()");
 }
 
-// Of both gradients: the incoming one has the shape of the windows, the result that of x.
+// For both gradients: the incoming gradient has the shape of the windows, the result that of x.
 void infer_pool_grad(Infer& infer) {
   const auto& attrs = infer.attrs<Pool2dAttrs>();
   infer.check_rank(0, 4, "grad");
@@ -211,7 +212,7 @@ namespace {
 Pool2dAttrs make_attrs(const char* op, const Tensor& x, const Pool2dOptions& options) {
   Pool2dAttrs attrs{options.kernel, options.stride.value_or(options.kernel), {}};
   attrs.count_include_pad = options.count_include_pad;
-  if (x.rank() == 4) {  // otherwise the call says what is wrong
+  if (x.rank() == 4) {  // otherwise the call reports the error
     attrs.window().check_numbers(op);
     attrs.padding =
         options.padding.resolve({x.shape()[2], x.shape()[3]}, attrs.kernel, attrs.stride);

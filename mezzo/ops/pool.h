@@ -1,4 +1,4 @@
-// Pooling: the largest or the mean pixel of windows over height and width.
+// Pooling: the maximum or the mean of windows over height and width.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ struct Pool2dOptions {
   bool count_include_pad = true;  // means only: padding counts as zeros
 };
 
-// The largest pixel of each window of x [n, c, h, w], channels-last: [n, c, oh, ow]. Padding never
-// wins; a NaN does. Of equal pixels the first gets the gradient. Throws ArgumentError if no window
-// fits, or if one could lie in the padding alone.
+// The largest pixel of each window of x [n, c, h, w], channels-last: [n, c, oh, ow]. Padding is
+// never chosen; NaN is. Of equal pixels the first gets the gradient. Throws ArgumentError if no
+// window fits, or if a window could contain only padding.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 
 // The mean of each window of x [n, c, h, w], channels-last: [n, c, oh, ow]. Sums are kept in f32.

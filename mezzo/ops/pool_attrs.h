@@ -13,8 +13,8 @@ struct Pool2dAttrs {
   Size2d kernel = 2;
   Size2d stride = 2;
   Sides padding{};
-  bool count_include_pad = true;  // of means
-  Size2d image = 0;               // of gradients: the size of what was pooled
+  bool count_include_pad = true;  // for means
+  Size2d image = 0;               // for gradients: the size of the pooled images
   static constexpr auto kFields =
       std::tuple(Field{"kernel", &Pool2dAttrs::kernel}, Field{"stride", &Pool2dAttrs::stride},
                  Field{"padding", &Pool2dAttrs::padding},
@@ -25,7 +25,7 @@ struct Pool2dAttrs {
   Window2d window() const { return {kernel, stride, 1, padding}; }
 };
 
-// The windows along one axis, in numbers of a type that holds all of them.
+// The windows along one axis. Index must hold all their positions.
 template <class Index>
 struct PoolAxisOf {
   Index in = 0;   // pixels of the image
@@ -57,7 +57,7 @@ inline PoolAxis columns_of(const Pool2dAttrs& attrs, std::int64_t in, std::int64
   return {in, out, attrs.kernel.w, attrs.stride.w, attrs.padding.left};
 }
 
-// What the sum over a window is divided by.
+// The divisor of the sum over a window.
 inline std::int64_t pool_divisor(const Pool2dAttrs& attrs, const PoolAxis& rows,
                                  const PoolAxis& columns, std::int64_t row, std::int64_t column) {
   if (attrs.count_include_pad) return attrs.kernel.h * attrs.kernel.w;

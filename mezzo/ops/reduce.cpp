@@ -57,14 +57,14 @@ Tensor unreduced(Backward& ctx, const Tensor& reduced) {
   return reshape(reduced, reduced_shape(ctx.input_shape(0), ctx.attrs<ReduceAttrs>(), true));
 }
 
-// The number of elements that one result is made of.
+// The number of elements that are reduced to one result.
 std::int64_t reduced_count(const Shape& shape, const ReduceAttrs& attrs) {
   std::int64_t count = 1;
   for (const std::int64_t axis : attrs.axes) count *= shape[static_cast<std::size_t>(axis)];
   return count;
 }
 
-// True for the shape with some axes of size 1 instead.
+// True if `reduced` is `shape` with some axes of size 1.
 bool is_reduced(const Shape& reduced, const Shape& shape) {
   const auto fits = [](std::int64_t size, std::int64_t full) { return size == 1 || size == full; };
   return reduced.rank() == shape.rank() &&
@@ -159,7 +159,7 @@ extern const OpDef max{
     .exact = true,
 };
 
-// Piecewise linear in grad, and constant in x and y wherever max is differentiable.
+// The operation is linear in grad, and constant in x and y wherever max is differentiable.
 extern const OpDef max_grad{
     .name = "max_grad",
     .doc = "grad shared equally by the elements of x that equal their maximum y, 0 elsewhere",
@@ -194,7 +194,8 @@ extern const OpDef max_grad{
 
 namespace {
 
-// What to add up: instead of other integers i64, for small types wrap, and f64 for an f64 result.
+// The terms of the sum: i64 instead of other integers, which could overflow, and f64 for an f64
+// result.
 Tensor terms_of_sum(const Tensor& x, std::optional<DType> dtype) {
   if (!is_floating(x.dtype())) return x.astype(DType::kI64);
   return dtype == DType::kF64 ? x.astype(DType::kF64) : x;
@@ -204,7 +205,7 @@ Tensor terms_of_sum(const Tensor& x, std::optional<DType> dtype) {
 
 Tensor sum(const Tensor& x, const Shape& axes, bool keepdim, std::optional<DType> dtype) {
   const Tensor terms = terms_of_sum(x, dtype);
-  // Rounded to the 16 bits of x, a sum that is to be something else might have overflowed.
+  // If the result has another dtype, rounding the sum to the 16 bits of x first might overflow.
   const bool f32_result = dtype == DType::kF32 || dtype.value_or(x.dtype()) != x.dtype();
   const Tensor result =
       call_one(ops::sum, {&terms}, make_attrs("sum", x, axes, keepdim, f32_result));

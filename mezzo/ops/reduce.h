@@ -7,18 +7,18 @@
 
 namespace mezzo {
 
-// The sum over `axes` (negative ones count from the end; none given: over all). With keepdim the
-// reduced axes stay with size 1. The result has the dtype asked for, else that of x, or i64 if x is
-// made of integers. Whatever it is, 16-bit numbers are added up in f32 or better, and integers in
-// i64: only the result is rounded.
+// The sum over `axes` (negative ones count from the end; if none are given, over all). With keepdim
+// the reduced axes stay with size 1. The result has the given dtype, else that of x, or i64 if x
+// has integers. In any case 16-bit elements are summed in f32 or better, and integers in i64; only
+// the result is rounded.
 Tensor sum(const Tensor& x, const Shape& axes = {}, bool keepdim = false,
            std::optional<DType> dtype = std::nullopt);
 
-// The mean over `axes`; like sum. Throws ArgumentError if there is nothing to average.
+// The mean over `axes`, like sum(). Throws ArgumentError if there is nothing to average.
 Tensor mean(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 
-// The largest element over `axes`. The gradient goes to the elements that equal it, in equal
-// shares. Throws ArgumentError if there are none to compare.
+// The largest element over `axes`. The gradient is shared equally by the elements that equal it.
+// Throws ArgumentError if there are no elements.
 Tensor max(const Tensor& x, const Shape& axes = {}, bool keepdim = false);
 
 // The gradient of max: grad shared equally by the elements of x that equal y, and 0 elsewhere. grad

@@ -15,7 +15,7 @@ struct ReduceAttrs {
   bool operator==(const ReduceAttrs&) const = default;
 };
 
-// The shape with the reduced axes removed, or of size 1 with keepdim.
+// The shape without the reduced axes, or with size 1 for them with keepdim.
 Shape reduced_shape(const Shape& shape, const ReduceAttrs& attrs, bool keepdim);
 
 }  // namespace mezzo

@@ -1,4 +1,4 @@
-// What losses of single elements are made into.
+// The reduction of element-wise losses.
 #pragma once
 
 #include "mezzo/ops/dispatcher/call.h"
@@ -7,8 +7,8 @@
 
 namespace mezzo {
 
-// In f32 at O3, too, which has sums in 16 bits: they are a part of the loss. Throws ArgumentError
-// naming `op` for a mean of none.
+// Reduces in f32 even at O3, which otherwise sums in 16 bits, because this is part of the loss.
+// Throws ArgumentError naming `op` for a mean over no elements.
 inline Tensor reduced_loss(const char* op, const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::kNone) return losses;
   check_arg(losses.numel() > 0 || reduction == Reduction::kSum, op,

@@ -1,4 +1,4 @@
-// The attributes of choosing by masks, for its definitions and kernels.
+// The attributes of selection by masks, for its definitions and kernels.
 #pragma once
 
 #include <array>
@@ -12,19 +12,18 @@ namespace mezzo {
 
 struct MaskedFillAttrs {
   double number = 0;
-  bool where = true;  // what the mask says of the elements that are filled
+  bool where = true;  // the value of the mask where elements are filled
   static constexpr auto kFields = std::tuple(Field{"number", &MaskedFillAttrs::number},
                                              Field{"where", &MaskedFillAttrs::where});
   bool operator==(const MaskedFillAttrs&) const = default;
 };
 
-// The number that a tensor of that dtype is filled with. A finite one stays finite: a mask of -1e9,
-// written for f32, would otherwise be -inf in f16, and a row that it covers wholly NaN behind a
-// softmax.
+// The fill value in a tensor of that dtype. A finite number stays finite. Otherwise a mask value of
+// -1e9, written for f32, would be -inf in f16, and a softmax of a fully masked row would be NaN.
 inline double filling(double number, DType dtype) { return within_range(number, dtype); }
 
-// The first size_of(dtype) bytes are the filling of x as an element of `dtype`, that of the result;
-// of 16 bits by way of f32, as a call in f32 and a cast of its result would have it.
+// The fill value of x as an element of the result's `dtype`, in the first size_of(dtype) bytes. A
+// 16-bit value is converted by way of f32, like a call in f32 whose result is cast.
 inline std::array<std::byte, 8> as_element(double number, DType x, DType dtype) {
   std::array<std::byte, 8> bytes{};
   number = filling(number, x);

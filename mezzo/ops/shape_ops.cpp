@@ -13,8 +13,9 @@ namespace {
 
 constexpr PrecisionRule kMovesData{.reason = "moves data without arithmetic"};
 
-// Strides under which the elements of x, in row-major order, have another shape; none if a copy is
-// needed. Walks both shapes from the back and matches groups of axes with the same element count.
+// The strides that give x another shape, with elements in row-major order; none if a copy is
+// needed. Walks both shapes from the last axis and matches groups of axes with equal element
+// counts.
 std::optional<Strides> strides_for_view(const Tensor& x, const Shape& shape) {
   if (!is_countable(shape, 1) || shape.numel() != x.numel()) return std::nullopt;
   Strides strides = Shape::filled(shape.rank(), 1);
@@ -22,7 +23,7 @@ std::optional<Strides> strides_for_view(const Tensor& x, const Shape& shape) {
   std::size_t to = shape.rank();
   std::int64_t chunk = 1;     // elements in the current run of mergeable axes of x
   std::int64_t base = 1;      // stride of that run's last axis
-  std::int64_t assigned = 1;  // elements of it already given to new axes
+  std::int64_t assigned = 1;  // elements of the run already assigned to new axes
   bool open = false;
   for (std::size_t from = x.rank(); from-- > 0;) {
     if (x.shape()[from] == 1) continue;
@@ -80,7 +81,7 @@ Tensor view_permute(const Tensor& x, const Attrs& attrs) {
 
 namespace ops {
 
-// Only called when strides_for_view() found strides.
+// Called only if strides_for_view() found strides.
 extern const OpDef reshape{
     .name = "reshape",
     .doc = "the same elements in row-major order under another shape",

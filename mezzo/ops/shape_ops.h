@@ -1,4 +1,5 @@
-// Reshaping, reordering, cutting and joining. Views where the memory allows it.
+// Reshaping, permuting, slicing and concatenating. Results are views where the memory layout allows
+// it.
 #pragma once
 
 #include <span>
@@ -11,13 +12,13 @@ namespace mezzo {
 // A view if the strides allow it, else a copy. Throws ArgumentError if the counts differ.
 Tensor reshape(const Tensor& x, const Shape& shape);
 
-// Axes [start, end] as one. flatten(x, 1) of [n, c, h, w] is [n, c * h * w].
+// Merges axes [start, end] into one. flatten(x, 1) of [n, c, h, w] is [n, c * h * w].
 Tensor flatten(const Tensor& x, std::int64_t start = 0, std::int64_t end = -1);
 
 // Axis i of the result is axis axes[i] of x; a view.
 Tensor permute(const Tensor& x, const Shape& axes);
 
-// Two axes exchanged; a view.
+// Exchanges two axes; a view.
 Tensor transpose(const Tensor& x, std::int64_t axis_a = -2, std::int64_t axis_b = -1);
 
 // Elements start, start + step, ... before `end` along one axis; a view. Negative positions count
@@ -28,8 +29,8 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
 // x broadcast to a larger shape without copying (strides of 0); a view.
 Tensor expand(const Tensor& x, const Shape& shape);
 
-// The tensors one after another along an axis; dtypes are promoted. Throws ArgumentError if other
-// sizes differ or there are none.
+// Concatenates the tensors along an axis; dtypes are promoted. Throws ArgumentError if other sizes
+// differ or there are no tensors.
 Tensor cat(std::span<const Tensor> tensors, std::int64_t axis = 0);
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t axis = 0) {
   return cat(std::span<const Tensor>(tensors.begin(), tensors.size()), axis);

@@ -20,7 +20,7 @@ namespace {
 Tensor view_slice(const Tensor& x, const Attrs& attrs) {
   const auto& slice = attrs.as<SliceAttrs>();
   const std::size_t axis = normalize_axis(slice.axis, x.rank(), "slice");
-  // Steps that fit between the first element and the last of the axis.
+  // The distance from the first element to the end of the axis.
   const std::int64_t room = x.shape()[axis] - 1 - slice.start;
   const bool is_there =
       slice.axis >= 0 && slice.start >= 0 && slice.count >= 0 && slice.step >= 1 &&
@@ -66,7 +66,8 @@ Tensor slice(const Tensor& x, std::int64_t axis, std::int64_t start, std::int64_
   const std::int64_t length = std::max<std::int64_t>(0, position(end) - first);
   if (length == size && step == 1) return x;
   const std::int64_t count = length == 0 ? 0 : (length - 1) / step + 1;
-  // A step that leads nowhere may be as large as it likes; as a stride it would overflow.
+  // The step of a single element does not matter and may be arbitrarily large; as a stride it would
+  // overflow.
   return call_one(
       ops::slice, {&x},
       SliceAttrs{static_cast<std::int64_t>(normal), first, count, count > 1 ? step : 1});

@@ -6,7 +6,7 @@
 namespace mezzo {
 
 struct SliceAttrs {
-  std::int64_t axis = 0;  // normalised, like the others: not negative, within the tensor
+  std::int64_t axis = 0;  // normalised, like the others: not negative and within the tensor
   std::int64_t start = 0;
   std::int64_t count = 0;
   std::int64_t step = 1;
@@ -17,7 +17,7 @@ struct SliceAttrs {
 };
 
 struct SliceGradAttrs {
-  Shape shape;  // of the tensor that was sliced
+  Shape shape;  // shape of the tensor that was sliced
   SliceAttrs slice;
   static constexpr auto kFields =
       std::tuple(Field{"shape", &SliceGradAttrs::shape}, Field{"slice", &SliceGradAttrs::slice});
@@ -30,10 +30,10 @@ struct CatAttrs {
   bool operator==(const CatAttrs&) const = default;
 };
 
-// The elements that a slice names, without recording anything.
+// The elements of a slice, without recording anything.
 Tensor slice_of(const Tensor& x, const SliceAttrs& slice);
 
-// Zeros of `shape` with grad where `slice` is: the gradient of slicing.
+// The gradient of slicing: zeros of `shape`, with grad at `slice`.
 Tensor slice_grad(const Tensor& grad, const Shape& shape, const SliceAttrs& slice);
 
 }  // namespace mezzo

@@ -28,12 +28,12 @@ void infer_smooth_l1(Infer& infer) {
               ". Give a finite number, 0 or more");
   infer.check(std::isfinite(attrs.slope) && attrs.slope > 0, "the slope is ", attrs.slope,
               ". Give a finite number above 0");
-  // Elements of a loss are added up next: in 16 bits they would be rounded before.
+  // The elements of a loss are summed next, so they are not rounded to 16 bits first.
   const bool wide = infer.dtype(0) == DType::kF64;
   infer.output(infer.shape(0), wide ? DType::kF64 : DType::kF32, infer.input(0).format());
 }
 
-// The derivative by d, times grad. Distances in 16 bits would lose their digits.
+// The derivative with respect to d, times grad. Distances in 16 bits would lose their digits.
 Tensor smooth_l1_grad(const Tensor& grad, const Tensor& d, const SmoothL1Attrs& attrs) {
   const double slope = attrs.slope;
   if (attrs.beta == 0) return abs_grad(grad * slope, d);
@@ -82,7 +82,7 @@ extern const OpDef smooth_l1_loss{
 
 namespace {
 
-// The loss that the user knows as `op`.
+// The loss under the name `op`, which the user knows.
 Tensor smooth_l1(const char* op, const Tensor& prediction, const Tensor& target,
                  SmoothL1Attrs attrs, Reduction reduction) {
   if (prediction.shape() != target.shape()) {

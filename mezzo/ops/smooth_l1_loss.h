@@ -1,7 +1,8 @@
-// Losses that grow with the distance of a prediction from its target, not with its square.
+// Losses that grow linearly with the distance of a prediction from its target, not with its square.
 //
-// Prediction and target have one shape and any floating dtype; the f32 loss (f64 from f64) is
-// averaged, summed, or as it is for kNone. All throw ArgumentError if the shapes differ.
+// Prediction and target have one shape and any floating dtype. The f32 loss (f64 from f64) is
+// averaged, summed, or returned for each element with kNone. All throw ArgumentError if the shapes
+// differ.
 #pragma once
 
 #include "mezzo/core/tensor.h"

@@ -23,7 +23,7 @@ void infer_softmax_grad(Infer& infer) {
   infer.output_like(1);
 }
 
-// The same formulas in operations that can be differentiated again.
+// The same formula as differentiable operations.
 Tensor softmax_grad_in_ops(const Tensor& grad, const Tensor& y, std::int64_t axis) {
   return y * (grad - mezzo::sum(grad * y, {axis}, true));
 }
@@ -102,7 +102,8 @@ extern const OpDef softmax_grad{
           const std::int64_t axis = ctx.attrs<AxisAttrs>().axis;
           const Tensor y = ctx.input(1);
           const Tensor inner = mezzo::sum(ctx.grad() * y, {axis}, true);
-          // With s = sum(grad * y): d/dgrad is the same map again, as the Jacobian is symmetric.
+          // With s = sum(grad * y): the gradient with respect to grad is the same map, as the
+          // Jacobian is symmetric.
           if (ctx.needs(0)) ctx.set(0, y * (ctx.grad() - inner));
           if (ctx.needs(1)) {
             const Tensor grad = ctx.input(0);

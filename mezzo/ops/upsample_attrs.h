@@ -1,4 +1,4 @@
-// The attributes of enlarging, for its definitions and kernels.
+// The attributes of resizing images, for its definitions and kernels.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct UpsampleAttrs {
 struct UpsampleBilinearAttrs {
   Size2d size = 1;  // of the result
   bool align_corners = false;
-  Size2d image = 1;  // of gradients: the size of what was enlarged
+  Size2d image = 1;  // for gradients: the size of the images that were resized
   static constexpr auto kFields =
       std::tuple(Field{"size", &UpsampleBilinearAttrs::size},
                  Field{"align_corners", &UpsampleBilinearAttrs::align_corners},
@@ -26,9 +26,9 @@ struct UpsampleBilinearAttrs {
   bool operator==(const UpsampleBilinearAttrs&) const = default;
 };
 
-// Linear interpolation along one axis, in numbers of a type that holds twice the product of both
-// sizes. Result r lies at (slope * r + shift) / unit of the image, at least at its first pixel and
-// at most at its last. As fractions, positions are exact: those on a pixel take that one alone.
+// Linear interpolation along one axis. Index must hold twice the product of both sizes. Result r
+// lies at (slope * r + shift) / unit in the image, clamped to its first and last pixel. As
+// fractions, positions are exact: a result exactly at a pixel takes that pixel alone.
 template <class Index>
 struct BilinearAxisOf {
   struct Range {  // [first, last)
@@ -45,13 +45,13 @@ struct BilinearAxisOf {
   constexpr Index position(Index result) const {
     return std::min<Index>(std::max<Index>(slope * result + shift, 0), (in - 1) * unit);
   }
-  // The pixels around a result: those with a weight.
+  // The pixels around a result, which have a weight in it.
   constexpr Range pixels_of(Index result) const {
     const Index at = position(result);
     const Index first = at / unit;
     return {first, first + (at == first * unit ? 1 : 2)};
   }
-  // The results around a pixel, in which it has a weight; there may be none.
+  // The results in which a pixel has a weight; there may be none.
   constexpr Range results_of(Index pixel) const {
     const Index before = (pixel - 1) * unit - shift;
     const Index after = (pixel + 1) * unit - shift;
@@ -59,7 +59,7 @@ struct BilinearAxisOf {
     if (pixel == in - 1) return {first, out};
     return {first, after <= 0 ? 0 : std::min<Index>((after - 1) / slope + 1, out)};
   }
-  // The weight of a pixel in a result around which it is.
+  // The weight of a pixel in a result; the pixel must be in pixels_of(result).
   template <class Real>
   constexpr Real weight(Index result, Index pixel) const {
     const Index distance = position(result) - pixel * unit;
@@ -69,7 +69,7 @@ struct BilinearAxisOf {
 };
 using BilinearAxis = BilinearAxisOf<std::int64_t>;
 
-// With the centres of the first and last pixels of both on each other, or with their edges.
+// Aligns the centres of the first and last pixels of both, or their edges.
 constexpr BilinearAxis bilinear_axis(std::int64_t in, std::int64_t out, bool align_corners) {
   if (align_corners) return {in, out, in - 1, 0, std::max<std::int64_t>(out - 1, 1)};
   return {in, out, 2 * in, in - out, 2 * out};

@@ -56,7 +56,7 @@ std::vector<BilinearCase> bilinear_cases() {
           {{0, 3, 4, 4}, {.size = 8}}};
 }
 
-// The most results that a pixel has a weight in, along one axis.
+// The largest number of results in which a pixel has a weight, along one axis.
 std::int64_t most_results(const BilinearAxis& axis) {
   std::int64_t most = 0;
   for (std::int64_t pixel = 0; pixel < axis.in; ++pixel) {
@@ -141,7 +141,7 @@ extern const OpDef upsample_bilinear2d_grad{
 
 namespace {
 
-// Of an x that has images; otherwise the call says what is wrong.
+// The size of the result for an x that has images; otherwise the call reports the error.
 Size2d size_of_result(const Tensor& x, const UpsampleBilinear2dOptions& options) {
   const char* const op = ops::upsample_bilinear2d.name;
   const Size2d scale = options.scale;

@@ -30,10 +30,10 @@ bool parse_text(std::string_view text, Sides& sides) {
 
 namespace {
 
-// Padding of one axis by TensorFlow's rule, the extra pixel at the end.
+// Padding of one axis by TensorFlow's rule; the extra pixel is at the end.
 std::pair<std::int64_t, std::int64_t> same_padding(std::int64_t in, std::int64_t span,
                                                    std::int64_t stride) {
-  if (stride < 1) return {0, 0};  // output_size() refuses it
+  if (stride < 1) return {0, 0};  // output_size() reports the error
   const std::int64_t out = ceil_div(in, stride);
   const std::int64_t total = std::max<std::int64_t>(0, (out - 1) * stride + span - in);
   return {total / 2, total - total / 2};

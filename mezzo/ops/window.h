@@ -11,11 +11,11 @@
 
 namespace mezzo {
 
-// The largest size, stride, dilation and padding along one axis: what the kernels' libraries count
-// with. Products of two of them do not overflow.
+// The largest size, stride, dilation and padding along one axis, which is what the kernels'
+// libraries can count. Products of two of them do not overflow.
 inline constexpr std::int64_t kMostPixels = std::numeric_limits<std::int32_t>::max();
 
-// A number for height and one for width; a single number stands for both.
+// A value for height and one for width; a single number stands for both.
 struct Size2d {
   std::int64_t h = 1;
   std::int64_t w = 1;
@@ -26,7 +26,7 @@ struct Size2d {
   bool operator==(const Size2d&) const = default;
 };
 
-// Rows and columns added around an image.
+// Rows and columns added at each side of an image.
 struct Sides {
   std::int64_t top = 0;
   std::int64_t bottom = 0;
@@ -43,11 +43,11 @@ bool parse_text(std::string_view text, Sides& sides);
 
 enum class Padding : std::uint8_t {
   kValid,  // none
-  kSame,   // output = ceil(input / stride); what is odd goes to the bottom and the right
+  kSame,   // output = ceil(input / stride); the odd pixel goes to the bottom and the right
 };
 
-// Padding as it is asked for: by name, or in numbers: one for all sides, one for top and bottom and
-// one for left and right, or {top, bottom, left, right}.
+// Padding as the user gives it: by name, or as numbers (one for all sides, one for top and bottom
+// and one for left and right, or {top, bottom, left, right}).
 class Padding2d {
  public:
   Padding2d() = default;
@@ -59,9 +59,9 @@ class Padding2d {
   Padding2d(std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right)
       : sides_{top, bottom, left, right} {}
 
-  // The four numbers for an image of size `in` and a window that spans `span` pixels.
+  // The four sides for an image of size `in` and a window that spans `span` pixels.
   Sides resolve(Size2d in, Size2d span, Size2d stride) const;
-  // Whether it was asked for as kSame.
+  // Whether it was given as kSame.
   bool is_same() const { return same_; }
 
  private:
@@ -69,20 +69,20 @@ class Padding2d {
   bool same_ = false;
 };
 
-// One kind of window. Trivially copyable: a part of attributes.
+// The geometry of a window. Trivially copyable, because it is part of attributes.
 struct Window2d {
   Size2d kernel;
   Size2d stride;
   Size2d dilation;
   Sides padding;
 
-  // Throws ArgumentError naming `op` if a number makes no sense, or is so large that products of
-  // two could not be counted.
+  // Throws ArgumentError naming `op` if a value is invalid, or so large that products of two could
+  // overflow.
   void check_numbers(std::string_view op) const;
-  // The pixels from a window's first to its last, both included; of numbers that were checked.
+  // The pixels from a window's first to its last, both included; for checked values only.
   Size2d span() const { return {(kernel.h - 1) * dilation.h + 1, (kernel.w - 1) * dilation.w + 1}; }
-  // How many windows fit into an image. Throws ArgumentError naming `op` if none does or a number
-  // makes no sense.
+  // The number of windows that fit into an image. Throws ArgumentError naming `op` if none does or
+  // a value is invalid.
   Size2d output_size(Size2d in, std::string_view op) const;
 
   bool operator==(const Window2d&) const = default;

@@ -13,7 +13,7 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
-  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+  ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
 };
 
 // torch.optim.Adam: see mezzo/ops/update/rules/adam-inl.h for the rule. The weight
@@ -22,11 +22,11 @@ struct AdamOptions {
 // Optimizer says of counters and 16-bit parameters.
 class Adam : public RuleOptimizer {
  public:
-  // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(),
-  // negative or infinite rates, eps and decays, and betas outside [0, 1).
+  // Throws ArgumentError for parameters that cannot be trained, see Optimizer::add_group(), for
+  // negative or infinite rates, eps and decays, and for betas outside [0, 1).
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
   explicit Adam(const std::vector<Group<AdamOptions>>& groups);
-  // One more group: see Sgd::add_group().
+  // Adds a group: see Sgd::add_group().
   void add_group(const Group<AdamOptions>& group);
 
  protected:
@@ -40,23 +40,23 @@ class Adam : public RuleOptimizer {
   std::vector<AdamOptions> options_;
 };
 
-// As AdamOptions, except that there is a decay unless another one is named.
+// Like AdamOptions, but with a weight decay by default.
 struct AdamWOptions {
   LearningRate lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  ParamUpdate param_update = ParamUpdate::kMaster;  // of 16-bit parameters
+  ParamUpdate param_update = ParamUpdate::kMaster;  // for 16-bit parameters
 };
 
-// torch.optim.AdamW: Adam whose weight decay shrinks the parameter itself.
+// AdamW, like torch.optim.AdamW: Adam whose weight decay shrinks the parameter itself.
 class AdamW final : public Adam {
  public:
   // Throws ArgumentError like Adam.
   explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
   explicit AdamW(const std::vector<Group<AdamWOptions>>& groups);
-  // One more group: see Sgd::add_group().
+  // Adds a group: see Sgd::add_group().
   void add_group(const Group<AdamWOptions>& group);
 };
 

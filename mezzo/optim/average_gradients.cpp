@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kOp = "average_gradients";
 
-// Sums of different arrays would be exchanged without complaint, or wait for ever.
+// Without this check, sums of different arrays would be exchanged silently, or processes would wait
+// for ever.
 void check_same_layouts(distributed::ProcessGroup& group, const std::vector<Tensor>& grads) {
   constexpr const char* kAdvice =
       "Every process must train the same network, and use the same parameters in the same steps";
@@ -34,8 +35,7 @@ void check_same_layouts(distributed::ProcessGroup& group, const std::vector<Tens
       is_missing_first ? difference->process : 0, ". ", kAdvice);
 }
 
-// Small gradients are exchanged together: what an exchange costs besides its bytes, they would pay
-// one by one.
+// Exchanges small gradients together, because each exchange has a fixed cost besides its bytes.
 class SmallGradients {
  public:
   explicit SmallGradients(distributed::ProcessGroup& group) : group_(group) {}
@@ -65,7 +65,7 @@ class SmallGradients {
 
   distributed::ProcessGroup& group_;
   std::vector<std::span<float>> grads_;
-  std::vector<float> numbers_;  // of all of them
+  std::vector<float> numbers_;  // elements of all of them
 };
 
 void average_now(std::span<const Tensor> params, distributed::ProcessGroup& group) {

@@ -14,7 +14,8 @@
 namespace mezzo::optim {
 namespace {
 
-// The gradients, undefined where there are none. One that is not dense is read through a copy.
+// The gradients, undefined where there are none. A gradient that is not dense is read through a
+// copy.
 std::vector<Tensor> gradients_of(std::span<const Tensor> params) {
   std::vector<Tensor> grads;
   grads.reserve(params.size());
@@ -45,7 +46,7 @@ double clip_norm_now(std::span<const Tensor> params, double max_norm) {
   return norm;
 }
 
-// Does that with the gradients of a captured step in each of its runs.
+// Notes the change during a capture: it is applied to the gradients in each run of the step.
 template <class Change>
 void note_change(const char* name, std::span<const Tensor> params, const Change& change) {
   do_host_work(name, {}, params,

@@ -1,4 +1,4 @@
-// What is done to the gradients of parameters between backward() and step().
+// Operations on the gradients of parameters between backward() and step().
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace mezzo::optim {
 
-// Parameters without a gradient are passed over everywhere. A gradient that shares its memory (two
-// parameters that were added have the same one), with whomever, is replaced by a copy before it is
+// All functions skip parameters without a gradient. A gradient that shares its memory with anything
+// (two parameters that were added have the same gradient) is replaced by a copy before it is
 // changed. Gradients are f32, bf16 or f16 and all on one device; for others, ArgumentError is
-// thrown. In a captured step, clipping is done in each of its runs.
+// thrown. In a captured step, clipping is done in each run.
 
-// Multiplies the gradients so that their common Euclidean norm is at most max_norm, and returns the
-// norm they had, computed in f64. If that norm is not finite, no factor makes it so: the gradients
-// stay as they are. While a step is captured, the norm is not known yet: NaN. Throws ArgumentError
-// unless max_norm > 0.
-// Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013.
+// Multiplies the gradients so that their common Euclidean norm is at most max_norm. Returns the
+// norm that they had, computed in f64. If that norm is not finite, no factor can make it so, and
+// the gradients stay unchanged. During a capture the norm is not known yet, and NaN is returned.
+// Throws ArgumentError unless max_norm > 0. Pascanu et al., "On the difficulty of training
+// recurrent neural networks", ICML 2013.
 double clip_grad_norm(std::span<const Tensor> params, double max_norm);
 
 // Limits every element of the gradients to [-limit, limit]. Throws ArgumentError unless limit > 0.
@@ -27,16 +27,15 @@ void clip_grad_value(std::span<const Tensor> params, double limit);
 
 // Multiplies the gradients by inv_scale and returns the index of the first parameter whose gradient
 // is not finite. 16-bit gradients, which 16-bit parameters have, become f32: without the loss scale
-// they would underflow, and that is what the scale was for.
+// they could underflow again.
 std::optional<std::size_t> unscale_grads(std::span<const Tensor> params, double inv_scale);
 
-// Gives all processes of a group the means of their gradients, in f32 whatever dtype those had: in
-// 16 bits a sum would be rounded for every process. Belongs behind the last backward() of a step
-// and before whatever looks at gradients, so that the overflow that one process had is seen by all,
-// and all skip the same steps and have the same scale. Throws ArgumentError, in every process,
-// where some have no gradient of a parameter, or one that lies otherwise, naming the first; and for
-// gradients that are not in the host's memory. In a captured step it is done in each run, for which
-// the group must still be there.
+// Replaces the gradients of all processes of a group by their means, in f32 whatever their dtype:
+// 16-bit sums would be rounded for every process. Call it after the last backward() of a step and
+// before anything reads gradients. Then all processes see an overflow in one, skip the same steps
+// and have the same scale. Throws ArgumentError in every process if some have no gradient of a
+// parameter, or one of another layout, naming the first, and for gradients that are not in host
+// memory. In a captured step it is done in each run, so the group must exist that long.
 void average_gradients(std::span<const Tensor> params, distributed::ProcessGroup& group);
 
 // The index of the first parameter whose gradient is not finite; changes nothing.

@@ -30,7 +30,7 @@ void Optimizer::add_group(const std::vector<Tensor>& params, const LearningRate&
   rates_.push_back(lr);
 }
 
-// Parameter i of a group that is to be added.
+// Checks parameter i of a group that is to be added.
 void Optimizer::check_new(const std::vector<Tensor>& group, std::size_t i) const {
   const Tensor& param = group[i];
   const std::size_t number = params_.size() + i;
@@ -79,8 +79,8 @@ void Optimizer::step(double inv_scale) {
   count_steps(active);
 }
 
-// If it throws, as for want of memory, nothing is left of what it has made: the next step would
-// take it for what an earlier one has gathered.
+// If it throws, for example for lack of memory, all state that it has created is removed: the next
+// step would take it for state from an earlier step.
 void Optimizer::update_group(std::size_t group, const std::vector<Active>& active,
                              double inv_scale) {
   const std::optional<Generator> rounding = rounding_;
@@ -94,7 +94,7 @@ void Optimizer::update_group(std::size_t group, const std::vector<Active>& activ
   made_.clear();
 }
 
-// What others have put in the place of what was made stays.
+// Removes created state, unless it has been replaced since.
 void Optimizer::take_back(const std::vector<Made>& made) {
   for (const Made& entry : made) {
     if (entry.place->impl() == entry.tensor.get()) *entry.place = Tensor();
@@ -131,7 +131,8 @@ void Optimizer::note_step(double inv_scale) {
                 .changes = parts->state()});
 }
 
-// What the step is to work on, and the state of 16-bit parameters that were changed by others.
+// Collects the parameters with gradients, and updates the state of 16-bit parameters that others
+// have changed.
 Optimizer::ActiveGroups Optimizer::begin_step() {
   ActiveGroups active(groups());
   for (std::size_t i = 0; i < params_.size(); ++i) {
@@ -162,7 +163,8 @@ void Optimizer::count_steps(const ActiveGroups& active) {
   for (const std::vector<Active>& group : active) count_step(group);
   const bool any = std::ranges::any_of(active, [](const auto& group) { return !group.empty(); });
   updates_ += any ? 1 : 0;
-  // Only now: parameters may be views of one block of memory, which counts the changes of all.
+  // Only after the update: parameters may be views of one block of memory, which counts the changes
+  // of all.
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (has_half_state(i)) halves_[i].version = params_[i].version();
   }
@@ -172,11 +174,11 @@ bool Optimizer::has_half_state(std::size_t i) const {
   return halves_[i].master.defined() || halves_[i].compensation.defined();
 }
 
-// Takes over what others wrote into the parameter since the last step.
+// Adopts changes that others have made to the parameter since the last step.
 void Optimizer::follow_parameter(std::size_t i) {
   Half& half = halves_[i];
   if (half.version == params_[i].version()) return;
-  // A change of the version may be no change of the values: a master loses nothing by asking.
+  // The version may change without the values; refreshing a master is harmless then.
   if (half.master.defined()) refresh_master(params_[i], half.master);
   if (half.compensation.defined() && half.version.has_value()) fill(half.compensation, 0);
 }
@@ -191,7 +193,7 @@ HalfUpdate Optimizer::half_update(std::size_t i) {
   } else if (half.rule == ParamUpdate::kKahan) {
     result.compensation = ensure(half.compensation, [&] { return zeros_like(i, param.dtype()); });
   } else if (half.rule == ParamUpdate::kStochastic) {
-    // 16 bits per element
+    // 16 random bits per element
     result.random = rounding_->reserve((static_cast<std::uint64_t>(param.numel()) + 1) / 2);
   }
   return result;

@@ -1,5 +1,5 @@
-// What all optimizers share: parameters in groups, gradients, learning rates, state for
-// checkpoints.
+// Optimizer: the base of all optimizers, with parameter groups, gradients, learning rates, and
+// state for checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Group {
   Options options;
 };
 
-// A piece of an optimizer's state that is a number.
+// A number that is part of an optimizer's state.
 struct NamedCounter {
   std::string name;
   std::int64_t value = 0;
@@ -41,35 +41,35 @@ void put(UpdateQueue& queue, std::size_t most, const std::vector<UpdateTensors>&
          const UpdateStep& step);
 
 // Parameters are numbered in the order in which they were given, over all groups. They are f32,
-// bf16 or f16; everything that an optimizer computes and gathers is f32. How the result reaches a
-// 16-bit parameter is said for each group, and param_update.h says why it matters:
+// bf16 or f16; everything that an optimizer computes and accumulates is f32. Each group has a rule
+// for updating 16-bit parameters; param_update.h explains why it matters:
 //
 //   amp::half_parameters(net, DType::kBf16);
 //   optim::Sgd sgd(net.parameters(), {.lr = 0.1, .param_update = optim::ParamUpdate::kKahan});
 //
 // State of a 16-bit parameter: `master.<parameter>` (f32) or `compensation.<parameter>`, from the
-// first step with a gradient on; counters `rounding.seed` and `rounding.offset`, the place in the
-// random stream of stochastic rounding. The stream is seeded from default_generator() when the
-// optimizer is made, and the same whatever the number of threads.
+// first step with a gradient on. Counters: `rounding.seed` and `rounding.offset`, the position in
+// the random stream of stochastic rounding. The stream is seeded from default_generator() when the
+// optimizer is made, and does not depend on the number of threads.
 //
-// A 16-bit parameter that is changed by others, by load_state() for example, keeps its new value:
-// the next step makes the master's elements that no longer round to it the parameter's own, and
-// begins a new compensation, unless set_state() has put one there since.
+// A 16-bit parameter that others change, for example load_state(), keeps its new value. In the next
+// step, elements of the master that no longer round to it are replaced by the parameter's. A new
+// compensation begins, unless set_state() has set one since.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  // What messages and checkpoints call it.
+  // The optimizer's name in messages and checkpoints.
   const char* name() const { return name_; }
   const std::vector<Tensor>& params() const { return params_; }
 
-  // One update of every parameter that has a gradient, in place. Gradients are multiplied by
-  // `inv_scale` on the way, which takes out a loss scale without a pass of its own.
-  // Throws ArgumentError, before anything has changed, if a gradient is neither f32 nor in its
-  // parameter's dtype: a 16-bit gradient of an f32 parameter has lost what the step needs. If the
-  // update of a group throws, state that it has made is gone; groups before it have been updated.
+  // Updates every parameter that has a gradient, in place. Gradients are multiplied by `inv_scale`
+  // on the way, which removes a loss scale without another pass. Throws ArgumentError, before
+  // anything has changed, if a gradient is neither f32 nor in its parameter's dtype: a 16-bit
+  // gradient of an f32 parameter has lost what the step needs. If the update of a group throws,
+  // state that it has created is removed; earlier groups have been updated.
   void step(double inv_scale = 1);
   // Drops all gradients. The next backward pass then writes them instead of adding to zeros.
   void zero_grad();
@@ -78,61 +78,62 @@ class Optimizer {
   // The learning rate of a group's next update. Throws ArgumentError for a group that does not
   // exist.
   double lr(std::size_t group = 0) const;
-  // Whether that is a number, and not an array with a rate for each update. Throws like lr().
+  // Whether the learning rate is a constant, not an array with a rate for each update. Throws like
+  // lr().
   bool has_constant_lr(std::size_t group = 0) const;
-  // Sets the learning rate of all groups, or of one, instead of a number or an array that was set
-  // before. Throws ArgumentError for negative ones, for a group that does not exist, and while a
-  // step is captured.
+  // Sets the learning rate of all groups, or of one, replacing a previous constant or array. Throws
+  // ArgumentError for negative rates, for a group that does not exist, and during a capture.
   void set_lr(const LearningRate& lr);
   void set_lr(const LearningRate& lr, std::size_t group);
-  // Updates done, which is the place in an array of learning rates: calls of step() that found a
-  // gradient. A step that was skipped for an overflow is none, as in MindSpore.
+  // The number of updates done, which is the position in an array of learning rates: calls of
+  // step() that found a gradient. A step that was skipped because of an overflow does not count, as
+  // in MindSpore.
   std::int64_t updates() const { return updates_; }
 
-  // The state tensors that exist so far (not copies), by names such as `momentum.3` for parameter
-  // 3, and the counters: `updates`, once there was one, and what the optimizer counts besides. A
-  // checkpoint holds these, and so resuming is continuing.
+  // The state tensors that exist so far (not copies), with names such as `momentum.3` for parameter
+  // 3, and the counters: `updates`, once there was one, and those of the optimizer. A checkpoint
+  // stores these, so that training can resume exactly.
   virtual std::vector<NamedTensor> state() const = 0;
   virtual std::vector<NamedCounter> counters() const = 0;
-  // Puts one back, as a checkpoint is loaded; a tensor is copied. Throws ArgumentError for names
-  // that state() or counters() could never give, for tensors of another shape, and for negative
-  // counters but the seed of stochastic rounding.
+  // Restores one entry, as when a checkpoint is loaded; a tensor is copied. Throws ArgumentError
+  // for names that state() or counters() can never return, for tensors of another shape, and for
+  // negative counters except the seed of stochastic rounding.
   virtual void set_state(std::string_view name, const Tensor& tensor) = 0;
   virtual void set_counter(std::string_view name, std::int64_t value) = 0;
-  // Forgets all state and all counters, as if no step had been done; learning rates and the place
-  // in the random stream of stochastic rounding stay. The tensors that state() gave are not
+  // Resets all state and all counters, as if no step had been done. Learning rates and the position
+  // in the random stream of stochastic rounding stay. The tensors that state() has returned are not
   // changed.
   virtual void clear_state() = 0;
 
-  // For steps that were captured when there were so many parameters: throws ArgumentError if there
-  // are more by now, which the step would leave out.
+  // For steps that were captured with `params` parameters: throws ArgumentError if there are more
+  // by now, which the step would leave out.
   void check_captured(std::size_t params) const;
 
  protected:
-  // A parameter that has a gradient, laid out like it.
+  // A parameter that has a gradient, and the gradient in the parameter's layout.
   struct Active {
     std::size_t index = 0;
     Tensor grad;
   };
 
-  // `name` is what messages call the optimizer.
+  // `name` is the optimizer's name in messages.
   explicit Optimizer(const char* name) : name_(name) {}
   // Throws ArgumentError, before anything has changed, unless the parameters are dense leaves in
-  // f32, bf16 or f16 that share no memory with each other and with those of earlier groups, and the
+  // f32, bf16 or f16 that share no memory with each other or with those of earlier groups, and the
   // learning rates are not negative.
   void add_group(const std::vector<Tensor>& params, const LearningRate& lr, ParamUpdate rule);
   // Updates the given parameters, all of them in `group`, or puts the update into the queue if
-  // there is one. State that does not exist yet is made with ensure().
+  // there is one. Missing state is created with ensure().
   virtual void update(std::size_t group, const std::vector<Active>& active, double inv_scale,
                       UpdateQueue* queue) = 0;
-  // Counts a step of these parameters, once it is done.
+  // Counts a step of these parameters after it is done.
   virtual void count_step(const std::vector<Active>& /*active*/) {}
 
   std::size_t params_in(std::size_t group) const {
     return ends_[group] - (group > 0 ? ends_[group - 1] : 0);
   }
-  // The state, made by `make` if it does not exist yet. If the step turns out to be skipped, it is
-  // as if it had never been made.
+  // The state, created by `make` if it does not exist yet. If the step turns out to be skipped, the
+  // new state is removed.
   template <class Make>
   const Tensor& ensure(Tensor& state, const Make& make) {
     if (!state.defined()) {
@@ -141,12 +142,12 @@ class Optimizer {
     }
     return state;
   }
-  // A tensor of zeros laid out like parameter i.
+  // A tensor of zeros with the layout of parameter i.
   Tensor zeros_like(std::size_t i, DType dtype = DType::kF32) const;
-  // What the step of parameter i needs if it has 16 bits; made if it does not exist yet.
+  // The additional state of parameter i if it has 16 bits; created if it does not exist yet.
   HalfUpdate half_update(std::size_t i);
   // The parts of state(), counters(), set_state(), set_counter() and clear_state() that all
-  // optimizers share; those that set return false if the name is not one of theirs.
+  // optimizers share. The setters return false if the name is not one of theirs.
   void append_half_state(std::vector<NamedTensor>& out) const;
   void append_shared_counters(std::vector<NamedCounter>& out) const;
   bool set_half_state(std::string_view state_name, const Tensor& tensor);
@@ -159,12 +160,12 @@ class Optimizer {
               DType dtype = DType::kF32) const;
 
  private:
-  // How a parameter is updated, and what belongs to it if it has 16 bits.
+  // The update rule of a parameter, and its additional state if it has 16 bits.
   struct Half {
     ParamUpdate rule = ParamUpdate::kMaster;
     Tensor master{};
     Tensor compensation{};
-    std::optional<std::uint64_t> version{};  // of the parameter that these belong to, if known
+    std::optional<std::uint64_t> version{};  // of the parameter that this state belongs to
   };
 
   friend class QueuedStep;
@@ -172,7 +173,7 @@ class Optimizer {
 
   using ActiveGroups = std::vector<std::vector<Active>>;  // one list for each group
 
-  // State that did not exist before a step.
+  // State that was created during a step.
   struct Made {
     Tensor* place;
     Ref<TensorImpl> tensor;
@@ -198,12 +199,12 @@ class Optimizer {
 
   const char* name_;
   std::vector<Tensor> params_;
-  std::deque<Half> halves_;            // one per parameter; ensure() remembers places in it
+  std::deque<Half> halves_;            // one per parameter; ensure() stores pointers into it
   std::optional<Generator> rounding_;  // only with stochastic rounding
   std::vector<std::size_t> ends_;      // group g is the parameters [ends_[g - 1], ends_[g])
   std::vector<LearningRate> rates_;    // one per group
   std::int64_t updates_ = 0;
-  std::vector<Made> made_;  // since the step began
+  std::vector<Made> made_;  // created since the step began
 };
 
 }  // namespace mezzo::optim

@@ -1,4 +1,4 @@
-// Gradients as passes over memory take them.
+// Gradients prepared for in-place changes.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace mezzo::optim {
 
-// The gradients of parameters for changes in place, undefined where there are none: each is dense
-// and has its memory for itself. Who shares it may be somebody whose turn comes in another call,
-// such as a parameter of another optimizer.
+// The gradients of parameters for in-place changes, undefined where there are none. Each is dense
+// and does not share its memory. Without this, another call might change the same memory again, for
+// example for a parameter of another optimizer.
 std::vector<Tensor> own_gradients_of(std::span<const Tensor> params);
 
 }  // namespace mezzo::optim

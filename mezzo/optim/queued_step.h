@@ -1,4 +1,4 @@
-// An optimizer's step as kernels that a recording holds.
+// An optimizer's step as kernels that a recording can hold.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,25 @@
 namespace mezzo::optim {
 
 // A step of an optimizer in three parts, so that a recording can hold its kernels (see
-// HostCall::prepare in ops/dispatcher/capture_hook.h). Gradients must lie as their parameters do.
+// HostCall::prepare in ops/dispatcher/capture_hook.h). Gradients must have the layout of their
+// parameters.
 class QueuedStep {
  public:
   // The optimizer must outlive it.
   explicit QueuedStep(Optimizer& optimizer)
       : optimizer_(optimizer), params_(optimizer.params().size()) {}
 
-  // False if a gradient would have to be laid out anew, for which its values would be needed, and
-  // if there are no parameters, or on several devices.
+  // False if a gradient would have to be copied to another layout, which needs its values, if there
+  // are no parameters, or if they are on several devices.
   static bool fits(const Optimizer& optimizer);
 
-  // What step(inv_scale) does before its kernels. The gradients' values may come later. Takes the
-  // place of a step that was prepared and never finished.
+  // Does what step(inv_scale) does before its kernels. The gradients' values may be written later.
+  // Replaces a step that was prepared and never finished.
   void prepare(double inv_scale);
-  // The kernels of the step that was prepared last.
+  // Queues the kernels of the step that was prepared last.
   void queue(const UpdateConditions& conditions) const;
-  // Once it is known whether they were done: counts the step, or takes back what prepare() made.
+  // Once it is known whether the kernels ran: counts the step, or removes the state that prepare()
+  // created.
   void finish(bool done);
   // True if a parameter had a gradient when the step was prepared.
   bool has_gradients() const;
@@ -39,10 +41,10 @@ class QueuedStep {
   std::optional<RandomPosition> position() const;
 
   Optimizer& optimizer_;
-  std::size_t params_;               // that the optimizer had
+  std::size_t params_;               // number of the optimizer's parameters
   std::vector<UpdateQueue> queues_;  // one for each group
   std::vector<bool> is_active_;      // groups with gradients
-  // Of a step that is not finished.
+  // State of a step that is not finished.
   Optimizer::ActiveGroups active_;
   std::vector<Optimizer::Made> made_;
   std::optional<RandomPosition> rounding_before_;

@@ -75,7 +75,7 @@ void StepInParts::step_one(Part& part, std::span<const std::size_t> params) cons
   for (std::size_t g = 0; g < active.size(); ++g) {
     if (active[g].empty()) continue;
     optimizer.update_group(g, active[g], inv_scale_);
-    // To be counted, once the step is done; gradients give their memory back now.
+    // Remembered for counting the step at the end; the gradients' memory is freed now.
     for (const Optimizer::Active& a : active[g]) part.done[g].push_back({a.index, Tensor()});
   }
 }

@@ -1,4 +1,4 @@
-// Steps of optimizers in parts, each for some of the parameters.
+// Optimizer steps in parts, each for some of the parameters.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,22 @@
 
 namespace mezzo::optim {
 
-// step() of optimizers for some of their parameters at a time: an update can then follow each
+// step() of optimizers for some of their parameters at a time. An update can then follow each
 // gradient instead of waiting for the last one, with the same bits.
 //
 //   parts.begin(inv_scale);
-//   parts.step(params);  // until all that have a gradient were there
+//   parts.step(params);  // until all parameters that have a gradient were there
 //   parts.finish();
 //
-// Parameters are numbered over all optimizers. An exception leaves those of earlier parts updated;
-// the step is then not counted, and another one can begin.
+// Parameters are numbered over all optimizers. After an exception, the parameters of earlier parts
+// stay updated; the step is then not counted, and another one can begin.
 class StepInParts {
  public:
   // The optimizers must outlive it.
   explicit StepInParts(const std::vector<Optimizer*>& optimizers);
 
-  // False with stochastic rounding, which draws its numbers parameter by parameter, and if a
-  // gradient would be refused: step() says so before anything has changed.
+  // False with stochastic rounding, which draws its random numbers parameter by parameter, and if a
+  // gradient would be refused: step() reports that before anything has changed.
   static bool fits(const Optimizer& optimizer);
 
   // The parameters of all optimizers, and the state that they have so far.
@@ -33,14 +33,14 @@ class StepInParts {
 
   void begin(double inv_scale = 1);
   void step(std::span<const std::size_t> params);
-  // Counts the steps. For each optimizer, whether one of its parameters had a gradient.
+  // Counts the steps. Returns for each optimizer whether one of its parameters had a gradient.
   std::vector<bool> finish();
 
  private:
   struct Part {
     Optimizer* optimizer;
-    std::size_t first;  // of its parameters
-    std::size_t count;  // of them
+    std::size_t first;  // first of its parameters
+    std::size_t count;  // number of its parameters
     Optimizer::ActiveGroups done;
   };
 

@@ -8,7 +8,7 @@
 namespace mezzo::graph {
 namespace {
 
-// The dtype to which the node's scale and shift are rounded, as autocast does where the policy does
+// The dtype to which the node's scale and shift are rounded, as autocast does if the policy does
 // not keep normalisations in f32.
 std::optional<DType> rounding_of(const Node& node) {
   if (node.is_host() || node.policy == nullptr) return {};
@@ -59,7 +59,7 @@ const std::vector<DType>& CastPlanner::output_dtypes(std::size_t node,
 
 void CastPlanner::visit(std::size_t index) {
   const Node& node = program_.nodes[index];
-  if (node.is_host()) return;  // takes what comes, and its results are what they were
+  if (node.is_host()) return;  // accepts any dtype, and its results do not change
   std::vector<DType> wanted(node.inputs.size(), DType::kF32);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (node.inputs[i] != kNoValue) wanted[i] = dtypes_[node.inputs[i]];
@@ -81,7 +81,7 @@ void CastPlanner::want_paint(const Node& node, std::vector<DType>& wanted) const
   }
 }
 
-// The widening of call()'s second step.
+// The promotion that call() does in its second step.
 void CastPlanner::want_promotion(const Node& node, std::vector<DType>& wanted) const {
   std::optional<DType> common;
   const auto must_agree = [&](std::size_t i) {
@@ -132,8 +132,8 @@ void CastPlanner::count(ValueId source, std::vector<std::uint8_t>& done, DType d
   plan_.cost.elements += static_cast<double>(program_.spec(source).shape.numel());
 }
 
-// What is cast: the value, or what it was widened from if that has the dtype. 16 bits survive a
-// trip through f32 unchanged; f32 does not survive one through 16 bits.
+// The source of a cast: the value, or the value that it was widened from if that has the dtype.
+// Widening 16 bits to f32 and rounding back changes nothing; rounding f32 to 16 bits and back does.
 ValueId CastPlanner::source_for(ValueId value, DType dtype) const {
   const std::size_t maker = makers_[value];
   if (maker == kNoNode || !is_cast(program_.nodes[maker])) return value;

@@ -1,7 +1,7 @@
-// CastPlan: the casts that a painted program needs, found without putting them in.
+// CastPlan: the casts that a painted program needs, found without inserting them.
 //
-// The pass that paints asks what a paint would cost, the pass that inserts does what the plan says:
-// so both count the same casts.
+// The pass that paints uses the plan to find the cost of a paint, and the pass that inserts casts
+// follows it, so both count the same casts.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace mezzo::graph {
 
-// An input that is to be read in another dtype.
+// An input that must be cast to another dtype.
 struct InputCast {
-  std::size_t node = 0;  // the number of nodes for what the program returns
+  std::size_t node = 0;  // the number of nodes stands for the program's outputs
   std::size_t input = 0;
   ValueId source = kNoValue;
-  DType dtype = DType::kF32;  // the source as it is if it has that dtype already
-  // First rounded to that dtype: what a normalisation's parameters lose where they are not kept.
+  DType dtype = DType::kF32;  // no cast if the source has that dtype
+  // Rounds to that dtype first, for parameters of a normalisation that are not kept in f32.
   std::optional<DType> rounded_to{};
 };
 
-// How many casts, then how many elements they convert.
+// The number of casts, and the number of elements that they convert.
 struct CastCost {
   std::size_t casts = 0;
   double elements = 0;
@@ -34,21 +34,21 @@ struct CastCost {
 
 struct CastPlan {
   std::vector<InputCast> inputs{};  // in the order of the nodes
-  CastCost cost{};                  // with one cast per value and dtype, whoever reads it
+  CastCost cost{};                  // with one cast per value and dtype, for all readers
 };
 
-// Plans for one program under changing paints. The program must outlive it and keep its nodes.
+// Plans casts for one program as its paints change. The program must outlive it and keep its nodes.
 class CastPlanner {
  public:
   explicit CastPlanner(const Program& program);
 
-  // The casts of the program as it is painted now. Throws ArgumentError if an operation does not
-  // take the dtypes that reach it.
+  // The casts for the current paints. Throws ArgumentError if an operation does not accept the
+  // dtypes of its inputs.
   CastPlan plan();
-  // By value, what they have then: as of the last plan().
+  // The dtype of each value in the last plan().
   const std::vector<DType>& dtypes() const { return dtypes_; }
-  // The dtypes of a node's outputs for inputs of these dtypes; those of absent ones do not count.
-  // Throws like plan().
+  // The dtypes of a node's outputs for inputs of these dtypes; entries for absent inputs are
+  // ignored. Throws like plan().
   const std::vector<DType>& output_dtypes(std::size_t node, const std::vector<DType>& inputs);
 
  private:
@@ -65,10 +65,10 @@ class CastPlanner {
 
   const Program& program_;
   std::vector<std::size_t> makers_;
-  std::vector<std::vector<Inference>> inferences_;  // by node: what was inferred so far
+  std::vector<std::vector<Inference>> inferences_;  // by node: inferences so far
 
   CastPlan plan_{};
-  std::vector<DType> dtypes_{};          // by value, once the casts are there
+  std::vector<DType> dtypes_{};          // by value, with the casts in place
   std::vector<std::uint8_t> cast_{};     // by value, bit i: has a cast to DType i
   std::vector<std::uint8_t> rounded_{};  // by value, bit i: is rounded to DType i
 };

@@ -6,7 +6,7 @@
 namespace mezzo::graph {
 namespace {
 
-// Beside f64 nothing is cast, as in a region (amp/autocast.cpp).
+// If an input is f64, nothing is cast, as in a region (amp/autocast.cpp).
 bool can_cast_some_input(const Program& program, const Node& node) {
   bool any = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -23,7 +23,7 @@ bool user_says_follow(const amp::Policy& policy, const OpDef& op) {
   return policy.rules != nullptr && policy.rules->action_of(op) == amp::CastAction::kNone;
 }
 
-// Undecided: autocast leaves it to what comes.
+// The mark of a node that autocast leaves in the dtype of its inputs.
 Mark undecided(const Node& node) {
   const amp::Policy& policy = *node.policy;
   Mark mark{Colour::kNone, policy.lower, "takes what comes"};
@@ -47,12 +47,12 @@ std::string reason_of(const amp::Policy& policy, const OpDef& op, amp::CastActio
   if (action == amp::CastAction::kToFloat32 && own == PrecisionClass::kFloat32) {
     return "it needs f32";
   }
-  // So it is in a module that is set to 16 bits, whatever the level around it is.
+  // A module that is set to 16 bits computes at O3, whatever the level around it.
   if (policy.level == amp::Level::kO3) return "everything is cast here";
   return concat("level ", policy.level);
 }
 
-// The dtypes of a node's outputs if it is painted; empty if it does not take them.
+// The dtypes of a node's outputs if it is painted; empty if it does not accept that dtype.
 std::vector<DType> outputs_in(const Program& program, CastPlanner& planner, std::size_t index,
                               DType paint) {
   const Node& node = program.nodes[index];
@@ -134,7 +134,8 @@ class Linker {
       return;
     }
     std::vector<std::size_t>& readers = result_[maker].readers;
-    if (!readers.empty() && readers.back() == read.node) return;  // as two of its inputs
+    // the node reads it as two of its inputs
+    if (!readers.empty() && readers.back() == read.node) return;
     readers.push_back(read.node);
     result_[read.node].makers.push_back(maker);
   }

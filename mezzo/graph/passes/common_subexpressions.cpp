@@ -39,8 +39,8 @@ class Merger {
  private:
   bool can_merge(const Node& node) const {
     if (node.is_host() || node.attrs.random_position() != nullptr) return false;
-    // Host work that changes a result must not change another with it. A view has no elements of
-    // its own: two that are alike are the same anyway.
+    // Host work that changes one result must not change the other. A view has no elements of its
+    // own: two equal views are the same anyway.
     return node.op->view != nullptr ||
            std::ranges::none_of(node.outputs, [&](ValueId v) { return memory_.may_change(v); });
   }
@@ -57,14 +57,15 @@ class Merger {
     return reads_the_same(first, i) && !returns_both(a, b);
   }
 
-  // What a backward pass computes again was not to be kept since the forward pass. Copies of
-  // parameters and inputs in 16 bits are what calls of both passes read.
+  // A backward pass recomputes results in order not to keep them from the forward pass, so those
+  // are not merged. 16-bit copies of parameters and inputs are merged, since calls of both passes
+  // read them.
   bool is_again(const Node& a, const Node& b) const {
     if (a.phase == b.phase || a.op->view != nullptr) return false;
     return !is_cast(a) || program_.values[a.inputs[0]].kind == ValueKind::kResult;
   }
 
-  // The inputs are the same values; are they still the same numbers?
+  // Whether both nodes, which read the same values, read them with the same contents.
   bool reads_the_same(std::size_t first, std::size_t i) const {
     if (memory_.host_work_before(first) == memory_.host_work_before(i)) return true;
     return std::ranges::none_of(program_.nodes[i].inputs, [&](ValueId input) {
@@ -77,7 +78,7 @@ class Merger {
       return std::ranges::find(returned_, output) != returned_.end();
     });
   }
-  // The caller may change one of what it gets, without the other.
+  // Both are returned: the caller may change one result without the other.
   bool returns_both(const Node& a, const Node& b) const { return is_returned(a) && is_returned(b); }
 
   void merge(std::size_t first, std::size_t i) {
@@ -92,9 +93,9 @@ class Merger {
 
   Program& program_;
   MemoryUse memory_;
-  std::vector<ValueId> returned_;  // what the program returns, or what that is a view of
+  std::vector<ValueId> returned_;  // includes the values that returned views belong to
   std::vector<bool> is_gone_;
-  // The nodes that stay, by what they read now.
+  // The remaining nodes, by their current inputs.
   std::map<std::pair<const OpDef*, std::vector<ValueId>>, std::vector<std::size_t>> seen_;
 };
 

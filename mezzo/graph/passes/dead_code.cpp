@@ -7,7 +7,8 @@
 namespace mezzo::graph {
 namespace {
 
-// True if a result lies as what it is written over does, and otherwise than a new one would.
+// True if a result takes the layout of the value that it overwrites, which differs from a new
+// result's.
 bool takes_layout(const Program& program, const Node& node) {
   if (node.over.empty() || node.inputs.empty() || node.inputs[0] == kNoValue) return false;
   return !same_layout(program.spec(node.outputs[0]), program.spec(node.inputs[0]));

@@ -8,14 +8,14 @@
 namespace mezzo::graph {
 namespace {
 
-// A value that can be read instead of a cast's result, and the first node that may go.
+// A value that can be read instead of a cast's result, and the first node that can then be removed.
 struct Source {
   ValueId value;
   std::size_t first;
 };
 
-// True if every number of `from` is one of `to`. (bf16 numbers below f32's normal ones count too,
-// although a cast back makes them 0: without it they are kept.)
+// True if `to` holds every value of `from`. (Subnormal bf16 numbers count as held, although a cast
+// back makes them 0; without the cast they are kept.)
 bool holds(DType to, DType from) {
   return is_floating(to) && is_floating(from) && promote(to, from) == to;
 }
@@ -25,7 +25,7 @@ class Folder {
   explicit Folder(Program& program)
       : program_(program), makers_(makers(program)), memory_(program) {}
 
-  // Takes out the first cast that says nothing; false if there is none.
+  // Removes the first redundant cast; returns false if there is none.
   bool fold_one() {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       if (!is_cast(program_.nodes[i])) continue;
@@ -54,9 +54,9 @@ class Folder {
 
   bool can_replace(std::size_t i, const Source& source) const {
     const ValueId result = result_of(i);
-    // A cast also makes a dense block of what is a view.
+    // A cast also turns a view into a dense block.
     if (!same_layout(program_.spec(result), program_.spec(source.value))) return false;
-    // Two values become one: what is done to either would be done to both.
+    // Two values become one, so a change of either would change both.
     if (memory_.may_change(result)) return false;
     const bool is_own = program_.values[memory_.owner(source.value)].kind == ValueKind::kResult;
     if (memory_.is_returned(result) && (!is_own || memory_.is_returned(source.value))) return false;
@@ -70,7 +70,7 @@ class Folder {
     replace_uses(program_, result_of(i), source.value);
     std::vector<bool> is_gone(program_.nodes.size(), false);
     is_gone[i] = true;
-    // The cast before may have been made for this one only.
+    // The previous cast may have been made for this one only.
     const ValueId between = result_of(source.first);
     if (source.first != i && !memory_.is_returned(between)) {
       is_gone[source.first] = readers(program_)[between].size() == 1;

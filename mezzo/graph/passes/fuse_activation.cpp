@@ -16,7 +16,7 @@ std::optional<Activation> activation_of(const Node& node) {
   return exact ? Activation::kGelu : Activation::kGeluTanh;
 }
 
-// Makes the product one with an activation; false if it is none.
+// Replaces a product by one with an activation; returns false if the node is not a product.
 bool activate(Node& product, Activation activation) {
   if (is_call(product, ops::linear)) {
     product.op = &ops::linear_activation;
@@ -43,7 +43,7 @@ std::size_t fuse_activation(Program& program) {
     if (!activation.has_value()) continue;
     const ValueId between = program.nodes[i].inputs[0];
     const std::size_t maker = links.maker(between);
-    // GELU's gradient reads its input: then there is a second reader.
+    // GELU's gradient reads its input, which is then a second reader.
     if (maker == kNoNode || !links.is_only_for(between, i)) continue;
     Node& product = program.nodes[maker];
     if (!activate(product, *activation)) continue;

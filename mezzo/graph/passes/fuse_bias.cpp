@@ -9,7 +9,7 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr std::size_t kBias = 2;  // among the inputs of linear and of matmul
+constexpr std::size_t kBias = 2;  // index among the inputs of linear and of matmul
 
 class BiasFuser {
  public:
@@ -28,7 +28,7 @@ class BiasFuser {
   }
 
  private:
-  // With operand `side` of the sum as the product, and the other one as the bias.
+  // Tries operand `side` of the sum as the product, and the other one as the bias.
   bool fuse(std::size_t add, std::size_t side) {
     Node& sum = program_.nodes[add];
     const ValueId between = sum.inputs[side];
@@ -56,13 +56,14 @@ class BiasFuser {
     return kNoNode;
   }
 
-  // One number per column of the product.
+  // The bias has one value per column of the product.
   bool is_bias(ValueId value, ValueId product) const {
     const ValueSpec& spec = program_.spec(value);
     return is_floating(spec.dtype) && spec.shape == Shape{program_.spec(product).shape.back()};
   }
 
-  // True if the product can be computed where the sum is: only there the bias is known.
+  // True if the product can be computed at the place of the sum, before which the bias may not
+  // exist.
   bool can_wait(std::size_t product, std::size_t add) const {
     return std::ranges::all_of(program_.nodes[product].inputs, [&](ValueId input) {
       return memory_.is_same_at(input, product, add);

@@ -10,7 +10,7 @@
 namespace mezzo::graph {
 namespace {
 
-// The same call on the 16-bit numbers that its f32 inputs were cast from.
+// The same call on the 16-bit values that its f32 inputs were cast from.
 struct Narrowed {
   DType dtype = DType::kBf16;
   std::vector<ValueId> inputs{};
@@ -57,8 +57,8 @@ class CastFuser {
     return can_narrow_results(node, narrowed) ? std::optional(narrowed) : std::nullopt;
   }
 
-  // What an f32 value was cast from, 16 bits at the same places and unchanged until node i; else
-  // kNoValue.
+  // The 16-bit source of an f32 value, if it has the same layout and is unchanged until node i;
+  // else kNoValue.
   ValueId source_of(ValueId value, std::size_t i) const {
     const std::size_t maker = makers_[value];
     if (maker == kNoNode || !is_cast(program_.nodes[maker])) return kNoValue;
@@ -78,8 +78,8 @@ class CastFuser {
     return infer_specs(*node.op, node.attrs, specs);
   }
 
-  // True if each result stays as it is, or becomes one of 16 bits that everybody rounds to them
-  // anyway; and at least one does.
+  // True if each result either keeps its dtype or becomes a 16-bit one that all readers round it to
+  // anyway, and at least one does the latter.
   bool can_narrow_results(const Node& node, const Narrowed& narrowed) const {
     bool any = false;
     for (std::size_t k = 0; k < node.outputs.size(); ++k) {
@@ -101,8 +101,8 @@ class CastFuser {
            });
   }
 
-  // What a result may be written over now: what the input was cast from, unless that outlives the
-  // run.
+  // The value that a result may overwrite now: the source of the cast input, unless that outlives
+  // the run.
   ValueId source_beside(const Node& node, const Narrowed& narrowed, ValueId over) const {
     const auto found = std::ranges::find(node.inputs, over);
     if (over == kNoValue || found == node.inputs.end()) return over;
@@ -117,7 +117,7 @@ class CastFuser {
   MemoryUse memory_;
 };
 
-// A call that was narrowed may be what makes the next one's inputs 16-bit numbers.
+// Narrowing one call may make the inputs of the next one 16-bit.
 bool fuse_one(Program& program) {
   CastFuser fuser(program);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
@@ -129,8 +129,8 @@ bool fuse_one(Program& program) {
 }  // namespace
 
 bool can_fuse_casts(const OpDef& op) {
-  // Products have kernels of their own for 16 bits, with another order of summation; so have their
-  // gradients. A view computes nothing, and a cast is what is to go.
+  // Products and their gradients have separate kernels for 16 bits, with another order of
+  // summation. A view computes nothing, and a cast is what this pass removes.
   const bool is_product = op.flops != nullptr || op.precision.lower == PrecisionClass::kLower;
   return op.infer != nullptr && !is_product && op.view == nullptr && &op != &ops::cast;
 }
@@ -139,7 +139,7 @@ std::size_t fuse_casts(Program& program) {
   std::size_t fused = 0;
   while (fuse_one(program)) {
     ++fused;
-    fold_casts(program);  // those of its results say nothing any more
+    fold_casts(program);  // casts of its results are redundant now
   }
   return fused;
 }

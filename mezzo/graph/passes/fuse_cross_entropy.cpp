@@ -15,30 +15,30 @@
 namespace mezzo::graph {
 namespace {
 
-// The gradient of the logits: `node` computes it, from `of_loss`.
+// The gradient of the logits: node `node` computes it from `of_loss`, the gradient of the loss.
 struct LogitsGrad {
   std::size_t node = kNoNode;
   ValueId of_loss = kNoValue;
 };
 
-// factor * sum(log_probabilities * target), and what computes it.
+// The pattern factor * sum(log_probabilities * target), and the nodes that compute it.
 struct Loss {
   std::size_t product = kNoNode;
   ValueId logits = kNoValue;
-  ValueId target = kNoValue;  // as the product reads it
-  ValueId labels = kNoValue;  // what cross_entropy reads: class numbers, if the target is of such
-  bool by_log = false;        // log(softmax()), not log_softmax()
-  ValueId kept = kNoValue;    // by the softmax for its gradient: its result
-  double before = 1;          // the factor, of the log-probabilities
-  double factor = 1;          // that in all
+  ValueId target = kNoValue;  // the operand of the product
+  ValueId labels = kNoValue;  // class numbers, if the target is one_hot() of them
+  bool by_log = false;        // log(softmax()) instead of log_softmax()
+  ValueId kept = kNoValue;    // the softmax's result, which it keeps for its gradient
+  double before = 1;          // the factor of the log-probabilities
+  double factor = 1;          // the total factor
   Reduction reduction = Reduction::kMean;
   ValueId result = kNoValue;
   std::string path{};
-  std::vector<std::size_t> parts{};  // nodes that the loss makes superfluous, but for the product
+  std::vector<std::size_t> parts{};  // nodes that the loss makes redundant, except for the product
   std::vector<LogitsGrad> grads{};
 };
 
-// A factor is the product of a few f64 numbers.
+// Factors are products of a few f64 numbers, so they are compared with a tolerance.
 bool is_close(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
 
 class CrossEntropyFuser {
@@ -68,7 +68,7 @@ class CrossEntropyFuser {
   const Node& node(std::size_t i) const { return program_.nodes[i]; }
   const Shape& shape(ValueId value) const { return program_.spec(value).shape; }
 
-  // With operand `side` of the product as the log-probabilities.
+  // Tries operand `side` of the product as the log-probabilities.
   std::optional<Loss> match(std::size_t product, std::size_t side) const {
     Loss loss{.product = product, .target = node(product).inputs[1 - side]};
     const bool found = find_logits(loss, node(product).inputs[side]) && find_labels(loss) &&
@@ -76,7 +76,7 @@ class CrossEntropyFuser {
     return found ? std::optional(std::move(loss)) : std::nullopt;
   }
 
-  // The factor of an affine without a shift, or of a quotient by a number.
+  // The factor of an affine without a shift, or of a division by a number.
   std::optional<double> scale_of(std::size_t i) const {
     if (i == kNoNode) return std::nullopt;
     if (is_call(node(i), ops::div_number)) return 1 / node(i).attrs.as<DivNumberAttrs>().divisor;
@@ -88,7 +88,7 @@ class CrossEntropyFuser {
   bool find_logits(Loss& loss, ValueId value) const {
     std::size_t reader = loss.product;
     std::size_t maker = links_.maker(value);
-    // Makes the node that reads `value` the next one towards the logits.
+    // Moves one node towards the logits: the maker of `value` becomes the reader.
     const auto go_on = [&] {
       if (!links_.is_only_for(value, reader)) return false;
       loss.parts.push_back(maker);
@@ -109,7 +109,7 @@ class CrossEntropyFuser {
     loss.kept = value;
     loss.logits = node(maker).inputs[0];
     loss.parts.push_back(maker);
-    // A loss of 16-bit logits is f32, and what is computed here is not.
+    // The loss of 16-bit logits is f32, but this pattern would compute it in 16 bits.
     return shape(value).rank() == 2 && shape(value).numel() > 0 && (axis == 1 || axis == -1) &&
            program_.spec(value).dtype == DType::kF32 &&
            memory_.is_same_at(loss.logits, maker, loss.product);
@@ -151,7 +151,7 @@ class CrossEntropyFuser {
     return loss.result != kNoValue;
   }
 
-  // What the node multiplies the sum over all elements by.
+  // The factor by which the node multiplies the sum over all elements.
   std::optional<double> factor_of(std::size_t i) const {
     if (is_call(node(i), ops::sum)) return 1;
     if (!is_call(node(i), ops::mean)) return scale_of(i);
@@ -160,7 +160,7 @@ class CrossEntropyFuser {
            static_cast<double>(shape(node(i).inputs[0]).numel());
   }
 
-  // Everybody who reads what the softmax keeps must be part of the loss or of its gradient.
+  // All readers of the softmax's result must be part of the loss or of its gradient.
   bool find_grads(Loss& loss) const {
     const OpDef& op = loss.by_log ? ops::softmax_grad : ops::log_softmax_grad;
     for (const std::size_t reader : links_.readers(loss.kept)) {
@@ -175,7 +175,7 @@ class CrossEntropyFuser {
     return !memory_.is_returned(loss.kept);
   }
 
-  // The gradient of log(softmax) divides by it, for the softmax's gradient alone.
+  // The gradient of log(softmax) is a division by the softmax, read only by the softmax's gradient.
   bool is_quotient(const Loss& loss, std::size_t i) const {
     if (!loss.by_log || !is_call(node(i), ops::div) || node(i).inputs[1] != loss.kept) return false;
     const std::vector<std::size_t>& readers = links_.readers(node(i).outputs[0]);
@@ -184,8 +184,8 @@ class CrossEntropyFuser {
            links_.is_only_for(node(i).outputs[0], readers[0]);
   }
 
-  // The scalar that, spread over all elements and multiplied by the loss's factor and the target,
-  // is the gradient of the log-probabilities.
+  // The scalar that, broadcast over all elements and multiplied by the loss's factor and the
+  // target, gives the gradient of the log-probabilities.
   ValueId grad_of_loss(const Loss& loss, std::size_t grad) const {
     ValueId value = node(grad).inputs[0];
     if (loss.by_log) {
@@ -194,7 +194,7 @@ class CrossEntropyFuser {
       value = node(quotient).inputs[0];
     }
     double factor = 1;
-    bool is_spread = false;  // no longer multiplied by the target
+    bool is_spread = false;  // before the multiplication by the target
     std::size_t reader = grad;
     while (!is_spread || shape(value).rank() != 0 || !is_close(factor, loss.factor)) {
       reader = links_.maker(value);

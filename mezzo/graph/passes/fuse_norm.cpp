@@ -21,7 +21,7 @@ void set_relu(Node& norm) {
   norm.attrs = attrs;
 }
 
-// What one direction of the pass looks at, and what it takes out.
+// Common state of the forward and the backward direction of the pass.
 class NormFuser {
  public:
   explicit NormFuser(Program& program)
@@ -46,7 +46,7 @@ class NormFuser {
   std::size_t changes_ = 0;
 };
 
-// batch_norm, relu and batch_norm, add, relu.
+// Fuses batch_norm, relu and batch_norm, add, relu.
 class ForwardFuser : public NormFuser {
  public:
   using NormFuser::NormFuser;
@@ -59,7 +59,7 @@ class ForwardFuser : public NormFuser {
   }
 
  private:
-  // The norm without ReLU that makes the value for this reader alone; kNoNode if it is not so.
+  // The norm without ReLU that makes the value for this reader alone; kNoNode if there is none.
   std::size_t norm_for(ValueId value, std::size_t reader) const {
     const std::size_t norm = links_.maker(value, ops::batch_norm);
     if (norm == kNoNode || has_relu(node(norm)) || node(norm).outputs[0] != value) return kNoNode;
@@ -79,17 +79,18 @@ class ForwardFuser : public NormFuser {
     return fuse_add_relu(relu, add, 0) || fuse_add_relu(relu, add, 1);
   }
 
-  // With operand `side` of the sum as the norm's result, and the other one as the residual.
+  // Tries operand `side` of the sum as the norm's result, and the other one as the residual.
   bool fuse_add_relu(std::size_t relu, std::size_t add, std::size_t side) {
     const std::size_t norm = norm_for(node(add).inputs[side], add);
     if (norm == kNoNode) return false;
     const ValueId residual = node(add).inputs[1 - side];
-    // The one kernel runs where the norm does: somebody may want its statistics before the sum.
+    // The fused kernel runs at the place of the norm, because others may read its statistics before
+    // the sum.
     const std::size_t maker = links_.maker(residual);
     const bool is_there =
         (maker == kNoNode || maker < norm) && memory_.is_same_at(residual, norm, add);
     const ValueSpec& y = program_.spec(node(norm).outputs[0]);
-    // The sum lies as its first operand does, the norm's result as the kernel wants it.
+    // The sum has the layout of its first operand, and the norm's result that of its kernel.
     const bool fits = program_.spec(residual).shape == y.shape &&
                       same_layout(y, program_.spec(node(relu).outputs[0]));
     if (!is_there || !fits) return false;
@@ -109,7 +110,7 @@ class ForwardFuser : public NormFuser {
   }
 };
 
-// relu_grad and batch_norm_grad, of norms with a ReLU.
+// Fuses relu_grad and batch_norm_grad, for norms with a ReLU.
 class BackwardFuser : public NormFuser {
  public:
   using NormFuser::NormFuser;
@@ -158,8 +159,8 @@ class BackwardFuser : public NormFuser {
     return Attrs(attrs) == forward.attrs && node(i).inputs == inputs;
   }
 
-  // Without a residual the kernel finds the signs by computing y again: what that is made of must
-  // not have moved on.
+  // Without a residual the kernel finds the signs by recomputing y, so the inputs of y must not
+  // have changed.
   bool fuse_plain(std::size_t norm, std::size_t relu_grad, std::size_t norm_grad) {
     const ValueId grad = node(relu_grad).inputs[0];
     const bool moved_on = is_update_between(program_, norm, norm_grad);
@@ -173,7 +174,8 @@ class BackwardFuser : public NormFuser {
   }
 
   // With a residual the masked gradient is a result, for the residual's own gradient. Others may
-  // read it before the norm's gradient comes, so the kernel runs where the ReLU's did.
+  // read it before the norm's gradient runs, so the kernel runs at the place of the ReLU's
+  // gradient.
   bool fuse_sum(std::size_t relu_grad, std::size_t norm_grad) {
     const ValueId grad = node(relu_grad).inputs[0];
     const ValueId x = node(norm_grad).inputs[GradIn::kX];

@@ -7,8 +7,8 @@
 
 namespace mezzo::graph {
 
-// What a call of that operation gives for inputs of these geometries (null for absent ones), as
-// call() finds it; inputs that must agree in dtype do. Throws ArgumentError as call() does.
+// The outputs of a call of that operation for inputs of these specs (null for absent ones), as
+// call() infers them; inputs that must agree in dtype do. Throws ArgumentError as call() does.
 std::vector<ValueSpec> infer_specs(const OpDef& op, const Attrs& attrs,
                                    const std::vector<const ValueSpec*>& inputs);
 

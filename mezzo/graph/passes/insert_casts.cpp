@@ -19,7 +19,7 @@ class Inserter {
 
   std::size_t run() {
     std::vector<Node> old = std::exchange(program_.nodes, {});
-    // What nodes and the program read is named by the plan, and looked at in its order.
+    // The plan lists the casts for the inputs of nodes and for outputs in the order of this loop.
     auto next = plan_.inputs.begin();
     for (std::size_t i = 0; i < old.size(); ++i) {
       for (; next != plan_.inputs.end() && next->node == i; ++next) {
@@ -37,7 +37,7 @@ class Inserter {
   }
 
  private:
-  // The value that is read: the source, or a cast of it that is there or is made now.
+  // The value to read: the source, or a cast of it, which is made now if it does not exist.
   ValueId value_for(const InputCast& input, const Node& reader) {
     if (!input.rounded_to.has_value()) return cast_of(input.source, input.dtype, reader);
     const ValueId rounded = cast_of(input.source, *input.rounded_to, reader);
@@ -68,7 +68,7 @@ class Inserter {
     return result;
   }
 
-  // States what the node's results are now.
+  // Infers the node's results again.
   void infer(Node& node) {
     bool any_changed = false;
     std::vector<const ValueSpec*> inputs;
@@ -86,14 +86,14 @@ class Inserter {
     }
   }
 
-  // A result is written only over what has its size.
+  // A result may only overwrite a value of its own size.
   void keep_over(ValueId& over, const ValueSpec& result) const {
     if (over != kNoValue && program_.spec(over).dtype != result.dtype) over = kNoValue;
   }
 
   Program& program_;
   CastPlan plan_;
-  std::vector<bool> changed_;  // by value: is not what it was
+  std::vector<bool> changed_;  // by value: has changed
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
 };
 

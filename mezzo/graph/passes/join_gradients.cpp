@@ -37,7 +37,7 @@ class Joiner {
 
  private:
   // The sum of two gradients that is made for this node alone; kNoNode if there is none, or if the
-  // node could not read the two itself.
+  // node could not read the two gradients itself.
   std::size_t sum_for(std::size_t norm_grad) const {
     const ValueId grad = program_.nodes[norm_grad].inputs[GradIn::kGrad];
     const std::size_t sum = links_.maker(grad, ops::add);

@@ -14,7 +14,7 @@ namespace {
 using Nodes = std::vector<std::size_t>;
 using Side = std::vector<std::size_t> Neighbours::*;
 
-// What is decided of a node before its neighbours are looked at.
+// The paint of a node before its neighbours are considered.
 std::optional<DType> paint_of(const Mark& mark) {
   if (mark.colour == Colour::kWhite) return mark.lower;
   return mark.colour == Colour::kBlack ? std::optional(DType::kF32) : std::nullopt;
@@ -58,7 +58,7 @@ class Painter {
   }
 
   // For each node, the one of `starts` from which it is reached over nodes that are let through;
-  // kNoNode for none. Starts are reached from other starts only.
+  // kNoNode for none. A start is only reached from other starts.
   template <class LetsThrough>
   Nodes reach(const Nodes& starts, Side side, LetsThrough lets_through) const {
     Nodes origin(marks_.size(), kNoNode);
@@ -80,8 +80,7 @@ class Painter {
     for (std::size_t i = 0; i < marks_.size(); ++i) program_.nodes[i].paint = paint_of(marks_[i]);
   }
 
-  // Step 1. It costs nothing: where such a node has other inputs, they are widened to the f32 one
-  // in any case.
+  // Step 1. It costs no casts: the other inputs of such a node are widened to f32 in any case.
   void spread_black() {
     Nodes ends = all(Colour::kBlack);
     const Nodes gray = all(Colour::kGray);
@@ -100,8 +99,8 @@ class Painter {
     }
   }
 
-  // What may still become white: undecided nodes from which, through undecided ones, nobody reads
-  // who shall get what autocast would give.
+  // Finds the nodes that may still become white: undecided nodes from which no path of undecided
+  // nodes leads to a reader that must get what autocast would give.
   void find_free() {
     Nodes last;
     for (std::size_t i = 0; i < marks_.size(); ++i) {
@@ -138,8 +137,8 @@ class Painter {
     }
   }
 
-  // Step 3, backward. To round before a clear node or after it is the same, if nobody wanted its
-  // result unrounded.
+  // Step 3, backward. Rounding before or after a clear node gives the same, unless somebody reads
+  // its unrounded result.
   void paint_clear_before_white() {
     for (std::size_t i = marks_.size(); i-- > 0;) {
       const Nodes& readers = around_[i].readers;
@@ -165,7 +164,7 @@ class Painter {
                  [&](std::size_t i) { return concat("between ", name(after[i]), " and an end"); });
   }
 
-  // Tries the nodes that both sides reach, those that are connected together.
+  // Tries the nodes that are reached from both sides, each connected group together.
   template <class Reason>
   void paint_groups(const Nodes& after, const Nodes& before, Reason reason) {
     std::vector<bool> waits(marks_.size());
@@ -210,8 +209,8 @@ class Painter {
     return true;
   }
 
-  // Dearer than anything if an operation does not take what reaches it; in the end, the pass that
-  // inserts says so.
+  // The cost is the highest possible if an operation does not accept its inputs; in the end, the
+  // pass that inserts casts reports that.
   CastCost cost() {
     try {
       return planner_.plan().cost;

@@ -23,7 +23,7 @@ class Summary {
  private:
   DType dtype_of(ValueId value) const { return program_.spec(value).dtype; }
 
-  // Into 16 bits or back.
+  // True for a cast to 16 bits or back.
   bool is_precision_cast(const Node& node) const {
     if (!is_cast(node)) return false;
     const DType from = dtype_of(node.inputs[0]);
@@ -44,7 +44,7 @@ class Summary {
     }
   }
 
-  // Of a state, or the way back of one that is rounded.
+  // True for the cast of a state, or the cast back of a state that is rounded.
   bool is_of_parameter(const Node& cast) const {
     const ValueId source = cast.inputs[0];
     if (program_.values[source].kind == ValueKind::kState) return true;

@@ -1,4 +1,4 @@
-// The passes that clean a program up.
+// The passes that simplify and fuse a program.
 #pragma once
 
 #include <array>
@@ -9,87 +9,87 @@
 
 namespace mezzo::graph {
 
-// Takes out casts to the dtype that is there already, and those back from a wider one: 16 bits to
-// f32 and back lose nothing, while f32 to 16 bits and back round and stay. Returns how many went.
+// Removes casts to the dtype that a value already has, and casts back from a wider one: 16 bits to
+// f32 and back loses nothing, while f32 to 16 bits and back rounds and stays. Returns the number of
+// casts removed.
 std::size_t fold_casts(Program& program);
 
-// Computes once what is computed more than once: the same operation with the same attributes on the
-// same inputs, such as casts of one value for several readers. The first of them stays. Random
-// numbers and host work stay as they are, and what host work may change is read anew after it.
-// Returns how many nodes went.
+// Computes repeated results once: calls of the same operation with the same attributes on the same
+// inputs, such as casts of one value for several readers. The first call stays. Random numbers and
+// host work stay as they are, and values that host work may change are read again after it. Returns
+// the number of nodes removed.
 std::size_t common_subexpressions(Program& program);
 
-// Makes one call of a batch normalisation, the ReLU behind it and a sum between them, and of their
-// gradients: the program that batch_norm() with a ReLU and a residual gives. What lies between must
-// be read by nobody else. In 16 bits it is no longer rounded; f32 keeps its bits. Returns how many
-// calls and gradients of calls it joined.
+// Fuses a batch normalisation, the ReLU that follows and a sum between them into one call, and
+// their gradients, too. The result is the program of batch_norm() with a ReLU and a residual.
+// Nobody else may read the intermediate values. In 16 bits these are no longer rounded; in f32 the
+// bits stay the same. Returns the number of fused calls and gradients.
 std::size_t fuse_norm(Program& program);
 
-// Lets a call read the 16-bit numbers that its f32 inputs were cast from, and write the 16-bit
-// numbers that everybody rounds its results to. Kernels widen what they read, compute in f32 and
-// round once, so casts around them say nothing: the same bits, and half the memory. Products stay
-// as they are. Returns how many calls lost their casts.
+// Lets a call read the 16-bit values that its f32 inputs were cast from, and write the 16-bit
+// values that all readers round its results to. Kernels widen their inputs, compute in f32 and
+// round once, so casts around them are redundant: the bits are the same, with half the memory.
+// Products stay as they are. Returns the number of calls that lost their casts.
 std::size_t fuse_casts(Program& program);
-// True for operations that it narrows: on 16 bits they give what they give on the same numbers in
-// f32, rounded once.
+// True for operations that fuse_casts() narrows: on 16-bit values they give the result that they
+// give on the same values in f32, rounded once.
 bool can_fuse_casts(const OpDef& op);
 
-// Lets the gradient of a batch normalisation with a residual read two gradients and add them, where
-// a call of its own added them before: a write and a read less, and the same bits. Returns how many
-// sums went.
+// Lets the gradient of a batch normalisation with a residual read two gradients and add them,
+// instead of a separate addition before it. This saves a write and a read, with the same bits.
+// Returns the number of sums removed.
 std::size_t join_gradients(Program& program);
 
-// Makes one call of a product without bias, linear() or matmul(), and the sum with a vector along
-// its last axis. What lies between must be read by nobody else. In 16 bits it is no longer rounded;
-// in f32 the bias may be added in another place of the sum. Returns how many it joined.
+// Fuses a product without bias, linear() or matmul(), and its sum with a vector along the last
+// axis. Nobody else may read the intermediate value. In 16 bits it is no longer rounded; in f32 the
+// bias may be added at another place of the sum. Returns the number of fused calls.
 std::size_t fuse_bias(Program& program);
 
-// Pools before the ReLU instead of behind it, where nobody else reads the ReLU: the largest number
-// of a window is the largest one behind it, too, and a window of none that is positive passes no
-// gradient on. The ReLU and its gradient then go through the smaller image, and the larger one is
-// not kept: the same bits. Returns how many poolings it moved.
+// Pools before the ReLU instead of after it, if nobody else reads the ReLU. The maximum of a window
+// stays the maximum, and a window without positive values passes no gradient on. The ReLU and its
+// gradient then process the smaller image, and the larger one is not kept, with the same bits.
+// Returns the number of poolings moved.
 std::size_t pool_before_relu(Program& program);
 
-// Makes one call of linear(), matmul() or conv2d() and the ReLU or GELU behind it, whose result is
-// written over the product: a block of memory less, and the same bits. What lies between must be
-// read by nobody else, so GELU stays where its gradient is needed. Returns how many it joined.
+// Fuses linear(), matmul() or conv2d() and the ReLU or GELU that follows. The result overwrites the
+// product, which saves a block of memory, with the same bits. Nobody else may read the intermediate
+// value, so GELU is not fused where its gradient is needed. Returns the number of fused calls.
 std::size_t fuse_activation(Program& program);
 
-// Makes cross_entropy() of its parts, in f32 and with their gradient: log_softmax() or
-// log(softmax()) along the last axis of a matrix, times one_hot() of labels or other probabilities,
-// added up or averaged to a scalar with a factor of -1 or, per example, -1 / n. Nobody else may
-// read what lies between. What computed the gradient of the product is left to dead_code(). Returns
-// how many losses it found.
+// Finds cross_entropy() that is written in its parts, in f32 and with its gradient: log_softmax()
+// or log(softmax()) along the last axis of a matrix, times one_hot() of labels or other
+// probabilities, summed or averaged to a scalar with a factor of -1 or, per example, -1 / n. Nobody
+// else may read the intermediate values. dead_code() removes the nodes that computed the gradient
+// of the product. Returns the number of losses found.
 std::size_t fuse_cross_entropy(Program& program);
 
-// Takes out the nodes whose results nobody needs: neither the program nor host work. Returns how
-// many.
+// Removes the nodes whose results neither the program nor host work needs. Returns their number.
 std::size_t dead_code(Program& program);
 
-// Computes the results of batch normalisations again in the backward pass, from what is kept for
-// their own gradients anyway, instead of keeping them from the forward pass: two reads and a write
-// for each, and the same bits. Does so only if the arena becomes smaller by a twentieth. Returns
-// how many are computed again.
+// Recomputes the results of batch normalisations in the backward pass, from the tensors that are
+// kept for their own gradients anyway, instead of keeping them from the forward pass. Each costs
+// two reads and a write; the bits are the same. Done only if the arena becomes smaller by at least
+// a twentieth. Returns the number of results recomputed.
 std::size_t recompute_norms(Program& program);
 
-// Widens 16-bit numbers again in the backward pass instead of keeping the f32 copies that the
-// forward pass read: a read and a write for each, and the same bits. Does so only if the arena
-// becomes smaller by a twentieth. Returns how many are widened again.
+// Widens 16-bit values again in the backward pass instead of keeping the f32 copies that the
+// forward pass read. Each costs a read and a write; the bits are the same. Done only if the arena
+// becomes smaller by at least a twentieth. Returns the number of values widened again.
 std::size_t recompute_casts(Program& program);
 
-// Computes the results of convolutions again in the backward pass that take much memory for the
-// work that they are, such as those of few input channels, and casts of inputs: the same kernels on
-// the same numbers, hence the same bits. Norms that give them their inputs come before them. Those
-// that take most off the arena for their time come first, and all of them do not more than a small
-// share of the program's work. Does so only if the arena becomes smaller by a twentieth. Returns
-// how many are computed again.
+// Recomputes in the backward pass the results of convolutions that take much memory for little
+// work, such as those of few input channels, and casts of inputs. The same kernels run on the same
+// values, so the bits are the same. Normalisations that make their inputs are recomputed before
+// them. Those that reduce the arena most for their time are chosen first, and together they may add
+// only a small share of the program's work. Done only if the arena becomes smaller by at least a
+// twentieth. Returns the number of results recomputed.
 std::size_t recompute_convs(Program& program);
 
 // Updates parameters within the backward pass, as soon as their gradients are complete and nobody
-// reads them any more, so that gradients give their memory back: for updates that are known to be
-// done (LeafWork in ops/dispatcher/capture_hook.h), on CPUs, if their gradients go nowhere else.
-// Some hundred kilobytes of gradients are updated at a time; what is left, all of a small network,
-// stays where it was. The same bits. Returns how many parts it made.
+// reads the parameters any more, so that gradients free their memory. This applies to updates that
+// certainly happen (LeafWork in ops/dispatcher/capture_hook.h), on CPUs, if nothing else uses the
+// gradients. A few hundred kilobytes of gradients are updated at a time; the rest, for a small
+// network all of it, stays at its place. The bits are the same. Returns the number of parts made.
 std::size_t update_in_backward(Program& program);
 
 inline constexpr Pass kPaintPrecision{
@@ -123,9 +123,9 @@ inline constexpr Pass kEarlyUpdates{"update_in_backward",
                                     update_in_backward};
 inline constexpr Pass kDeadCode{"dead_code", "takes out what nobody reads", dead_code};
 
-// Those that make one call of several, or several smaller ones, in their order. Casts go before
-// gradients are joined: the sum of two 16-bit gradients is rounded, that of their f32 copies is
-// not.
+// The fusions, in order: passes that join several calls, or make them smaller. Casts are fused
+// before gradients are joined, because the sum of two 16-bit gradients is rounded and that of their
+// f32 copies is not.
 inline constexpr std::array kFusions{kFuseNorm,       kFuseCasts,      kJoinGradients,   kFuseBias,
                                      kPoolBeforeRelu, kFuseActivation, kFuseCrossEntropy};
 

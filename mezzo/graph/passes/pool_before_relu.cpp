@@ -8,7 +8,7 @@
 namespace mezzo::graph {
 namespace {
 
-// A ReLU and the pooling that reads it, and their gradients, if there are any, as indices of nodes.
+// A ReLU and the pooling that reads it, and their gradients if there are any, as node indices.
 struct Places {
   std::size_t relu = kNoNode;
   std::size_t pool = kNoNode;
@@ -44,7 +44,7 @@ class Finder {
     return kNoNode;
   }
 
-  // Without a pooling if that is not all that reads the ReLU, but for its gradient.
+  // Without a pooling if anything else but the ReLU's gradient reads the ReLU.
   Places places_at(std::size_t relu) const {
     const ValueId between = output(relu);
     Places places{.relu = relu};

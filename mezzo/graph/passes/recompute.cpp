@@ -26,8 +26,8 @@ void replace_in_backward(Program& program, ValueId from, ValueId to) {
   }
 }
 
-// The nodes in their order, except that those from `first_new` on, and what they read, come before
-// the first that needs them.
+// The nodes in their order, except that each node from `first_new` on, and its inputs, come right
+// before the first node that needs it.
 class InOrderOfNeed {
  public:
   InOrderOfNeed(const Program& program, std::size_t first_new)

@@ -1,4 +1,4 @@
-// Results of the forward pass that are computed again in the backward pass instead of being kept.
+// Recomputing results of the forward pass in the backward pass instead of keeping them.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@ struct Kept {
   std::size_t first_backward_reader = 0;
 };
 
-// Those of the program for which `may_go(node, kept.first_backward_reader)` is true. Their results
-// go nowhere but into calls, and no update comes between both.
+// The kept results of the program for which `may_go(node, kept.first_backward_reader)` is true.
+// Only calls read these results, and no update comes in between.
 std::vector<Kept> kept_results(const Program& program,
                                const std::function<bool(std::size_t, std::size_t)>& may_go);
 
-// The node that computes a node's first result again, as `result`.
+// Makes the node that recomputes a node's first result, as `result`.
 using Again = std::function<Node(const Node& node, ValueId result)>;
 
-// The program in which backward readers read results that are computed again, right before the
-// first of them. What that reads is moved up if it stands later, and is itself computed again if it
-// is one of these results.
+// The program in which backward readers read recomputed results, computed right before the first of
+// them. Inputs of the recomputation are moved up if they come later, and are recomputed themselves
+// if they are among these results.
 Program recomputed(const Program& program, const std::vector<Kept>& kept, const Again& again);
 
-// Makes the program that, unless the arena becomes smaller by less than a twentieth: that is not
-// worth the time. Returns how many are computed again.
+// Applies recomputed() if the arena becomes smaller by at least a twentieth; less is not worth the
+// time. Returns the number of results recomputed.
 std::size_t recompute(Program& program, const std::vector<Kept>& kept, const Again& again);
 
 }  // namespace mezzo::graph

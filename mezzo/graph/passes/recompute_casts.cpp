@@ -5,7 +5,7 @@ namespace mezzo::graph {
 
 std::size_t recompute_casts(Program& program) {
   const MemoryUse memory(program);
-  // Half the bytes are kept then, even if nothing else keeps the 16-bit numbers.
+  // This keeps half the bytes, even if nothing else keeps the 16-bit values.
   const auto widens = [&](std::size_t node, std::size_t reader) {
     const Node& cast = program.nodes[node];
     if (!is_cast(cast)) return false;

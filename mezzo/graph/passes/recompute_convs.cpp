@@ -12,10 +12,10 @@
 namespace mezzo::graph {
 namespace {
 
-constexpr std::size_t kImages = 0;  // of a convolution's inputs; what a cast reads
+constexpr std::size_t kImages = 0;  // the image among a convolution's inputs; the input of a cast
 
-// Work is counted in operations of products. Moving a byte takes as long as about so many of them
-// in 16 bits; in f32 it counts for little either way, since arithmetic decides there.
+// The unit of work is one arithmetic operation of a product. In 16 bits, moving a byte takes about
+// as long as this many of them. In f32 it matters little, since arithmetic dominates there.
 constexpr double kWorkPerByte = 64;
 // The share of a program's work that the pass may add.
 constexpr double kMostMoreWork = 0.015;
@@ -24,7 +24,7 @@ bool is_conv(const Node& node) {
   return is_call(node, ops::conv2d) || is_call(node, ops::conv2d_activation);
 }
 
-// What the caller hands over is there for the whole run, and takes nothing of the arena.
+// Inputs from the caller exist for the whole run and take no space in the arena.
 bool is_cast_of_input(const Program& program, const Node& node) {
   return is_cast(node) && program.values[node.inputs[0]].kind == ValueKind::kInput;
 }
@@ -40,7 +40,8 @@ double bytes_moved(const Program& program, const Node& node) {
 }
 
 double flops(const Program& program, const Node& node) {
-  // What stands in for a convolution and its activation leaves the count to the product inside.
+  // An operation that fuses a convolution and its activation has the count of the convolution
+  // inside.
   const OpDef& op = is_conv(node) ? ops::conv2d : *node.op;
   if (op.flops == nullptr) return 0;
   StandIns call(program, node);
@@ -52,8 +53,8 @@ double work(const Program& program, const Node& node) {
   return flops(program, node) + kWorkPerByte * bytes_moved(program, node);
 }
 
-// The results of norms that the backward pass computes again (recompute_norms), by the mean that
-// they read, which no other norm has found.
+// The results of norms that the backward pass recomputes (recompute_norms). The key is the mean
+// that they read, which only the original norm has found.
 class RecomputedNorms {
  public:
   explicit RecomputedNorms(const Program& program) : program_(program), makers_(makers(program)) {
@@ -64,7 +65,7 @@ class RecomputedNorms {
     }
   }
 
-  // The node that makes the value again; kNoNode if it is the result of no such norm.
+  // The node that recomputes the value; kNoNode if it is not the result of such a norm.
   std::size_t find(ValueId value) const {
     const std::size_t maker = makers_[value];
     if (maker == kNoNode || program_.nodes[maker].outputs.size() < 2) return kNoNode;
@@ -83,7 +84,7 @@ class RecomputedNorms {
   std::map<ValueId, std::size_t> nodes_;
 };
 
-// A convolution or a cast that could be computed again.
+// A convolution or a cast that could be recomputed.
 struct Candidate {
   Kept kept{};
   double work = 0;
@@ -126,8 +127,8 @@ class Candidates {
   }
 
  private:
-  // A state may be changed by host work between both, unless that can wait, or the backward pass
-  // reads it anyway, which then needs it as it was.
+  // Whether the value is the same for both nodes. Host work in between may change a state, unless
+  // that work can wait, or the backward pass also reads the state and needs it unchanged.
   bool is_same(ValueId value, std::size_t node, std::size_t reader) const {
     if (use_.is_same_parameter_at(value, node, reader)) return true;
     if (program_.values[value].kind != ValueKind::kState) return false;
@@ -137,7 +138,7 @@ class Candidates {
     });
   }
 
-  // A norm that was nowhere has to be written, and read.
+  // A norm without memory of its own must then be written and read.
   double work_again(const Node& call) const {
     const std::size_t norm = norms_.find(call.inputs[kImages]);
     const bool is_nowhere = norm != kNoNode && by_readers_[norm];

@@ -18,8 +18,8 @@ ValueId residual_of(const Node& norm) {
   return norm.inputs.size() > In::kResidual ? norm.inputs[In::kResidual] : kNoValue;
 }
 
-// The norm once more, by the statistics that it has found: the same instructions on the same
-// numbers, hence the same bits.
+// Recomputes the norm with the statistics that it has found: the same instructions on the same
+// values, hence the same bits.
 Node again(const Node& norm, ValueId y) {
   BatchNormAttrs attrs = norm.attrs.as<BatchNormAttrs>();
   attrs.training = false;
@@ -30,8 +30,8 @@ Node again(const Node& norm, ValueId y) {
   return node;
 }
 
-// Leaves alone the norms that add what is computed again itself: it would have to stay until then.
-// Of residual blocks in a row, every other one remains.
+// Skips norms whose residual is itself recomputed, because it would have to be kept for them. So of
+// consecutive residual blocks every other one is recomputed.
 std::vector<Kept> without_chains(const Program& program, const std::vector<Kept>& all) {
   std::set<ValueId> computed_again;
   std::vector<Kept> chosen;
@@ -44,8 +44,8 @@ std::vector<Kept> without_chains(const Program& program, const std::vector<Kept>
   return chosen;
 }
 
-// The gradient of a norm that is computed again reads the residual in the place of the result, for
-// the same signs: then none but gradients by weights read that, and it needs no memory at all.
+// The gradient of a recomputed norm reads the residual instead of the result, for the same signs.
+// Then only weight gradients read the result, which needs no memory at all.
 void read_residuals(Program& program) {
   using Reads = BatchNormGradInput;
   const std::vector<std::size_t> all_makers = makers(program);
@@ -61,10 +61,9 @@ void read_residuals(Program& program) {
   }
 }
 
-// True for a program of a card that has memory for all results. A norm that is computed again is
-// two passes over the card's memory there, one that reads x and one that writes y: on an H200 6 %
-// of ResNet-50's step at batch 256, for 2.8 of 10.1 GB. The rest of the card is for what kernels
-// need while they run, and for what the caller keeps.
+// True if the program's GPU has memory for all results. There a recomputed norm is two passes over
+// memory, reading x and writing y. On an H200 they cost 6 % of ResNet-50's step at batch 256, to
+// save 2.8 of 10.1 GB. The rest of the memory is for the scratch of kernels and for the caller.
 bool has_room(const Program& program) {
   if (program.device == kCpuDevice || !has_device(program.device)) return false;
   const std::size_t arena = plan_memory(program).arena_bytes;
@@ -76,7 +75,7 @@ bool has_room(const Program& program) {
 std::size_t recompute_norms(Program& program) {
   if (has_room(program)) return 0;
   const MemoryUse memory(program);
-  // x lives on for the norm's own gradient, a residual for the layers that it comes from.
+  // The norm's own gradient keeps x, and the layers that the residual comes from keep the residual.
   const auto are_inputs_kept = [&](std::size_t node, std::size_t reader) {
     const Node& norm = program.nodes[node];
     if (!is_training_norm(norm) || memory.last_read(norm.inputs[In::kX]) < reader) return false;

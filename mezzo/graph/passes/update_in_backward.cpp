@@ -9,11 +9,11 @@
 namespace mezzo::graph {
 namespace {
 
-// Gradients of an update's part. Fewer bytes are not worth the loop of threads that it takes.
+// Bytes of gradients for one part of the update. Fewer are not worth a parallel loop.
 constexpr std::size_t kLeastBytes = 256UL << 10;
 
-// Which values lie in the memory of which others: that of a view is the viewed, that of a
-// parameter's 16-bit copy the parameter's, and states may share theirs.
+// Finds values that share memory: a view is rooted in the viewed value, a parameter's 16-bit copy
+// in the parameter, and states may share memory with others.
 class Roots {
  public:
   explicit Roots(const Program& program) : roots_(program.values.size()) {
@@ -30,7 +30,7 @@ class Roots {
   }
 
   ValueId of(ValueId value) const { return value != kNoValue ? roots_[value] : kNoValue; }
-  // kNoValue for one that the program does not know.
+  // kNoValue for a tensor that the program does not know.
   ValueId of(const Tensor& tensor) const {
     const auto found = by_storage_.find(tensor.storage().get());
     return found != by_storage_.end() ? found->second : kNoValue;
@@ -41,7 +41,7 @@ class Roots {
   std::map<const Storage*, ValueId> by_storage_;
 };
 
-// When the memory of each root is used before and behind a node.
+// When the memory of each root is used before and after a node.
 class Uses {
  public:
   Uses(const Program& program, const Roots& roots, std::size_t node)
@@ -56,7 +56,7 @@ class Uses {
     for (const ValueId output : program.outputs) note(roots.of(output), program.nodes.size());
   }
 
-  // The last node before; the first of all if there is none.
+  // The last node before; 0 if there is none.
   std::size_t last_before(ValueId root) const { return root != kNoValue ? before_[root] : 0; }
   bool is_behind(ValueId root) const { return behind_[root]; }
 
@@ -77,7 +77,7 @@ class Uses {
 
 // A leaf that can be updated early.
 struct Ready {
-  std::size_t leaf;    // its place among those of the update
+  std::size_t leaf;    // its index among the leaves of the update
   std::size_t behind;  // the node that it waits for
   std::size_t bytes;   // of its gradient
 };
@@ -87,7 +87,7 @@ struct Group {
   std::size_t behind = 0;
 };
 
-// Splits the host work that is a node of the program.
+// Splits host work, a node of the program, into parts.
 class Splitter {
  public:
   Splitter(const Program& program, std::size_t update)
@@ -106,7 +106,7 @@ class Splitter {
       group.leaves.push_back(ready.leaf);
       group.behind = ready.behind;
       bytes += ready.bytes;
-      // Behind the last call there is nothing to be early for.
+      // After the last call an early update has no advantage.
       if (bytes < kLeastBytes || group.behind >= last_call) continue;
       groups.push_back(std::exchange(group, {}));
       bytes = 0;
@@ -125,7 +125,8 @@ class Splitter {
     return last;
   }
 
-  // Behind this nothing can end the run, or see what the update changes and not say so.
+  // After this node nothing can end the run early, or read what the update changes without
+  // declaring it.
   std::size_t earliest() const {
     std::size_t first = 0;
     for (std::size_t i = 0; i < update_; ++i) {
@@ -168,7 +169,7 @@ class Splitter {
   Uses uses_;
 };
 
-// The update, or what is left of it, of these leaves alone.
+// The part of the update for these leaves alone.
 Node of_leaves(const Node& update, const std::vector<std::size_t>& leaves) {
   Node node = update;
   node.by_leaf = nullptr;
@@ -212,7 +213,7 @@ Node rest_of(const Node& update, const std::vector<Group>& groups) {
   return node;
 }
 
-// The nodes with those groups of the update's leaves in their places.
+// The nodes, with those groups of the update's leaves inserted at their places.
 std::vector<Node> split(const Program& program, std::size_t update,
                         const std::vector<Group>& groups) {
   std::vector<Node> nodes;

@@ -56,13 +56,13 @@ struct Field {
 template <class Aggregate, class Value>
 Field(const char*, Value Aggregate::*) -> Field<Aggregate, Value>;
 
-// An aggregate as a field of another.
+// An attributes aggregate that is a field of another.
 template <class T>
 concept AttrsAggregate = requires {
   std::tuple_size<decltype(T::kFields)>::value;
 };
 
-// `axis=1 start=0`.
+// Appends the fields, as in `axis=1 start=0`.
 template <AttrsAggregate T>
 void append_fields(std::string& out, const T& value) {
   const char* separator = "";
@@ -75,7 +75,7 @@ void append_fields(std::string& out, const T& value) {
       T::kFields);
 }
 
-// The members of T, for reading what append_fields() printed.
+// Readers of the members of T, for text that append_fields() printed.
 template <AttrsAggregate T>
 constexpr auto field_readers() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
@@ -106,7 +106,7 @@ struct NoAttrs {
   bool operator==(const NoAttrs&) const = default;
 };
 
-// Any attributes aggregate: comparable and printable without knowing which.
+// Attributes of any aggregate type, comparable and printable without knowing the type.
 class Attrs {
  public:
   Attrs() : Attrs(NoAttrs{}) {}
@@ -132,14 +132,14 @@ class Attrs {
     return type_ == other.type_ && type_->equal(bytes_.data(), other.bytes_.data());
   }
 
-  // `stride=[1, 1] groups=1`.
+  // The fields as text, as in `stride=[1, 1] groups=1`.
   std::string to_text() const {
     std::string out;
     type_->print(out, bytes_.data());
     return out;
   }
 
-  // The first field that is a place in a random stream, or null.
+  // The first field that is a position in a random stream, or null.
   const RandomPosition* random_position() const {
     return type_->random_position(const_cast<std::byte*>(bytes_.data()));
   }
@@ -151,7 +151,7 @@ class Attrs {
   struct Type {
     bool (*equal)(const void*, const void*);
     void (*print)(std::string&, const void*);
-    std::string (*parse)(std::string_view, void*);  // says what is wrong, or is empty
+    std::string (*parse)(std::string_view, void*);  // returns what is wrong, or an empty string
     RandomPosition* (*random_position)(void*);
   };
 
@@ -187,8 +187,8 @@ class Attrs {
   const Type* type_;
 };
 
-// The attributes that Attrs::to_text() printed, of the same aggregate as `like`. Throws
-// ArgumentError naming `op` unless the text gives every field once, and nothing else.
+// Parses text that Attrs::to_text() printed, for the same aggregate type as `like`. Throws
+// ArgumentError naming `op` unless the text gives every field exactly once and nothing else.
 Attrs parse_attrs(const Attrs& like, std::string_view text, std::string_view op = "attributes");
 
 }  // namespace mezzo

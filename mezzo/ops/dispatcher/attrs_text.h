@@ -16,8 +16,8 @@
 
 namespace mezzo {
 
-// parse_text(text, value) reads what append_text() prints of a value, and says whether it could;
-// other types add overloads next to themselves.
+// parse_text(text, value) reads what append_text() prints of a value, and returns whether it could.
+// Other types define overloads next to themselves.
 bool parse_text(std::string_view text, bool& value);
 bool parse_text(std::string_view text, Shape& shape);
 bool parse_text(std::string_view text, DType& dtype);
@@ -30,7 +30,7 @@ requires(std::is_arithmetic_v<Number> &&
   return result.ec == std::errc() && result.ptr == end;
 }
 
-// For types with few values: the one that prints as the text.
+// For types with few values: finds the value that prints as the text.
 template <class T, std::size_t N>
 bool parse_one_of(std::string_view text, T& value, const T (&all)[N]) {
   for (const T& candidate : all) {
@@ -45,10 +45,10 @@ inline bool parse_text(std::string_view text, Format& format) {
   return parse_one_of(text, format, {Format::kContiguous, Format::kChannelsLast});
 }
 
-// The parts of a text between separators, which do not count within brackets.
+// Splits a text at separators, except within brackets.
 std::vector<std::string_view> split_text(std::string_view text, std::string_view separator);
 
-// The parts of `[a, b]`; says whether the text has that form.
+// The parts of `[a, b]`; returns whether the text has that form.
 bool split_list(std::string_view text, std::vector<std::string_view>& parts);
 
 template <class T, std::size_t N>
@@ -68,7 +68,7 @@ struct FieldReader {
 };
 
 // Reads `axis=1 start=0` into the members of an aggregate, each exactly once. Returns what is
-// wrong, or nothing.
+// wrong, or an empty string.
 std::string read_fields(std::string_view text, std::span<const FieldReader> readers,
                         void* aggregate);
 

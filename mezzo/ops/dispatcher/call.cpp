@@ -19,8 +19,8 @@ thread_local CaptureHook* current_capture = nullptr;
 thread_local bool recording = true;
 thread_local bool doing_host_work = true;
 
-// The device that all inputs are on. A copy made here would hide, in a loop, that most of the time
-// goes into copying.
+// The device that all inputs are on. Differing devices are an error: an implicit copy in a loop
+// would hide that most of the time goes into copying.
 Device common_device(const OpDef& op, Inputs inputs) {
   const Tensor* first = nullptr;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -159,8 +159,9 @@ Outputs call_any(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over
   return outputs;
 }
 
-// An operand that is a view of the same memory would be read after it was changed, as the order and
-// the threads of a kernel have it. The destination itself may be an operand, element by element.
+// An operand that overlaps the destination would be read after it was changed, in an order that
+// depends on the kernel and its threads. The destination itself may be an operand, element by
+// element.
 void check_no_overlap(const OpDef& op, Inputs inputs, const Tensor& destination) {
   if (destination.numel() == 0) return;
   for (std::size_t i = 0; i < destination.rank(); ++i) {

@@ -1,8 +1,8 @@
-// The one road: every operation of mezzo goes through call().
+// The dispatcher: every operation of mezzo goes through call(), in five steps.
 //
 //   1. precision   autocast casts the inputs, if a mixed-precision region is active. This comes
-//                  first, so that what is saved for the backward pass is the small copy, and so
-//                  that promotion sees the dtypes that will be computed with.
+//                  first, so that the small copy is what the backward pass saves, and so that
+//                  promotion sees the dtypes that the kernel computes with.
 //   2. promotion   inputs that must agree are cast to their common dtype.
 //   3. inference   shapes and dtypes of the outputs; bad inputs end here with a message.
 //   4. kernel      the first kernel of the device that supports the call, the plain loop last.
@@ -18,7 +18,8 @@
 
 namespace mezzo {
 
-// The inputs of one call while it travels the road: a step may replace an input by its cast.
+// The inputs of one call on their way through the dispatcher: a step may replace an input by its
+// cast.
 class Operands {
  public:
   explicit Operands(Inputs inputs);
@@ -30,7 +31,7 @@ class Operands {
 
  private:
   static constexpr std::size_t kInline = 8;
-  // Calls rarely have more inputs than fit in place; `cat` may.
+  // Calls rarely have more inputs than fit here; `cat` may.
   std::array<const Tensor*, kInline> pointers_{};
   std::array<Tensor, kInline> owned_;
   std::vector<const Tensor*> more_pointers_;
@@ -39,22 +40,22 @@ class Operands {
   std::span<Tensor> replaced_;
 };
 
-// Casts the operands that the operation wants in one dtype to the widest of theirs.
+// Casts the operands that must share a dtype to the widest among them.
 void promote_inputs(const OpDef& op, Operands& operands);
 
-// How a thread's calls are cast at a moment, for computing something again as it was then.
+// A snapshot of how a thread's calls are cast, for recomputing something in the same way later.
 class PrecisionContext {
  public:
   virtual ~PrecisionContext() = default;
   virtual void run(const std::function<void()>& body) const = 0;
 };
 
-// What amp does to the inputs of a call in a mixed-precision region. The hook is per thread; null
-// outside of regions.
+// Casts the inputs of calls in a mixed-precision region; implemented by amp. Each thread has its
+// own hook; it is null outside of regions.
 class PrecisionHook {
  public:
   virtual void prepare(const OpDef& op, Operands& operands) = 0;
-  // What it does to this thread's calls now.
+  // A snapshot of the current casts of this thread.
   virtual std::shared_ptr<const PrecisionContext> context() const = 0;
 
  protected:
@@ -63,8 +64,8 @@ class PrecisionHook {
 PrecisionHook* precision_hook();
 void set_precision_hook(PrecisionHook* hook);
 
-// While it exists, this thread's calls compute in the dtypes of their operands: for casts, updates
-// in place, and what an operation is made of besides its kernel.
+// While it exists, this thread's calls compute in the dtypes of their operands: for casts, in-place
+// updates, and operations that call other operations.
 class WithoutPrecisionHook {
  public:
   WithoutPrecisionHook();
@@ -94,22 +95,23 @@ inline Outputs call(const OpDef& op, std::initializer_list<const Tensor*> inputs
   return call(op, Inputs(inputs.begin(), inputs.size()), attrs);
 }
 
-// The same for operations with one result.
+// Like call(), for operations with one result.
 inline Tensor call_one(const OpDef& op, std::initializer_list<const Tensor*> inputs,
                        const Attrs& attrs = {}) {
   return std::move(call(op, inputs, attrs)[0]);
 }
 
-// call() with results written over tensors that the caller is done with, which saves their memory
-// and the reading of it: output i over *over[i], if that is not null, nobody else sees its
-// elements, and it has the output's shape, dtype and format; else into new memory. It may be an
-// input. For operations whose kernels read all of an element before they write it.
+// Like call(), but may write results over tensors that the caller no longer needs, which saves
+// their memory and the time to read new memory. Output i is written over *over[i] if that is not
+// null, nobody else uses its elements, and it has the output's shape, dtype and format; otherwise
+// into new memory. *over[i] may be an input. Only for operations whose kernels read all inputs of
+// an element before they write it.
 Outputs call_over(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
                   std::initializer_list<const Tensor*> over);
 Outputs call_over(const OpDef& op, Inputs inputs, const Attrs& attrs, Inputs over);
 
 // Runs `op` with its result written over `destination` (an in-place change, never recorded and
-// without autocast). Shape and dtype of the result must be the destination's. Throws ArgumentError
+// without autocast). The result must have the destination's shape and dtype. Throws ArgumentError
 // if the destination takes part in differentiation while recording is on.
 void call_into(const OpDef& op, std::initializer_list<const Tensor*> inputs, const Attrs& attrs,
                const Tensor& destination);

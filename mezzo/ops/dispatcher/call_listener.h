@@ -1,4 +1,4 @@
-// Listening to calls: what was computed from what, views included.
+// A listener to calls: which results were computed from which inputs, including views.
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace mezzo {
 
-// A call that is done.
+// A finished call.
 struct FinishedCall {
   const OpDef& op;
-  Inputs inputs;  // as the operation got them, after autocast and promotion
+  Inputs inputs;  // as the kernel got them, after autocast and promotion
   const Attrs& attrs;
   std::span<const Tensor> outputs;
 };
@@ -24,9 +24,10 @@ class CallListener {
   ~CallListener() = default;
 };
 
-// While it exists, the listener is told of every call() on this thread, in their order: a cast that
-// a call needs is a call of its own, and comes before it. Not told of: the 16-bit copies of
-// parameters (mezzo/core/derived.h), which no call makes, and changes in place by call_into().
+// While it exists, the listener is notified of every call() on this thread, in order. A cast that a
+// call needs is a call of its own, and comes before it. The listener is not notified of the 16-bit
+// copies of parameters (mezzo/core/derived.h), which are not made by calls, nor of in-place changes
+// by call_into().
 class ListenToCalls {
  public:
   explicit ListenToCalls(CallListener& listener);

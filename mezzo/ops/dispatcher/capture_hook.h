@@ -17,71 +17,71 @@
 
 namespace mezzo {
 
-// Work of a step that is no call of an operation: statistics that move on, a check, an update. It
-// gets the tensors that it reads, and says whether the step is to go on.
+// Work of a step that is not a call of an operation: an update of running statistics, a check, an
+// update of parameters. It gets the tensors that it reads, and returns whether the step continues.
 using HostWork = std::function<bool(std::span<const Tensor> reads)>;
 
 // Whether host work must be done at its place among the calls.
 enum class HostWorkTime : std::uint8_t {
   kInPlace,
-  // It may be done later, before other host work that stands behind it: nothing else of the step
-  // reads or writes what it changes.
+  // It may be done later, before the host work that follows it: nothing else in the step reads or
+  // writes what it changes.
   kCanWait,
-  // It may be done earlier, behind other host work that stands before it: it needs nothing that
-  // calls compute, and they read what it changes only behind it. Of no effect if it has `reads`
-  // or `leaves`.
+  // It may be done earlier, after the host work that precedes it: it needs nothing that calls
+  // compute, and only later calls read what it changes. Has no effect if there are `reads` or
+  // `leaves`.
   kCanGoAhead,
 };
 
-// Host work over leaves in parts, each for some of them: begin(), some() with other leaves each
-// time until all were there, in any order, and end() do what the work as a whole does. A leaf has
-// its gradient while it is among them.
+// Host work on leaves that can be done in parts. Calling begin(), then some() for disjoint groups
+// of leaves, in any order, until all were there, and then end() has the effect of the whole work. A
+// leaf's gradient is available when the leaf is in the group.
 struct LeafWork {
   std::function<void()> begin;
-  std::function<void(std::span<const std::size_t> leaves)> some;  // places in HostCall::leaves
+  std::function<void(std::span<const std::size_t> leaves)> some;  // indices into HostCall::leaves
   std::function<void()> end;
-  std::vector<Tensor> changes{};  // besides the leaves, if they existed before
+  std::vector<Tensor> changes{};  // other tensors that it changes, if they existed before
 };
 
 struct HostCall {
   const char* name;
   std::span<const Tensor> reads;
-  std::span<const Tensor> leaves;  // whose gradients it reads, changes or drops
+  std::span<const Tensor> leaves;  // leaves whose gradients it reads, changes or drops
   HostWork work;
   HostWorkTime time = HostWorkTime::kInPlace;
-  // If given, `work` only queues kernels, the same in every run, on `reads`, gradients of `leaves`
-  // and memory of its own that stays where it is: a recording can hold it. This is called before,
-  // in every run, for what differs from run to run; the numbers in `reads` and gradients are not
-  // there yet then. Where it is recorded, `time` does not matter: it keeps its place.
+  // If given, `work` only queues kernels, the same in every run, on `reads`, on gradients of
+  // `leaves`, and on memory of its own at fixed addresses, so a recording can hold it. prepare() is
+  // called before each run for what differs between runs; the values of `reads` and the gradients
+  // are not available yet. When recorded, `time` does not matter: the work keeps its place.
   std::function<void()> prepare{};
   // If given, `work` may be done in these parts instead, each as soon as its leaves' gradients are
-  // complete. It reads nothing else, and nothing that stands before it tells it not to work.
+  // complete. It reads nothing else, and no earlier host work can stop it.
   std::shared_ptr<const LeafWork> by_leaf{};
 };
 
-// What notes the calls of a thread.
+// Receives the calls of a thread during a capture.
 class CaptureHook {
  public:
-  // True if it decides what regions of mixed precision do: prepare() is then called instead of the
-  // region's hook, for calls outside of regions, too.
+  // True if this hook decides what mixed-precision regions do: prepare() is then called instead of
+  // the region's hook, and for calls outside of regions, too.
   virtual bool decides_precision() const = 0;
-  // Asked where x is cast to the dtype that it has: true if that is a call all the same, because x
+  // Called where x is cast to the dtype that it has. True if this still counts as a call, because x
   // may have another dtype in the end.
   virtual bool notes_cast_to_same(const Tensor& x) = 0;
-  // True if parts of the program are going to be recorded: worth it to queue what host work does.
+  // True if parts of the program will be recorded, so that host work should be queued.
   virtual bool records() const = 0;
-  // Casts all operands of a call that have to be, for the sake of a common dtype, too.
+  // Casts all operands of a call that need it, including casts to a common dtype.
   virtual void prepare(const OpDef& op, Operands& operands) = 0;
-  // A tensor on that device that stands for the result of a call. It has no elements.
+  // A tensor without elements on that device, which stands for the result of a call.
   virtual Tensor make_result(const TensorSpec& spec, Device device) = 0;
-  // A call that is noted. `over` are tensors that the caller is done with (see call_over()).
+  // Notes a call. `over` are tensors that the caller no longer needs (see call_over()).
   virtual void on_call(const FinishedCall& call, Inputs over) = 0;
-  // One whose result replaces the elements of its only output (see call_into()).
+  // Notes a call whose result replaces the elements of its only output (see call_into()).
   virtual void on_change(const FinishedCall& call) = 0;
   virtual void on_host_call(HostCall call) = 0;
-  // Gradients that are being dropped.
+  // Notes that gradients are dropped.
   virtual void on_zero_grad(std::span<const Tensor> leaves) = 0;
-  // Around the traversal of the tape.
+  // Called before and after the traversal of the tape.
   virtual void begin_backward() = 0;
   virtual void end_backward() = 0;
 
@@ -89,15 +89,16 @@ class CaptureHook {
   ~CaptureHook() = default;
 };
 
-// The hook of this thread, null if nothing is being captured.
+// The hook of this thread; null if nothing is being captured.
 CaptureHook* capture_hook();
 void set_capture_hook(CaptureHook* hook);
 
-// Drops the gradients of leaves. While a step is captured, that is noted: only a step that drops
-// those of the run before may leave gradients.
+// Drops the gradients of leaves. During a capture this is noted, because only a step that drops the
+// gradients of the previous run may leave gradients.
 void zero_grad(std::span<const Tensor> leaves);
 
-// While it exists, this thread does and notes no host work: for passes that are computed again.
+// While it exists, this thread neither does nor notes host work: for forward passes that are
+// recomputed.
 class WithoutHostWork {
  public:
   WithoutHostWork();
@@ -107,9 +108,9 @@ class WithoutHostWork {
 };
 bool does_host_work();
 
-// Does the work now; while a step is captured, notes it instead, to be done at this place of every
-// run, and goes on. Tensors among the captured variables of `work` must exist between the runs; all
-// others it gets as `reads`.
+// Does the work now. During a capture, notes it instead, to be done at this place of every run, and
+// returns true. Tensors that `work` captures as variables must exist between the runs; it gets all
+// others as `reads`.
 template <class Work>
 bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
                   Work&& work, HostWorkTime time = HostWorkTime::kInPlace) {
@@ -120,14 +121,14 @@ bool do_host_work(const char* name, std::span<const Tensor> reads, std::span<con
   return true;
 }
 
-// True while a step is captured whose parts are going to be recorded: CaptureHook::records().
+// True during a capture of a step whose parts will be recorded: CaptureHook::records().
 inline bool captures_for_recording() {
   const CaptureHook* hook = capture_hook();
   return hook != nullptr && hook->records();
 }
 
-// Does prepare() and work() now; while a step is captured whose parts are recorded, notes them as
-// HostCall has it, else as one piece of host work.
+// Calls prepare() and work() now. During a capture for recording, notes them as a HostCall with
+// `prepare`; during another capture, as one piece of host work.
 template <class Prepare, class Work>
 void do_queued_work(const char* name, std::span<const Tensor> reads, std::span<const Tensor> leaves,
                     const Prepare& prepare, const Work& work,
@@ -145,13 +146,13 @@ void do_queued_work(const char* name, std::span<const Tensor> reads, std::span<c
   }
 }
 
-// True while a step is captured whose host work may be done in parts.
+// True during a capture of a step whose host work may be done in parts.
 inline bool captures_by_leaf() {
   const CaptureHook* hook = capture_hook();
   return hook != nullptr && !hook->records();
 }
 
-// Notes such work.
+// Notes host work that may be done in parts.
 inline void note_by_leaf(const char* name, std::span<const Tensor> leaves, LeafWork work) {
   if (!does_host_work()) return;
   const auto parts = std::make_shared<const LeafWork>(std::move(work));
@@ -167,8 +168,8 @@ inline void note_by_leaf(const char* name, std::span<const Tensor> leaves, LeafW
       {.name = name, .reads = {}, .leaves = leaves, .work = all, .by_leaf = parts});
 }
 
-// For functions that look at numbers themselves: notes `work()` as host work if a step is being
-// captured, and says so; the caller then does nothing else.
+// For functions that read values on the host: during a capture, notes `work()` as host work and
+// returns true; the caller then does nothing else.
 template <class Work>
 bool note_if_captured(const char* name, std::span<const Tensor> leaves, const Work& work) {
   if (capture_hook() == nullptr) return false;

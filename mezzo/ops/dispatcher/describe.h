@@ -1,4 +1,4 @@
-// The registered operations in words: for `mezzo ops` and docs/ops.md.
+// Describes the registered operations, for `mezzo ops` and docs/ops.md.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@ struct OpDescription {
   std::array<std::string, kLowerDTypes.size()> precision;  // its class for each lower dtype
   std::string reason;
   bool differentiable = false;
-  // In order of preference; `view` for views. Those for cards are empty where CUDA is not built.
+  // In order of preference; `view` for views. Without CUDA in the build, cuda_kernels is empty.
   std::string cpu_kernels;
   std::string cuda_kernels;
 };
 
-// All operations by name.
+// All operations, sorted by name.
 std::vector<OpDescription> describe_ops();
 
-// docs/ops.md, which is the same whether CUDA is built or not: it lists the kernels for the CPU.
+// The text of docs/ops.md. It lists CPU kernels only, so that it is the same with and without CUDA.
 std::string ops_as_markdown();
 
 }  // namespace mezzo

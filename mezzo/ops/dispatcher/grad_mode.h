@@ -1,4 +1,4 @@
-// Whether operations are recorded for backward(), per thread.
+// Switches that control, per thread, whether operations are recorded for backward().
 #pragma once
 
 #include "mezzo/core/scoped.h"

@@ -22,7 +22,7 @@ double KernelStopwatch::elapsed_ms() const {
 
 void KernelStopwatch::stop(const KernelWork& work) const {
   const double elapsed = elapsed_ms();
-  // A product that another kernel computes may take more arithmetic than the call asks for.
+  // A product computed by another kernel may take more arithmetic than the call asks for.
   KernelWork own = work;
   own.flops = std::max(0.0, work.flops - inside.flops);
   const double own_ms = elapsed - inside.ms;

@@ -1,4 +1,4 @@
-// Listening to kernels: what ran, on how much, and for how long.
+// A listener to kernels: which ones ran, on how much data, and for how long.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,19 @@
 
 namespace mezzo {
 
-// What a kernel was asked to do.
+// The work of one kernel call.
 struct KernelWork {
   const char* op = "";
   const char* kernel = "";
   DType dtype = DType::kF32;  // of the operands
-  double flops = 0;           // multiplications and additions of products; 0 for everything else
-  double bytes = 0;           // of operands and results, each once: the least that must be moved
+  double flops = 0;           // multiplications and additions of products; 0 for other operations
+  double bytes = 0;           // of operands and results, each once: the minimum memory traffic
 };
 
 class KernelListener {
  public:
-  // `ms` (wall time; on devices the device's own) and work.flops are without those of kernels which
-  // this one called: a kernel that lets another multiply has no products of its own. work.bytes are
+  // `ms` (wall time; on devices the device's own time) and work.flops exclude the kernels that this
+  // one called: a kernel that lets another multiply has no arithmetic of its own. work.bytes are
   // what the call itself reads and writes.
   virtual void on_run(const KernelWork& work, double ms) = 0;
 
@@ -31,7 +31,7 @@ class KernelListener {
   ~KernelListener() = default;
 };
 
-// While it exists, the listener is told of every kernel that this thread runs, after it ran.
+// While it exists, the listener is notified of every kernel that this thread runs, after it ran.
 // Without a listener nothing is timed.
 class ListenToKernels {
  public:
@@ -52,26 +52,26 @@ class KernelStopwatch {
   void stop(const KernelWork& work) const;
 
  private:
-  // What kernels have spent.
+  // The costs of kernels.
   struct Costs {
     double ms = 0;
     double flops = 0;
   };
 
-  // Of the kernels that the kernel which runs now has called.
+  // Costs of the kernels that the current kernel has called.
   static thread_local Costs inside;
 
   double elapsed_ms() const;
 
-  Costs outer_inside_;                  // the same of the kernel that called this one
+  Costs outer_inside_;                  // the same for the kernel that called this one
   std::unique_ptr<DeviceTimer> timer_;  // null on the CPU
   std::chrono::steady_clock::time_point start_;
 };
 
 }  // namespace detail
 
-// Runs body(), a kernel, on a device, and tells the listener if there is one. describe(), which
-// gives the KernelWork, is called only then.
+// Runs body(), a kernel, on a device, and notifies the listener if there is one. describe() returns
+// the KernelWork and is called only then.
 template <class Describe, class Body>
 void run_listened_on(Device device, Describe&& describe, Body&& body) {
   if (detail::kernel_listener == nullptr) [[likely]] {
@@ -83,7 +83,7 @@ void run_listened_on(Device device, Describe&& describe, Body&& body) {
   watch.stop(std::forward<Describe>(describe)());
 }
 
-// The same on the CPU.
+// Like run_listened_on(), on the CPU.
 template <class Describe, class Body>
 void run_listened(Describe&& describe, Body&& body) {
   run_listened_on(kCpuDevice, std::forward<Describe>(describe), std::forward<Body>(body));

@@ -13,12 +13,13 @@ namespace {
 
 std::atomic<std::uint64_t> sequences{1};
 
-// record() looks at what the nodes of its inputs have saved, and may have one of them give up its
-// result, while other threads record what reads the same tensors, or walk the graph behind them.
+// Protects what nodes have saved. record() reads what the nodes of its inputs have saved, and may
+// make one of them give up its result. Meanwhile other threads may record calls that read the same
+// tensors, or walk the graph.
 std::mutex saved_mutex;
 
-// The nodes whose destruction is under way on this thread. A long tape would otherwise be destroyed
-// by recursion, one stack frame per operation.
+// The nodes that are being destroyed on this thread. Without this queue a long tape would be
+// destroyed by recursion, with one stack frame per operation.
 struct Graveyard {
   std::vector<Ref<Node>> waiting;
   bool active = false;
@@ -37,11 +38,11 @@ Node::Node(const OpDef& op, const Attrs& attrs, std::size_t inputs, std::size_t 
 
 Node::~Node() {
   for (NodeInput& input : inputs()) {
-    // A saved input holds its producer too; let go of both through the same queue.
+    // A saved input also holds its producer; release both through the same queue.
     if (input.node) graveyard.waiting.push_back(std::exchange(input.node, nullptr));
     input.saved = Tensor();
   }
-  context_ = nullptr;  // which may hold inputs, too
+  context_ = nullptr;  // it may hold inputs, too
   if (graveyard.active) return;
   graveyard.active = true;
   while (!graveyard.waiting.empty()) {
@@ -83,11 +84,11 @@ bool is_as_saved(Node& node) {
          std::ranges::all_of(node.outputs(), is_same);
 }
 
-// The tensor in a form that does not keep its elements; undefined if there is none.
+// A recomputable form of the tensor that does not keep its elements; undefined if there is none.
 Tensor computed_again(const NodeInput& input, const Tensor& tensor) {
   if (!input.node || input.output != 0 || input.node->op().again == nullptr) return {};
   Node& node = *input.node;
-  // Changed in place, it would not be what the operation gives; nor would that, from other inputs.
+  // After an in-place change of the result or of its inputs, recomputing would give other values.
   if (tensor.version() != node.outputs()[0].version || !is_as_saved(node)) return {};
   return node.op().again(node);
 }
@@ -144,7 +145,7 @@ void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor
     output.version = tensor.version();
     output.is_kept = (op.saves.outputs >> i & 1U) != 0;
     if (output.is_kept) output.saved = tensor.detach();
-    // Integers end differentiation: a gradient of labels, say, would be one of another shape.
+    // Differentiation ends at integers: a gradient of labels would have no meaning.
     if ((op.grad_outputs >> i & 1U) == 0 || !is_floating(tensor.dtype())) continue;
     AutogradMeta& meta = tensor.require_autograd_meta();
     meta.node = Ref<RefCounted>(node.get());
@@ -180,7 +181,7 @@ Backward::Backward(Node& node, std::span<Tensor> grad_outputs, std::span<Tensor>
 Tensor Backward::input(std::size_t i) const {
   const NodeInput& input = node_.inputs()[i];
   check_version(node_, input.saved, input.version, "input", i);
-  // What is computed again has no history of its own.
+  // A recomputable tensor has no history of its own.
   const bool has_history = input.saved.autograd_meta() != nullptr || !input.node;
   if (!mode_.create_graph || has_history) return input.saved;
   return as_output_of(*input.node, input.output, input.saved);

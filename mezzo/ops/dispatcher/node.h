@@ -9,7 +9,7 @@
 
 namespace mezzo {
 
-// One input of a recorded operation: where its gradient goes, and what was saved of it.
+// One input of a recorded operation: where its gradient goes, and which tensor was saved.
 struct NodeInput {
   Ref<Node> node;            // the operation that produced it, or null
   std::uint32_t output = 0;  // which output of `node`
@@ -26,11 +26,11 @@ struct NodeInput {
 
 struct NodeOutput {
   TensorSpec spec;
-  Tensor saved;               // without history: the tensor's own would be a cycle
+  Tensor saved;               // without history: with it there would be a cycle
   std::uint64_t version = 0;  // of the output, when it was made
   bool is_kept = false;       // saved, here or as another node's input
-  Tensor grad;                // gathered while backward() runs
-  Tensor other_grad;          // a second one that is not yet added: see OpDef::adds_grads
+  Tensor grad;                // accumulated while backward() runs
+  Tensor other_grad;          // a second gradient that is not added yet: see OpDef::adds_grads
 };
 
 class Node final : public RefCounted {
@@ -40,15 +40,15 @@ class Node final : public RefCounted {
 
   const OpDef& op() const { return op_; }
   const Attrs& attrs() const { return attrs_; }
-  // Grows with every node made: a node is always newer than the nodes it depends on.
+  // Increases with every new node, so a node is always newer than the nodes it depends on.
   std::uint64_t sequence() const { return sequence_; }
   std::span<NodeInput> inputs() { return {inputs_.get(), input_count_}; }
   std::span<NodeOutput> outputs() { return {outputs_.data(), output_count_}; }
-  // What the gradient function needs besides tensors; null for most operations.
+  // Data that the gradient function needs besides tensors; null for most operations.
   RefCounted* context() const { return context_.get(); }
   void set_context(Ref<RefCounted> context) { context_ = std::move(context); }
   bool is_released() const { return released_; }
-  // Frees what was saved; backward() does so unless it is told to retain the graph.
+  // Frees the saved tensors; backward() calls it unless the graph is retained.
   void release_saved();
 
  private:
@@ -63,7 +63,7 @@ class Node final : public RefCounted {
   std::array<NodeOutput, kMaxOutputs> outputs_;
 };
 
-// What the next node's sequence() will be, or more.
+// A lower bound of the next node's sequence().
 std::uint64_t next_sequence();
 
 // The node that produced the tensor, or null.
@@ -72,8 +72,8 @@ inline Node* node_of(const Tensor& tensor) {
   return meta != nullptr ? static_cast<Node*>(meta->node.get()) : nullptr;
 }
 
-// Records a call: makes the node and ties the outputs to it. Called by the road, and by the few
-// operations that make their result themselves.
+// Records a call: makes the node and attaches it to the outputs. Called by the dispatcher, and by
+// the few operations that make their result themselves.
 void record(const OpDef& op, const Attrs& attrs, Inputs inputs, std::span<Tensor> outputs,
             Ref<RefCounted> context = nullptr);
 

@@ -13,7 +13,7 @@ struct KernelList;
 struct RefArgs;
 using RefKernel = void (*)(const RefArgs&);
 
-// The kernels of one operation, null where a back end has none.
+// The kernels of one operation for each back end; null where a back end has none.
 struct OpKernels {
   const KernelList* cpu = nullptr;
   const KernelList* cuda = nullptr;
@@ -32,7 +32,7 @@ std::span<const RegisteredOp> registered_ops();
 // The operation of that name, or null.
 const OpDef* find_op(std::string_view name);
 
-// The kernels of an operation; found once, then remembered in it.
+// The kernels of an operation; looked up once, then remembered in `op`.
 const OpKernels& kernels_of(const OpDef& op);
 
 }  // namespace mezzo

@@ -1,5 +1,6 @@
-// What normalisations divide by; and statistics of a convolution's result that its kernel finds
-// while it writes it, so that the batch normalization behind it does not have to read it for them.
+// The divisor of normalisations. Also statistics that a convolution's kernel computes while it
+// writes its result, so that the batch normalization that follows need not read the result for
+// them.
 #pragma once
 
 #include "mezzo/core/scoped.h"
@@ -7,30 +8,30 @@
 
 namespace mezzo {
 
-// sqrt(var + eps) by operations, which can be differentiated; NaN where the variance is not finite,
-// as kernels have it.
+// sqrt(var + eps) from differentiable operations; NaN where the variance is not finite, as in the
+// kernels.
 Tensor deviation_by_ops(const Tensor& var, double eps);
 
-// Mean and biased variance per channel, f32 [c]; undefined if nobody has found them.
+// Mean and biased variance per channel, f32 [c]; undefined if they were not computed.
 struct NormStatistics {
   Tensor mean{};
   Tensor var{};
 };
 
-// While it exists, a kernel that this thread runs may put statistics of its result there, the same
-// to the last bit as a training batch normalization would find.
+// While it exists, a kernel that this thread runs may store the statistics of its result there.
+// They must be bit-identical to those of a training batch normalization.
 class FindStatistics {
  public:
-  explicit FindStatistics(NormStatistics* statistics);  // null: nobody asks
+  explicit FindStatistics(NormStatistics* statistics);  // null: none are wanted
 
  private:
   Scoped<NormStatistics*> scope_;
 };
-// Where to put them; null if nobody asks, or if the kernel `cpu_norm_ahead` is disabled.
+// Where to store statistics; null if none are wanted or the kernel `cpu_norm_ahead` is disabled.
 NormStatistics* wanted_statistics();
 
-// While it exists, training batch normalizations of this thread take these, if they are defined,
-// for those of what they read.
+// While it exists, training batch normalizations of this thread use these statistics of their
+// input, if they are defined, instead of computing them.
 class GiveStatistics {
  public:
   explicit GiveStatistics(const NormStatistics& statistics);

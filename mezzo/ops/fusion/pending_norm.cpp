@@ -45,7 +45,7 @@ class NormContents final : public LazyContents {
  private:
   static constexpr std::size_t kInputs = In::kResidual + 1;
 
-  // In the order of BatchNormInput.
+  // The inputs in the order of BatchNormInput.
   std::array<const Tensor*, kInputs> inputs() const {
     return {&norm_.x, &norm_.weight, &norm_.bias, &norm_.mean, &norm_.var, &norm_.residual};
   }
@@ -79,7 +79,8 @@ Tensor make_pending_norm(PendingNorm norm) {
 }
 
 Tensor recompute_norm(Node& norm) {
-  // A program that is captured is changed by a pass instead, which knows what it is worth.
+  // During a capture nothing is recomputed here: a graph pass does it, which knows when it is worth
+  // it.
   if (capture_hook() != nullptr || norm.is_released()) return {};
   const auto& attrs = norm.attrs().as<BatchNormAttrs>();
   const auto inputs = norm.inputs();

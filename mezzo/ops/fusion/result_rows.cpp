@@ -37,7 +37,7 @@ class CallContents final : public LazyContents {
 
   std::size_t bytes() const { return static_cast<std::size_t>(shape_.numel()) * size_of(dtype_); }
 
-  // `result` has that shape; its elements are not asked for.
+  // The rows of the call's result. `result` has its shape; its elements are not read.
   PendingRows rows(Tensor result) const {
     const std::span<Tensor> outputs(&result, 1);
     PendingRows pending{.rows = rows_of(*op_, pointers_, outputs, attrs_),

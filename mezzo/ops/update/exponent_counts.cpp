@@ -13,14 +13,14 @@ constexpr int kParts = ExponentCounts::kParts;
 constexpr std::ptrdiff_t kFirstNormal = kParts;  // the cell of 2^-126
 constexpr std::ptrdiff_t kEnd = static_cast<std::ptrdiff_t>(ExponentCounts::kCells) - kParts;
 
-// The cell of that part of a binade, or the nearest end of the cells of normal numbers.
+// The cell of that part of a binade, clamped to the cells of normal numbers.
 std::ptrdiff_t normal_cell(int exponent, int part) {
   const std::ptrdiff_t cell = std::ptrdiff_t{exponent + kBias} * kParts + part;
   return std::clamp(cell, kFirstNormal, kEnd);
 }
 
-// Where the results of rounding change, as cells of normal numbers: zeros before the first,
-// subnormals before the second, infinities from the third on.
+// The bounds between the results of rounding, as cells of normal numbers: results are zero below
+// `subnormal`, subnormal below `normal`, and infinite from `infinite` on.
 struct Bounds {
   std::ptrdiff_t subnormal;
   std::ptrdiff_t normal;
@@ -29,10 +29,10 @@ struct Bounds {
 
 Bounds bounds_of(DType dtype, int shift) {
   if (dtype == DType::kF16) {
-    // 2^-25 is halfway between zero and the smallest subnormal, and goes to the even one: zero.
+    // 2^-25 is halfway between zero and the smallest subnormal, and rounds to the even one: zero.
     return {normal_cell(-25 - shift, 1), normal_cell(-15 - shift, 3), normal_cell(15 - shift, 4)};
   }
-  // bf16 has no subnormals: what is below 2^-126 is read as zero.
+  // bf16 has no subnormals: values below 2^-126 are read as zero.
   const std::ptrdiff_t lowest = normal_cell(-126 - shift, 0);
   return {lowest, lowest, normal_cell(127 - shift, 2)};
 }
@@ -55,7 +55,7 @@ std::int64_t ExponentCounts::at(int exponent) const {
   check_arg(exponent >= kLowest && exponent <= kHighest, "exponent_counts", "the exponent ",
             exponent, " is not in [-127, 127]. Name one that is");
   const auto begin = cells.begin() + std::ptrdiff_t{exponent + kBias} * kParts;
-  // The first part of field 0 is zero, which has no exponent.
+  // The first part of field 0 counts zeros, which have no exponent.
   return std::accumulate(begin + (exponent == kLowest ? 1 : 0), begin + kParts, std::int64_t{0});
 }
 
@@ -68,7 +68,7 @@ std::optional<int> ExponentCounts::largest() const {
 
 Rounded ExponentCounts::rounded_to(DType dtype, int shift) const {
   check_arg(is_lower(dtype), "exponent_counts", dtype, " is no 16-bit type. Ask for bf16 or f16");
-  // Beyond this every normal number is past both ends of either type.
+  // Beyond these shifts every normal number is outside the range of both types.
   const Bounds bounds = bounds_of(dtype, std::clamp(shift, -512, 512));
   const auto sum = [&](std::ptrdiff_t begin, std::ptrdiff_t end) {
     return std::accumulate(cells.begin() + begin, cells.begin() + end, std::int64_t{0});

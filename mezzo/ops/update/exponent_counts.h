@@ -1,5 +1,5 @@
-// How the values of a tensor are spread over the binary exponents, exact enough to tell what 16-bit
-// types would make of them.
+// Histograms of the binary exponents of a tensor's values, exact enough to tell how 16-bit types
+// would round them.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace mezzo {
 
-// What rounding to a 16-bit type does to finite values other than zero, by the rules of
-// core/half.h.
+// The number of finite values other than zero that rounding to a 16-bit type makes zero, subnormal
+// or infinite, by the rules of core/half.h.
 struct Rounded {
   std::int64_t to_zero = 0;
   std::int64_t to_subnormal = 0;
@@ -21,14 +21,14 @@ struct Rounded {
   bool operator==(const Rounded&) const = default;
 };
 
-// Counts of f32 numbers by exponent field, signs apart; 16-bit numbers are counted as the f32 that
-// they are. Each binade is counted in parts, cut where rounding to f16 or bf16 changes its result
-// if the binade happens to lie at the end of their range. Multiplication by a power of two moves
-// whole binades to there, so that one count answers for every such scale.
+// Counts of f32 values by exponent field, ignoring signs; 16-bit values are counted as the f32
+// values that they equal. Each binade is counted in parts, cut where rounding to f16 or bf16
+// changes its result if the binade lies at an end of their range. Multiplication by a power of two
+// moves whole binades, so one histogram answers for every such scale.
 struct ExponentCounts {
   static constexpr int kFields = 256;
-  // The fraction of f32, 23 bits, at which the second to the last part begin. The first is an exact
-  // power of two: 2^-25 is the largest number that f16 rounds to zero.
+  // The f32 fractions (23 bits) at which the second to the last part begin. The first part is an
+  // exact power of two: 2^-25 is the largest number that f16 rounds to zero.
   static constexpr std::array<std::int32_t, 4> kPartBegins{
       1,
       0x7f8000,   // from here bf16's last binade rounds to infinity
@@ -37,8 +37,8 @@ struct ExponentCounts {
   static constexpr int kParts = 5;
   static constexpr std::size_t kCells = std::size_t{kFields} * kParts;
 
-  // Cell field * kParts + part. The cells of field 0 are zero and the subnormals of f32, those of
-  // field 255 infinity and NaN.
+  // The count at index field * kParts + part. The cells of field 0 are zero and f32's subnormals,
+  // those of field 255 infinity and NaN.
   std::array<std::int64_t, kCells> cells{};
 
   std::int64_t total() const;
@@ -48,17 +48,16 @@ struct ExponentCounts {
   bool all_finite() const { return infinities() + nans() == 0; }
   std::int64_t finite_nonzero() const;
 
-  // The finite values x with 2^exponent <= |x| < 2^(exponent + 1), for exponents from -126 to 127;
-  // at -127 f32's subnormals.
+  // The number of finite values x with 2^exponent <= |x| < 2^(exponent + 1), for exponents from
+  // -126 to 127; at -127 the number of f32's subnormals.
   std::int64_t at(int exponent) const;
   static constexpr int kLowest = -127;
   static constexpr int kHighest = 127;
   // The largest exponent of a finite value other than zero; none if there is no such value.
   std::optional<int> largest() const;
 
-  // What rounding all values times 2^shift would do. f32's subnormals are taken for lost at every
-  // shift: where in their range they lie is not counted. Throws ArgumentError unless the dtype is
-  // bf16 or f16.
+  // The effect of rounding all values times 2^shift. f32's subnormals count as zero at every shift,
+  // because their exponents are not counted. Throws ArgumentError unless the dtype is bf16 or f16.
   Rounded rounded_to(DType dtype, int shift = 0) const;
 
   ExponentCounts& operator+=(const ExponentCounts& other);

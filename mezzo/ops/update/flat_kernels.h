@@ -26,25 +26,25 @@ struct Block {
 // What a flag holds until something bad is found: larger than every index, and of equal bytes.
 inline constexpr std::int32_t kNothingBad = 0x7f7f7f7f;
 
-// Flags in the device's memory: work is done if all of them are kNothingBad at that time.
+// Flags in device memory: the work is done if all of them are kNothingBad at that time.
 struct Gate {
   const std::int32_t* flags = nullptr;
   std::size_t count = 0;
 };
 
-// Of flags in the host's memory.
+// Whether the work is done, for flags in host memory.
 inline bool is_open_on_host(Gate gate) {
   return std::all_of(gate.flags, gate.flags + gate.count,
                      [](std::int32_t flag) { return flag == kNothingBad; });
 }
 
-// Gradients are to be shortened to max_norm where they are longer.
+// Clipping: gradients whose norm exceeds max_norm are scaled down to it.
 struct Clip {
-  const double* sum_of_squares = nullptr;  // of all gradients, in the device's memory; null: no
+  const double* sum_of_squares = nullptr;  // of all gradients, in device memory; null: no clipping
   double max_norm = 0;
 };
 
-// What gradients of that norm are multiplied with. Those that are not finite stay as they are.
+// The factor for gradients of that norm. Gradients that are not finite stay unchanged.
 constexpr float clip_factor(double norm, double max_norm) {
   const bool is_longer = norm > max_norm && norm <= std::numeric_limits<double>::max();
   return is_longer ? static_cast<float>(max_norm / norm) : 1;
@@ -64,8 +64,8 @@ struct Listed {
   std::size_t count = 0;
 };
 
-// Running statistics and those of a batch: of mean and variance, which take as long as one of them
-// where starting work is what takes time.
+// Running statistics and the batch's statistics: mean and variance together, because starting work
+// is what takes time.
 struct Blend {
   float* to = nullptr;
   const float* from = nullptr;
@@ -73,7 +73,7 @@ struct Blend {
 };
 using Blends = std::array<Blend, 2>;
 
-// Number i of all of them: see Kernels::blend.
+// Blends element i of all pairs: see Kernels::blend.
 template <class Pair>
 constexpr void blend_one(const Pair& blends, std::int64_t i, double keep) {
   float blended[std::tuple_size_v<Blends>] = {};
@@ -87,17 +87,17 @@ constexpr void blend_one(const Pair& blends, std::int64_t i, double keep) {
   for (std::size_t k = 0; k < std::size(blended); ++k) blends[k].to[i] = blended[k];
 }
 
-// What the operations above these kernels call. All memory is the device's; results that are
-// returned have been waited for.
+// The kernels that these operations call. All memory is the device's. Kernels that return a result
+// wait for it.
 struct Kernels {
-  const char* name = "";  // as profiles show it
+  const char* name = "";  // shown in profiles
   // The index of the first block with a value that is not finite, or the number of blocks.
   std::size_t (*first_nonfinite)(std::span<const Block> blocks) = nullptr;
-  // The same of the blocks multiplied by `factor`.
+  // Multiplies the blocks by `factor` and returns first_nonfinite() of the results.
   std::size_t (*scale)(std::span<const Block> blocks, float factor) = nullptr;
   double (*sum_of_squares)(std::span<const Block> blocks) = nullptr;
   void (*clamp)(std::span<const Block> blocks, float limit) = nullptr;
-  // Adds the values of blocks[i], times `factor`, to counts[i].
+  // Adds the exponents of the values of blocks[i], times `factor`, to counts[i].
   void (*count_exponents)(std::span<const Block> blocks, float factor,
                           std::span<ExponentCounts> counts) = nullptr;
   void (*update)(const UpdateRule& rule, std::span<const UpdateBlock> blocks,
@@ -106,12 +106,12 @@ struct Kernels {
   // that came before has found a label or an index out of range, which is an exception of the next
   // call that waits.
   void (*note_faults)(Device device, std::int32_t* first_bad) = nullptr;
-  // Lowers *first_bad to the index of the first block with a value that is not finite once it was
-  // multiplied by *factor. Need not look if *squares, what note_squares() gives, is known and
-  // finite.
+  // Lowers *first_bad to the index of the first block with a value that is not finite after
+  // multiplication by *factor. It need not read the blocks if *squares, the result of
+  // note_squares(), is known and finite.
   void (*note_nonfinite)(Device device, Listed<Block> blocks, const float* factor,
                          const double* squares, std::int32_t* first_bad) = nullptr;
-  // The sum of the squares of these products, rounded to f32.
+  // Writes the sum of the squares of the values times *factor, each product rounded to f32.
   void (*note_squares)(Device device, Listed<Block> blocks, const float* factor,
                        double* sum) = nullptr;
   // update() behind a gate, with the factor of a clip.
@@ -120,8 +120,8 @@ struct Kernels {
   // Elements of the f32 master copy whose rounding is not the parameter's become the parameter's.
   void (*refresh_master)(const void* param, DType dtype, float* master,
                          std::int64_t count) = nullptr;
-  // to[i] = keep * to[i] + take * from[i] in all of them, of `count` numbers each, computed in f64;
-  // but numbers i of all of them stay where one would become infinite or NaN.
+  // to[i] = keep * to[i] + take * from[i] for all pairs, of `count` elements each, computed in f64.
+  // Elements i of all pairs stay unchanged if one of them would become infinite or NaN.
   void (*blend)(Device device, const Blends& blends, std::int64_t count, double keep) = nullptr;
 };
 

@@ -14,7 +14,7 @@
 namespace mezzo {
 namespace {
 
-// The defined tensors of a list as blocks, and where in the list they were.
+// The defined tensors of a list as blocks, with their indices in the list.
 struct Blocks {
   Device device{};
   std::vector<flat::Block> blocks;
@@ -45,7 +45,7 @@ Blocks blocks_of(const char* op, std::span<const Tensor> tensors) {
   return result;
 }
 
-// For changes in place: counts them, and refuses memory that would be changed twice.
+// Blocks for in-place changes: counts the changes, and refuses tensors that share memory.
 Blocks writable_blocks_of(const char* op, std::span<const Tensor> tensors) {
   std::vector<std::pair<const Storage*, std::size_t>> storages;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -63,7 +63,7 @@ Blocks writable_blocks_of(const char* op, std::span<const Tensor> tensors) {
   return blocks;
 }
 
-// How often a kernel goes over its blocks: reading them, or reading and writing them.
+// The number of times that a kernel passes over its blocks: reading, or reading and writing.
 enum class Passes : std::uint8_t { kRead = 1, kUpdate = 2 };
 
 void run_over(const char* op, const Blocks& blocks, Passes passes, auto&& kernel) {
@@ -91,7 +91,7 @@ std::optional<std::size_t> first_nonfinite(std::span<const Tensor> tensors) {
 
 namespace {
 
-constexpr std::size_t kBlocksAt = alignof(flat::Block);  // behind the factor
+constexpr std::size_t kBlocksAt = alignof(flat::Block);  // after the factor
 static_assert(kBlocksAt >= sizeof(float));
 
 }  // namespace
@@ -116,7 +116,7 @@ void QueuedCheck::put_list(std::span<const Tensor> tensors, float factor, Device
   }
   const std::size_t bytes = kBlocksAt + list.blocks.size() * sizeof(flat::Block);
   if (!list_.defined() || list_.device() != device) {
-    // Room for those that are undefined, too: they may be defined in the next list.
+    // Include space for undefined tensors: they may be defined in the next list.
     const std::size_t room = kBlocksAt + tensors.size() * sizeof(flat::Block);
     list_ = empty({static_cast<std::int64_t>(room)}, DType::kU8, Format::kContiguous, device);
   }
@@ -131,7 +131,7 @@ void QueuedCheck::put_list(std::span<const Tensor> tensors, float factor, Device
   index_ = std::move(list.index);
 }
 
-// Runs kernel(kernels, blocks, factor) of the list.
+// Runs kernel(kernels, blocks, factor) on the list.
 template <class Kernel>
 void QueuedCheck::run(const char* op, const Kernel& kernel) const {
   const flat::Kernels& kernels = flat::kernels_on(list_.device());

@@ -20,7 +20,7 @@ void count_change(const Tensor& tensor) {
   if (tensor.defined()) tensor.bump_version();
 }
 
-// After an update: everything that it has written.
+// Counts the changes of an update in everything that it has written.
 void count_changes(const Tensor& param, const HalfUpdate& half) {
   count_change(param);
   if (!is_lower(param.dtype())) return;
@@ -38,7 +38,7 @@ bool same_layout(const Tensor& a, const Tensor& b) {
           (a.is_dense(Format::kChannelsLast) && b.is_dense(Format::kChannelsLast)));
 }
 
-// Moments are f32 whatever the parameter is: in 16 bits they would stop moving as parameters do.
+// Moments are f32 whatever the parameter is: in 16 bits they would stop moving, as parameters do.
 void check_fits(const char* op, std::size_t i, const Tensor& param, const Tensor& tensor,
                 const char* name, DType dtype = DType::kF32) {
   check_arg(tensor.defined() && tensor.dtype() == dtype && same_layout(tensor, param), op, "the ",
@@ -101,7 +101,7 @@ void keep_all(std::span<const UpdateTensors> tensors, std::span<const RenewedCop
   }
 }
 
-// Bytes of the copies for one number.
+// Bytes of the copies per element.
 double bytes_each(const flat::CopyBlock& copy) {
   double bytes = copy.data != nullptr ? 2 : 0;
   for (const Ref<PackedCopy>& packed : copy.packed) {
@@ -110,11 +110,11 @@ double bytes_each(const flat::CopyBlock& copy) {
   return bytes;
 }
 
-// Bytes of the parameter, read and written, of its copies and of its gradient, for one number.
+// Bytes per element of the parameter, read and written, of its copies and of its gradient.
 double bytes_each(const flat::HalfBlock& half, const flat::CopyBlock& copy, bool has_f32) {
   const double f32 = has_f32 ? 2 * sizeof(float) : 0;
   if (half.param == nullptr) return f32 + sizeof(float) + bytes_each(copy);
-  const double bits16 = has_f32 ? 2 : 4;  // beside a master copy it is only written
+  const double bits16 = has_f32 ? 2 : 4;  // with a master copy it is only written
   const double compensation = half.compensation != nullptr ? 4 : 0;
   return f32 + bits16 + compensation + static_cast<double>(size_of(half.grad_dtype));
 }

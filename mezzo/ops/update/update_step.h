@@ -15,13 +15,13 @@
 
 namespace mezzo {
 
-// What the update of a bf16 or f16 parameter needs besides; of no meaning for one in f32.
+// The additional state for updating a bf16 or f16 parameter; ignored for f32.
 struct HalfUpdate {
   ParamUpdate rule = ParamUpdate::kMaster;
-  Tensor master{};        // of kMaster: f32, at first the parameter
-  Tensor compensation{};  // of kKahan: in the parameter's dtype, at first zeros
+  Tensor master{};        // for kMaster: f32, initially the parameter
+  Tensor compensation{};  // for kKahan: in the parameter's dtype, initially zeros
   RandomPosition
-      random{};  // of kStochastic: element i is rounded by the 16 bits number i from here
+      random{};  // for kStochastic: element i is rounded with the 16-bit number i from here
 };
 
 // One parameter's tensors, of one shape and dense in one format. The parameter is f32, bf16 or f16;
@@ -49,30 +49,29 @@ struct UpdateStep {
 // widened exactly, before inv_scale is applied; only the result is rounded, as param_update.h says.
 void update_step(std::span<const UpdateTensors> tensors, const UpdateStep& step);
 
-// What a queued update reads when it is done, on the device of its parameters.
+// The conditions that a queued update reads when it runs, on the device of its parameters.
 struct UpdateConditions {
-  // i32; the update does nothing if one of them is not flat::kNothingBad. Undefined: it always
-  // works.
+  // i32; the update does nothing unless all of them are flat::kNothingBad. Undefined: it always
+  // runs.
   Tensor flags{};
-  // Gradients that are longer than max_norm once they are unscaled are shortened to it. `squares`:
-  // the sum of their squares (f64), see QueuedCheck; undefined: they stay as they are.
+  // Gradients whose norm after unscaling exceeds max_norm are scaled down to it. `squares`: the sum
+  // of their squares (f64), see QueuedCheck; undefined: no clipping.
   Tensor squares{};
   double max_norm = 0;
 };
 
-// An update whose kernel is queued apart from what the host does for it, so that a recording can
-// hold the kernel: what it is to work on is a list in the device's memory, which is put there anew
-// for every launch. Addresses, learning rates and counts of steps may then differ from launch to
-// launch.
+// An update whose kernel is queued separately from the host's part, so that a recording can hold
+// the kernel. The list that the kernel works on is in device memory and is rewritten before every
+// launch. So addresses, learning rates and step counts may differ between launches.
 //
 //   queued.put(tensors, step);  // before every launch
-//   queued.queue(flags);        // what is recorded
-//   queued.keep();              // once it is known that it was done, else drop()
+//   queued.queue(flags);        // this is recorded
+//   queued.keep();              // once the update is known to have run, else drop()
 //
 // The results are those of update_step().
 class QueuedUpdate {
  public:
-  // For at most that many parameters of a device.
+  // For at most `params` parameters on a device.
   QueuedUpdate(std::size_t params, Device device);
 
   // Throws ArgumentError like update_step(), before anything has changed, and for more parameters
@@ -81,9 +80,9 @@ class QueuedUpdate {
   void put(std::span<const UpdateTensors> tensors, const UpdateStep& step);
   // The kernel, for as many parameters as were put last.
   void queue(const UpdateConditions& conditions) const;
-  // If it was done: counts the changes that it has made.
+  // If the update has run: counts its changes.
   void keep();
-  // If flags kept it from that: lets go of the gradients, and of copies that others may renew.
+  // If flags prevented it: releases the gradients, and copies that others may renew.
   void drop();
 
   Device device() const { return list_.device(); }
