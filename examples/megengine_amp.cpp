@@ -37,7 +37,7 @@ Tensor automatic_step(nn::Module& net, amp::GradManager& manager, amp::GradScale
   return loss.detach();
 }
 
-// The same in three steps, which leaves room for work on the unscaled gradients.
+// Does the same in three calls, between which the unscaled gradients can be changed.
 Tensor manual_step(nn::Module& net, amp::GradManager& manager, amp::GradScaler& scaler,
                    const data::Batch& batch) {
   const amp::Autocast region(DType::kF16);

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kOp = "ModelCheckpoint";
 constexpr const char* kBest = "best";
 
-// Of processes that train together, only the first writes, since all have the same parameters.
+// If processes train together, only the first writes, since all have the same parameters.
 bool writes(FitState& state) {
   const distributed::ProcessGroup* processes = state.model.train_step().options().processes;
   return processes == nullptr || processes->rank() == 0;

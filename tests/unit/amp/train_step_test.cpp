@@ -395,7 +395,7 @@ TEST(TrainStep, AnOverflowIsNotClippedIntoASteplet) {
     EXPECT_TRUE(result.skipped && result.overflow) << scaled;
     EXPECT_EQ(result.first_bad, "fc.bias") << scaled;
     EXPECT_EQ(everything(net, optimizer), before) << scaled;
-    // The same on the host, which counts gradients.
+    // Repeats this on the host, which counts gradients.
     GradientStatistics statistics(net, {.every = 1});
     TrainOneStepWithLossScale counted(net, steep, optimizer,
                                       scaled ? scaler_at(0x1p40) : no_scaler(),

@@ -234,7 +234,7 @@ TEST(Tensor, FloatsThatDoNotFitBecomeTheNearestInteger) {
   EXPECT_EQ(full({1}, 1e30, DType::kI32).item(), 2147483647);
 }
 
-// The same for integers that a double cannot represent either.
+// Integers that a double cannot represent either.
 TEST(Tensor, I64Becomes16BitsInOneRounding) {
   constexpr std::int64_t kBig = std::int64_t{1} << 60;
   constexpr std::int64_t kHalfUnit = kBig >> 8;  // in bf16

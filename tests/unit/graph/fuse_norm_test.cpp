@@ -47,7 +47,7 @@ TEST(FuseNorm, TakesTheSumInFromEitherSide) {
 )");
 }
 
-// Of two norms, the later one takes the sum, since the other one's result then exists.
+// If both summands are norms, the later one takes the sum, since the other result then exists.
 TEST(FuseNorm, TheResidualIsThereWhenTheNormRuns) {
   expect_pass(kFuseNorm, R"(program(x: f32[4, 2]) {
   %0: f32[4, 2], %1: f32[2], %2: f32[2] = batch_norm(x, _, _, _, _) {training=true relu=false eps=1e-05}

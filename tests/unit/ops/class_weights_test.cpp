@@ -317,7 +317,7 @@ TEST(ClassWeights, RefusesWhatDoesNotFit) {
               testing::StartsWith("[cross_entropy] label 1 is 3, out of range for 3 classes"));
   EXPECT_THAT(error_of(no_class, smoothed), testing::HasSubstr("1 is 3, out of range for 3"));
   for (const CrossEntropyOptions& options : {weighted, smoothed}) {
-    // The same as without weights.
+    // These are refused as they are without weights.
     for (const Tensor& wrong :
          {zeros({4}), zeros({4, 1}, DType::kI64), zeros({3}, DType::kI64),
           zeros({4, 3}, DType::kI64), zeros({4}, DType::kBool), zeros({4, 2})}) {
