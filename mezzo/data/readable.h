@@ -10,7 +10,7 @@
 
 namespace mezzo::data {
 
-// What happens to images that cannot be read.
+// The treatment of images that cannot be read.
 enum class BadImages : std::uint8_t {
   kError,  // the run ends at the first one that it reads
   kSkip,   // they are found and left out when the set is opened

@@ -25,7 +25,7 @@ struct ChannelSums {
   std::uint64_t squares = 0;
 };
 
-// What was found in some of the images.
+// The findings for some of the images.
 struct Findings {
   std::vector<std::int64_t> heights;
   std::vector<std::int64_t> widths;

@@ -20,7 +20,7 @@ struct TensorBatchesOptions {
   std::shared_ptr<const Sampler> sampler{};
 };
 
-// The batch order of so many examples with these options.
+// The batch order for that many examples with these options.
 BatchOrder order_of(std::int64_t examples, const TensorBatchesOptions& options);
 
 // Row i of all tensors is example i: Batch::images has rows of `inputs`, Batch::labels the same

@@ -18,7 +18,7 @@ constexpr const char* kNothing =
     "<p class=\"empty\">No gradients to draw: none was counted that is finite and not "
     "zero.</p>\n";
 
-// What f16 does to the gradients of a binade; each fate has a class that paints it.
+// The effect of f16 on the gradients of a binade; each fate has a class that paints it.
 enum class Fate : unsigned char { kLost, kSubnormal, kKept, kInfinite };
 constexpr std::array kFates{Fate::kLost, Fate::kSubnormal, Fate::kKept, Fate::kInfinite};
 

@@ -24,7 +24,7 @@ void check_options(const RunOptions& options);
 // images that are not square, the size stays unset.
 void set_image_size(RunOptions& options, const Shape& image);
 
-// The learning rates of a run with so many steps.
+// The learning rates of a run with that many steps.
 Schedule schedule_of(const RunOptions& options, std::int64_t steps_per_epoch,
                      std::int64_t total_steps);
 

@@ -303,7 +303,7 @@ void Call::run() const {
   }
 }
 
-// What is wrong with the memory of a call; empty if it is valid.
+// The fault in the memory of a call; empty if there is none.
 std::string fault_of_places(const Call& call) {
   const Problem& p = call.problem;
   const std::array<const void*, 5> places{call.a, call.b, call.c, call.d, p.operation.bias};

@@ -76,7 +76,7 @@ inline ByteRange range_of(const Layout& layout, const void* data) {
   return {data, static_cast<std::size_t>(extent_of(layout)) * size_of(element_of(layout))};
 }
 
-// What is wrong with a matrix by itself; empty if it is valid.
+// The fault of a matrix by itself; empty if there is none.
 inline std::string fault_of(const Layout& layout) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
   if (layout.order != CUBLASLT_ORDER_COL) return "an order other than by columns";

@@ -53,7 +53,7 @@ struct Convolution {
   Element type() const { return pass == Pass::kForward ? x.type : y.type; }
 };
 
-// What an engine does to the operands before it multiplies them.
+// The rounding of operands before an engine multiplies them.
 enum class Rounding : std::uint8_t { kNone, kTf32, kCoarse };
 
 // A tensor in f32 with its channels innermost, and the operand's tensor in device memory.

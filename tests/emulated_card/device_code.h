@@ -1,4 +1,4 @@
-// What nvcc predefines and g++ does not: included before every translated kernel file.
+// Definitions that nvcc has built in and g++ lacks: included before every translated kernel file.
 #pragma once
 
 #include <algorithm>

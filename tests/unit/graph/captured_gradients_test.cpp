@@ -24,8 +24,8 @@ namespace {
 using Tensors = std::span<const Tensor>;
 using Floats = std::vector<double>;
 
-// What the step of a parameter of three elements can see: the input, a tensor of the caller's and
-// another parameter.
+// Everything that the step of a parameter of three elements can see: the input, a tensor of the
+// caller's and another parameter.
 struct GradientWorld {
   Tensor w = ones({3}).set_requires_grad(true);
   Tensor v = full({3}, 8).set_requires_grad(true);
